@@ -1,0 +1,186 @@
+//! Browser origins and the patterns that keys hold (RFC 6454).
+//!
+//! Matching is on scheme, host and port after lower-casing and dropping default ports. Nothing
+//! here knows of keys or headers.
+
+use std::fmt;
+
+/// The origin of a request, parsed from one `Origin` header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    scheme: String,
+    host: String,
+    port: Option<u16>,
+}
+
+/// What a key allows: one origin, or every subdomain of a host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OriginPattern {
+    origin: Origin,
+    subdomains: bool,
+}
+
+/// A text that is no origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an origin such as https://app.example.com or https://*.example.com")]
+pub struct OriginError;
+
+impl Origin {
+    /// The origin in a header's value; `null`, lists and anything malformed are errors.
+    pub fn parse(text: &str) -> Result<Origin, OriginError> {
+        let (scheme, authority) = text.split_once("://").ok_or(OriginError)?;
+        let scheme = scheme.to_ascii_lowercase();
+        let first = scheme.bytes().next().ok_or(OriginError)?;
+        let scheme_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        if !first.is_ascii_alphabetic() || !scheme.bytes().all(scheme_byte) {
+            return Err(OriginError);
+        }
+        let (host, port) = split_port(authority)?;
+        let host = host.to_ascii_lowercase();
+        if !is_host(&host) {
+            return Err(OriginError);
+        }
+        let port = port.filter(|port| default_port(&scheme) != Some(*port));
+        Ok(Origin { scheme, host, port })
+    }
+}
+
+impl OriginPattern {
+    /// The pattern in a key's `origins`.
+    pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
+        match text.split_once("://*.") {
+            Some((scheme, rest)) => {
+                let origin = Origin::parse(&format!("{scheme}://{rest}"))?;
+                // `https://*.com` would allow half of the web; an address has no subdomains.
+                if !origin.host.contains('.') || origin.host.starts_with('[') {
+                    return Err(OriginError);
+                }
+                Ok(OriginPattern { origin, subdomains: true })
+            }
+            None => Ok(OriginPattern { origin: Origin::parse(text)?, subdomains: false }),
+        }
+    }
+
+    /// Whether the pattern covers this origin; a wildcard does not cover its own apex.
+    pub fn matches(&self, origin: &Origin) -> bool {
+        let pattern = &self.origin;
+        if pattern.scheme != origin.scheme || pattern.port != origin.port {
+            return false;
+        }
+        if !self.subdomains {
+            return pattern.host == origin.host;
+        }
+        origin
+            .host
+            .strip_suffix(pattern.host.as_str())
+            .is_some_and(|head| head.len() > 1 && head.ends_with('.'))
+    }
+}
+
+impl fmt::Display for OriginPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.subdomains { "*." } else { "" };
+        write!(f, "{}://{star}{}", self.origin.scheme, self.origin.host)?;
+        match self.origin.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" | "ws" => Some(80),
+        "https" | "wss" => Some(443),
+        _ => None,
+    }
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
+    let after_bracket = authority.rfind(']').map_or(0, |i| i + 1);
+    match authority[after_bracket..].find(':') {
+        None => Ok((authority, None)),
+        Some(colon) => {
+            let (host, port) = authority.split_at(after_bracket + colon);
+            let digits = &port[1..];
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(OriginError);
+            }
+            Ok((host, Some(digits.parse().map_err(|_| OriginError)?)))
+        }
+    }
+}
+
+fn is_host(host: &str) -> bool {
+    if let Some(inner) = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
+        return inner.parse::<std::net::Ipv6Addr>().is_ok();
+    }
+    let label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    !host.is_empty() && host.len() <= 253 && host.split('.').all(label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, origin: &str) -> bool {
+        let pattern = OriginPattern::parse(pattern).unwrap();
+        Origin::parse(origin).is_ok_and(|origin| pattern.matches(&origin))
+    }
+
+    #[test]
+    fn scheme_host_and_port_decide() {
+        assert!(matches("https://app.example.com", "https://app.example.com"));
+        assert!(matches("https://app.example.com", "HTTPS://APP.example.com:443"));
+        assert!(matches("https://app.example.com:443", "https://app.example.com"));
+        assert!(matches("http://localhost:3000", "http://localhost:3000"));
+        assert!(matches("http://[::1]:3000", "http://[::1]:3000"));
+        assert!(!matches("https://app.example.com", "http://app.example.com"));
+        assert!(!matches("https://app.example.com", "https://app.example.com:8443"));
+        assert!(!matches("https://app.example.com", "https://app.example.com.evil.net"));
+        assert!(!matches("https://app.example.com", "https://evil-app.example.com"));
+    }
+
+    #[test]
+    fn a_wildcard_covers_subdomains_and_not_the_apex() {
+        assert!(matches("https://*.example.com", "https://a.example.com"));
+        assert!(matches("https://*.example.com", "https://a.b.example.com"));
+        assert!(!matches("https://*.example.com", "https://example.com"));
+        assert!(!matches("https://*.example.com", "https://evilexample.com"));
+        assert!(!matches("https://*.example.com", "https://.example.com"));
+    }
+
+    #[test]
+    fn anything_else_is_no_origin() {
+        for text in [
+            "null",
+            "",
+            "https://",
+            "https://a.com/",
+            "https://a.com/path",
+            "a.com",
+            "*",
+            "https://a.com https://b.com",
+            "https://a.com,https://b.com",
+            "https://u@a.com",
+            "https://a..com",
+            "https://a.com:",
+            "https://a.com:99999",
+            "://a.com",
+            "1s://a.com",
+            "https://a.com?x",
+            "https://a.com#x",
+            "https://a.com\\",
+            "https://[zz]",
+            "https://a.com.",
+        ] {
+            assert_eq!(Origin::parse(text), Err(OriginError), "{text:?}");
+        }
+        for text in ["https://*", "https://*.com", "*.example.com", "https://a.*.com", "null"] {
+            assert_eq!(OriginPattern::parse(text), Err(OriginError), "{text:?}");
+        }
+    }
+}
