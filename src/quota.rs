@@ -1,0 +1,512 @@
+//! The quota ledger: monthly limits, spent from leases in memory, kept in the store.
+//!
+//! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
+//! Admitting a call is one atomic operation while a lease lasts; the store is asked in the
+//! background, before the lease runs out. It never sees a key or a request, and it never admits
+//! on a store's promise that is not yet on disk.
+
+mod lease;
+mod worker;
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+
+use crate::month::Month;
+use crate::store::{LimitRow, Store, StoreError};
+
+pub use lease::{Lease, Spent};
+
+/// What to do with calls while the store is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnFailure {
+    /// Serve, count locally, settle later.
+    Open,
+    /// Refuse with our own failure.
+    Closed,
+}
+
+/// How the ledger deals with a slow or absent store.
+#[derive(Clone, Copy, Debug)]
+pub struct LedgerOptions {
+    /// How long a call waits for the store at most.
+    pub deadline: Duration,
+    /// What to do once the store counts as down.
+    pub on_failure: OnFailure,
+}
+
+/// Why a call was not admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// The month's calls are spent.
+    Exhausted,
+    /// The store did not answer in time, or is down and the policy is closed.
+    Store,
+}
+
+/// Figures about the ledger, for metrics and the status page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LedgerStatus {
+    /// The store counts as down.
+    pub store_down: bool,
+    /// Commits that succeeded.
+    pub store_commits: u64,
+    /// Operations that failed.
+    pub store_failures: u64,
+    /// Calls admitted while the store was down and not yet stated to it.
+    pub unsettled: u64,
+}
+
+/// The ledger of this process run: one node.
+pub struct Ledger {
+    shared: Arc<Shared>,
+    worker: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+struct Shared {
+    /// 128 random bits drawn at start, never stored or configured: a shared id would turn
+    /// idempotence into over-admission.
+    node: [u8; 16],
+    leases: DashMap<String, Arc<Lease>>,
+    /// The latest month seen; a clock that steps back does not reopen a month.
+    month: AtomicU16,
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    reader: Mutex<Store>,
+    started: Instant,
+    deadline: Duration,
+    fails_closed: AtomicBool,
+    health: Health,
+}
+
+#[derive(Default)]
+struct Queue {
+    wanting: Vec<Arc<Lease>>,
+    closing: bool,
+}
+
+#[derive(Default)]
+struct Health {
+    down: AtomicBool,
+    failures_in_a_row: AtomicU32,
+    /// Milliseconds since the start when the running operation began; 0 when none runs.
+    busy_since: AtomicU64,
+    commits: AtomicU64,
+    failures: AtomicU64,
+    unsettled: AtomicU64,
+}
+
+/// Failures in a row after which the store counts as down: one slow commit is not an outage.
+const FAILURES_TO_OPEN: u32 = 3;
+
+impl Ledger {
+    /// Opens a ledger: `store` is written by its own thread, `reader` answers usage.
+    pub fn start(
+        store: Store,
+        reader: Store,
+        options: LedgerOptions,
+        unix_now: i64,
+    ) -> Result<Ledger, StoreError> {
+        let mut node = [0u8; 16];
+        getrandom::fill(&mut node).map_err(|error| {
+            StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
+        })?;
+        let month = Month::containing(unix_now);
+        let month = reader.latest_month()?.map_or(month, |latest| latest.max(month));
+        let shared = Arc::new(Shared {
+            node,
+            leases: DashMap::new(),
+            month: AtomicU16::new(month.number()),
+            queue: Mutex::default(),
+            wake: Condvar::new(),
+            reader: Mutex::new(reader),
+            started: Instant::now(),
+            deadline: options.deadline,
+            fails_closed: AtomicBool::new(options.on_failure == OnFailure::Closed),
+            health: Health::default(),
+        });
+        let worker = worker::spawn(Arc::clone(&shared), store)?;
+        Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
+    }
+
+    /// The lease of an account, at the limit in force. A changed limit voids what is held.
+    pub fn lease(&self, account: &str, limit: LimitRow) -> Arc<Lease> {
+        let lease = match self.shared.leases.get(account) {
+            Some(lease) => Arc::clone(&lease),
+            None => Arc::clone(
+                &self
+                    .shared
+                    .leases
+                    .entry(account.to_owned())
+                    .or_insert_with(|| Arc::new(Lease::new(account, limit))),
+            ),
+        };
+        if lease.set_limit(limit) {
+            self.shared.want(&lease);
+        }
+        lease
+    }
+
+    /// The month that a call at this second belongs to.
+    pub fn month(&self, unix_now: i64) -> Month {
+        let now = Month::containing(unix_now);
+        let latest = self.shared.month.load(Ordering::Relaxed);
+        if now.number() <= latest {
+            return Month::from_number(latest).unwrap_or(now);
+        }
+        self.shared.month.fetch_max(now.number(), Ordering::Relaxed);
+        now
+    }
+
+    /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
+    pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
+        if let Some(spent) = self.try_charge(lease, month) {
+            return Ok(spent);
+        }
+        self.charge_slowly(lease, month).await
+    }
+
+    /// Spends one call if the lease in hand lasts; never waits.
+    pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
+        let spent = lease.take(month)?;
+        if lease.is_low() {
+            self.shared.want(lease);
+        }
+        Some(spent)
+    }
+
+    /// Gives a call back, to the lease that it came from; nowhere if that is closed.
+    pub fn give_back(&self, spent: Spent) {
+        if spent.is_blind() {
+            if spent.take_back_blind() {
+                self.shared.health.unsettled.fetch_sub(1, Ordering::Relaxed);
+            }
+        } else if let Some(lease) = spent.give_back() {
+            // More than a lease may hold: the store gets the rest back.
+            self.shared.want(&lease);
+        }
+    }
+
+    /// What all nodes have spent of the month: our own as of now, the others' as they published.
+    pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denied> {
+        let shared = Arc::clone(&self.shared);
+        let account = lease.account().to_owned();
+        let read = tokio::task::spawn_blocking(move || {
+            let reader = lock(&shared.reader);
+            reader.others_spent(&account, month, &shared.node)
+        });
+        let others = match tokio::time::timeout(self.shared.deadline, read).await {
+            Ok(Ok(Ok(others))) => others,
+            _ => lease.others_spent(month).ok_or(Denied::Store)?,
+        };
+        Ok(lease.own_spent(month).saturating_add(others))
+    }
+
+    /// Changes what is done while the store is down.
+    pub fn set_on_failure(&self, on_failure: OnFailure) {
+        self.shared.fails_closed.store(on_failure == OnFailure::Closed, Ordering::Relaxed);
+    }
+
+    /// How the store is doing.
+    pub fn status(&self) -> LedgerStatus {
+        let health = &self.shared.health;
+        LedgerStatus {
+            store_down: health.down.load(Ordering::Relaxed),
+            store_commits: health.commits.load(Ordering::Relaxed),
+            store_failures: health.failures.load(Ordering::Relaxed),
+            unsettled: health.unsettled.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Gives every unspent call back to the store and stops; called once nothing is in flight.
+    pub fn close(&self) {
+        lock(&self.shared.queue).closing = true;
+        self.shared.wake.notify_all();
+        if let Some(worker) = lock(&self.worker).take() {
+            // A worker that panicked has said so; what it held is lost as by a crash.
+            let _ = worker.join();
+        }
+    }
+
+    async fn charge_slowly(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
+        let deadline = tokio::time::Instant::now() + self.shared.deadline;
+        loop {
+            // Registered before the look at the lease, so that no reply is missed in between.
+            let replied = lease.replied();
+            tokio::pin!(replied);
+            replied.as_mut().enable();
+            if let Some(spent) = self.try_charge(lease, month) {
+                return Ok(spent);
+            }
+            if lease.is_refused(month, self.shared.clock()) {
+                return Err(Denied::Exhausted);
+            }
+            if self.shared.is_down() {
+                return self.charge_blindly(lease, month);
+            }
+            self.shared.want_for(lease, month);
+            if tokio::time::timeout_at(deadline, replied).await.is_err() {
+                self.shared.note_hang();
+                return match self.shared.is_down() {
+                    true => self.charge_blindly(lease, month),
+                    false => Err(Denied::Store),
+                };
+            }
+        }
+    }
+
+    fn charge_blindly(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
+        // The queue keeps what must be stated once the store is back.
+        self.shared.want_for(lease, month);
+        if self.shared.fails_closed.load(Ordering::Relaxed) {
+            return Err(Denied::Store);
+        }
+        let spent = lease.take_blindly(month).ok_or(Denied::Exhausted)?;
+        self.shared.health.unsettled.fetch_add(1, Ordering::Relaxed);
+        Ok(spent)
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn want(&self, lease: &Arc<Lease>) {
+        if lease.mark_queued() {
+            lock(&self.queue).wanting.push(Arc::clone(lease));
+            self.wake.notify_one();
+        }
+    }
+
+    fn want_for(&self, lease: &Arc<Lease>, month: Month) {
+        lease.ask_for(month);
+        self.want(lease);
+    }
+
+    /// Milliseconds since the start, never 0.
+    fn clock(&self) -> u64 {
+        self.started.elapsed().as_millis() as u64 + 1
+    }
+
+    fn is_down(&self) -> bool {
+        self.health.down.load(Ordering::Relaxed)
+    }
+
+    /// A call's deadline passed: an operation that runs for twice that long hangs, and hanging
+    /// is an outage; a queue that is merely long is not.
+    fn note_hang(&self) {
+        let since = self.health.busy_since.load(Ordering::Relaxed);
+        let limit = 2 * self.deadline.as_millis() as u64;
+        if since != 0 && self.clock().saturating_sub(since) > limit {
+            self.health.down.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A poisoned lock is taken all the same: every holder leaves its numbers whole at each step.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    const NOW: i64 = 1_795_000_000; // 2026-11-18
+    const NEXT_MONTH: i64 = NOW + 15 * 86_400;
+
+    fn ledger(path: &Path, on_failure: OnFailure) -> Arc<Ledger> {
+        let open = || Store::open(path, Duration::from_secs(5)).unwrap();
+        let options = LedgerOptions { deadline: Duration::from_secs(5), on_failure };
+        Arc::new(Ledger::start(open(), open(), options, NOW).unwrap())
+    }
+
+    fn stored(path: &Path, month: Month) -> (u64, u64) {
+        let store = Store::open(path, Duration::from_secs(5)).unwrap();
+        let rows = store.usage(month, Some("acme")).unwrap();
+        rows.first().map_or((0, 0), |row| (row.spent, row.leased))
+    }
+
+    async fn admitted(ledgers: &[Arc<Ledger>], limit: LimitRow, calls: usize) -> usize {
+        let tasks: Vec<_> = (0..calls)
+            .map(|call| {
+                let ledger = Arc::clone(&ledgers[call % ledgers.len()]);
+                tokio::spawn(async move {
+                    let lease = ledger.lease("acme", limit);
+                    let month = ledger.month(NOW);
+                    match ledger.charge(&lease, month).await {
+                        Ok(_) => 1,
+                        Err(denied) => {
+                            assert_eq!(denied, Denied::Exhausted);
+                            0
+                        }
+                    }
+                })
+            })
+            .collect();
+        let mut sum = 0;
+        for task in tasks {
+            sum += task.await.unwrap();
+        }
+        sum
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn exactly_the_limit_of_four_times_as_many_calls() {
+        for limit in [0u64, 1, 7, 100, 1000] {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("store.db");
+            let node = [ledger(&path, OnFailure::Open)];
+            let sum = admitted(&node, LimitRow::Calls(limit), 4 * limit as usize + 3).await;
+            assert_eq!(sum as u64, limit);
+            node[0].close();
+            assert_eq!(stored(&path, Month::containing(NOW)), (limit, limit));
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn two_nodes_on_one_store_never_pass_the_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let nodes = [ledger(&path, OnFailure::Open), ledger(&path, OnFailure::Open)];
+        let mut sum = admitted(&nodes, LimitRow::Calls(500), 1500).await;
+        // What one node held idle is given back within two seconds.
+        for _ in 0..40 {
+            if sum >= 500 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            sum += admitted(&nodes, LimitRow::Calls(500), 20).await;
+        }
+        assert_eq!(sum, 500);
+    }
+
+    #[tokio::test]
+    async fn remaining_is_exact_for_every_call() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
+        let lease = ledger.lease("acme", LimitRow::Calls(1000));
+        for call in 1..=1000 {
+            let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+            assert_eq!(spent.remaining, Some(1000 - call));
+        }
+        let unlimited = ledger.lease("other", LimitRow::Unlimited);
+        let spent = ledger.charge(&unlimited, ledger.month(NOW)).await.unwrap();
+        assert_eq!(spent.remaining, None);
+    }
+
+    #[tokio::test]
+    async fn a_crash_loses_at_most_one_lease() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let first = ledger(&path, OnFailure::Open);
+        let lease = first.lease("acme", LimitRow::Calls(1000));
+        for _ in 0..300 {
+            first.charge(&lease, first.month(NOW)).await.unwrap();
+        }
+        // Never closed: as after kill -9. Its row stays, with what it held unspent.
+        std::mem::forget(first);
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let (_, leased) = stored(&path, Month::containing(NOW));
+        assert!((300..=310).contains(&leased), "{leased}");
+        let second = [ledger(&path, OnFailure::Open)];
+        let sum = admitted(&second, LimitRow::Calls(1000), 1100).await;
+        assert!((690..=700).contains(&sum), "{sum}");
+    }
+
+    #[tokio::test]
+    async fn a_call_given_back_can_be_spent_once_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let ledger = ledger(&path, OnFailure::Open);
+        let lease = ledger.lease("acme", LimitRow::Calls(3));
+        let month = ledger.month(NOW);
+        let mut calls = Vec::new();
+        for _ in 0..3 {
+            calls.push(ledger.charge(&lease, month).await.unwrap());
+        }
+        assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+        ledger.give_back(calls.pop().unwrap());
+        assert_eq!(ledger.usage(&lease, month).await, Ok(2));
+        ledger.charge(&lease, month).await.unwrap();
+        assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+        // A call of a month that is over goes nowhere.
+        let next = ledger.month(NEXT_MONTH);
+        ledger.charge(&lease, next).await.unwrap();
+        ledger.give_back(calls.pop().unwrap());
+        assert_eq!(ledger.usage(&lease, next).await, Ok(1));
+        ledger.close();
+        assert_eq!(stored(&path, month), (3, 3));
+        assert_eq!(stored(&path, next), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn a_month_does_not_reopen_when_the_clock_steps_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let first = ledger(&path, OnFailure::Open);
+        let later = first.month(NEXT_MONTH);
+        assert_eq!(first.month(NOW), later);
+        let lease = first.lease("acme", LimitRow::Calls(10));
+        first.charge(&lease, later).await.unwrap();
+        first.close();
+        // Not after a restart either.
+        assert_eq!(ledger(&path, OnFailure::Open).month(NOW), later);
+    }
+
+    #[tokio::test]
+    async fn a_changed_limit_holds_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
+        let month = ledger.month(NOW);
+        let lease = ledger.lease("acme", LimitRow::Calls(10_000));
+        for _ in 0..200 {
+            ledger.charge(&lease, month).await.unwrap();
+        }
+        ledger.lease("acme", LimitRow::Calls(150));
+        assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+        ledger.lease("acme", LimitRow::Calls(201));
+        assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, Some(0));
+        assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+        ledger.lease("acme", LimitRow::Unlimited);
+        assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, None);
+        assert_eq!(ledger.usage(&lease, month).await, Ok(202));
+    }
+
+    #[tokio::test]
+    async fn an_outage_is_served_and_settled_or_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let ledger = ledger(&path, OnFailure::Open);
+        let month = ledger.month(NOW);
+        let lease = ledger.lease("acme", LimitRow::Calls(100));
+        ledger.charge(&lease, month).await.unwrap();
+        let breaker = rusqlite::Connection::open(&path).unwrap();
+        breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
+        for _ in 0..50 {
+            ledger.charge(&lease, month).await.unwrap();
+        }
+        assert!(ledger.status().store_down);
+        assert!(ledger.status().unsettled > 40);
+        ledger.set_on_failure(OnFailure::Closed);
+        assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Store));
+        breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
+        let settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
+        for _ in 0..100 {
+            if settled() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        assert!(settled());
+        assert_eq!(ledger.usage(&lease, month).await, Ok(51));
+        ledger.close();
+        assert_eq!(stored(&path, month), (51, 51));
+    }
+}
