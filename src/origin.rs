@@ -43,6 +43,17 @@ impl Origin {
         let port = port.filter(|port| default_port(&scheme) != Some(*port));
         Ok(Origin { scheme, host, port })
     }
+
+    /// The texts of all patterns that would cover this origin.
+    pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
+        let pattern = |host: &str, subdomains| {
+            let origin = Origin { host: host.to_owned(), ..self.clone() };
+            OriginPattern { origin, subdomains }.to_string()
+        };
+        let parents = self.host.match_indices('.').map(|(dot, _)| &self.host[dot + 1..]);
+        std::iter::once(pattern(&self.host, false))
+            .chain(parents.map(move |parent| pattern(parent, true)))
+    }
 }
 
 impl OriginPattern {

@@ -1,0 +1,303 @@
+//! The key ring: which key opens which account, made from the store and a key file.
+//!
+//! Owns keys in memory, by digest, and what they allow. It is immutable: a change makes a new
+//! ring. It never holds a key's text, and knows no header.
+
+mod file;
+mod token;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use subtle::ConstantTimeEq;
+
+use crate::origin::{Origin, OriginPattern};
+use crate::quota::{Lease, Ledger};
+use crate::store::{AccountRow, KeyRow, LimitRow, RingRows};
+
+pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
+pub use token::{Token, TokenError, digest};
+
+/// The plan of an account that has none set.
+pub const DEFAULT_PLAN: &str = "free";
+
+/// Calls in a calendar month, by plan name.
+pub type Plans = BTreeMap<String, LimitRow>;
+
+/// Who calls: an account with its limit in force and its lease.
+pub struct Account {
+    /// Its name.
+    pub name: String,
+    /// Its plan.
+    pub plan: String,
+    /// The limit in force: its own, else its plan's.
+    pub limit: LimitRow,
+    /// What its calls are spent from.
+    pub lease: Arc<Lease>,
+}
+
+/// A key, without its text.
+pub struct Key {
+    /// Its public id.
+    pub id: String,
+    /// Whose it is.
+    pub account: Arc<Account>,
+    /// Whether a request without `Origin` is refused.
+    pub require_origin: bool,
+    digest: [u8; 32],
+    origins: Vec<OriginPattern>,
+    expires_at: Option<i64>,
+    revoked: bool,
+}
+
+/// All keys, as one request sees them.
+pub struct KeyRing {
+    keys: HashMap<[u8; 16], Key>,
+    /// Until when some key allows an origin: by the pattern's text.
+    patterns: HashMap<String, i64>,
+    /// Until when some key without origins is good.
+    unrestricted_until: i64,
+    /// The store's identity and version that this ring was made from.
+    mark: (String, u64),
+}
+
+/// Why rows make no ring.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RingError {
+    /// An account's plan is not in the config.
+    #[error("account {account}: expected one of the plans {known}, but found {found:?}")]
+    UnknownPlan {
+        /// Whose plan.
+        account: String,
+        /// The plans there are.
+        known: String,
+        /// What the account says.
+        found: String,
+    },
+    /// An origin in the store does not parse.
+    #[error(
+        "key {id}: origins: expected an origin such as https://app.example.com, but found {found:?}"
+    )]
+    Origin {
+        /// Which key.
+        id: String,
+        /// What it says.
+        found: String,
+    },
+    /// Two keys with one id that are not the same key.
+    #[error(
+        "key {id}: expected one key with this id, but found another in the key file and the store"
+    )]
+    SameId {
+        /// Which id.
+        id: String,
+    },
+    /// One account with two plans in the key file.
+    #[error(
+        "account {account}: expected one plan for all its keys, but found {first:?} and {second:?}"
+    )]
+    TwoPlans {
+        /// Which account.
+        account: String,
+        /// The plan of an earlier key.
+        first: String,
+        /// The plan of a later key.
+        second: String,
+    },
+    /// The store lost what it had: another store, or an older state of this one.
+    #[error(
+        "the store lost its mark or went back: expected version {expected} or later of {store}, but found {found}"
+    )]
+    LostMark {
+        /// The store that the serving ring came from.
+        store: String,
+        /// Its version.
+        expected: u64,
+        /// What is there now.
+        found: String,
+    },
+}
+
+impl KeyRing {
+    /// The ring of both sources; what is revoked in either is revoked.
+    pub fn build(
+        rows: &RingRows,
+        declared: &[DeclaredKey],
+        plans: &Plans,
+        ledger: &Ledger,
+    ) -> Result<KeyRing, RingError> {
+        let accounts = accounts(&rows.accounts, &rows.keys, declared, plans, ledger)?;
+        let mut ring = KeyRing {
+            keys: HashMap::with_capacity(rows.keys.len() + declared.len()),
+            patterns: HashMap::new(),
+            unrestricted_until: i64::MIN,
+            mark: (rows.store_id.clone(), rows.version),
+        };
+        let mut ids: HashMap<&str, [u8; 32]> = HashMap::new();
+        for row in rows.keys.iter().chain(declared.iter().map(|declared| &declared.key)) {
+            if let Some(other) = ids.insert(&row.id, row.digest)
+                && other != row.digest
+            {
+                return Err(RingError::SameId { id: row.id.clone() });
+            }
+            ring.add(row, &accounts)?;
+        }
+        ring.index_origins();
+        Ok(ring)
+    }
+
+    /// Refuses a ring whose store is not the one that `serving` came from, or is older.
+    pub fn follows(&self, serving: &KeyRing) -> Result<(), RingError> {
+        let (store, version) = &serving.mark;
+        if &self.mark.0 == store && self.mark.1 >= *version {
+            return Ok(());
+        }
+        Err(RingError::LostMark {
+            store: store.clone(),
+            expected: *version,
+            found: format!("version {} of {}", self.mark.1, self.mark.0),
+        })
+    }
+
+    /// The key with this digest, unless it is revoked or expired. The digest is compared in
+    /// constant time, and an unknown key takes the same steps as a known one.
+    pub fn find(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Key> {
+        let (prefix, _) = digest.split_first_chunk::<16>()?;
+        let key = self.keys.get(prefix)?;
+        let same: bool = key.digest.ct_eq(digest).into();
+        let live = !key.revoked && key.expires_at.is_none_or(|expires_at| unix_now < expires_at);
+        (same && live).then_some(key)
+    }
+
+    /// Whether some key that is good now allows this origin: the rule of preflights, which carry
+    /// no key. An unrestricted key allows every origin.
+    pub fn some_key_allows(&self, origin: &Origin, unix_now: i64) -> bool {
+        unix_now < self.unrestricted_until
+            || origin
+                .covering_patterns()
+                .any(|pattern| self.patterns.get(&pattern).is_some_and(|until| unix_now < *until))
+    }
+
+    /// How many keys it holds, revoked ones included.
+    pub fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    /// Whether it holds no key at all.
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    /// The version of the store's keys that it was made from.
+    pub fn version(&self) -> u64 {
+        self.mark.1
+    }
+
+    fn add(
+        &mut self,
+        row: &KeyRow,
+        accounts: &HashMap<String, Arc<Account>>,
+    ) -> Result<(), RingError> {
+        let pattern = |text: &String| {
+            OriginPattern::parse(text)
+                .map_err(|_| RingError::Origin { id: row.id.clone(), found: text.clone() })
+        };
+        let origins = row.origins.iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+        let mut prefix = [0; 16];
+        prefix.copy_from_slice(&row.digest[..16]);
+        let known = self.keys.get(&prefix).is_some_and(|key| key.revoked);
+        if let Some(account) = accounts.get(&row.account) {
+            let key = Key {
+                id: row.id.clone(),
+                account: Arc::clone(account),
+                require_origin: row.require_origin,
+                digest: row.digest,
+                origins,
+                expires_at: row.expires_at,
+                revoked: row.revoked_at.is_some() || known,
+            };
+            self.keys.insert(prefix, key);
+        }
+        Ok(())
+    }
+
+    fn index_origins(&mut self) {
+        for key in self.keys.values().filter(|key| !key.revoked) {
+            let until = key.expires_at.unwrap_or(i64::MAX);
+            if key.origins.is_empty() {
+                self.unrestricted_until = self.unrestricted_until.max(until);
+            }
+            for pattern in &key.origins {
+                let latest = self.patterns.entry(pattern.to_string()).or_insert(until);
+                *latest = until.max(*latest);
+            }
+        }
+    }
+}
+
+impl Key {
+    /// Whether the key names origins at all.
+    pub fn is_restricted(&self) -> bool {
+        !self.origins.is_empty()
+    }
+
+    /// Whether one of its patterns covers the origin; a key without origins allows every one.
+    pub fn allows(&self, origin: &Origin) -> bool {
+        self.origins.is_empty() || self.origins.iter().any(|pattern| pattern.matches(origin))
+    }
+}
+
+/// Every account that is named anywhere, with the limit in force. What was set in the store
+/// comes before what the key file says, since a person said it later.
+fn accounts(
+    rows: &[AccountRow],
+    keys: &[KeyRow],
+    declared: &[DeclaredKey],
+    plans: &Plans,
+    ledger: &Ledger,
+) -> Result<HashMap<String, Arc<Account>>, RingError> {
+    let mut named: BTreeMap<&str, (Option<&str>, Option<LimitRow>)> = BTreeMap::new();
+    for key in keys {
+        named.entry(&key.account).or_default();
+    }
+    for key in declared {
+        let entry = named.entry(&key.key.account).or_default();
+        match (entry.0, key.plan.as_deref()) {
+            (Some(first), Some(second)) if first != second => {
+                return Err(RingError::TwoPlans {
+                    account: key.key.account.clone(),
+                    first: first.to_owned(),
+                    second: second.to_owned(),
+                });
+            }
+            (None, Some(plan)) => entry.0 = Some(plan),
+            _ => {}
+        }
+    }
+    for row in rows {
+        let entry = named.entry(&row.name).or_default();
+        entry.0 = row.plan.as_deref().or(entry.0);
+        entry.1 = row.limit;
+    }
+    // Checked whole before a limit changes: a ring that is refused must leave no trace.
+    let mut known = Vec::with_capacity(named.len());
+    for (name, (plan, limit)) in named {
+        let plan = plan.unwrap_or(DEFAULT_PLAN);
+        let limit = match limit.or_else(|| plans.get(plan).copied()) {
+            Some(limit) => limit,
+            None => {
+                return Err(RingError::UnknownPlan {
+                    account: name.to_owned(),
+                    known: plans.keys().cloned().collect::<Vec<_>>().join(", "),
+                    found: plan.to_owned(),
+                });
+            }
+        };
+        known.push((name.to_owned(), plan.to_owned(), limit));
+    }
+    let account = |(name, plan, limit): (String, String, LimitRow)| {
+        let lease = ledger.lease(&name, limit);
+        (name.clone(), Arc::new(Account { name, plan, limit, lease }))
+    };
+    Ok(known.into_iter().map(account).collect())
+}

@@ -1,0 +1,104 @@
+//! The text of a key: made here, shown once, and known afterwards only by its SHA-256.
+
+use sha2::{Digest, Sha256};
+
+const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+const RANDOM: usize = 26;
+const CHECK: usize = 6;
+
+/// The text of a key. It has no `Debug` and no `Display`, so that none can slip into a log.
+pub struct Token(String);
+
+/// A text that can't be a key, or a machine without random bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    /// Too short, too long, or not visible ASCII.
+    #[error("expected a key of 16 to 256 visible ASCII characters")]
+    Form,
+    /// The system gave no random bits.
+    #[error("expected random bits from the system, but found none")]
+    Random,
+}
+
+impl Token {
+    /// A new key: the prefix, 26 random base62 characters (154 bits), and 6 that are the CRC-32
+    /// of what stands before, so that a scanner can tell a real key from a look-alike.
+    pub fn generate(prefix: &str) -> Result<Token, TokenError> {
+        let mut text = prefix.to_owned();
+        while text.len() < prefix.len() + RANDOM {
+            let mut bytes = [0u8; 64];
+            getrandom::fill(&mut bytes).map_err(|_| TokenError::Random)?;
+            // 248 is the largest multiple of 62 in a byte: what lies above would be biased.
+            let fair = bytes.iter().filter(|byte| **byte < 248);
+            let wanted = prefix.len() + RANDOM - text.len();
+            text.extend(fair.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+        }
+        let mut check = crc32fast::hash(text.as_bytes());
+        let mut digits = [b'0'; CHECK];
+        for digit in digits.iter_mut().rev() {
+            *digit = BASE62[(check % 62) as usize];
+            check /= 62;
+        }
+        text.extend(digits.iter().map(|digit| char::from(*digit)));
+        Token::parse(text)
+    }
+
+    /// A key that was made elsewhere.
+    pub fn parse(text: String) -> Result<Token, TokenError> {
+        let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+        if visible && (16..=256).contains(&text.len()) {
+            Ok(Token(text))
+        } else {
+            Err(TokenError::Form)
+        }
+    }
+
+    /// What is stored of it.
+    pub fn digest(&self) -> [u8; 32] {
+        digest(self.0.as_bytes())
+    }
+
+    /// The text itself: for the one moment in which it is shown.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+/// SHA-256 (FIPS 180-4).
+pub fn digest(bytes: &[u8]) -> [u8; 32] {
+    Sha256::digest(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_key_is_a_prefix_and_32_base62_characters() {
+        let token = Token::generate("rg_").unwrap();
+        let text = token.reveal();
+        assert_eq!(text.len(), 3 + 32);
+        assert!(text.starts_with("rg_"));
+        assert!(text[3..].bytes().all(|byte| byte.is_ascii_alphanumeric()));
+        assert_ne!(text, Token::generate("rg_").unwrap().reveal());
+        let (head, check) = text.split_at(29);
+        let value = check.bytes().fold(0u64, |sum, byte| {
+            sum * 62 + BASE62.iter().position(|digit| *digit == byte).unwrap() as u64
+        });
+        assert_eq!(value, u64::from(crc32fast::hash(head.as_bytes())));
+    }
+
+    #[test]
+    fn a_key_is_16_to_256_visible_characters() {
+        for (text, good) in [
+            ("a".repeat(15), false),
+            ("a".repeat(16), true),
+            ("a".repeat(256), true),
+            ("a".repeat(257), false),
+            (format!("{} b", "a".repeat(16)), false),
+            (format!("{}\u{e9}", "a".repeat(16)), false),
+        ] {
+            assert_eq!(Token::parse(text.clone()).is_ok(), good, "{text}");
+        }
+    }
+}

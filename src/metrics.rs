@@ -1,0 +1,239 @@
+//! Counters and gauges in Prometheus' text format.
+//!
+//! Owns the registry and every metric's name. Labels are closed sets: no key, account or domain
+//! ever becomes one. It never decides anything.
+
+use prometheus::{
+    Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
+    Registry, TextEncoder,
+};
+
+/// Which door a request went through; the `route` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteLabel {
+    /// `/v1/public/top-domains`
+    TopDomains,
+    /// `/v1/public/domain/…`
+    Domain,
+    /// `/v1/check/…`
+    Check,
+    /// `/v1/usage`
+    Usage,
+    /// A prefix of `[[upstream.route]]`.
+    Upstream,
+    /// OPTIONS.
+    Options,
+    /// None of ours, or refused before a route was found.
+    None,
+}
+
+impl RouteLabel {
+    /// All labels.
+    pub const ALL: [RouteLabel; 7] = [
+        RouteLabel::TopDomains,
+        RouteLabel::Domain,
+        RouteLabel::Check,
+        RouteLabel::Usage,
+        RouteLabel::Upstream,
+        RouteLabel::Options,
+        RouteLabel::None,
+    ];
+
+    /// The label's text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RouteLabel::TopDomains => "top_domains",
+            RouteLabel::Domain => "domain",
+            RouteLabel::Check => "check",
+            RouteLabel::Usage => "usage",
+            RouteLabel::Upstream => "upstream",
+            RouteLabel::Options => "options",
+            RouteLabel::None => "none",
+        }
+    }
+}
+
+/// How a request ended; the `outcome` label. Refusals use their `error` code.
+pub const OUTCOMES: [&str; 17] = [
+    "ok",
+    "bad_request",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "uri_too_long",
+    "validation_error",
+    "quota_exceeded",
+    "headers_too_large",
+    "internal_error",
+    "upstream_unavailable",
+    "upstream_timeout",
+    "upstream_4xx",
+    "upstream_5xx",
+    "aborted",
+    "other",
+];
+
+/// Every metric of the gateway.
+pub struct Metrics {
+    registry: Registry,
+    requests: Vec<IntCounter>,
+    duration: Histogram,
+    /// Connections that are open.
+    pub connections: IntGauge,
+    /// Requests between their header and the end of their answer.
+    pub in_flight: IntGauge,
+    /// Connections that ended by a panic.
+    pub panics: IntCounter,
+    /// Connections refused at `listen.max_connections`.
+    pub connections_refused: IntCounter,
+    /// Access-log lines that were dropped.
+    pub log_dropped: IntGauge,
+    /// Flagged look-ups that the top list did not count.
+    pub top_dropped: IntGauge,
+    /// Calls given back, since we failed to serve them.
+    pub given_back: IntCounter,
+    reloads: IntCounterVec,
+    reload_failing: IntGaugeVec,
+    /// Rows of the serving table.
+    pub table_rows: IntGauge,
+    /// When the serving table was built.
+    pub table_built: IntGauge,
+    /// Keys in the ring.
+    pub keys: IntGauge,
+    /// 1 while the store counts as down.
+    pub store_down: IntGauge,
+    /// Commits of the ledger.
+    pub store_commits: IntGauge,
+    /// Failed operations of the ledger.
+    pub store_failures: IntGauge,
+    /// Calls admitted while the store was down, not yet settled.
+    pub store_unsettled: IntGauge,
+}
+
+impl Metrics {
+    /// All metrics at zero.
+    pub fn new() -> Result<Metrics, prometheus::Error> {
+        let registry = Registry::new();
+        let gauge = |name: &str, help: &str| register(&registry, IntGauge::new(name, help)?);
+        let counter = |name: &str, help: &str| register(&registry, IntCounter::new(name, help)?);
+        let requests = register(
+            &registry,
+            IntCounterVec::new(
+                Opts::new("riskgate_requests_total", "Requests by route and outcome."),
+                &["route", "outcome"],
+            )?,
+        )?;
+        let duration = HistogramOpts::new(
+            "riskgate_request_duration_seconds",
+            "From a request's header to the end of its answer.",
+        )
+        .buckets(vec![
+            5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5,
+        ]);
+        let by_label = RouteLabel::ALL
+            .iter()
+            .flat_map(|route| OUTCOMES.iter().map(move |outcome| (route, outcome)))
+            .map(|(route, outcome)| requests.with_label_values(&[route.as_str(), outcome]))
+            .collect();
+        Ok(Metrics {
+            requests: by_label,
+            duration: register(&registry, Histogram::with_opts(duration)?)?,
+            connections: gauge("riskgate_connections", "Connections that are open.")?,
+            in_flight: gauge("riskgate_requests_in_flight", "Requests being answered.")?,
+            panics: counter("riskgate_panics_total", "Connections that ended by a panic.")?,
+            connections_refused: counter(
+                "riskgate_connections_refused_total",
+                "Connections refused at the cap.",
+            )?,
+            log_dropped: gauge("riskgate_access_log_dropped", "Access-log lines dropped.")?,
+            top_dropped: gauge("riskgate_top_dropped", "Look-ups that the top list dropped.")?,
+            given_back: counter("riskgate_calls_given_back_total", "Counted calls given back.")?,
+            reloads: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("riskgate_reload_total", "Reloads by part and outcome."),
+                    &["part", "outcome"],
+                )?,
+            )?,
+            reload_failing: register(
+                &registry,
+                IntGaugeVec::new(
+                    Opts::new(
+                        "riskgate_reload_failing",
+                        "1 while a part serves its last good state instead of what is there.",
+                    ),
+                    &["part"],
+                )?,
+            )?,
+            table_rows: gauge("riskgate_table_rows", "Rows of the serving table.")?,
+            table_built: gauge(
+                "riskgate_table_built_timestamp_seconds",
+                "When the serving table was built.",
+            )?,
+            keys: gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
+            store_down: gauge("riskgate_store_down", "1 while the store counts as down.")?,
+            store_commits: gauge("riskgate_store_commits", "Commits of the ledger.")?,
+            store_failures: gauge("riskgate_store_failures", "Failed ledger operations.")?,
+            store_unsettled: gauge(
+                "riskgate_store_unsettled_calls",
+                "Calls admitted while the store was down, not yet settled.",
+            )?,
+            registry,
+        })
+    }
+
+    /// Counts an answer.
+    pub fn request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
+        let other = OUTCOMES.len() - 1;
+        let place = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
+        self.requests[route as usize * OUTCOMES.len() + place].inc();
+        self.duration.observe(seconds);
+    }
+
+    /// Counts a reload of a part (`table`, `keys`, `config`).
+    pub fn reload(&self, part: &'static str, good: bool) {
+        let outcome = if good { "ok" } else { "failed" };
+        self.reloads.with_label_values(&[part, outcome]).inc();
+        self.reload_failing.with_label_values(&[part]).set(i64::from(!good));
+    }
+
+    /// Everything, as a scraper reads it.
+    pub fn render(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        // Writing to memory does not fail.
+        let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
+        out
+    }
+}
+
+fn register<M>(registry: &Registry, metric: M) -> Result<M, prometheus::Error>
+where
+    M: prometheus::core::Collector + Clone + 'static,
+{
+    registry.register(Box::new(metric.clone()))?;
+    Ok(metric)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_refusal_has_an_outcome() {
+        use crate::refusal::Refusal::*;
+        for refusal in [BadRequest, Unauthorized, NotFound, UriTooLong, HeadersTooLarge, Internal] {
+            assert!(OUTCOMES.contains(&refusal.code()));
+        }
+        let metrics = Metrics::new().unwrap();
+        metrics.request(RouteLabel::Domain, "unauthorized", 0.001);
+        metrics.request(RouteLabel::Domain, "no such outcome", 0.001);
+        let text = String::from_utf8(metrics.render()).unwrap();
+        for line in [
+            r#"riskgate_requests_total{outcome="unauthorized",route="domain"} 1"#,
+            r#"riskgate_requests_total{outcome="other",route="domain"} 1"#,
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! The most frequently flagged domains that this deployment has answered.
+//!
+//! Owns the decayed counts, who was counted today, and the ranked list that requests read. Each
+//! account counts once for each row and day. Memory is bounded: at most [`MAX_ROWS`] rows by the
+//! space-saving rule (Metwally, Agrawal, El Abbadi 2005), so that a row's count can stand too
+//! high by at most the smallest count kept, and never too low. It asks no clock on a request.
+
+use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use dashmap::DashSet;
+use siphasher::sip::SipHasher13;
+
+use crate::live::Live;
+use crate::refusal::json_string;
+use crate::store::{Store, StoreError, TopRow};
+use crate::verdict::{Reason, Score};
+
+/// Rows that are counted at the same time.
+pub const MAX_ROWS: usize = 10_000;
+/// Account, row and day triples remembered for a day; beyond them a look-up is not counted.
+pub const MAX_MARKS: usize = 1_000_000;
+/// What the first name of the seed order counts from the start; the n-th counts an n-th of it.
+pub const SEED_COUNT: f64 = 120.0;
+/// Marks of accounts kept with a row: `top.min_accounts` can't ask for more.
+pub const MAX_ACCOUNTS: usize = 16;
+
+const QUEUE: usize = 8_192;
+const DAY: i64 = 86_400;
+
+/// How the list is made.
+#[derive(Clone, Copy, Debug)]
+pub struct TopOptions {
+    /// Entries in the list.
+    pub limit: usize,
+    /// Different accounts that must stand behind a row before its count matters.
+    pub min_accounts: usize,
+    /// After this many seconds a count is half of what it was.
+    pub half_life: f64,
+}
+
+/// What the table that serves now says of a name: flagged and how, or nothing.
+pub type Judge = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
+/// The seed order of the table that serves now.
+pub type Seed = Box<dyn Fn() -> Vec<String> + Send>;
+
+/// The counts, and the list made of them.
+pub struct Top {
+    list: Arc<Live<Bytes>>,
+    seen: Arc<DashSet<u64>>,
+    day: AtomicU64,
+    dropped: AtomicU64,
+    options: Arc<Live<TopOptions>>,
+    stale: Arc<AtomicBool>,
+    sender: Mutex<Option<SyncSender<Credit>>>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Credit {
+    domain: String,
+    account: u64,
+    mark: u64,
+    at: i64,
+}
+
+impl Top {
+    /// Starts counting where the store left off.
+    pub fn start(
+        store: Store,
+        options: TopOptions,
+        judge: Judge,
+        seed: Seed,
+        unix_now: i64,
+    ) -> Result<Top, StoreError> {
+        let (rows, marks) = store.top(unix_now.div_euclid(DAY))?;
+        let (sender, receiver) = sync_channel(QUEUE);
+        let list = Arc::new(Live::new(Bytes::new()));
+        let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
+        let options = Arc::new(Live::new(options));
+        let stale = Arc::new(AtomicBool::new(false));
+        let mut worker = Worker {
+            store,
+            judge,
+            seed,
+            rows: rows.into_iter().map(|row| (row.domain.clone(), Row::from(row))).collect(),
+            list: Arc::clone(&list),
+            seen: Arc::clone(&seen),
+            options: Arc::clone(&options),
+            stale: Arc::clone(&stale),
+            marks: Vec::new(),
+            gone: Vec::new(),
+            day: unix_now.div_euclid(DAY),
+        };
+        worker.rank(unix_now);
+        let worker = std::thread::Builder::new()
+            .name("top".to_owned())
+            .spawn(move || worker.run(&receiver))
+            .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
+        Ok(Top {
+            list,
+            seen,
+            day: AtomicU64::new(unix_now.div_euclid(DAY).cast_unsigned()),
+            dropped: AtomicU64::new(0),
+            options,
+            stale,
+            sender: Mutex::new(Some(sender)),
+            worker: Mutex::new(Some(worker)),
+        })
+    }
+
+    /// The answer's body: the list as it stood at most a second ago.
+    pub fn body(&self) -> Bytes {
+        Bytes::clone(&self.list.peek())
+    }
+
+    /// Counts one flagged look-up of `account` for the row that matched.
+    pub fn credit(&self, row: &str, account: &str, unix_now: i64) {
+        let day = unix_now.div_euclid(DAY);
+        if self.day.swap(day.cast_unsigned(), Ordering::Relaxed) != day.cast_unsigned() {
+            self.seen.clear();
+        }
+        let mark = hash(&(account, row, day));
+        if self.seen.contains(&mark) {
+            return;
+        }
+        if self.seen.len() >= MAX_MARKS || !self.seen.insert(mark) {
+            return;
+        }
+        let credit = Credit { domain: row.to_owned(), account: hash(&account), mark, at: unix_now };
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.as_ref().is_some_and(|sender| sender.try_send(credit).is_ok());
+        if !sent {
+            self.seen.remove(&mark);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes new options and looks at the table anew: for reloads.
+    pub fn refresh(&self, options: TopOptions) {
+        self.options.publish(options);
+        self.stale.store(true, Ordering::Release);
+    }
+
+    /// Look-ups that were not counted because the queue was full.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Saves what was counted and stops.
+    pub fn close(&self) {
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    // Fixed keys: the marks outlive the process. Names that collide cost one count.
+    let mut hasher = SipHasher13::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+#[derive(Clone)]
+struct Row {
+    count: f64,
+    at: i64,
+    accounts: Vec<u64>,
+    changed: bool,
+}
+
+impl From<TopRow> for Row {
+    fn from(row: TopRow) -> Row {
+        Row { count: row.count, at: row.at, accounts: row.accounts, changed: false }
+    }
+}
+
+impl Row {
+    fn count_at(&self, at: i64, half_life: f64) -> f64 {
+        self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
+    }
+}
+
+struct Worker {
+    store: Store,
+    judge: Judge,
+    seed: Seed,
+    rows: HashMap<String, Row>,
+    list: Arc<Live<Bytes>>,
+    seen: Arc<DashSet<u64>>,
+    options: Arc<Live<TopOptions>>,
+    stale: Arc<AtomicBool>,
+    marks: Vec<u64>,
+    gone: Vec<String>,
+    day: i64,
+}
+
+impl Worker {
+    fn run(mut self, receiver: &Receiver<Credit>) {
+        let second = Duration::from_secs(1);
+        let mut last = Instant::now();
+        let mut dirty = false;
+        loop {
+            let wait = second.saturating_sub(last.elapsed());
+            let open = match receiver.recv_timeout(wait) {
+                Ok(credit) => {
+                    self.count(credit);
+                    dirty = true;
+                    true
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            if open && last.elapsed() < second {
+                continue;
+            }
+            last = Instant::now();
+            if dirty || self.stale.swap(false, Ordering::AcqRel) {
+                self.rank(unix_now());
+            }
+            dirty = dirty && !self.save();
+            if !open {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, credit: Credit) {
+        let half_life = self.options.peek().half_life;
+        let day = credit.at.div_euclid(DAY);
+        if day != self.day {
+            self.day = day;
+            self.marks.clear();
+        }
+        self.marks.push(credit.mark);
+        if !self.rows.contains_key(&credit.domain) && self.rows.len() >= MAX_ROWS {
+            self.make_room(&credit, half_life);
+        }
+        let row = self.rows.entry(credit.domain).or_insert(Row {
+            count: 0.0,
+            at: credit.at,
+            accounts: Vec::new(),
+            changed: true,
+        });
+        row.count = row.count_at(credit.at, half_life) + 1.0;
+        row.at = row.at.max(credit.at);
+        row.changed = true;
+        if row.accounts.len() < MAX_ACCOUNTS && !row.accounts.contains(&credit.account) {
+            row.accounts.push(credit.account);
+        }
+    }
+
+    /// The row that counts least makes room, and the new one takes its count over.
+    fn make_room(&mut self, credit: &Credit, half_life: f64) {
+        let least = self
+            .rows
+            .iter()
+            .map(|(domain, row)| (row.count_at(credit.at, half_life), domain))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(count, domain)| (count, domain.clone()));
+        if let Some((count, domain)) = least {
+            self.rows.remove(&domain);
+            self.gone.push(domain);
+            let row = Row { count, at: credit.at, accounts: Vec::new(), changed: true };
+            self.rows.insert(credit.domain.clone(), row);
+        }
+    }
+
+    fn rank(&mut self, now: i64) {
+        let options = **self.options.peek();
+        let mut counts: HashMap<&str, f64> = HashMap::new();
+        for (domain, row) in &self.rows {
+            if row.accounts.len() >= options.min_accounts.min(MAX_ACCOUNTS) {
+                counts.insert(domain, row.count_at(now, options.half_life));
+            }
+        }
+        let seed = (self.seed)();
+        for (place, domain) in seed.iter().enumerate() {
+            *counts.entry(domain).or_default() += SEED_COUNT / (place + 1) as f64;
+        }
+        let places: HashMap<&str, usize> =
+            seed.iter().enumerate().map(|(place, domain)| (domain.as_str(), place)).collect();
+        let place = |domain: &str| places.get(domain).copied().unwrap_or(usize::MAX);
+        let mut ranked: Vec<(&str, f64)> = counts.into_iter().collect();
+        ranked.sort_unstable_by(|a, b| {
+            let by_count = b.1.total_cmp(&a.1);
+            by_count.then_with(|| place(a.0).cmp(&place(b.0))).then_with(|| a.0.cmp(b.0))
+        });
+        let entries: Vec<String> = ranked
+            .into_iter()
+            .filter_map(|(domain, _)| {
+                let (reason, score) = (self.judge)(domain)?;
+                let (domain, score) = (json_string(domain), score.value());
+                Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
+            })
+            .take(options.limit)
+            .collect();
+        let body = format!(r#"{{"domains":[{}],"count":{}}}"#, entries.join(","), entries.len());
+        self.list.publish(Bytes::from(body));
+    }
+
+    fn save(&mut self) -> bool {
+        let rows: Vec<TopRow> = self
+            .rows
+            .iter()
+            .filter(|(_, row)| row.changed)
+            .map(|(domain, row)| TopRow {
+                domain: domain.clone(),
+                count: row.count,
+                at: row.at,
+                accounts: row.accounts.clone(),
+            })
+            .collect();
+        match self.store.save_top(&rows, &self.gone, self.day, &self.marks) {
+            Ok(()) => {
+                self.rows.values_mut().for_each(|row| row.changed = false);
+                self.gone.clear();
+                self.marks.clear();
+                true
+            }
+            Err(error) => {
+                log::warn!("{error}");
+                // Kept for the next try, but not without end.
+                self.marks.truncate(self.seen.len());
+                false
+            }
+        }
+    }
+}
+
+fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    fn top(path: &Path, options: TopOptions) -> Top {
+        let store = Store::open(path, Duration::from_secs(5)).unwrap();
+        let judge: Judge = Box::new(|domain: &str| {
+            let score = Score::new(100)?;
+            (domain != "now-safe.com").then_some((Reason::Disposable, score))
+        });
+        let seed =
+            || vec!["first.com".to_owned(), "second.com".to_owned(), "now-safe.com".to_owned()];
+        Top::start(store, options, judge, Box::new(seed), unix_now()).unwrap()
+    }
+
+    fn names(top: &Top) -> Vec<String> {
+        let body: serde_json::Value = serde_json::from_slice(&top.body()).unwrap();
+        let domains = body["domains"].as_array().unwrap();
+        assert_eq!(body["count"], domains.len());
+        domains.iter().map(|entry| entry["domain"].as_str().unwrap().to_owned()).collect()
+    }
+
+    const OPTIONS: TopOptions = TopOptions { limit: 100, min_accounts: 1, half_life: 604_800.0 };
+
+    #[test]
+    fn the_seed_leads_until_calls_say_otherwise() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let counted = top(&path, OPTIONS);
+        assert_eq!(names(&counted), ["first.com", "second.com"]);
+        counted.credit("third.com", "acme", unix_now());
+        counted.close();
+        let counted = top(&path, OPTIONS);
+        assert_eq!(names(&counted), ["first.com", "second.com", "third.com"]);
+        for account in 0..130 {
+            counted.credit("third.com", &format!("account-{account}"), unix_now());
+        }
+        counted.close();
+        let counted = top(&path, OPTIONS);
+        assert_eq!(names(&counted), ["third.com", "first.com", "second.com"]);
+    }
+
+    #[test]
+    fn an_account_counts_once_for_each_row_and_day_over_restarts() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        for _ in 0..3 {
+            let counted = top(&path, OPTIONS);
+            for _ in 0..200 {
+                counted.credit("third.com", "acme", unix_now());
+            }
+            counted.close();
+        }
+        let store = Store::open(&path, Duration::from_secs(5)).unwrap();
+        let (rows, marks) = store.top(unix_now().div_euclid(DAY)).unwrap();
+        assert_eq!((rows.len(), marks.len()), (1, 1));
+        assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
+    }
+
+    #[test]
+    fn too_few_accounts_do_not_outrank_the_seed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
+        counted.credit("third.com", "acme", unix_now());
+        counted.close();
+        let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
+        assert_eq!(names(&counted), ["first.com", "second.com"]);
+        counted.credit("third.com", "other", unix_now());
+        counted.close();
+        assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
+    }
+}
