@@ -114,6 +114,11 @@ impl Name {
         &self.0
     }
 
+    /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
+    pub fn registrable_start(&self) -> Option<usize> {
+        registrable_start(&self.0, suffix_of(&self.0).0)
+    }
+
     /// The kind of public suffix that the whole name is, if it is one.
     pub fn public_suffix(&self) -> Option<SuffixKind> {
         match suffix_of(&self.0) {
@@ -138,7 +143,7 @@ impl fmt::Display for Name {
 /// The digest of nothing but the public suffix list's version: builder and reader must agree.
 pub fn suffix_list_version() -> &'static str {
     // The list is compiled into the crate, so the crate's version names it.
-    "psl-2.1"
+    "psl 2.1.247"
 }
 
 /// The name itself, then each parent, as byte offsets into it: `0`, then after each dot.
@@ -305,6 +310,13 @@ mod tests {
         ] {
             assert_eq!(parsed(text), Err(error), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_suffix_list_is_called_as_it_is_locked() {
+        let lock = include_str!("../Cargo.lock").replace("\r\n", "\n");
+        let version = suffix_list_version().strip_prefix("psl ").unwrap();
+        assert!(lock.contains(&format!("name = \"psl\"\nversion = \"{version}\"\n")));
     }
 
     #[test]

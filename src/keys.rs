@@ -52,7 +52,7 @@ pub struct Key {
 
 /// All keys, as one request sees them.
 pub struct KeyRing {
-    keys: HashMap<[u8; 16], Key>,
+    keys: HashMap<[u8; 16], Arc<Key>>,
     /// Until when some key allows an origin: by the pattern's text.
     patterns: HashMap<String, i64>,
     /// Until when some key without origins is good.
@@ -126,7 +126,15 @@ impl KeyRing {
         plans: &Plans,
         ledger: &Ledger,
     ) -> Result<KeyRing, RingError> {
-        let accounts = accounts(&rows.accounts, &rows.keys, declared, plans, ledger)?;
+        // Checked whole before a limit changes: a ring that is refused leaves no trace.
+        let accounts = limits(&rows.accounts, &rows.keys, declared, plans)?;
+        let accounts: HashMap<String, Arc<Account>> = accounts
+            .into_iter()
+            .map(|(name, plan, limit)| {
+                let lease = ledger.lease(&name, limit);
+                (name.clone(), Arc::new(Account { name, plan, limit, lease }))
+            })
+            .collect();
         let mut ring = KeyRing {
             keys: HashMap::with_capacity(rows.keys.len() + declared.len()),
             patterns: HashMap::new(),
@@ -146,6 +154,15 @@ impl KeyRing {
         Ok(ring)
     }
 
+    /// Whether rows and declarations would make a ring.
+    pub fn check(
+        rows: &RingRows,
+        declared: &[DeclaredKey],
+        plans: &Plans,
+    ) -> Result<(), RingError> {
+        limits(&rows.accounts, &rows.keys, declared, plans).map(drop)
+    }
+
     /// Refuses a ring whose store is not the one that `serving` came from, or is older.
     pub fn follows(&self, serving: &KeyRing) -> Result<(), RingError> {
         let (store, version) = &serving.mark;
@@ -161,7 +178,7 @@ impl KeyRing {
 
     /// The key with this digest, unless it is revoked or expired. The digest is compared in
     /// constant time, and an unknown key takes the same steps as a known one.
-    pub fn find(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Key> {
+    pub fn find(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
         let (prefix, _) = digest.split_first_chunk::<16>()?;
         let key = self.keys.get(prefix)?;
         let same: bool = key.digest.ct_eq(digest).into();
@@ -216,7 +233,7 @@ impl KeyRing {
                 expires_at: row.expires_at,
                 revoked: row.revoked_at.is_some() || known,
             };
-            self.keys.insert(prefix, key);
+            self.keys.insert(prefix, Arc::new(key));
         }
         Ok(())
     }
@@ -249,13 +266,12 @@ impl Key {
 
 /// Every account that is named anywhere, with the limit in force. What was set in the store
 /// comes before what the key file says, since a person said it later.
-fn accounts(
+fn limits(
     rows: &[AccountRow],
     keys: &[KeyRow],
     declared: &[DeclaredKey],
     plans: &Plans,
-    ledger: &Ledger,
-) -> Result<HashMap<String, Arc<Account>>, RingError> {
+) -> Result<Vec<(String, String, LimitRow)>, RingError> {
     let mut named: BTreeMap<&str, (Option<&str>, Option<LimitRow>)> = BTreeMap::new();
     for key in keys {
         named.entry(&key.account).or_default();
@@ -279,7 +295,6 @@ fn accounts(
         entry.0 = row.plan.as_deref().or(entry.0);
         entry.1 = row.limit;
     }
-    // Checked whole before a limit changes: a ring that is refused must leave no trace.
     let mut known = Vec::with_capacity(named.len());
     for (name, (plan, limit)) in named {
         let plan = plan.unwrap_or(DEFAULT_PLAN);
@@ -295,9 +310,5 @@ fn accounts(
         };
         known.push((name.to_owned(), plan.to_owned(), limit));
     }
-    let account = |(name, plan, limit): (String, String, LimitRow)| {
-        let lease = ledger.lease(&name, limit);
-        (name.clone(), Arc::new(Account { name, plan, limit, lease }))
-    };
-    Ok(known.into_iter().map(account).collect())
+    Ok(known)
 }

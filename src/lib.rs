@@ -1,13 +1,48 @@
-//! riskgate.
-pub mod access_log;
+//! riskgate answers "how risky is this e-mail domain?" in front of a signup backend.
+//!
+//! Read in this order: [`gateway`] (the table of contents of a request), [`gate`] (the order of
+//! the gates), [`admission`] (who may pass), [`quota`] (what may be spent). Rooms lie on floors,
+//! and a floor imports only from below: words, state, request, process, hand.
+//!
+//! To mount the gates in a Pingora proxy of your own, take a [`Gate`]; see `examples/mount.rs`.
+//! To run the whole proxy from a program of your own, take a [`Gateway`].
+#![deny(unsafe_code)]
+
+// Floor 0, the words: values without I/O, clock or log.
 pub mod domain;
+pub mod month;
+pub mod origin;
+pub mod refusal;
+pub mod verdict;
+
+// Floor 1, the state: no Pingora, no HTTP, no config.
+pub mod access_log;
 pub mod keys;
 pub mod live;
 pub mod metrics;
-pub mod month;
-pub mod origin;
 pub mod quota;
-pub mod refusal;
 pub mod store;
+pub mod table;
 pub mod top;
-pub mod verdict;
+
+// Floor 2, the request.
+pub mod admission;
+pub mod door;
+pub mod gate;
+pub mod gateway;
+pub mod reply;
+pub mod route;
+pub mod upstream;
+
+// Floor 3, the process.
+pub mod admin;
+pub mod config;
+pub mod reload;
+pub mod server;
+
+// Floor 4, the hand.
+#[doc(hidden)]
+pub mod cli;
+
+pub use gate::{Gate, Visit};
+pub use gateway::Gateway;

@@ -1,1 +1,5 @@
-fn main() {}
+//! The binary: hands the command line over.
+
+fn main() -> std::process::ExitCode {
+    riskgate::cli::main()
+}

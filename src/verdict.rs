@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::refusal::json_string;
+
 /// Why a domain has its score; the words of the public answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -55,6 +57,9 @@ impl fmt::Display for Reason {
 pub struct Score(u8);
 
 impl Score {
+    /// No risk known.
+    pub const ZERO: Score = Score(0);
+
     /// The score, if it is at most 100.
     pub const fn new(value: u8) -> Option<Score> {
         if value <= 100 { Some(Score(value)) } else { None }
@@ -164,9 +169,38 @@ pub struct Verdict {
     pub rule: Rule,
 }
 
+impl Verdict {
+    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    pub fn render_tail(&self, label: Option<&str>) -> String {
+        let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
+        let score = score.value();
+        let label = label.map_or_else(|| "null".to_owned(), json_string);
+        format!(
+            r#"","risk_score":{score},"reason":"{reason}","is_free_provider":{is_free_provider},"is_corporate_email":{is_corporate_email},"mx_provider_label":{label}}}"#
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tail_has_its_members_in_order_and_escapes_the_label() {
+        let verdict = Verdict {
+            reason: Reason::Disposable,
+            score: Score::new(100).unwrap(),
+            is_free_provider: false,
+            is_corporate_email: false,
+            rule: Rule::DisposableA,
+        };
+        assert_eq!(
+            verdict.render_tail(Some("A\"B")),
+            "\",\"risk_score\":100,\"reason\":\"disposable\",\"is_free_provider\":false,\
+             \"is_corporate_email\":false,\"mx_provider_label\":\"A\\\"B\"}"
+        );
+        assert!(verdict.render_tail(None).ends_with(r#""mx_provider_label":null}"#));
+    }
 
     #[test]
     fn words_and_numbers_lead_back() {

@@ -1,0 +1,115 @@
+//! What a look-up and a load cost, each beside a hash map of strings that walks the labels.
+//!
+//! Each bench asserts its answers first: a fast wrong table is worth nothing. "Serialised" look-ups
+//! come one at a time; the names of a group are asked in an order that no cache foresees.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::time::Duration;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use riskgate::domain::{Domain, walk};
+use riskgate::table::{Source, Table};
+use riskgate::verdict::{Reason, Verdict};
+
+/// 2026-11-21.
+const NOW: i64 = 1_795_219_200;
+const NAMES: usize = 65_536;
+
+/// The baseline: every row's own answer under its name.
+fn hash_map(table: &Table) -> HashMap<String, Verdict> {
+    table.names().map(|row| (row.name.to_owned(), row.own.verdict)).collect()
+}
+
+fn ask_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
+    let name = domain.as_str();
+    let owner = domain.registrable_start().unwrap_or(0);
+    walk(name).take_while(|at| *at <= owner).find_map(|at| map.get(&name[at..]))
+}
+
+/// Disposable names of the table, spread over it by a step that shares no factor with its size.
+fn hits(table: &Table) -> Vec<Domain> {
+    let mut names: Vec<&str> = table
+        .names()
+        .filter(|row| row.own.verdict.reason == Reason::Disposable)
+        .map(|row| row.name)
+        .collect();
+    names.sort_unstable();
+    let step = 104_729;
+    (0..NAMES).filter_map(|n| Domain::parse(names[n * step % names.len()]).ok()).collect()
+}
+
+fn lookups(c: &mut Criterion) {
+    let table = Table::load(&Source::Bundled).expect("the bundled table");
+    let map = hash_map(&table);
+    let hits = hits(&table);
+    let below: Vec<Domain> = hits
+        .iter()
+        .filter(|domain| domain.registrable_start() == Some(0))
+        .filter(|domain| table.row_of(domain.as_str()).is_some_and(|row| row.below.is_some()))
+        .map(|domain| Domain::parse(&format!("mail.{domain}")).expect("a subdomain"))
+        .collect();
+    let misses: Vec<Domain> = (0..NAMES)
+        .map(|n| Domain::parse(&format!("no-such-row-{n}.com")).expect("a domain"))
+        .collect();
+    for (what, domains, is_listed) in
+        [("hit", &hits, true), ("subdomain", &below, true), ("miss", &misses, false)]
+    {
+        for domain in domains {
+            let found = table.lookup(domain, NOW);
+            assert_eq!(found.verdict.reason == Reason::Disposable, is_listed, "{domain}");
+            assert_eq!(found.matched.is_some(), is_listed, "{domain}");
+            assert_eq!(ask_map(&map, domain).is_some(), is_listed, "{domain}");
+        }
+        let mut group = c.benchmark_group(format!("lookup/{what}"));
+        group.throughput(Throughput::Elements(1));
+        let mut at = 0;
+        group.bench_function("table", |b| {
+            b.iter(|| {
+                // The next name depends on the last answer, so that look-ups do not overlap.
+                let found = table.lookup(&domains[at % domains.len()], NOW);
+                at += 1 + black_box(found.verdict.score.value()) as usize / 101;
+                found.tail().len()
+            });
+        });
+        let mut at = 0;
+        group.bench_function("std-hash-map", |b| {
+            b.iter(|| {
+                let found = ask_map(&map, &domains[at % domains.len()]);
+                at += 1 + black_box(found.map_or(0, |v| v.score.value())) as usize / 101;
+                found.is_some()
+            });
+        });
+        let mut at = 0;
+        group.bench_function("public-suffix-alone", |b| {
+            b.iter(|| {
+                at += 1;
+                black_box(domains[at % domains.len()].registrable_start())
+            });
+        });
+        group.finish();
+    }
+}
+
+fn loads(c: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("bundled.table");
+    let table = Table::load(&Source::Bundled).expect("the bundled table");
+    table.write_to(&path).expect("a compiled table");
+    let compiled = Source::Path(path);
+    for source in [&Source::Bundled, &compiled] {
+        let loaded = Table::load(source).expect("a table");
+        assert_eq!((loaded.version(), loaded.rows()), (table.version(), table.rows()));
+    }
+    let mut group = c.benchmark_group("load");
+    group.sample_size(10).measurement_time(Duration::from_secs(5));
+    group.bench_function("lists", |b| b.iter(|| Table::load(&Source::Bundled).map(|t| t.rows())));
+    group.bench_function("compiled", |b| b.iter(|| Table::load(&compiled).map(|t| t.rows())));
+    group.bench_function("std-hash-map", |b| {
+        b.iter_batched(|| (), |()| hash_map(&table), BatchSize::PerIteration);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, lookups, loads);
+criterion_main!(benches);

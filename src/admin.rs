@@ -1,0 +1,248 @@
+//! The operator's door: health, readiness, metrics, status, reload.
+//!
+//! Owns what is told about the process and to whom. From elsewhere than the host everything but
+//! health and readiness needs a token. It shows no key and no address, and serves no caller.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use async_trait::async_trait;
+use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use http::{HeaderMap, Response, StatusCode};
+use pingora_core::apps::http_app::ServeHttp;
+use pingora_core::protocols::http::ServerSession;
+use serde_json::{Value, json};
+use subtle::ConstantTimeEq;
+
+use crate::config::Config;
+use crate::door::Traffic;
+use crate::gate::State;
+use crate::month::rfc3339;
+use crate::reload::{ReloadStatus, Trigger};
+use crate::upstream::Upstreams;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The app behind `listen.admin`.
+pub struct Admin {
+    state: Arc<State>,
+    traffic: Arc<Traffic>,
+    upstreams: Arc<Upstreams>,
+    status: Arc<Mutex<ReloadStatus>>,
+    trigger: Trigger,
+    token: Option<String>,
+    is_local: bool,
+    metrics_public: bool,
+    started: i64,
+}
+
+impl Admin {
+    /// An app that tells about these.
+    pub fn new(
+        state: Arc<State>,
+        traffic: Arc<Traffic>,
+        upstreams: Arc<Upstreams>,
+        status: Arc<Mutex<ReloadStatus>>,
+        trigger: Trigger,
+        config: &Config,
+    ) -> Admin {
+        Admin {
+            state,
+            traffic,
+            upstreams,
+            status,
+            trigger,
+            token: config.admin_token.clone(),
+            is_local: config.admin.ip().is_loopback(),
+            metrics_public: config.metrics_public,
+            started: unix_now(),
+        }
+    }
+
+    async fn answer(&self, method: &str, path: &str, headers: &HeaderMap) -> Response<Vec<u8>> {
+        let reads = matches!(method, "GET" | "HEAD");
+        match (path, reads) {
+            ("/healthz", true) => plain(StatusCode::OK, "ok\n"),
+            ("/readyz", true) => self.readiness(),
+            ("/healthz" | "/readyz", false) => plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
+            ("/metrics", true) if self.metrics_public => self.metrics(),
+            ("/metrics" | "/status" | "/" | "/reload", _) if !self.may_look(headers) => {
+                plain(StatusCode::UNAUTHORIZED, "a token is needed here\n")
+            }
+            ("/metrics", true) => self.metrics(),
+            ("/status", true) => respond(StatusCode::OK, JSON, pretty(&self.describe())),
+            ("/", true) => respond(StatusCode::OK, HTML, self.page()),
+            ("/reload", false) if method == "POST" => self.reload(headers).await,
+            ("/reload", _) => plain(StatusCode::METHOD_NOT_ALLOWED, "POST only\n"),
+            ("/metrics" | "/status" | "/", false) => {
+                plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n")
+            }
+            _ => plain(StatusCode::NOT_FOUND, "no such page\n"),
+        }
+    }
+
+    /// With a token set, only who has it; without, only who asks for the host itself, so that no
+    /// web page can reach in by a name of its own (DNS rebinding).
+    fn may_look(&self, headers: &HeaderMap) -> bool {
+        match &self.token {
+            Some(token) => {
+                let sent = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
+                let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
+                sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into())
+            }
+            None => self.is_local && names_this_host(headers),
+        }
+    }
+
+    async fn reload(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
+        let from_browser = headers.contains_key(ORIGIN)
+            || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
+        if from_browser {
+            return plain(StatusCode::FORBIDDEN, "not from a browser\n");
+        }
+        let Some(outcome) = self.trigger.and_wait().await else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+        };
+        let good = outcome.values().all(Option::is_none);
+        let status = if good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        let parts: serde_json::Map<String, Value> = outcome
+            .into_iter()
+            .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
+            .collect();
+        respond(status, JSON, pretty(&Value::Object(parts)))
+    }
+
+    fn readiness(&self) -> Response<Vec<u8>> {
+        let draining = self.traffic.is_draining();
+        let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        let body = json!({
+            "ready": !draining,
+            "draining": draining,
+            "degraded": self.degraded(),
+        });
+        respond(status, JSON, pretty(&body))
+    }
+
+    /// What does not stop us from serving, but should be seen to.
+    fn degraded(&self) -> Vec<String> {
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut degraded: Vec<String> =
+            status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
+        if self.state.ledger.status().store_down {
+            degraded.push("store: down".to_owned());
+        }
+        degraded
+    }
+
+    fn metrics(&self) -> Response<Vec<u8>> {
+        let metrics = &self.state.metrics;
+        let store = self.state.ledger.status();
+        metrics.connections.set(self.traffic.connections() as i64);
+        metrics.in_flight.set(self.traffic.in_flight() as i64);
+        metrics.log_dropped.set(self.state.log.dropped().cast_signed());
+        metrics.top_dropped.set(self.state.top.dropped().cast_signed());
+        metrics.store_down.set(i64::from(store.store_down));
+        metrics.store_commits.set(store.store_commits.cast_signed());
+        metrics.store_failures.set(store.store_failures.cast_signed());
+        metrics.store_unsettled.set(store.unsettled.cast_signed());
+        respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
+    }
+
+    fn describe(&self) -> Value {
+        let table = self.state.table.snapshot();
+        let keys = self.state.keys.snapshot();
+        let store = self.state.ledger.status();
+        let (healthy, servers) = self.upstreams.healthy();
+        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "started_at": rfc3339(self.started),
+            "draining": self.traffic.is_draining(),
+            "degraded": self.degraded(),
+            "needs_restart": status.needs_restart,
+            "connections": self.traffic.connections(),
+            "requests_in_flight": self.traffic.in_flight(),
+            "table": {
+                "version": table.version(),
+                "built_at": rfc3339(table.built_at()),
+                "rows": table.rows(),
+                "warnings": table.warnings(unix_now()),
+            },
+            "keys": { "count": keys.len(), "version": keys.version() },
+            "store": {
+                "down": store.store_down,
+                "commits": store.store_commits,
+                "failures": store.store_failures,
+                "unsettled_calls": store.unsettled,
+            },
+            "upstream": { "servers": servers, "healthy": healthy },
+            "month": self.state.ledger.month(unix_now()).to_string(),
+        })
+    }
+
+    fn page(&self) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&pretty(&self.describe())).into_owned();
+        let text = text.replace('&', "&amp;").replace('<', "&lt;");
+        format!(
+            "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>riskgate</title>\
+             <style>body{{font:14px/1.5 monospace;margin:2em}}</style>\
+             <h1>riskgate</h1><pre>{text}</pre>\
+             <p><a href=\"/readyz\">readiness</a> · <a href=\"/metrics\">metrics</a> · \
+             <a href=\"/status\">status as JSON</a></p></html>\n"
+        )
+        .into_bytes()
+    }
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
+        let header = session.req_header();
+        let (method, path) = (header.method.as_str().to_owned(), header.uri.path().to_owned());
+        let headers = header.headers.clone();
+        let mut response = self.answer(&method, &path, &headers).await;
+        if method == "HEAD" {
+            response.body_mut().clear();
+        }
+        response
+    }
+}
+
+fn names_this_host(headers: &HeaderMap) -> bool {
+    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let name = name.trim_start_matches('[').trim_end_matches(']');
+    name.eq_ignore_ascii_case("localhost")
+        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+fn plain(status: StatusCode, text: &str) -> Response<Vec<u8>> {
+    respond(status, TEXT, text.as_bytes().to_vec())
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Vec<u8>> {
+    let length = http::HeaderValue::from(body.len());
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, length);
+    headers.insert("cache-control", http::HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
+    response
+}
+
+fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}

@@ -1,0 +1,194 @@
+//! The command line: one file a verb.
+//!
+//! Owns words and exit codes: 0 done, 1 failed, 2 usage, 78 bad config or data. Whatever is
+//! asked for goes to stdout, words about it to stderr.
+
+mod accounts;
+mod check;
+mod demo;
+mod keys;
+mod run;
+pub mod table;
+mod usage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Config, ConfigFile, Overrides};
+use crate::keys::{NAME_FORM, is_name};
+use crate::server::{StartError, open_store};
+use crate::store::{Store, StoreError};
+
+/// Bad config or data (sysexits' EX_CONFIG).
+const BAD_CONFIG: u8 = 78;
+/// How long a command waits for a gateway's lock on the store.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How risky is this e-mail domain? A gateway that answers, and guards what lies behind it.
+#[derive(Debug, Parser)]
+#[command(name = "riskgate", version, arg_required_else_help = true)]
+struct Command {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Run the gateway.
+    Run(run::Args),
+    /// Run everything on loopback with nothing prepared, and print three requests to try.
+    Demo,
+    /// Read config, keys, table and store as `run` would, and tell every fault.
+    Check(ConfigArgs),
+    /// Create, list, rotate, revoke and import keys.
+    Keys {
+        #[command(subcommand)]
+        verb: keys::KeysCommand,
+    },
+    /// List accounts, set a plan or a limit.
+    Accounts {
+        #[command(subcommand)]
+        verb: accounts::AccountsCommand,
+    },
+    /// Show what was spent this month.
+    Usage(usage::Args),
+    /// Build, inspect, look up and compare tables.
+    Table {
+        #[command(subcommand)]
+        verb: table::TableCommand,
+    },
+}
+
+/// Where the config is.
+#[derive(Clone, Debug, Default, clap::Args)]
+struct ConfigArgs {
+    /// The config file; conf/riskgate.toml if it is there, else built-in defaults.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// What a command that failed leaves behind: its lines and its exit code.
+struct Failure {
+    lines: Vec<String>,
+    code: u8,
+}
+
+impl Failure {
+    fn failed(line: impl Into<String>) -> Failure {
+        Failure { lines: vec![line.into()], code: 1 }
+    }
+
+    fn usage(line: impl Into<String>) -> Failure {
+        Failure { lines: vec![line.into()], code: 2 }
+    }
+
+    fn config(lines: Vec<String>) -> Failure {
+        Failure { lines, code: BAD_CONFIG }
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Failure {
+        match error {
+            StartError::Config(lines) => Failure::config(lines),
+            StartError::Failed(line) => Failure::failed(line),
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let code = match error {
+            StoreError::Url { .. } | StoreError::Unusable { .. } => BAD_CONFIG,
+            StoreError::Failed { .. } | StoreError::Conflict(_) => 1,
+        };
+        Failure { lines: vec![error.to_string()], code }
+    }
+}
+
+impl From<std::io::Error> for Failure {
+    fn from(error: std::io::Error) -> Failure {
+        Failure::failed(error.to_string())
+    }
+}
+
+impl ConfigArgs {
+    fn read(&self) -> Result<Config, Failure> {
+        Config::read(&self.overrides()).map_err(Failure::config)
+    }
+
+    fn overrides(&self) -> Overrides {
+        let file = self.config.clone().map_or(ConfigFile::Usual, ConfigFile::At);
+        Overrides { file, flags: Vec::new() }
+    }
+}
+
+/// Runs what the command line says.
+pub fn main() -> ExitCode {
+    let command = Command::parse();
+    let done = match command.verb {
+        Verb::Run(args) => run::run(args),
+        Verb::Demo => demo::run(),
+        Verb::Check(args) => check::run(&args),
+        Verb::Keys { verb } => keys::run(verb),
+        Verb::Accounts { verb } => accounts::run(verb),
+        Verb::Usage(args) => usage::run(&args),
+        Verb::Table { verb } => return table::run(verb),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            for line in &failure.lines {
+                eprintln!("{line}");
+            }
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn store_of(config: &Config) -> Result<Store, Failure> {
+    Ok(open_store(&config.store, PATIENCE)?)
+}
+
+fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
+
+fn checked_name(what: &str, name: &str) -> Result<(), Failure> {
+    match is_name(name) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("{what}: expected {NAME_FORM}, but found {name:?}"))),
+    }
+}
+
+fn known_plan(config: &Config, plan: Option<&str>) -> Result<(), Failure> {
+    match plan {
+        Some(plan) if !config.plans.contains_key(plan) => {
+            let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
+            let known = known.join(", ");
+            Err(Failure::usage(format!("--plan: expected one of {known}, but found {plan:?}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints rows as aligned columns.
+fn print_columns(head: &[&str], rows: &[Vec<String>]) {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> =
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        println!("{}", padded.join("  ").trim_end());
+    };
+    line(&mut head.iter().copied());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+}

@@ -1,0 +1,107 @@
+//! `riskgate accounts`: list them, set a plan or a limit.
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, store_of};
+use crate::store::{AccountRow, LimitRow};
+
+#[derive(Debug, Subcommand)]
+pub enum AccountsCommand {
+    /// List accounts with their limit in force.
+    List {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// An array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Create an account, or change its plan or limit; in effect within a second.
+    Set {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The account.
+        name: String,
+        /// A plan of the config.
+        #[arg(long)]
+        plan: Option<String>,
+        /// Calls in a month instead of the plan's: a number, "unlimited", or "plan" to go back.
+        #[arg(long, value_name = "N")]
+        limit: Option<String>,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: AccountsCommand) -> Result<(), Failure> {
+    match command {
+        AccountsCommand::List { config, json } => {
+            let config = config.read()?;
+            let accounts = store_of(&config)?.ring_rows()?.accounts;
+            print(&config, &accounts, json);
+            Ok(())
+        }
+        AccountsCommand::Set { config, name, plan, limit, json } => {
+            let config = config.read()?;
+            checked_name("NAME", &name)?;
+            known_plan(&config, plan.as_deref())?;
+            if plan.is_none() && limit.is_none() {
+                return Err(Failure::usage("expected --plan or --limit, but found neither"));
+            }
+            let limit = limit.as_deref().map(parse_limit).transpose()?;
+            let mut store = store_of(&config)?;
+            store.set_account(&name, plan.as_deref(), limit)?;
+            let mut accounts = store.ring_rows()?.accounts;
+            accounts.retain(|account| account.name == name);
+            print(&config, &accounts, json);
+            Ok(())
+        }
+    }
+}
+
+fn parse_limit(text: &str) -> Result<Option<LimitRow>, Failure> {
+    match (text, text.parse::<i64>()) {
+        ("unlimited", _) => Ok(Some(LimitRow::Unlimited)),
+        ("plan", _) => Ok(None),
+        (_, Ok(calls @ 0..)) => Ok(Some(LimitRow::Calls(calls.cast_unsigned()))),
+        _ => Err(Failure::usage(format!(
+            "--limit: expected a whole number, \"unlimited\" or \"plan\", but found {text:?}"
+        ))),
+    }
+}
+
+fn print(config: &crate::config::Config, accounts: &[AccountRow], json: bool) {
+    let plan_of = |account: &AccountRow| {
+        account.plan.clone().unwrap_or_else(|| crate::keys::DEFAULT_PLAN.to_owned())
+    };
+    let limit_of = |account: &AccountRow| {
+        account.limit.or_else(|| config.plans.get(&plan_of(account)).copied())
+    };
+    if json {
+        let object = |account: &AccountRow| {
+            let limit = match limit_of(account) {
+                Some(LimitRow::Calls(calls)) => json!(calls),
+                Some(LimitRow::Unlimited) => json!("unlimited"),
+                None => Value::Null,
+            };
+            let own = account.limit.is_some();
+            json!({ "name": account.name, "plan": plan_of(account), "limit": limit, "own_limit": own })
+        };
+        println!("{}", Value::Array(accounts.iter().map(object).collect()));
+        return;
+    }
+    let rows: Vec<Vec<String>> = accounts
+        .iter()
+        .map(|account| {
+            let limit = match limit_of(account) {
+                Some(LimitRow::Calls(calls)) => calls.to_string(),
+                Some(LimitRow::Unlimited) => "unlimited".to_owned(),
+                None => "unknown plan".to_owned(),
+            };
+            let own = if account.limit.is_some() { "account" } else { "plan" };
+            vec![account.name.clone(), plan_of(account), limit, own.to_owned()]
+        })
+        .collect();
+    print_columns(&["ACCOUNT", "PLAN", "LIMIT", "SET BY"], &rows);
+}

@@ -1,0 +1,33 @@
+//! `riskgate check`: reads everything as `run` would, and starts nothing.
+
+use super::{ConfigArgs, Failure, unix_now};
+use crate::keys::KeyRing;
+use crate::server::Loaded;
+use crate::store::{RingRows, Store, StoreUrl};
+
+pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
+    let loaded = Loaded::read(&args.overrides()).map_err(Failure::config)?;
+    let StoreUrl::Sqlite(path) = &loaded.config.store;
+    // A check leaves nothing behind: a store that is not there yet would be made by `run`.
+    let rows = match path.exists() {
+        true => Store::open_existing(path, super::PATIENCE)?.ring_rows()?,
+        false => RingRows { store_id: String::new(), version: 0, accounts: vec![], keys: vec![] },
+    };
+    KeyRing::check(&rows, &loaded.declared, &loaded.config.plans)
+        .map_err(|error| Failure::config(vec![error.to_string()]))?;
+    let from = loaded
+        .config
+        .file
+        .as_ref()
+        .map_or("built-in defaults".to_owned(), |file| file.display().to_string());
+    eprintln!(
+        "{from}: good; table {} with {} rows, {} keys",
+        loaded.table.version(),
+        loaded.table.rows(),
+        rows.keys.len() + loaded.declared.len(),
+    );
+    for warning in loaded.table.warnings(unix_now()) {
+        eprintln!("warning: {warning}");
+    }
+    Ok(())
+}

@@ -1,0 +1,283 @@
+//! `riskgate keys`: create, list, rotate, revoke, import.
+
+use std::path::PathBuf;
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, store_of, unix_now};
+use crate::config::{Config, parse_duration};
+use crate::keys::{DeclaredKey, Token, read_key_file};
+use crate::month::rfc3339;
+use crate::origin::OriginPattern;
+use crate::store::KeyRow;
+
+#[derive(Debug, Subcommand)]
+pub enum KeysCommand {
+    /// Create a key; it is shown once, alone on stdout.
+    Create {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The account that it spends from; created if it is new.
+        #[arg(long, value_name = "NAME")]
+        account: String,
+        /// The account's plan.
+        #[arg(long)]
+        plan: Option<String>,
+        /// What to call the key.
+        #[arg(long)]
+        label: Option<String>,
+        /// An origin to restrict it to; can be given several times.
+        #[arg(long = "origin", value_name = "ORIGIN")]
+        origins: Vec<String>,
+        /// Refuse requests without an Origin header.
+        #[arg(long)]
+        require_origin: bool,
+        /// When it ends: 90d, 12h, or a time such as 2027-01-01T00:00:00Z.
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
+        /// Print an object with id and key instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List keys, never their texts.
+    List {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// An array of objects.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Create a key like another one, which ends after an overlap.
+    Rotate {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The key's id.
+        id: String,
+        /// How long the old key still works.
+        #[arg(long, default_value = "7d", value_name = "TIME")]
+        overlap: String,
+        /// Print an object with id and key instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a key, at once and for good.
+    Revoke {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The key's id.
+        id: String,
+        /// Print an object instead.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Import keys made elsewhere, from a key file; all or none.
+    Import {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The key file.
+        file: PathBuf,
+        /// Print an array of ids instead.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: KeysCommand) -> Result<(), Failure> {
+    match command {
+        KeysCommand::Create {
+            config,
+            account,
+            plan,
+            label,
+            origins,
+            require_origin,
+            expires,
+            json,
+        } => {
+            let config = config.read()?;
+            checked_name("--account", &account)?;
+            known_plan(&config, plan.as_deref())?;
+            let expires_at = expires.as_deref().map(parse_when).transpose()?;
+            for origin in &origins {
+                OriginPattern::parse(origin).map_err(|error| {
+                    Failure::usage(format!("--origin: {error}, but found {origin:?}"))
+                })?;
+            }
+            let wanted = KeyRow {
+                id: String::new(),
+                account,
+                label,
+                digest: [0; 32],
+                origins,
+                require_origin,
+                created_at: unix_now(),
+                expires_at,
+                revoked_at: None,
+            };
+            create(&config, wanted, plan, json)
+        }
+        KeysCommand::List { config, json } => list(&config.read()?, json),
+        KeysCommand::Rotate { config, id, overlap, json } => {
+            rotate(&config.read()?, &id, &overlap, json)
+        }
+        KeysCommand::Revoke { config, id, json } => revoke(&config.read()?, &id, json),
+        KeysCommand::Import { config, file, json } => import(&config.read()?, &file, json),
+    }
+}
+
+fn create(config: &Config, key: KeyRow, plan: Option<String>, json: bool) -> Result<(), Failure> {
+    let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
+    let key = KeyRow { id: new_id()?, digest: token.digest(), ..key };
+    store_of(config)?.add_keys(&[(key.clone(), plan)])?;
+    if json {
+        println!("{}", json!({ "id": key.id, "account": key.account, "key": token.reveal() }));
+        return Ok(());
+    }
+    eprintln!("key {} of account {}; it is shown only this once:", key.id, key.account);
+    println!("{}", token.reveal());
+    Ok(())
+}
+
+fn list(config: &Config, json: bool) -> Result<(), Failure> {
+    let rows = store_of(config)?.ring_rows()?;
+    let mut plans: std::collections::HashMap<String, String> =
+        rows.accounts.iter().filter_map(|a| Some((a.name.clone(), a.plan.clone()?))).collect();
+    let mut keys = rows.keys;
+    for DeclaredKey { key, plan } in declared(config)? {
+        if let Some(plan) = plan {
+            plans.entry(key.account.clone()).or_insert(plan);
+        }
+        // A tombstone in the store says more than the declaration.
+        if !keys.iter().any(|known| known.id == key.id || known.digest == key.digest) {
+            keys.push(key);
+        }
+    }
+    let plan_of = |key: &KeyRow| {
+        plans.get(&key.account).map_or(crate::keys::DEFAULT_PLAN, String::as_str).to_owned()
+    };
+    if json {
+        let object = |key: &KeyRow| {
+            json!({
+                "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
+                "origins": key.origins, "created_at": rfc3339(key.created_at),
+                "expires_at": key.expires_at.map(rfc3339), "revoked_at": key.revoked_at.map(rfc3339),
+            })
+        };
+        println!("{}", Value::Array(keys.iter().map(object).collect()));
+        return Ok(());
+    }
+    let time = |time: Option<i64>| time.map_or("-".to_owned(), rfc3339);
+    let rows: Vec<Vec<String>> = keys
+        .iter()
+        .map(|key| {
+            vec![
+                key.id.clone(),
+                key.account.clone(),
+                plan_of(key),
+                key.label.clone().unwrap_or("-".to_owned()),
+                if key.origins.is_empty() { "-".to_owned() } else { key.origins.join(" ") },
+                rfc3339(key.created_at),
+                time(key.expires_at),
+                time(key.revoked_at),
+            ]
+        })
+        .collect();
+    let head = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
+    print_columns(&head, &rows);
+    Ok(())
+}
+
+fn rotate(config: &Config, id: &str, overlap: &str, json: bool) -> Result<(), Failure> {
+    let overlap = parse_duration(overlap).ok_or_else(|| {
+        Failure::usage(format!("--overlap: expected a duration such as 7d, but found {overlap:?}"))
+    })?;
+    let mut store = store_of(config)?;
+    let old = store.ring_rows()?.keys.into_iter().find(|key| key.id == id);
+    let Some(old) = old else {
+        return Err(Failure::failed(format!(
+            "expected the id of a key in the store, but found {id:?}"
+        )));
+    };
+    if old.revoked_at.is_some() {
+        return Err(Failure::failed(format!("expected a key that is in use, but {id} is revoked")));
+    }
+    let now = unix_now();
+    create(config, KeyRow { created_at: now, ..old }, None, json)?;
+    let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
+    store.end_key(id, Some(ends), None)?;
+    eprintln!("key {id} works until {}", rfc3339(ends));
+    Ok(())
+}
+
+fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
+    let mut store = store_of(config)?;
+    let now = unix_now();
+    let known = store.ring_rows()?.keys.iter().any(|key| key.id == id);
+    if known {
+        store.end_key(id, None, Some(now))?;
+    } else {
+        // A key of the key file is revoked by a tombstone in the store.
+        let found = declared(config)?.into_iter().find(|declared| declared.key.id == id);
+        let Some(found) = found else {
+            return Err(Failure::failed(format!("expected the id of a key, but found {id:?}")));
+        };
+        let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
+        store.add_keys(&[(tombstone, None)])?;
+    }
+    match json {
+        true => println!("{}", json!({ "id": id, "revoked_at": rfc3339(now) })),
+        false => eprintln!("key {id} is revoked"),
+    }
+    Ok(())
+}
+
+fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Failure> {
+    let keys = read_key_file(file, &Config::variable)
+        .map_err(|faults| Failure::config(faults.iter().map(ToString::to_string).collect()))?;
+    for key in &keys {
+        known_plan(config, key.plan.as_deref())?;
+    }
+    let now = unix_now();
+    let rows: Vec<(KeyRow, Option<String>)> = keys
+        .into_iter()
+        .map(|DeclaredKey { key, plan }| {
+            let created_at = if key.created_at == 0 { now } else { key.created_at };
+            (KeyRow { created_at, ..key }, plan)
+        })
+        .collect();
+    store_of(config)?.add_keys(&rows)?;
+    let ids: Vec<&str> = rows.iter().map(|(key, _)| key.id.as_str()).collect();
+    match json {
+        true => println!("{}", json!(ids)),
+        false => eprintln!("{} keys imported", ids.len()),
+    }
+    Ok(())
+}
+
+fn declared(config: &Config) -> Result<Vec<DeclaredKey>, Failure> {
+    match &config.key_file {
+        Some(path) => read_key_file(path, &Config::variable)
+            .map_err(|faults| Failure::config(faults.iter().map(ToString::to_string).collect())),
+        None => Ok(Vec::new()),
+    }
+}
+
+fn parse_when(text: &str) -> Result<i64, Failure> {
+    if let Some(duration) = parse_duration(text) {
+        return Ok(unix_now().saturating_add(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
+    }
+    match text.parse::<jiff::Timestamp>() {
+        Ok(time) => Ok(time.as_second()),
+        Err(_) => Err(Failure::usage(format!(
+            "--expires: expected 90d or a time such as 2027-01-01T00:00:00Z, but found {text:?}"
+        ))),
+    }
+}
+
+/// 64 random bits: short enough to be spoken of, long enough to be unique.
+fn new_id() -> Result<String, Failure> {
+    let mut bytes = [0u8; 8];
+    getrandom::fill(&mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(format!("key_{:016x}", u64::from_be_bytes(bytes)))
+}

@@ -1,0 +1,73 @@
+//! `riskgate run`: the gateway.
+
+use super::{ConfigArgs, Failure};
+use crate::config::{ConfigFile, Overrides};
+use crate::server::{self, AtEnd};
+
+#[derive(Debug, Default, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    pub config: ConfigArgs,
+    /// Where requests come in.
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Where the operator looks in.
+    #[arg(long, value_name = "ADDR")]
+    pub admin: Option<String>,
+    /// A server behind the gateway; can be given several times.
+    #[arg(long, value_name = "ADDR")]
+    pub upstream: Vec<String>,
+}
+
+pub fn run(args: Args) -> Result<(), Failure> {
+    Logger::install();
+    Ok(server::run(args.overrides(), None)?)
+}
+
+/// As [`run`], with flags from elsewhere and something to do at the end.
+pub fn run_with(flags: Vec<(String, String)>, at_end: AtEnd) -> Result<(), Failure> {
+    Logger::install();
+    Ok(server::run(Overrides { file: ConfigFile::Nowhere, flags }, Some(at_end))?)
+}
+
+impl Args {
+    fn overrides(self) -> Overrides {
+        let mut flags = Vec::new();
+        let mut add = |key: &str, value: Option<String>| {
+            flags.extend(value.map(|value| (key.to_owned(), value)));
+        };
+        add("listen.http", self.listen);
+        add("listen.admin", self.admin);
+        add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
+        Overrides { flags, ..self.config.overrides() }
+    }
+}
+
+/// What the process itself has to say, on stderr: warnings and errors of any crate, our own
+/// information.
+struct Logger;
+
+impl Logger {
+    fn install() {
+        // A second call, as from a test, changes nothing.
+        if log::set_logger(&Logger).is_ok() {
+            log::set_max_level(log::LevelFilter::Info);
+        }
+    }
+}
+
+impl log::Log for Logger {
+    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
+        let ours = metadata.target().starts_with("riskgate");
+        metadata.level() <= if ours { log::Level::Info } else { log::Level::Error }
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if self.enabled(record.metadata()) {
+            let level = record.level().as_str().to_ascii_lowercase();
+            eprintln!("riskgate: {level}: {}", record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}

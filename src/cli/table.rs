@@ -1,0 +1,336 @@
+//! `riskgate table`: builds, shows, asks and compares tables.
+//!
+//! Only words and exit codes live here; what a table is and whether it may replace another is
+//! the table's own business. Results go to stdout, faults to stderr, one line each.
+
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use clap::Subcommand;
+use serde_json::{Value, json};
+
+use crate::domain::Domain;
+use crate::month::rfc3339;
+use crate::table::{Fault, Found, Row, Source, Table, TableError};
+
+/// Bad config or data, as `sysexits.h` numbers it.
+const BAD_DATA: u8 = 78;
+const FAILED: u8 = 1;
+
+/// What to do with a table.
+#[derive(Debug, Subcommand)]
+pub enum TableCommand {
+    /// Build a compiled table from a folder with a manifest.toml.
+    Build {
+        /// The folder, or a compiled table to write anew.
+        source: PathBuf,
+        /// The file to write. If it exists, the new table must be fit to replace it.
+        #[arg(short, long, value_name = "FILE")]
+        output: PathBuf,
+        /// Replace an existing file whatever it holds.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show what a table holds and where it comes from.
+    Inspect {
+        /// A folder or a compiled table; without it, the lists inside the binary.
+        source: Option<PathBuf>,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Say what a table answers, and why.
+    Lookup {
+        /// Domains.
+        #[arg(required = true, value_name = "DOMAIN")]
+        names: Vec<String>,
+        /// A folder or a compiled table; without it, the lists inside the binary.
+        #[arg(long, value_name = "SOURCE")]
+        table: Option<PathBuf>,
+        /// As a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Compare two tables, each a folder or a compiled file.
+    Diff {
+        /// The table that serves.
+        old: PathBuf,
+        /// The table that should.
+        new: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Why a command ends early.
+enum Stop {
+    Table(TableError),
+    /// A name that is no domain; said already.
+    Refused,
+    Output(io::Error),
+}
+
+impl From<TableError> for Stop {
+    fn from(error: TableError) -> Stop {
+        Stop::Table(error)
+    }
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Output(error)
+    }
+}
+
+/// Runs one command.
+pub fn run(command: TableCommand) -> ExitCode {
+    let mut out = BufWriter::new(io::stdout().lock());
+    let done = match command {
+        TableCommand::Build { source, output, force } => build(&mut out, source, &output, force),
+        TableCommand::Inspect { source, json } => inspect(&mut out, source, json),
+        TableCommand::Lookup { names, table, json } => lookup(&mut out, &names, table, json),
+        TableCommand::Diff { old, new, json } => diff(&mut out, old, new, json),
+    };
+    match done.and_then(|()| Ok(out.flush()?)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Stop::Refused) => {
+            // What was answered before the name that is none is still wanted.
+            _ = out.flush();
+            ExitCode::from(FAILED)
+        }
+        // Nobody reads any further, which is no failure.
+        Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(Stop::Output(error)) => {
+            eprintln!("stdout: {error}");
+            ExitCode::from(FAILED)
+        }
+        Err(Stop::Table(error)) => {
+            eprintln!("{error}");
+            let is_io = error.faults().iter().all(|fault| matches!(fault, Fault::Io { .. }));
+            ExitCode::from(if is_io { FAILED } else { BAD_DATA })
+        }
+    }
+}
+
+fn now() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+}
+
+fn source_of(path: Option<PathBuf>) -> Source {
+    path.map_or(Source::Bundled, Source::Path)
+}
+
+fn build(out: &mut dyn Write, source: PathBuf, output: &Path, force: bool) -> Result<(), Stop> {
+    let table = Table::load(&Source::Path(source))?.stamp(now())?;
+    if !force && output.exists() {
+        table.accept(&Table::load(&Source::Path(output.to_owned()))?)?;
+    }
+    table.write_to(output)?;
+    let (rows, version) = (table.rows(), table.version());
+    Ok(writeln!(out, "{}: {rows} rows, version {version}", output.display())?)
+}
+
+fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Stop> {
+    let table = Table::load(&source_of(source))?;
+    let warnings = table.warnings(now());
+    if json {
+        let classes: Vec<Value> = table
+            .rows_by_class()
+            .iter()
+            .map(|(reason, rule, rows)| {
+                json!({ "reason": reason.as_str(), "rule": rule.as_str(), "rows": rows })
+            })
+            .collect();
+        let value = json!({
+            "version": table.version(),
+            "built_at": rfc3339(table.built_at()),
+            "rows": table.rows(),
+            "classes": classes,
+            "lists": table.lists(),
+            "sources": table.sources(),
+            "seed": table.seed().len(),
+            "warnings": warnings,
+        });
+        return Ok(writeln!(out, "{value:#}")?);
+    }
+    writeln!(out, "version   {}", table.version())?;
+    writeln!(out, "built at  {}", rfc3339(table.built_at()))?;
+    writeln!(out, "rows      {}", table.rows())?;
+    writeln!(out, "\nrows by reason and rule")?;
+    for (reason, rule, rows) in table.rows_by_class() {
+        writeln!(out, "  {:<14} {:<14} {rows:>9}", reason.as_str(), rule.as_str())?;
+    }
+    writeln!(out, "\nlists")?;
+    for list in table.lists() {
+        write!(out, "  {:<22} {:<14} {:>9} rows", list.file, list.kind, list.rows)?;
+        match list.ignored {
+            0 => writeln!(out)?,
+            ignored => writeln!(out, ", {ignored} ignored: public suffixes match no list row")?,
+        }
+    }
+    writeln!(out, "\nsources")?;
+    for source in table.sources() {
+        let (name, version, date) = (&source.name, &source.version, &source.date);
+        let rows = source.valid_rows;
+        writeln!(out, "  {name:<26} {version:<18} {date} {rows:>9} rows  {}", source.licence)?;
+    }
+    for warning in warnings {
+        writeln!(out, "\nwarning: {warning}")?;
+    }
+    Ok(())
+}
+
+fn lookup(
+    out: &mut dyn Write,
+    names: &[String],
+    table: Option<PathBuf>,
+    json: bool,
+) -> Result<(), Stop> {
+    let table = Table::load(&source_of(table))?;
+    let mut is_refused = false;
+    let mut values = Vec::new();
+    for name in names {
+        let domain = match Domain::parse(name) {
+            Ok(domain) => domain,
+            Err(error) => {
+                eprintln!("domain: {error}");
+                is_refused = true;
+                continue;
+            }
+        };
+        let found = table.lookup(&domain, now());
+        if json {
+            values.push(found_json(&domain, &found));
+        } else {
+            write_found(out, &domain, &found)?;
+        }
+    }
+    if json {
+        writeln!(out, "{:#}", Value::Array(values))?;
+    }
+    if is_refused { Err(Stop::Refused) } else { Ok(()) }
+}
+
+fn write_found(out: &mut dyn Write, domain: &Domain, found: &Found) -> io::Result<()> {
+    writeln!(out, "{{\"domain\":\"{domain}{}", found.tail())?;
+    let why = found.explain();
+    match found.matched {
+        Some(0) => writeln!(out, "  row      {domain}")?,
+        Some(at) => writeln!(out, "  row      {}, which covers {domain}", &domain.as_str()[at..])?,
+        None => writeln!(out, "  row      none")?,
+    }
+    writeln!(out, "  rule     {}", why.rule.as_str())?;
+    for list in why.lists {
+        writeln!(out, "  list     {} ({})", list.file, list.kind)?;
+    }
+    for source in why.sources {
+        let (name, version, date) = (&source.name, &source.version, &source.date);
+        writeln!(out, "  source   {name} {version} ({date})")?;
+    }
+    Ok(())
+}
+
+fn found_json(domain: &Domain, found: &Found) -> Value {
+    let why = found.explain();
+    json!({
+        "domain": domain.as_str(),
+        "answer": answer_json(found),
+        "row": found.matched.map(|at| &domain.as_str()[at..]),
+        "rule": why.rule.as_str(),
+        "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
+        "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
+    })
+}
+
+fn answer_json(found: &Found) -> Value {
+    json!({
+        "risk_score": found.verdict.score.value(),
+        "reason": found.verdict.reason.as_str(),
+        "is_free_provider": found.verdict.is_free_provider,
+        "is_corporate_email": found.verdict.is_corporate_email,
+        "mx_provider_label": found.label,
+        "rule": found.verdict.rule.as_str(),
+    })
+}
+
+fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Result<(), Stop> {
+    let (old, new) = (Table::load(&Source::Path(old))?, Table::load(&Source::Path(new))?);
+    let mut added: Vec<Row> = new.names().filter(|row| old.row_of(row.name).is_none()).collect();
+    let mut removed = Vec::new();
+    let mut changed = Vec::new();
+    for row in old.names() {
+        match new.row_of(row.name) {
+            None => removed.push(row),
+            Some(now) if !row.says_the_same(&now) => changed.push((row, now)),
+            Some(_) => {}
+        }
+    }
+    added.sort_by_key(|row| row.name);
+    removed.sort_by_key(|row| row.name);
+    changed.sort_by_key(|(row, _)| row.name);
+    if json {
+        let names = |rows: &[Row]| rows.iter().map(|row| json!(row.name)).collect::<Vec<_>>();
+        let table = |table: &Table| json!({ "version": table.version(), "rows": table.rows() });
+        let changes: Vec<Value> = changed
+            .iter()
+            .map(|(before, now)| {
+                let (old, new) = (row_json(before), row_json(now));
+                json!({ "domain": before.name, "old": old, "new": new })
+            })
+            .collect();
+        let value = json!({
+            "old": table(&old),
+            "new": table(&new),
+            "added": names(&added),
+            "removed": names(&removed),
+            "changed": changes,
+        });
+        return Ok(writeln!(out, "{value:#}")?);
+    }
+    let (a, r, c) = (added.len(), removed.len(), changed.len());
+    writeln!(out, "{} -> {}", old.version(), new.version())?;
+    writeln!(out, "{a} added, {r} removed, {c} changed")?;
+    for row in &added {
+        writeln!(out, "+ {}  {}", row.name, said(row))?;
+    }
+    for row in &removed {
+        writeln!(out, "- {}  {}", row.name, said(row))?;
+    }
+    for (before, now) in &changed {
+        writeln!(out, "~ {}  {} -> {}", before.name, said(before), said(now))?;
+    }
+    Ok(())
+}
+
+fn row_json(row: &Row) -> Value {
+    let mut value = answer_json(&row.own);
+    // What covers names below only matters where it is something else.
+    if row.below.as_ref().is_none_or(|below| answer_json(below) != value) {
+        value["below"] = row.below.as_ref().map_or(Value::Null, answer_json);
+    }
+    value
+}
+
+fn said(row: &Row) -> String {
+    let words = |found: &Found| {
+        let verdict = &found.verdict;
+        let mut words = format!("{} {}", verdict.reason, verdict.score.value());
+        let flags =
+            [(verdict.is_free_provider, " free"), (verdict.is_corporate_email, " corporate")];
+        flags.iter().filter(|(is, _)| *is).for_each(|(_, word)| words.push_str(word));
+        if let Some(label) = found.label {
+            words.push_str(&format!(" {label:?}"));
+        }
+        words
+    };
+    let own = words(&row.own);
+    match row.below.as_ref().map(words) {
+        Some(below) if below == own => own,
+        Some(below) => format!("{own}, below it {below}"),
+        None => format!("{own}, alone"),
+    }
+}

@@ -1,0 +1,42 @@
+//! `riskgate usage`: what was spent this month.
+
+use serde_json::{Value, json};
+
+use super::{ConfigArgs, Failure, print_columns, store_of, unix_now};
+use crate::month::Month;
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Only this account.
+    #[arg(long, value_name = "NAME")]
+    account: Option<String>,
+    /// An array of objects.
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    let config = args.config.read()?;
+    let store = store_of(&config)?;
+    let now = Month::containing(unix_now());
+    let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
+    let rows = store.usage(month, args.account.as_deref())?;
+    if args.json {
+        let object = |row: &crate::store::UsageRow| {
+            json!({
+                "account": row.account, "month": month.to_string(), "month_count": row.spent,
+                "leased": row.leased, "reset_at": month.reset_at(),
+            })
+        };
+        println!("{}", Value::Array(rows.iter().map(object).collect()));
+        return Ok(());
+    }
+    let rows: Vec<Vec<String>> = rows
+        .iter()
+        .map(|row| vec![row.account.clone(), month.to_string(), row.spent.to_string()])
+        .collect();
+    print_columns(&["ACCOUNT", "MONTH", "CALLS"], &rows);
+    Ok(())
+}

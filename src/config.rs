@@ -1,0 +1,243 @@
+//! The config: what people write, checked whole, as what the program needs.
+//!
+//! One TOML file, then `RISKGATE__SECTION__KEY`, then flags; each overrides what stands before.
+//! Owns every setting's name, default and range. The environment is read here and nowhere else.
+
+mod settings;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::access_log::LogTarget;
+use crate::door::{DoorOptions, Sizes};
+use crate::keys::{DEFAULT_PLAN, Plans};
+use crate::quota::OnFailure;
+use crate::route::Prefix;
+use crate::store::{LimitRow, StoreUrl};
+use crate::table::Source;
+use crate::top::{MAX_ACCOUNTS, TopOptions};
+use crate::upstream::UpstreamOptions;
+use crate::verdict::Score;
+
+use settings::Settings;
+pub use settings::parse_duration;
+
+/// Where the config is looked for when nobody says where.
+pub const DEFAULT_PATH: &str = "conf/riskgate.toml";
+
+/// Everything the program needs to know, complete and checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file it was read from, if there was one.
+    pub file: Option<PathBuf>,
+    /// Where requests come in.
+    pub http: SocketAddr,
+    /// Where the operator looks in.
+    pub admin: SocketAddr,
+    /// Threads that serve.
+    pub threads: usize,
+    /// Peers whose forwarding headers are believed.
+    pub trusted_proxies: Vec<IpAddr>,
+    /// Time and number at the door.
+    pub door: DoorOptions,
+    /// Whether each request is logged.
+    pub access_log: bool,
+    /// Where to.
+    pub log_target: LogTarget,
+    /// The servers behind us.
+    pub upstream: UpstreamOptions,
+    /// Further prefixes that are passed to them.
+    pub prefixes: Vec<Prefix>,
+    /// The table.
+    pub table: Source,
+    /// The score of a domain in no list, if not the table's own.
+    pub unknown_score: Option<Score>,
+    /// The store.
+    pub store: StoreUrl,
+    /// How long a call waits for it at most.
+    pub store_deadline: Duration,
+    /// What to do while it is down.
+    pub on_failure: OnFailure,
+    /// Keys declared in a file.
+    pub key_file: Option<PathBuf>,
+    /// What new keys begin with.
+    pub key_prefix: String,
+    /// Calls in a month, by plan.
+    pub plans: Plans,
+    /// The top list.
+    pub top: TopOptions,
+    /// How long a process that ends still accepts.
+    pub drain_delay: Duration,
+    /// How long it waits for what is in flight.
+    pub drain_grace: Duration,
+    /// What opens the admin pages from elsewhere than the host.
+    pub admin_token: Option<String>,
+    /// Whether `/metrics` needs no token.
+    pub metrics_public: bool,
+}
+
+/// Which file the config is read from.
+#[derive(Clone, Debug, Default)]
+pub enum ConfigFile {
+    /// `conf/riskgate.toml` if it is there, else none.
+    #[default]
+    Usual,
+    /// `-c FILE`: it must be there.
+    At(PathBuf),
+    /// None, wherever we are.
+    Nowhere,
+}
+
+/// What the command line says about the config.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides {
+    /// Which file to read.
+    pub file: ConfigFile,
+    /// Flags, as setting and value.
+    pub flags: Vec<(String, String)>,
+}
+
+impl Config {
+    /// Reads file, environment and flags; or every fault, each as
+    /// `file:line: key: expected …, but found …`.
+    pub fn read(overrides: &Overrides) -> Result<Config, Vec<String>> {
+        let usual = Path::new(DEFAULT_PATH);
+        let file = match &overrides.file {
+            ConfigFile::At(file) => Some(file.clone()),
+            ConfigFile::Usual => usual.is_file().then(|| usual.to_owned()),
+            ConfigFile::Nowhere => None,
+        };
+        let mut settings = Settings::default();
+        if let Some(file) = &file {
+            settings.read_file(file)?;
+        }
+        settings.read_environment(std::env::vars());
+        for (key, value) in &overrides.flags {
+            settings.set_flag(key, value);
+        }
+        let config = Config::from_settings(file, &mut settings);
+        settings.refuse_unknown();
+        if settings.faults.is_empty() { Ok(config) } else { Err(settings.faults) }
+    }
+
+    fn from_settings(file: Option<PathBuf>, s: &mut Settings) -> Config {
+        let seconds = Duration::from_secs;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        s.refuse_lane();
+        let admin = s.address("listen.admin", "127.0.0.1:9090");
+        let admin_token = s.admin_token();
+        if !admin.ip().is_loopback() && admin_token.is_none() {
+            s.missing(
+                "admin.token",
+                "a token of 16 characters or more, since listen.admin is not loopback",
+            );
+        }
+        Config {
+            file,
+            http: s.address("listen.http", "127.0.0.1:8080"),
+            admin,
+            threads: s.count("listen.threads", 1..=1024, cores as u64) as usize,
+            trusted_proxies: s.addresses("listen.trusted_proxies"),
+            door: DoorOptions {
+                header_timeout: s.duration("listen.header_timeout", seconds(10)),
+                keepalive_timeout: s.duration("listen.keepalive_timeout", seconds(60)),
+                write_timeout: s.duration("listen.write_timeout", seconds(30)),
+                max_connections: s.count("listen.max_connections", 1..=10_000_000, 20_000) as usize,
+                sizes: Sizes {
+                    header_bytes: s.count("listen.max_header_bytes", 512..=1_000_000, 16_384)
+                        as usize,
+                    header_fields: s.count("listen.max_header_fields", 8..=250, 64) as usize,
+                    target_bytes: s.count("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
+                    body_bytes: s.count("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+                },
+            },
+            access_log: s.flag("log.access", true),
+            log_target: match s.text("log.path") {
+                Some(path) => LogTarget::File(PathBuf::from(path)),
+                None => LogTarget::Stdout,
+            },
+            upstream: upstream(s),
+            prefixes: s.prefixes(),
+            table: s.text("table.path").map_or(Source::Bundled, |p| Source::Path(PathBuf::from(p))),
+            unknown_score: s
+                .optional_count("table.unknown_score", 0..=100)
+                .and_then(|n| Score::new(n as u8)),
+            store: s.store_url("store.url", "sqlite:state/riskgate.db"),
+            store_deadline: s.duration("store.deadline", seconds(1)),
+            on_failure: match s.choice("store.on_failure", &["open", "closed"]) {
+                "closed" => OnFailure::Closed,
+                _ => OnFailure::Open,
+            },
+            key_file: s.text("keys.file").map(PathBuf::from),
+            key_prefix: s.key_prefix("keys.prefix", "rg_"),
+            plans: plans(s),
+            top: TopOptions {
+                limit: s.count("top.limit", 1..=1_000, 100) as usize,
+                min_accounts: s.count("top.min_accounts", 1..=MAX_ACCOUNTS as u64, 1) as usize,
+                half_life: s.duration("top.half_life", seconds(7 * 86_400)).as_secs_f64().max(1.0),
+            },
+            drain_delay: s.duration("drain.delay", Duration::ZERO),
+            drain_grace: s.duration("drain.grace", seconds(30)),
+            admin_token,
+            metrics_public: s.flag("admin.metrics_public", false),
+        }
+    }
+
+    /// What differs from `serving` and takes a restart, by setting.
+    pub fn needs_restart(&self, serving: &Config) -> Vec<&'static str> {
+        let same =
+            |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
+        [
+            ("listen.http", same(&self.http, &serving.http)),
+            ("listen.admin", same(&self.admin, &serving.admin)),
+            ("listen.threads", same(&self.threads, &serving.threads)),
+            ("listen.trusted_proxies", same(&self.trusted_proxies, &serving.trusted_proxies)),
+            ("listen (timeouts and sizes)", same(&self.door, &serving.door)),
+            ("log.path", same(&self.log_target, &serving.log_target)),
+            ("upstream", same(&self.upstream, &serving.upstream)),
+            ("store.url", same(&self.store, &serving.store)),
+            ("store.deadline", same(&self.store_deadline, &serving.store_deadline)),
+            ("drain.delay", same(&self.drain_delay, &serving.drain_delay)),
+            ("drain.grace", same(&self.drain_grace, &serving.drain_grace)),
+            ("admin.token", self.admin_token == serving.admin_token),
+            ("admin.metrics_public", self.metrics_public == serving.metrics_public),
+        ]
+        .into_iter()
+        .filter_map(|(setting, same)| (!same).then_some(setting))
+        .collect()
+    }
+
+    /// An environment variable, for keys that are declared with `env`.
+    pub fn variable(name: &str) -> Option<String> {
+        std::env::var(name).ok()
+    }
+}
+
+fn upstream(s: &mut Settings) -> UpstreamOptions {
+    UpstreamOptions {
+        servers: s.servers("upstream.servers", "127.0.0.1:9000"),
+        host: s.text("upstream.host"),
+        connect_timeout: s.duration("upstream.connect_timeout", Duration::from_millis(500)),
+        deadline: s.duration("upstream.deadline", Duration::from_millis(2_500)),
+        idle_timeout: s.duration("upstream.idle_timeout", Duration::from_secs(60)),
+        health_interval: s.duration("upstream.health_interval", Duration::from_secs(5)),
+        health_path: s.text("upstream.health_path"),
+        eject_for: s.duration("upstream.eject_for", Duration::from_secs(2)),
+    }
+}
+
+/// The plans as shipped, unless the config names its own.
+fn plans(s: &mut Settings) -> Plans {
+    let mut plans = s.limits("plans");
+    if plans.is_empty() {
+        let shipped = [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
+        plans =
+            BTreeMap::from(shipped.map(|(name, calls)| (name.to_owned(), LimitRow::Calls(calls))));
+    }
+    if !plans.contains_key(DEFAULT_PLAN) {
+        s.missing("plans.free", "a limit for accounts without a plan");
+    }
+    plans
+}

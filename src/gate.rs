@@ -1,0 +1,393 @@
+//! The gates in front of everything, for any Pingora proxy to mount.
+//!
+//! Owns the order in which a request is judged, and the state that judges it. A [`Gate`] answers
+//! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
+//! [`Permit`]; it never chooses or speaks to an upstream.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderMap, HeaderName, ORIGIN};
+use pingora_core::Result;
+use pingora_error::Error;
+use pingora_proxy::Session;
+
+use crate::access_log::{AccessLog, Entry};
+use crate::admission::{self, OriginHeader, Permit};
+use crate::domain::Domain;
+use crate::keys::{Key, KeyRing};
+use crate::live::Live;
+use crate::metrics::{Metrics, RouteLabel};
+use crate::quota::Ledger;
+use crate::refusal::Refusal;
+use crate::reply::{Common, Cors, Reply, X_REQUEST_ID};
+use crate::route::{self, Prefix, Route};
+use crate::store::LimitRow;
+use crate::table::Table;
+use crate::top::Top;
+use crate::verdict::{Rule, Score, Verdict};
+
+/// What `month_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
+const UNLIMITED: u64 = 9_007_199_254_740_991;
+
+/// What may change of the rules while requests run.
+#[derive(Clone, Debug, Default)]
+pub struct Policy {
+    /// Further prefixes that are passed upstream.
+    pub prefixes: Vec<Prefix>,
+    /// The score of a domain in no list, if not the table's.
+    pub unknown_score: Option<Score>,
+}
+
+/// Everything that requests are judged by.
+pub struct State {
+    /// What is known of domains.
+    pub table: Arc<Live<Table>>,
+    /// Who may call.
+    pub keys: Live<KeyRing>,
+    /// What they may still spend.
+    pub ledger: Ledger,
+    /// What was flagged most.
+    pub top: Top,
+    /// What happened, in numbers.
+    pub metrics: Metrics,
+    /// What happened, in lines.
+    pub log: AccessLog,
+    /// The rest of the rules.
+    pub policy: Live<Policy>,
+}
+
+/// The middleware: mount it with a [`Visit`] in your context and one call in your
+/// `request_filter`.
+#[derive(Clone)]
+pub struct Gate {
+    state: Arc<State>,
+}
+
+/// One request at the gate.
+pub struct Visit {
+    started: Instant,
+    at_ms: i64,
+    /// What every answer carries.
+    pub common: Common,
+    /// Proof that the gates were passed; none before, and none for what was refused.
+    pub permit: Option<Permit>,
+    /// The path and query to ask the upstream for.
+    pub forward: Option<Vec<u8>>,
+    route: RouteLabel,
+    key: Option<Arc<Key>>,
+    outcome: Option<&'static str>,
+    status: u16,
+    reason: Option<&'static str>,
+}
+
+/// What was decided about a request.
+enum Decision {
+    Answer(Reply),
+    Pass,
+}
+
+/// The header of a request, as the gates read it.
+struct Asked<'r> {
+    method: &'r str,
+    target: &'r [u8],
+    headers: &'r HeaderMap,
+}
+
+impl Asked<'_> {
+    fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
+        self.headers.get_all(name).into_iter().map(|value| value.as_bytes())
+    }
+}
+
+impl Default for Visit {
+    fn default() -> Visit {
+        Visit {
+            started: Instant::now(),
+            at_ms: unix_ms(),
+            common: Common::default(),
+            permit: None,
+            forward: None,
+            route: RouteLabel::None,
+            key: None,
+            outcome: None,
+            status: 0,
+            reason: None,
+        }
+    }
+}
+
+impl Visit {
+    /// When the request began, in seconds since 1970: the clock is read once for a request.
+    pub fn unix_now(&self) -> i64 {
+        self.at_ms.div_euclid(1000)
+    }
+
+    /// When the request began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
+    /// Sets how the request ended, unless that was said already.
+    pub fn conclude(&mut self, status: u16, outcome: &'static str) {
+        if self.outcome.is_none() {
+            self.status = status;
+            self.outcome = Some(outcome);
+        }
+    }
+}
+
+impl Gate {
+    /// A gate in front of this state.
+    pub fn new(state: Arc<State>) -> Gate {
+        Gate { state }
+    }
+
+    /// What requests are judged by.
+    pub fn state(&self) -> &Arc<State> {
+        &self.state
+    }
+
+    /// Judges a request. `true`: it was answered. `false`: it may pass, with `visit.permit`, to
+    /// `visit.forward`.
+    pub async fn request_filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
+        let header = session.req_header();
+        visit.common.request_id = request_id(header.headers.get(X_REQUEST_ID));
+        let asked = Asked {
+            method: header.method.as_str(),
+            target: header.raw_path(),
+            headers: &header.headers,
+        };
+        let reply = match self.judge(&asked, visit).await {
+            Ok(Decision::Pass) => return Ok(false),
+            Ok(Decision::Answer(reply)) => {
+                visit.conclude(reply.status(), "ok");
+                reply
+            }
+            Err(refusal) => self.refused(&refusal, visit),
+        };
+        reply.write(session, &visit.common).await?;
+        Ok(true)
+    }
+
+    /// The answer to a refusal, once; a call that we failed to serve is given back.
+    pub fn refused(&self, refusal: &Refusal, visit: &mut Visit) -> Reply {
+        if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
+            self.give_back(visit);
+        }
+        visit.conclude(refusal.status(), refusal.code());
+        Reply::refusal(refusal)
+    }
+
+    /// Gives the call back, since we failed to serve it.
+    pub fn give_back(&self, visit: &mut Visit) {
+        let given = visit.permit.as_mut().is_some_and(|p| p.give_back(&self.state.ledger));
+        if given {
+            self.state.metrics.given_back.inc();
+        }
+    }
+
+    /// The order of the gates: route, key, origin, quota, format, answer. Read it aloud.
+    async fn judge(&self, asked: &Asked<'_>, visit: &mut Visit) -> Result<Decision, Refusal> {
+        let now = visit.unix_now();
+        let origin = OriginHeader::read(asked.values(ORIGIN));
+        let ring = self.state.keys.snapshot();
+        visit.common.cors = open_to_some_key(&ring, &origin, now);
+
+        let policy = self.state.policy.snapshot();
+        let route = route::find(asked.method, asked.target, &policy.prefixes)?;
+        visit.route = route.label();
+        if let Route::Options(allow) = route {
+            return Ok(Decision::Answer(preflight(asked, &origin, allow, visit)));
+        }
+        let (needs_key, counts) = match route {
+            Route::Usage => (true, false),
+            Route::Prefix(index) => {
+                (policy.prefixes[index].needs_key, policy.prefixes[index].counts)
+            }
+            _ => (true, true),
+        };
+        let key = match needs_key {
+            true => Some(self.identify_and_check_origin(asked, &ring, &origin, visit)?),
+            false => None,
+        };
+        drop(ring);
+        let permit = match (&key, counts) {
+            (Some(key), true) => {
+                let month = self.state.ledger.month(now);
+                admission::charge(&self.state.ledger, key, month, now).await?
+            }
+            _ => admission::uncounted(key.as_ref()),
+        };
+        visit.common.allowance = permit.allowance(now);
+        visit.permit = Some(permit);
+
+        match route {
+            Route::TopDomains => Ok(Decision::Answer(Reply::json(self.state.top.body()))),
+            Route::Domain(segment) => {
+                self.answer_domain(segment, &policy, visit).map(Decision::Answer)
+            }
+            Route::Usage => self.answer_usage(visit).await.map(Decision::Answer),
+            Route::Check(segment) => {
+                let mut target = route::canonical_check(segment)?.into_bytes();
+                target.extend_from_slice(route::split_query(asked.target).1);
+                visit.forward = Some(target);
+                Ok(Decision::Pass)
+            }
+            Route::Prefix(_) => {
+                visit.forward = Some(asked.target.to_vec());
+                Ok(Decision::Pass)
+            }
+            Route::Options(allow) => Ok(Decision::Answer(Reply::options(allow))),
+        }
+    }
+
+    fn identify_and_check_origin(
+        &self,
+        asked: &Asked<'_>,
+        ring: &KeyRing,
+        origin: &OriginHeader,
+        visit: &mut Visit,
+    ) -> Result<Arc<Key>, Refusal> {
+        let now = visit.unix_now();
+        let key = admission::identify(ring, asked.values(AUTHORIZATION), now)?;
+        visit.key = Some(Arc::clone(&key));
+        visit.common.cors = Cors::Closed;
+        admission::check_origin(&key, origin)?;
+        if let OriginHeader::Valid(_, text) = origin {
+            visit.common.cors = Cors::Open(text.clone());
+        }
+        Ok(key)
+    }
+
+    fn answer_domain(
+        &self,
+        segment: &[u8],
+        policy: &Policy,
+        visit: &mut Visit,
+    ) -> Result<Reply, Refusal> {
+        let domain = Domain::from_segment(segment).map_err(Refusal::InvalidDomain)?;
+        let table = self.state.table.peek();
+        let found = table.lookup(&domain, visit.unix_now());
+        visit.reason = Some(found.verdict.reason.as_str());
+        let name = domain.as_str();
+        let body = match (found.matched, policy.unknown_score) {
+            (None, Some(score)) if found.verdict.rule == Rule::Unknown => {
+                let verdict = Verdict { score, ..found.verdict };
+                [r#"{"domain":""#, name, &verdict.render_tail(None)].concat()
+            }
+            _ => [r#"{"domain":""#, name, found.tail()].concat(),
+        };
+        let row = found.matched.map(|start| &name[start..]);
+        if found.verdict.reason.is_flagged()
+            && let (Some(row), Some(key)) = (row, &visit.key)
+        {
+            self.state.top.credit(row, &key.account.name, visit.unix_now());
+        }
+        let parent = row.filter(|row| row.len() < name.len());
+        Ok(Reply::verdict(Bytes::from(body), table.version(), parent))
+    }
+
+    async fn answer_usage(&self, visit: &Visit) -> Result<Reply, Refusal> {
+        let key = visit.key.as_ref().ok_or(Refusal::Internal)?;
+        let account = &key.account;
+        let month = self.state.ledger.month(visit.unix_now());
+        let spent = self.state.ledger.usage(&account.lease, month).await;
+        let spent = spent.map_err(|_| Refusal::Internal)?;
+        let limit = match account.limit {
+            LimitRow::Calls(limit) => limit,
+            LimitRow::Unlimited => UNLIMITED,
+        };
+        let (plan, reset_at) = (crate::refusal::json_string(&account.plan), month.reset_at());
+        Ok(Reply::json(Bytes::from(format!(
+            r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
+        ))))
+    }
+
+    /// Counts and logs a request that is over: one call in your `logging`.
+    pub fn logging(&self, session: &Session, error: Option<&Error>, visit: &mut Visit) {
+        let status = session.response_written().map_or(0, |header| header.status.as_u16());
+        visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
+        let header = session.req_header();
+        let client = session.client_addr().and_then(|address| address.as_inet());
+        self.record(
+            visit,
+            header.method.as_str(),
+            header.raw_path(),
+            client.map(|address| address.ip().to_string()).unwrap_or_default(),
+        );
+    }
+
+    /// Counts and logs a request that the door refused before it became one.
+    pub fn record_refusal(&self, refusal: &Refusal, visit: &mut Visit, client: String) {
+        visit.conclude(refusal.status(), refusal.code());
+        self.record(visit, "", b"", client);
+    }
+
+    fn record(&self, visit: &mut Visit, method: &str, target: &[u8], client: String) {
+        let elapsed = visit.started.elapsed();
+        let outcome = visit.outcome.unwrap_or("other");
+        self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
+        if !self.state.log.is_enabled() {
+            return;
+        }
+        self.state.log.write(Entry {
+            at_ms: visit.at_ms,
+            request_id: std::mem::take(&mut visit.common.request_id),
+            client,
+            method: method.chars().take(32).collect(),
+            route: visit.route.as_str(),
+            path: route::loggable(target),
+            status: visit.status,
+            outcome,
+            reason: visit.reason,
+            key_id: visit.key.as_ref().map(|key| key.id.clone()),
+            account: visit.key.as_ref().map(|key| key.account.name.clone()),
+            latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+        });
+    }
+}
+
+/// Where no key is known, a browser may read what some key's origin could.
+fn open_to_some_key(ring: &KeyRing, origin: &OriginHeader, now: i64) -> Cors {
+    match origin {
+        OriginHeader::Valid(origin, text) if ring.some_key_allows(origin, now) => {
+            Cors::Open(text.clone())
+        }
+        _ => Cors::Closed,
+    }
+}
+
+/// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
+fn preflight(asked: &Asked<'_>, origin: &OriginHeader, allow: &str, visit: &Visit) -> Reply {
+    let is_preflight = asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
+    match (origin, is_preflight) {
+        (OriginHeader::Absent, _) | (_, false) => Reply::options(allow),
+        _ => Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow),
+    }
+}
+
+/// The caller's id if it is 1 to 128 visible ASCII characters, otherwise a new one.
+fn request_id(sent: Option<&http::HeaderValue>) -> String {
+    let visible =
+        |bytes: &[u8]| (1..=128).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
+    match sent.map(http::HeaderValue::as_bytes) {
+        Some(bytes) if visible(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        _ => new_request_id(),
+    }
+}
+
+/// 128 random bits in hexadecimal.
+pub(crate) fn new_request_id() -> String {
+    let mut bytes = [0u8; 16];
+    // Without random bits ids repeat, which costs nobody an answer.
+    let _ = getrandom::fill(&mut bytes);
+    format!("{:032x}", u128::from_be_bytes(bytes))
+}
+
+fn unix_ms() -> i64 {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,233 @@
+//! The whole proxy: the table of contents of a request.
+//!
+//! `request_filter` judges and answers, `upstream_peer` chooses a server, the other filters say
+//! what crosses in each direction, `fail_to_proxy` turns what went wrong into an answer, and
+//! `logging` counts it. What each step means stands in the room that it calls.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora_core::Result;
+use pingora_core::modules::http::HttpModules;
+use pingora_core::protocols::Digest;
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_error::{Error, ErrorSource, ErrorType};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session};
+use std::time::Duration;
+
+use crate::gate::{Gate, Visit};
+use crate::refusal::Refusal;
+use crate::upstream::{Caller, Deadline, Upstreams, clean_response};
+
+/// How many times an exchange may be tried: once, and once more.
+pub const MAX_TRIES: usize = 2;
+
+/// riskgate as a proxy of its own: a [`Gate`] with an upstream behind it.
+pub struct Gateway {
+    gate: Gate,
+    upstreams: Arc<Upstreams>,
+    trusted_proxies: Vec<IpAddr>,
+}
+
+/// One request on its way through the gateway.
+#[derive(Default)]
+pub struct Passage {
+    visit: Visit,
+    tries: usize,
+    server: String,
+    deadline: Option<Deadline>,
+    /// The upstream has a connection on which the request was, or is being, sent.
+    connected: bool,
+}
+
+impl Gateway {
+    /// A gateway of this gate and these servers.
+    pub fn new(gate: Gate, upstreams: Arc<Upstreams>, trusted_proxies: Vec<IpAddr>) -> Gateway {
+        Gateway { gate, upstreams, trusted_proxies }
+    }
+
+    fn is_late(&self, passage: &Passage) -> bool {
+        self.upstreams.is_late(passage.visit.started())
+    }
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Passage;
+
+    fn new_ctx(&self) -> Passage {
+        Passage::default()
+    }
+
+    /// None: every module costs each request something, and we need none.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
+
+    async fn request_filter(&self, session: &mut Session, passage: &mut Passage) -> Result<bool> {
+        self.gate.request_filter(session, &mut passage.visit).await
+    }
+
+    async fn upstream_peer(
+        &self,
+        _session: &mut Session,
+        passage: &mut Passage,
+    ) -> Result<Box<HttpPeer>> {
+        if passage.visit.permit.is_none() {
+            return Error::e_explain(ErrorType::InternalError, "no permit");
+        }
+        passage.tries += 1;
+        passage.connected = false;
+        let peer = self.upstreams.peer(passage.visit.started());
+        let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
+        passage.server = peer._address.to_string();
+        Ok(Box::new(peer))
+    }
+
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        peer: &HttpPeer,
+        passage: &mut Passage,
+        mut error: Box<Error>,
+    ) -> Box<Error> {
+        self.upstreams.eject(peer);
+        error.set_retry(passage.tries < MAX_TRIES && !self.is_late(passage));
+        error
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        _reused: bool,
+        _peer: &HttpPeer,
+        connection: std::os::unix::io::RawFd,
+        _digest: Option<&Digest>,
+        passage: &mut Passage,
+    ) -> Result<()> {
+        passage.connected = true;
+        passage.deadline = self.upstreams.watch(passage.visit.started(), connection);
+        Ok(())
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        passage: &mut Passage,
+    ) -> Result<()> {
+        let address = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+        let visit = &passage.visit;
+        let caller = Caller {
+            key: visit.permit.as_ref().and_then(|permit| permit.key()),
+            request_id: &visit.common.request_id,
+            address,
+            trusted: address.is_some_and(|a| self.trusted_proxies.contains(&a)),
+        };
+        let target = visit.forward.as_deref().unwrap_or(b"/");
+        self.upstreams.prepare_request(request, target, &passage.server, &caller)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        mut error: Box<Error>,
+        passage: &mut Passage,
+        reused: bool,
+    ) -> Box<Error> {
+        let idempotent = session.req_header().method.is_idempotent();
+        let begun = session.response_written().is_some();
+        if idempotent && reused && !begun && passage.tries < MAX_TRIES && !self.is_late(passage) {
+            error.retry.decide_reuse(true);
+        } else {
+            error.set_retry(false);
+        }
+        error
+    }
+
+    async fn response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        passage: &mut Passage,
+    ) -> Result<()> {
+        clean_response(response)?;
+        passage.visit.common.apply(response)?;
+        let status = response.status.as_u16();
+        let outcome = match status {
+            400..=499 => "upstream_4xx",
+            500..=599 => "upstream_5xx",
+            _ => "ok",
+        };
+        passage.visit.conclude(status, outcome);
+        Ok(())
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        passage: &mut Passage,
+    ) -> Result<Option<Duration>> {
+        // What the deadline cut must not look complete.
+        if self.is_late(passage) {
+            return Err(Error::new_up(ErrorType::ReadTimedout));
+        }
+        Ok(None)
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        passage: &mut Passage,
+    ) -> FailToProxy {
+        passage.deadline = None;
+        let gone = FailToProxy { error_code: 0, can_reuse_downstream: false };
+        if session.response_written().is_some() || *error.esource() == ErrorSource::Downstream {
+            passage.visit.conclude(0, "aborted");
+            return gone;
+        }
+        let timed_out = matches!(
+            error.etype(),
+            ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
+        );
+        let refusal = match error.esource() {
+            ErrorSource::Upstream if passage.connected && (timed_out || self.is_late(passage)) => {
+                Refusal::UpstreamTimeout
+            }
+            ErrorSource::Upstream => Refusal::UpstreamUnavailable,
+            ErrorSource::Internal | ErrorSource::Unset | ErrorSource::Downstream => {
+                Refusal::Internal
+            }
+        };
+        let reply = self.gate.refused(&refusal, &mut passage.visit);
+        match reply.write(session, &passage.visit.common).await {
+            Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
+            Err(_) => gone,
+        }
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, passage: &mut Passage) {
+        passage.deadline = None;
+        self.gate.logging(session, error, &mut passage.visit);
+    }
+
+    /// Our own log says it, without the target, which may hold an address.
+    fn suppress_error_log(&self, _session: &Session, _passage: &Passage, _error: &Error) -> bool {
+        true
+    }
+
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _passage: &Passage,
+        _error: &Error,
+        _context: pingora_proxy::ProxyWarnLogContext,
+    ) -> bool {
+        true
+    }
+}

@@ -1,0 +1,376 @@
+//! Keeps table, key ring and config fresh: the only writer of state beside requests.
+//!
+//! Looks at files four times a second, which sees renames, writes in place and Kubernetes'
+//! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
+//! Each part is taken whole or keeps its last good state, and none holds back the others.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::services::background::BackgroundService;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::{Config, Overrides};
+use crate::gate::State;
+use crate::keys::{DeclaredKey, KeyRing, read_key_file};
+use crate::server::policy;
+use crate::store::{RingRows, Store};
+use crate::table::{Source, Table};
+
+const LOOK: Duration = Duration::from_millis(250);
+/// A source is read only once it has been left alone for this long.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// How the last reload of each part went: nothing, or what was wrong.
+pub type Outcome = BTreeMap<&'static str, Option<String>>;
+
+/// What stands between what is there and what serves.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadStatus {
+    /// Parts that serve their last good state, and why.
+    pub failing: BTreeMap<&'static str, String>,
+    /// Changed settings that take a restart.
+    pub needs_restart: Vec<&'static str>,
+}
+
+/// Asks for a reload of everything, now.
+#[derive(Clone)]
+pub struct Trigger(mpsc::UnboundedSender<Option<oneshot::Sender<Outcome>>>);
+
+impl Trigger {
+    /// Asks and goes on.
+    pub fn everything(&self) {
+        // Nobody listens any more only when the process ends.
+        let _ = self.0.send(None);
+    }
+
+    /// Asks and waits for how it went.
+    pub async fn and_wait(&self) -> Option<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.send(Some(sender)).ok()?;
+        receiver.await.ok()
+    }
+}
+
+/// The background service that reloads.
+pub struct Reloader {
+    asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Option<oneshot::Sender<Outcome>>>>,
+    parts: Arc<Mutex<Parts>>,
+    status: Arc<Mutex<ReloadStatus>>,
+}
+
+struct Parts {
+    state: Arc<State>,
+    config: Config,
+    overrides: Overrides,
+    store: Store,
+    rows: RingRows,
+    declared: Vec<DeclaredKey>,
+    table_watch: Watch,
+    keys_watch: Watch,
+    config_watch: Watch,
+    status: Arc<Mutex<ReloadStatus>>,
+}
+
+impl Reloader {
+    /// Keeps `state` fresh, beginning with what was just read.
+    pub fn new(
+        state: Arc<State>,
+        config: Config,
+        overrides: Overrides,
+        store: Store,
+        rows: RingRows,
+        declared: Vec<DeclaredKey>,
+    ) -> (Reloader, Trigger) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let status = Arc::new(Mutex::new(ReloadStatus::default()));
+        let mut parts = Parts {
+            table_watch: Watch::new(table_path(&config)),
+            keys_watch: Watch::new(config.key_file.clone()),
+            config_watch: Watch::new(config.file.clone()),
+            state,
+            config,
+            overrides,
+            store,
+            rows,
+            declared,
+            status: Arc::clone(&status),
+        };
+        parts.show();
+        let reloader = Reloader {
+            asked: tokio::sync::Mutex::new(receiver),
+            parts: Arc::new(Mutex::new(parts)),
+            status,
+        };
+        (reloader, Trigger(sender))
+    }
+
+    /// What stands between what is there and what serves.
+    pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
+        Arc::clone(&self.status)
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Reloader {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let mut asked = self.asked.lock().await;
+        loop {
+            let request = tokio::select! {
+                request = asked.recv() => request,
+                () = tokio::time::sleep(LOOK) => None,
+                _ = shutdown.changed() => return,
+            };
+            let everything = request.is_some();
+            let parts = Arc::clone(&self.parts);
+            // Reading and building take their time; no runtime thread should.
+            let outcome = tokio::task::spawn_blocking(move || {
+                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                if everything { parts.reload_all() } else { parts.look() }
+            })
+            .await;
+            if let (Some(Some(reply)), Ok(outcome)) = (request, outcome) {
+                // Whoever asked may have left.
+                let _ = reply.send(outcome);
+            }
+        }
+    }
+}
+
+impl Parts {
+    fn look(&mut self) -> Outcome {
+        let mut outcome = Outcome::new();
+        if self.config_watch.is_due() {
+            outcome.insert("config", self.reload_config());
+        }
+        if self.table_watch.is_due() {
+            outcome.insert("table", self.reload_table());
+        }
+        let declared_changed = self.keys_watch.is_due();
+        match self.store.ring_version() {
+            Ok(version) if version == self.rows.version && !declared_changed => {
+                self.clear("store");
+            }
+            Ok(_) => {
+                outcome.insert("keys", self.reload_keys(declared_changed));
+            }
+            Err(error) => self.note("store", Some(&error.to_string()), false),
+        }
+        self.show();
+        outcome
+    }
+
+    fn reload_all(&mut self) -> Outcome {
+        self.state.log.reopen();
+        let mut outcome = Outcome::new();
+        outcome.insert("config", self.reload_config());
+        outcome.insert("table", self.reload_table());
+        outcome.insert("keys", self.reload_keys(true));
+        self.show();
+        outcome
+    }
+
+    fn reload_table(&mut self) -> Option<String> {
+        let source = self.config.table.clone();
+        let load = |watch: &mut Watch| -> Result<Table, String> {
+            // Read again if it changed meanwhile; a folder in constant change is left alone.
+            for _ in 0..3 {
+                watch.mark();
+                let table = Table::load(&source).map_err(|error| error.to_string());
+                if !watch.has_changed() {
+                    return table;
+                }
+            }
+            Err("expected the files to be left alone while they are read".to_owned())
+        };
+        let loaded = load(&mut self.table_watch).and_then(|table| {
+            table.accept(&self.state.table.snapshot()).map_err(|error| error.to_string())?;
+            Ok(table)
+        });
+        let problem = match loaded {
+            Ok(table) => {
+                log::info!("table {} serves, {} rows", table.version(), table.rows());
+                self.state.table.publish(table);
+                self.state.top.refresh(self.config.top);
+                None
+            }
+            Err(problem) => Some(problem),
+        };
+        self.note("table", problem.as_deref(), true);
+        problem
+    }
+
+    fn reload_keys(&mut self, read_file: bool) -> Option<String> {
+        let problem = self.try_reload_keys(read_file).err();
+        self.note("keys", problem.as_deref(), true);
+        problem
+    }
+
+    fn try_reload_keys(&mut self, read_file: bool) -> Result<(), String> {
+        let rows = self.store.ring_rows().map_err(|error| error.to_string())?;
+        // A broken key file does not hold back a revocation in the store.
+        let mut file_problem = None;
+        if read_file {
+            self.keys_watch.mark();
+            match self.config.key_file.as_deref().map(|path| read_key_file(path, &Config::variable))
+            {
+                Some(Ok(declared)) => self.declared = declared,
+                Some(Err(faults)) => {
+                    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                    file_problem = Some(faults.join("\n"));
+                }
+                None => self.declared.clear(),
+            }
+        }
+        let state = &self.state;
+        let ring = KeyRing::build(&rows, &self.declared, &self.config.plans, &state.ledger)
+            .map_err(|error| error.to_string())?;
+        ring.follows(&state.keys.peek()).map_err(|error| error.to_string())?;
+        state.keys.publish(ring);
+        self.rows = rows;
+        file_problem.map_or(Ok(()), Err)
+    }
+
+    fn reload_config(&mut self) -> Option<String> {
+        self.config_watch.mark();
+        let problem = match Config::read(&self.overrides) {
+            Ok(config) => {
+                self.apply_config(config);
+                None
+            }
+            Err(faults) => Some(faults.join("\n")),
+        };
+        self.note("config", problem.as_deref(), true);
+        problem
+    }
+
+    fn apply_config(&mut self, config: Config) {
+        let needs_restart = config.needs_restart(&self.config);
+        if !needs_restart.is_empty() {
+            log::warn!("changed but in effect only after a restart: {}", needs_restart.join(", "));
+        }
+        self.lock_status().needs_restart = needs_restart;
+        let serving = std::mem::replace(&mut self.config, config);
+        // What takes a restart stays what it was, so that the next comparison is with what serves.
+        let config = &mut self.config;
+        config.http = serving.http;
+        config.admin = serving.admin;
+        config.store = serving.store.clone();
+        self.state.policy.publish(policy(config));
+        self.state.ledger.set_on_failure(config.on_failure);
+        self.state.log.set_enabled(config.access_log);
+        self.state.top.refresh(config.top);
+        let (table_path, key_file) = (table_path(config), config.key_file.clone());
+        let (plans, table) = (config.plans.clone(), config.table.clone());
+        if table != serving.table {
+            self.table_watch = Watch::new(table_path);
+            self.reload_table();
+        }
+        if key_file != serving.key_file || plans != serving.plans {
+            self.keys_watch = Watch::new(key_file);
+            self.reload_keys(true);
+        }
+    }
+
+    /// Keeps how a part stands, tells it once, and counts it.
+    fn note(&self, part: &'static str, problem: Option<&str>, counts: bool) {
+        if counts {
+            self.state.metrics.reload(part, problem.is_none());
+        }
+        let Some(problem) = problem else { return self.clear(part) };
+        let first_time = self.lock_status().failing.insert(part, problem.to_owned());
+        if first_time.as_deref() != Some(problem) {
+            for line in problem.lines() {
+                log::error!("{part} keeps its last good state: {line}");
+            }
+        }
+    }
+
+    fn clear(&self, part: &'static str) {
+        self.lock_status().failing.remove(part);
+    }
+
+    fn lock_status(&self) -> std::sync::MutexGuard<'_, ReloadStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Brings the gauges of what serves up to date.
+    fn show(&mut self) {
+        let metrics = &self.state.metrics;
+        let table = self.state.table.peek();
+        metrics.table_rows.set(table.rows() as i64);
+        metrics.table_built.set(table.built_at());
+        metrics.keys.set(self.state.keys.peek().len() as i64);
+    }
+}
+
+fn table_path(config: &Config) -> Option<PathBuf> {
+    match &config.table {
+        Source::Bundled => None,
+        Source::Path(path) => Some(path.clone()),
+    }
+}
+
+/// What a file, or each file of a folder, looks like from outside.
+type Prints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
+
+/// Sees when a path changed and was then left alone.
+struct Watch {
+    path: Option<PathBuf>,
+    read: Prints,
+    seen: Prints,
+    since: Instant,
+}
+
+impl Watch {
+    fn new(path: Option<PathBuf>) -> Watch {
+        let read = prints(path.as_deref());
+        Watch { path, seen: read.clone(), read, since: Instant::now() }
+    }
+
+    /// Whether it differs from what was read last, and has been quiet for long enough.
+    fn is_due(&mut self) -> bool {
+        let now = prints(self.path.as_deref());
+        if now != self.seen {
+            self.seen = now;
+            self.since = Instant::now();
+        }
+        self.seen != self.read && self.since.elapsed() >= QUIET
+    }
+
+    /// What is there now is what is being read.
+    fn mark(&mut self) {
+        self.read = prints(self.path.as_deref());
+        self.seen = self.read.clone();
+    }
+
+    fn has_changed(&self) -> bool {
+        prints(self.path.as_deref()) != self.read
+    }
+}
+
+fn prints(path: Option<&Path>) -> Prints {
+    let Some(path) = path else { return Vec::new() };
+    let print = |path: PathBuf| {
+        // Follows links, so a swapped link shows as another inode; what is gone shows as zeros.
+        let meta = std::fs::metadata(&path).ok();
+        let get = |read: fn(&std::fs::Metadata) -> u64| meta.as_ref().map_or(0, read);
+        let (inode, size, device) =
+            (get(MetadataExt::ino), get(MetadataExt::size), get(MetadataExt::dev));
+        let time = meta
+            .as_ref()
+            .map_or((0, 0), |m| (m.mtime() * 1_000_000_000 + m.mtime_nsec(), m.ctime_nsec()));
+        (path, inode, size, device, time.0, time.1)
+    };
+    let mut prints = vec![print(path.to_owned())];
+    if let Ok(entries) = std::fs::read_dir(path) {
+        prints.extend(entries.filter_map(Result::ok).map(|entry| print(entry.path())));
+        prints[1..].sort();
+    }
+    prints
+}

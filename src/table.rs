@@ -1,0 +1,398 @@
+//! The table of e-mail domains: what riskgate knows, and the one way to ask it.
+//!
+//! Built in memory from a folder of lists, or read from a compiled file; both are the same
+//! bytes, looked up in place by the same code. Immutable, whole or not at all. It never asks the
+//! DNS, never reads the clock, and never changes while it serves.
+
+mod build;
+mod cover;
+mod csv;
+mod fault;
+mod file;
+mod lines;
+mod lists;
+mod manifest;
+mod rules;
+mod source;
+mod tlds;
+
+use std::path::Path;
+
+pub use self::fault::{Fault, TableError};
+pub use self::file::ListInfo;
+pub use self::manifest::SourceInfo;
+pub use self::source::Source;
+
+use self::cover::{Entry, NONE, UNKNOWN, UNKNOWN_TLD};
+use self::file::{Bytes, Parts, Texts};
+use self::manifest::TLDS_DAYS;
+use self::rules::Answer;
+use self::source::Folder;
+use self::tlds::Tlds;
+use crate::domain::{Domain, suffix_list_version, walk};
+use crate::verdict::{Reason, Rule, Verdict};
+
+const DAY: i64 = 86_400;
+
+/// A table of e-mail domains.
+pub struct Table {
+    bytes: Bytes,
+    parts: Parts,
+    /// What follows the domain in the public answer, for each answer.
+    tails: Vec<String>,
+    tlds: Tlds,
+    version: String,
+    /// The public suffixes are others than those that the table was built with, so that its
+    /// way-marks prove nothing.
+    full_walk: bool,
+    /// How many rows each entry has.
+    uses: Vec<u32>,
+}
+
+/// What a table says of a domain.
+#[derive(Clone, Copy)]
+pub struct Found<'t> {
+    /// Reason, score and facts.
+    pub verdict: Verdict,
+    /// The label of the mail service.
+    pub label: Option<&'t str>,
+    /// Where in the domain the row that matched begins, in bytes; `None` without a row.
+    pub matched: Option<usize>,
+    table: &'t Table,
+    answer: u16,
+}
+
+/// One row of a table.
+#[derive(Clone, Copy)]
+pub struct Row<'t> {
+    /// The name.
+    pub name: &'t str,
+    /// What the table says of the name itself.
+    pub own: Found<'t>,
+    /// What it says of names below it; `None` if the row covers none.
+    pub below: Option<Found<'t>>,
+}
+
+/// Why a table says what it says.
+#[derive(Clone, Debug)]
+pub struct Explanation<'t> {
+    /// The rule that decided reason and score.
+    pub rule: Rule,
+    /// The lists that name the row or a suffix above it.
+    pub lists: Vec<&'t ListInfo>,
+    /// The sources behind these lists, and those that vote for the row.
+    pub sources: Vec<&'t SourceInfo>,
+}
+
+impl Table {
+    /// The table of a source, whole or not at all. A folder is read and built, a file is read
+    /// and checked.
+    pub fn load(source: &Source) -> Result<Table, TableError> {
+        match source {
+            Source::Bundled => Table::open(build::build(&Folder::Bundled)?, "the bundled table"),
+            Source::Path(path) if path.is_dir() => {
+                Table::open(build::build(&Folder::Path(path))?, &path.display().to_string())
+            }
+            Source::Path(path) => Table::open(file::read(path)?, &path.display().to_string()),
+        }
+    }
+
+    fn open(bytes: Bytes, place: &str) -> Result<Table, TableError> {
+        let parts = file::open(&bytes, place)?;
+        let tails = parts
+            .answers
+            .iter()
+            .map(|answer| answer.verdict.render_tail(label(&parts, answer)))
+            .collect();
+        let tlds = Tlds::new(&parts.tlds);
+        let version = format!("{:012x}", parts.hash >> 80);
+        let full_walk = parts.meta.suffixes != suffix_list_version();
+        let uses = vec![0; parts.entries.len()];
+        let mut table = Table { bytes, parts, tails, tlds, version, full_walk, uses };
+        let mut uses = std::mem::take(&mut table.uses);
+        table.slots().for_each(|(_, number)| uses[number] += 1);
+        table.uses = uses;
+        Ok(table)
+    }
+
+    /// What the table says of a domain at a moment, in seconds since 1970.
+    pub fn lookup(&self, domain: &Domain, now: i64) -> Found<'_> {
+        let name = domain.as_str();
+        let owner = domain.registrable_start();
+        let found = match owner {
+            Some(owner) => self.lookup_owned(name, owner),
+            // A public suffix: only a row of its own matches it, or one that covers suffixes.
+            None => self.probe(name).map(|entry| (entry.own, 0)),
+        };
+        if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NONE) {
+            return self.found(answer, Some(at));
+        }
+        let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
+        let tld = self.tlds.flags(&name[tld_at..]);
+        if tld & (cover::TLD_BEYOND_AT | cover::TLD_BEYOND_BELOW) != 0
+            && let Some((answer, at)) = self.lookup_beyond(name, owner.unwrap_or(0), tld)
+        {
+            return self.found(answer, Some(at));
+        }
+        let is_young = self.parts.meta.tlds_date.is_some_and(|date| now < date + TLDS_DAYS * DAY);
+        match tld & cover::TLD_EXISTS == 0 && is_young {
+            true => self.found(UNKNOWN_TLD, None),
+            false => self.found(UNKNOWN, None),
+        }
+    }
+
+    /// The registrable domain first: its row says whether there are rows below it, so that a
+    /// miss costs one probe.
+    fn lookup_owned(&self, name: &str, owner: usize) -> Option<(u16, usize)> {
+        let owned = self.probe(&name[owner..]);
+        if owned.is_some_and(|entry| entry.has_rows_below) || self.full_walk {
+            for at in walk(name).take_while(|at| *at < owner) {
+                let entry = self.probe(&name[at..]);
+                let answer =
+                    entry.map_or(NONE, |entry| if at == 0 { entry.own } else { entry.below });
+                if answer != NONE {
+                    return Some((answer, at));
+                }
+            }
+        }
+        owned.map(|entry| (if owner == 0 { entry.own } else { entry.below }, owner))
+    }
+
+    /// Rows above the registrable domain: those that cover public suffixes.
+    fn lookup_beyond(&self, name: &str, owner: usize, tld: u8) -> Option<(u16, usize)> {
+        walk(name).skip_while(|at| *at <= owner).find_map(|at| {
+            let is_tld = !name[at..].contains('.');
+            let flag = if is_tld { cover::TLD_BEYOND_AT } else { cover::TLD_BEYOND_BELOW };
+            if tld & flag == 0 {
+                return None;
+            }
+            let answer = self.probe(&name[at..])?.beyond;
+            (answer != NONE).then_some((answer, at))
+        })
+    }
+
+    fn probe(&self, name: &str) -> Option<&Entry> {
+        let all = self.bytes.of();
+        let lines = &all[self.parts.lines.clone()];
+        let place = lines::place(&self.parts.key, name, lines.len() / lines::LINE);
+        let value = lines::probe(lines, place, |line, slot| {
+            self.names_of(line).nth(slot).flatten() == Some(name.as_bytes())
+        })?;
+        self.parts.entries.get(usize::from(value) - 1)
+    }
+
+    /// The names of a line, in the order of its slots.
+    fn names_of(&self, line: usize) -> Texts<'_> {
+        let all = self.bytes.of();
+        let start = all[self.parts.starts.clone()]
+            .get(4 * line..)
+            .and_then(|bytes| bytes.first_chunk())
+            .map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
+        Texts { rest: all[self.parts.names.clone()].get(start..).unwrap_or_default() }
+    }
+
+    /// Every name in the lines, with the number of its entry.
+    fn slots(&self) -> impl Iterator<Item = (&str, usize)> {
+        let (lines, _) = self.bytes.of()[self.parts.lines.clone()].as_chunks::<{ lines::LINE }>();
+        lines.iter().enumerate().flat_map(|(number, line)| {
+            let values = (0..lines::SLOTS).map(|slot| usize::from(lines::value(line, slot)));
+            self.names_of(number)
+                .zip(values.take_while(|value| *value != 0))
+                .filter_map(|(text, value)| Some((std::str::from_utf8(text?).ok()?, value - 1)))
+        })
+    }
+
+    fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
+        let answer = &self.parts.answers[usize::from(number)];
+        let label = label(&self.parts, answer);
+        Found { verdict: answer.verdict, label, matched, table: self, answer: number }
+    }
+
+    fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {
+        let found = |number: u16| (number != NONE).then(|| self.found(number, Some(0)));
+        Some(Row { name, own: found(entry.own)?, below: found(entry.below) })
+    }
+
+    /// The row of exactly this name.
+    pub fn row_of<'t>(&'t self, name: &'t str) -> Option<Row<'t>> {
+        self.row(name, self.probe(name)?)
+    }
+
+    /// All rows, in no order that means anything.
+    pub fn names(&self) -> impl Iterator<Item = Row<'_>> {
+        self.slots().filter_map(|(name, number)| self.row(name, &self.parts.entries[number]))
+    }
+
+    /// Whether this table may take the place of the one that serves. It may not flag a name that
+    /// the other protects, and not differ from it in more rows than the manifest allows.
+    pub fn accept(&self, previous: &Table) -> Result<(), TableError> {
+        let mut faults = TableError::default();
+        let at = || format!("table {}", self.version);
+        if self.rows() == 0 {
+            faults.push(Fault::expected(at(), "rows", "an empty table"));
+        }
+        let mut went = 0;
+        for row in previous.names() {
+            let now = self.row_of(row.name);
+            went += usize::from(now.is_none());
+            let was_protected = row.own.verdict.rule == Rule::Protected;
+            let is_flagged = |row: &Row| row.own.verdict.reason.is_flagged();
+            if was_protected
+                && self.answer_to(row.name).is_some_and(|found| found.verdict.reason.is_flagged())
+                && !now.is_some_and(|now| is_flagged(&now) && self.may_flag(row.name))
+            {
+                faults.push(Fault::FlagsProtected { at: at(), name: row.name.to_owned() });
+            }
+        }
+        let before = previous.rows();
+        let came = self.rows() + went - before;
+        let most = (before as f64 * self.parts.meta.max_changed_share) as usize;
+        if came + went > most {
+            faults.push(Fault::Changed { at: at(), most, before, came, went });
+        }
+        faults.into_result()
+    }
+
+    /// What a name gets, which may be a public suffix of one label.
+    fn answer_to(&self, name: &str) -> Option<Found<'_>> {
+        match Domain::parse(name) {
+            // A name in no list is not flagged by one, so the moment does not matter.
+            Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
+            Err(_) => {
+                self.probe(name).filter(|e| e.own != NONE).map(|e| self.found(e.own, Some(0)))
+            }
+        }
+    }
+
+    fn may_flag(&self, name: &str) -> bool {
+        self.parts.meta.flag_protected.iter().any(|allowed| allowed == name)
+    }
+
+    /// A short hash of everything that the table was built from.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// When it was compiled, in seconds since 1970; for a table built from lists just now, the
+    /// day of its youngest source.
+    pub fn built_at(&self) -> i64 {
+        self.parts.meta.built_at
+    }
+
+    /// The same table with the moment at which it was compiled.
+    pub fn stamp(mut self, built_at: i64) -> Result<Table, TableError> {
+        self.parts.meta.built_at = built_at;
+        let bytes = file::with_meta(&self.bytes, &self.parts)?;
+        Table::open(bytes, "the stamped table")
+    }
+
+    /// How many names have a row.
+    pub fn rows(&self) -> usize {
+        self.rows_by_class().iter().map(|(_, _, rows)| rows).sum()
+    }
+
+    /// How many rows each rule decided, and for which reason.
+    pub fn rows_by_class(&self) -> Vec<(Reason, Rule, usize)> {
+        let mut classes: Vec<(Reason, Rule, usize)> = Vec::new();
+        for (entry, uses) in self.parts.entries.iter().zip(&self.uses) {
+            let Some(answer) = self.parts.answers.get(usize::from(entry.own)) else { continue };
+            let Verdict { reason, rule, .. } = answer.verdict;
+            match classes.iter_mut().find(|class| (class.0, class.1) == (reason, rule)) {
+                Some(class) => class.2 += *uses as usize,
+                None => classes.push((reason, rule, *uses as usize)),
+            }
+        }
+        classes.sort_by_key(|(reason, rule, _)| (*rule, *reason as u8));
+        classes
+    }
+
+    /// The packages that the lists were made from.
+    pub fn sources(&self) -> &[SourceInfo] {
+        &self.parts.meta.source
+    }
+
+    /// The lists, in the order of the manifest.
+    pub fn lists(&self) -> &[ListInfo] {
+        &self.parts.meta.list
+    }
+
+    /// The first order of the top list: names that the table flags, best known first.
+    pub fn seed(&self) -> &[String] {
+        &self.parts.meta.seed
+    }
+
+    /// What an operator should know at a moment, in seconds since 1970.
+    pub fn warnings(&self, now: i64) -> Vec<String> {
+        let mut warnings = Vec::new();
+        match self.parts.meta.tlds_date {
+            None => warnings.push(
+                "no list of top-level domains: names below one that does not exist count as \
+                 unknown domains"
+                    .to_owned(),
+            ),
+            Some(date) if now >= date + TLDS_DAYS * DAY => warnings.push(format!(
+                "the list of top-level domains is {} days old, over {TLDS_DAYS}: names below one \
+                 that does not exist count as unknown domains",
+                (now - date) / DAY
+            )),
+            Some(_) => {}
+        }
+        if self.full_walk {
+            warnings.push(format!(
+                "compiled with the public suffixes of {}, read with those of {}: look-ups take \
+                 longer",
+                self.parts.meta.suffixes,
+                suffix_list_version()
+            ));
+        }
+        warnings
+    }
+
+    /// Writes the compiled table: beside the path first, then in one step in its place.
+    pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
+        file::write(path, &self.bytes).map_err(TableError::from)
+    }
+}
+
+impl Row<'_> {
+    /// Whether two rows give the same answers, to the name and to those below it.
+    pub fn says_the_same(&self, other: &Row) -> bool {
+        fn said<'t>(found: &Found<'t>) -> (Verdict, Option<&'t str>) {
+            (found.verdict, found.label)
+        }
+        said(&self.own) == said(&other.own)
+            && self.below.as_ref().map(said) == other.below.as_ref().map(said)
+    }
+}
+
+fn label<'t>(parts: &'t Parts, answer: &Answer) -> Option<&'t str> {
+    let index = (answer.label as usize).checked_sub(1)?;
+    parts.labels.get(index).map(String::as_str)
+}
+
+impl<'t> Found<'t> {
+    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    pub fn tail(&self) -> &'t str {
+        &self.table.tails[usize::from(self.answer)]
+    }
+
+    /// Which rule, which lists and which sources.
+    pub fn explain(&self) -> Explanation<'t> {
+        let answer = &self.table.parts.answers[usize::from(self.answer)];
+        let lists: Vec<&ListInfo> = (0..)
+            .zip(self.table.lists())
+            .filter(|(number, _)| answer.lists >> number & 1 == 1)
+            .map(|(_, list)| list)
+            .collect();
+        let votes = |source: &SourceInfo| {
+            source.vote.is_some_and(|vote| answer.votes >> (vote as u32 - 'a' as u32) & 1 == 1)
+        };
+        let sources = self.table.sources().iter().filter(|source| {
+            votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
+        });
+        Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! Builds a table from a folder of lists: all files are read first, then nothing but them counts.
+//!
+//! A fault anywhere refuses the whole table. Everything that this makes on the way is dropped
+//! before it returns; what stays is the table's bytes.
+
+use std::borrow::Cow;
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::cover::{self, Covered};
+use super::fault::{Fault, TableError};
+use super::file::{self, Bytes, ListInfo, Meta};
+use super::lists::Lists;
+use super::manifest::{self, Kind, Manifest, SourceInfo};
+use super::source::Folder;
+use crate::domain::suffix_list_version;
+
+/// All that goes into a compiled table.
+pub(super) struct Content<'r> {
+    /// The hash of everything that was read.
+    pub hash: u128,
+    pub covered: &'r Covered<'r>,
+    pub labels: &'r [String],
+    pub meta: Meta,
+}
+
+/// The bytes of the table that a folder describes.
+pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
+    let manifest_place = folder.place("manifest.toml");
+    let Some(manifest_text) = folder.read("manifest.toml")? else {
+        return Err(Fault::expected(manifest_place, "a manifest", "no such file").into());
+    };
+    let sources_text = folder.read("sources.toml")?.unwrap_or_default();
+    let sources = manifest::read_sources(&sources_text, &folder.place("sources.toml"))?;
+    let manifest = Manifest::read(&manifest_text, &manifest_place, &sources)?;
+
+    let mut faults = TableError::default();
+    let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
+    for list in &manifest.lists {
+        match folder.read(&list.file) {
+            Ok(Some(text)) => texts.push(text),
+            Ok(None) => {
+                let at = format!("{manifest_place}:{}: file", list.line);
+                let expected = format!("{} in this folder", list.file);
+                faults.push(Fault::expected(at, expected, "no such file"));
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults.into_result()?;
+
+    let mut places: Vec<String> =
+        manifest.lists.iter().map(|list| folder.place(&list.file)).collect();
+    places.push(manifest_place);
+    let hash = hash_of(&manifest, [&manifest_text, &sources_text], &texts);
+
+    let mut faults = TableError::default();
+    let mut lists = read_lists(&manifest, &places, &texts, &sources, &mut faults);
+    // Stable, and so fast on lists that are sorted already.
+    lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
+    let covered = cover::cover(&lists, &manifest, &places, &mut faults);
+    if covered.rows == 0 && faults.count() == 0 {
+        faults.push(Fault::expected(
+            &places[places.len() - 1],
+            "lists with rows",
+            "an empty table",
+        ));
+    }
+    faults.into_result()?;
+
+    let meta = meta(&manifest, &lists, &covered, sources);
+    file::compose(&Content { hash, covered: &covered, labels: &lists.labels.texts, meta })
+        .map_err(TableError::from)
+}
+
+fn read_lists<'t>(
+    manifest: &Manifest,
+    places: &[String],
+    texts: &'t [Cow<'static, str>],
+    sources: &[SourceInfo],
+    faults: &mut TableError,
+) -> Lists<'t> {
+    let votes = sources
+        .iter()
+        .filter_map(|source| source.vote)
+        .fold(0, |votes, letter| votes | 1 << (letter as u8 - b'a'));
+    let rows = texts.iter().map(|text| text.lines().count()).sum();
+    let mut lists = Lists::with_capacity(rows, manifest.lists.len());
+    let mut order: Vec<usize> = (0..texts.len()).collect();
+    // MX facts are read by means of the MX labels.
+    order.sort_by_key(|number| manifest.lists[*number].kind != Kind::MxLabel);
+    for number in order {
+        let list = (number as u8, &manifest.lists[number]);
+        lists.add(list, &places[number], &texts[number], votes, faults);
+    }
+    lists
+}
+
+fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>]) -> u128 {
+    let mut hash = Xxh3Default::new();
+    let mut add = |text: &str| {
+        hash.update(&(text.len() as u64).to_le_bytes());
+        hash.update(text.as_bytes());
+    };
+    add(suffix_list_version());
+    heads.into_iter().for_each(&mut add);
+    for (list, text) in manifest.lists.iter().zip(texts) {
+        add(&list.file);
+        add(text);
+    }
+    hash.update(&file::FORMAT.to_le_bytes());
+    hash.digest128()
+}
+
+fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<SourceInfo>) -> Meta {
+    let day_of = |name: &str| {
+        let source = sources.iter().find(|source| source.name == name)?;
+        manifest::unix_day(&source.date)
+    };
+    let is_flagged = |name: &str| {
+        let at = covered.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
+        let entry = covered.entries[usize::from(covered.names[at].1) - 1];
+        let answer = covered.answers.get(usize::from(entry.own))?;
+        Some(answer.verdict.reason.is_flagged())
+    };
+    let infos = manifest.lists.iter().zip(&lists.ignored).zip(&lists.read);
+    Meta {
+        // No clock down here: a table is as old as the youngest of its sources.
+        built_at: sources.iter().filter_map(|s| manifest::unix_day(&s.date)).max().unwrap_or(0),
+        suffixes: suffix_list_version().to_owned(),
+        rows: covered.rows as u64,
+        max_changed_share: manifest.max_changed_share,
+        tlds_date: manifest
+            .lists
+            .iter()
+            .filter(|list| list.kind == Kind::Tlds)
+            .filter_map(|list| day_of(list.source.as_deref()?))
+            .min(),
+        flag_protected: manifest.flag_protected.iter().map(|(name, _)| name.clone()).collect(),
+        // A name that an override took back leads no list of flagged names.
+        seed: lists
+            .seed
+            .iter()
+            .filter(|name| is_flagged(name) == Some(true))
+            .map(|name| name.to_string())
+            .collect(),
+        list: infos
+            .map(|((list, ignored), read)| ListInfo {
+                file: list.file.clone(),
+                kind: list.kind.word().to_owned(),
+                source: list.source.clone(),
+                rows: *read,
+                ignored: *ignored,
+            })
+            .collect(),
+        source: sources,
+    }
+}

@@ -1,0 +1,327 @@
+//! How names cover one another: rows become one entry for each name, with what it says of itself,
+//! of the names below it, and of those below it that are somebody else's.
+//!
+//! What a name inherits is worked out here, once, so that a look-up takes the most specific row
+//! and asks nothing else.
+
+use std::collections::HashMap;
+
+use super::fault::{Fault, TableError};
+use super::lists::{Lists, NO_OWNER, Reach, Row};
+use super::manifest::{Kind, Manifest};
+use super::rules::{self, Answer, Facts, LISTED_AS_FLAGGED, Override};
+use crate::domain::{Name, walk};
+use crate::verdict::{Rule, Verdict};
+
+/// No answer: the look-up goes on to the next parent.
+pub(super) const NONE: u16 = u16::MAX;
+/// The answers for names without a row.
+pub(super) const UNKNOWN: u16 = 0;
+/// The answer for names whose top-level domain does not exist.
+pub(super) const UNKNOWN_TLD: u16 = 1;
+
+/// The row of a name, as numbers of answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Entry {
+    /// What it says of the name itself; `NONE` for a name that is only a way-mark.
+    pub own: u16,
+    /// What it says of names below it.
+    pub below: u16,
+    /// What it says of names below it past a public suffix, which have another owner.
+    pub beyond: u16,
+    /// Whether there are rows below it; only told of registrable domains.
+    pub has_rows_below: bool,
+}
+
+/// The top-level domain exists.
+pub(super) const TLD_EXISTS: u8 = 1;
+/// Its own row says something of every name below it.
+pub(super) const TLD_BEYOND_AT: u8 = 2;
+/// A row below it says something of names past a public suffix.
+pub(super) const TLD_BEYOND_BELOW: u8 = 4;
+
+/// The dictionary and who points into it.
+#[derive(Default)]
+pub(super) struct Covered<'r> {
+    /// Sorted; each with the number of its entry and 1.
+    pub names: Vec<(&'r str, u16)>,
+    pub entries: Vec<Entry>,
+    pub answers: Vec<Answer>,
+    pub tlds: HashMap<&'r str, u8>,
+    pub rows: usize,
+}
+
+/// What a name passes on to names below it.
+#[derive(Clone, Copy, Default)]
+struct Legacy {
+    special: Facts,
+    protection: Facts,
+    label: Facts,
+    /// The override of the name itself and the one of all below it, each with 1 added.
+    exact: u32,
+    subtree: u32,
+}
+
+struct Build<'r> {
+    manifest: &'r Manifest,
+    lists: &'r Lists<'r>,
+    places: &'r [String],
+    legacies: HashMap<&'r str, Legacy>,
+    /// Protected names that may be flagged: their line, and whether one was.
+    allowed: HashMap<String, (u32, bool)>,
+    answer_numbers: HashMap<Answer, u16>,
+    entry_numbers: HashMap<Entry, u16>,
+    covered: Covered<'r>,
+}
+
+/// Works out the entries of all names. `lists.rows` must be sorted by name.
+pub(super) fn cover<'r>(
+    lists: &'r Lists<'r>,
+    manifest: &'r Manifest,
+    places: &'r [String],
+    faults: &mut TableError,
+) -> Covered<'r> {
+    let mut allowed = HashMap::new();
+    for (name, line) in &manifest.flag_protected {
+        let at = format!("{}:{line}: guard.flag_protected", places[places.len() - 1]);
+        match Name::parse(name) {
+            Ok(name) => _ = allowed.insert(name.as_str().to_owned(), (*line, false)),
+            Err(error) => faults.push(Fault::Toml { at, message: error.to_string() }),
+        }
+    }
+    let mut build = Build {
+        manifest,
+        lists,
+        places,
+        legacies: legacies(lists, manifest),
+        allowed,
+        answer_numbers: HashMap::new(),
+        entry_numbers: HashMap::new(),
+        covered: Covered::default(),
+    };
+    for rule in [Rule::Unknown, Rule::UnknownTld] {
+        let verdict = Verdict {
+            reason: rules::reason(rule),
+            score: manifest.scores.of(rule),
+            is_free_provider: false,
+            is_corporate_email: false,
+            rule,
+        };
+        // Pushed and not interned: their numbers are fixed.
+        build.covered.answers.push(Answer { verdict, label: 0, lists: 0, votes: 0 });
+    }
+    build.run(faults);
+    for (name, (line, used)) in &build.allowed {
+        if !used {
+            let at = format!("{}:{line}: guard.flag_protected", places[places.len() - 1]);
+            let expected = "a protected name that an override or a list flags";
+            faults.push(Fault::expected(at, expected, super::fault::quoted(name)));
+        }
+    }
+    let covered = &build.covered;
+    for (what, count) in [("answers", covered.answers.len()), ("rows", covered.entries.len())] {
+        if count >= usize::from(u16::MAX) {
+            let expected = format!("at most 65534 different {what}");
+            faults.push(Fault::expected(&places[places.len() - 1], expected, "more"));
+        }
+    }
+    build.covered
+}
+
+/// What each name passes on, for the few that pass on anything.
+fn legacies<'r>(lists: &'r Lists, manifest: &Manifest) -> HashMap<&'r str, Legacy> {
+    let mut legacies: HashMap<&str, Legacy> = HashMap::new();
+    for row in &lists.rows {
+        let facts = facts(row, manifest);
+        let has = |rule| row.bits & rules::bit(rule) != 0;
+        if row.reach != Reach::Exact && has(Rule::SpecialUse) {
+            legacies.entry(&row.name).or_default().special.add(facts);
+        }
+        if row.reach == Reach::Beyond && has(Rule::Protected) {
+            legacies.entry(&row.name).or_default().protection.add(facts);
+        }
+        if row.reach != Reach::Exact && facts.label != 0 {
+            legacies.entry(&row.name).or_default().label.add(facts);
+        }
+    }
+    for (number, word) in (1..).zip(&lists.overrides) {
+        let legacy = legacies.entry(&word.name).or_default();
+        *(if word.subtree { &mut legacy.subtree } else { &mut legacy.exact }) = number;
+    }
+    legacies
+}
+
+fn facts(row: &Row, manifest: &Manifest) -> Facts {
+    let (label, mx_label, lists) = match manifest.lists[usize::from(row.list)].kind {
+        // An override is no fact; `decide` names its list where it applies.
+        Kind::Override => (0, 0, 0),
+        Kind::Mx => (0, row.label, 1 << row.list),
+        _ => (row.label, 0, 1 << row.list),
+    };
+    Facts { bits: row.bits, lists, votes: row.votes, label, mx_label }
+}
+
+/// What a name takes over from its parents.
+#[derive(Default)]
+struct Inherited {
+    special: Facts,
+    protection: Facts,
+    label: Facts,
+    subtree: u32,
+}
+
+impl<'r> Build<'r> {
+    fn run(&mut self, faults: &mut TableError) {
+        let rows = &self.lists.rows;
+        let mut owners: Vec<&str> = rows
+            .iter()
+            .filter(|row| row.owner != 0 && row.owner != NO_OWNER)
+            .map(|row| &row.name[usize::from(row.owner)..])
+            .collect();
+        owners.sort_unstable();
+        owners.dedup();
+        let mut owners = owners.into_iter().peekable();
+        let mut names = Vec::with_capacity(rows.len());
+        for group in rows.chunk_by(|a, b| a.name == b.name) {
+            let name: &str = &group[0].name;
+            while let Some(owner) = owners.next_if(|owner| *owner < name) {
+                names.push((owner, self.way_mark()));
+            }
+            let has_rows_below = owners.next_if_eq(&name).is_some();
+            names.push((name, self.entry(name, group, has_rows_below, faults)));
+            self.covered.rows += 1;
+        }
+        for owner in owners {
+            names.push((owner, self.way_mark()));
+        }
+        self.covered.names = names;
+        for tld in &self.lists.tlds {
+            *self.covered.tlds.entry(tld).or_default() |= TLD_EXISTS;
+        }
+    }
+
+    /// The entry of a registrable domain that has no row, but rows below it.
+    fn way_mark(&mut self) -> u16 {
+        self.intern(Entry { own: NONE, below: NONE, beyond: NONE, has_rows_below: true })
+    }
+
+    fn entry(
+        &mut self,
+        name: &'r str,
+        group: &'r [Row],
+        has_rows_below: bool,
+        faults: &mut TableError,
+    ) -> u16 {
+        let inherited = self.inherited(name, group[0].owner);
+        let legacy = self.legacies.get(name).copied().unwrap_or_default();
+        let sum = |least: Reach| {
+            let rows = || group.iter().filter(|row| row.reach >= least);
+            let mut sum = Facts::default();
+            rows().for_each(|row| sum.add(facts(row, self.manifest)));
+            rows().next().is_some().then_some(sum)
+        };
+        let sums = [sum(Reach::Exact), sum(Reach::Below), sum(Reach::Beyond)];
+        let direct = sums[0].unwrap_or_default().bits;
+        let is_protected = direct & rules::bit(Rule::Protected) != 0;
+        let covering = if legacy.subtree != 0 { legacy.subtree } else { inherited.subtree };
+        let words = [if legacy.exact != 0 { legacy.exact } else { covering }, covering, covering];
+        let is_allowed = self.allowed.contains_key(name);
+
+        let mut flags = None;
+        if is_protected && !is_allowed {
+            flags = group.iter().find(|row| row.bits & LISTED_AS_FLAGGED != 0).map(place_of);
+        }
+        let mut numbers = [NONE; 3];
+        for (i, sum) in sums.into_iter().enumerate() {
+            let Some(mut facts) = sum else { continue };
+            let past_suffix = i == 2;
+            self.add_inherited(&mut facts, &inherited, past_suffix);
+            let was_protected = facts.bits & rules::bit(Rule::Protected) != 0;
+            if is_allowed {
+                facts.bits &= !rules::bit(Rule::Protected);
+            }
+            let word = self.word(words[i]);
+            let answer = rules::decide(&facts, word, &self.manifest.scores);
+            if answer.verdict.reason.is_flagged() {
+                if is_protected && !is_allowed && flags.is_none() {
+                    flags = Some(word.map_or_else(|| place_of(&group[0]), |w| (w.list, w.line)));
+                }
+                if was_protected && let Some((_, used)) = self.allowed.get_mut(name) {
+                    *used = true;
+                }
+            }
+            numbers[i] = self.answer(answer);
+        }
+        if let Some((list, line)) = flags {
+            let at = format!("{}:{line}", self.places[usize::from(list)]);
+            faults.push(Fault::FlagsProtected { at, name: name.to_owned() });
+        }
+        let [own, below, beyond] = numbers;
+        if beyond != NONE {
+            let (tld, flag) = match name.rfind('.') {
+                Some(dot) => (&name[dot + 1..], TLD_BEYOND_BELOW),
+                None => (name, TLD_BEYOND_AT),
+            };
+            *self.covered.tlds.entry(tld).or_default() |= flag;
+        }
+        self.intern(Entry { own, below, beyond, has_rows_below })
+    }
+
+    fn inherited(&self, name: &str, owner: u8) -> Inherited {
+        let mut inherited = Inherited::default();
+        for start in walk(name).skip(1) {
+            let Some(legacy) = self.legacies.get(&name[start..]) else { continue };
+            inherited.special.add(legacy.special);
+            inherited.protection.add(legacy.protection);
+            if owner != NO_OWNER && start <= usize::from(owner) && inherited.label.label == 0 {
+                inherited.label = legacy.label;
+            }
+            if inherited.subtree == 0 {
+                inherited.subtree = legacy.subtree;
+            }
+        }
+        inherited
+    }
+
+    /// A suffix protects from what lists of other people and the DNS say of names below it, but
+    /// not from a role row: that is more specific, and says what the mailboxes are for.
+    fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, past_suffix: bool) {
+        facts.add(inherited.special);
+        if facts.bits & rules::bit(Rule::Role) == 0 {
+            facts.add(Facts { label: 0, ..inherited.protection });
+        }
+        if !past_suffix && facts.label == 0 && inherited.label.label != 0 {
+            facts.label = inherited.label.label;
+            facts.lists |= inherited.label.lists;
+        }
+    }
+
+    fn word(&self, number: u32) -> Option<&'r Override<'r>> {
+        let lists: &'r Lists<'r> = self.lists;
+        number.checked_sub(1).and_then(|index| lists.overrides.get(index as usize))
+    }
+
+    fn answer(&mut self, answer: Answer) -> u16 {
+        let answers = &mut self.covered.answers;
+        *self.answer_numbers.entry(answer).or_insert_with(|| {
+            let number = u16::try_from(answers.len()).unwrap_or(NONE).min(NONE - 1);
+            if number < NONE - 1 {
+                answers.push(answer);
+            }
+            number
+        })
+    }
+
+    /// The number of an entry and 1, since 0 is an empty slot.
+    fn intern(&mut self, entry: Entry) -> u16 {
+        let entries = &mut self.covered.entries;
+        *self.entry_numbers.entry(entry).or_insert_with(|| {
+            entries.push(entry);
+            u16::try_from(entries.len()).unwrap_or(u16::MAX)
+        })
+    }
+}
+
+fn place_of(row: &Row) -> (u8, u32) {
+    (row.list, row.line)
+}

@@ -1,0 +1,467 @@
+//! Reads lists into rows: one fact about one name, with the line that says it.
+//!
+//! Every name is checked here and every fault is kept with its line. What the facts of a name
+//! add up to is decided in `rules`; how names cover one another in `build`.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::csv;
+use super::fault::{Fault, TableError, quoted};
+use super::manifest::{Kind, List};
+use super::rules::{self, Override};
+use crate::domain::{Name, SuffixKind};
+use crate::verdict::{Reason, Rule, Score};
+
+/// How far down a row reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Reach {
+    /// The name alone.
+    Exact,
+    /// All below it, down to where somebody else's names begin.
+    Below,
+    /// All below it, names under public suffixes too.
+    Beyond,
+}
+
+/// One fact about one name.
+pub(super) struct Row<'a> {
+    pub name: Cow<'a, str>,
+    /// Facts as `rules` numbers them.
+    pub bits: u32,
+    /// A label and 1, or 0.
+    pub label: u32,
+    /// Sources that list the name, bit 0 for `a`.
+    pub votes: u32,
+    pub line: u32,
+    /// The number of the list in the manifest.
+    pub list: u8,
+    pub reach: Reach,
+    /// Where the registrable part begins; `NO_OWNER` when the name is a public suffix.
+    pub owner: u8,
+}
+
+/// No name is that long: the name is a public suffix.
+pub(super) const NO_OWNER: u8 = u8::MAX;
+
+/// All lists, read.
+#[derive(Default)]
+pub(super) struct Lists<'a> {
+    pub rows: Vec<Row<'a>>,
+    pub overrides: Vec<Override<'a>>,
+    pub labels: Labels,
+    pub tlds: Vec<Cow<'a, str>>,
+    pub seed: Vec<Cow<'a, str>>,
+    /// For each list: rows that were read.
+    pub read: Vec<u32>,
+    /// For each list: rows among them that name an ICANN suffix and so match nothing.
+    pub ignored: Vec<u32>,
+    mx_labels: HashMap<String, (u32, MxClass)>,
+    /// Names of the present list that may stand there once, with their line.
+    once: HashMap<(Cow<'a, str>, bool), u32>,
+}
+
+/// Label texts, each once.
+#[derive(Default)]
+pub(super) struct Labels {
+    pub texts: Vec<String>,
+    numbers: HashMap<String, u32>,
+}
+
+impl Labels {
+    /// The number of a label, counted from 1.
+    fn number(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers.get(text) {
+            return *number;
+        }
+        self.texts.push(text.to_owned());
+        let number = self.texts.len() as u32;
+        self.numbers.insert(text.to_owned(), number);
+        number
+    }
+}
+
+#[derive(Clone, Copy)]
+enum MxClass {
+    Consumer,
+    Professional,
+    Shared,
+    Disposable,
+}
+
+/// Where a line stands, and what it may say.
+struct Context<'c> {
+    number: u8,
+    kind: Kind,
+    place: &'c str,
+    /// The letters that `sources.toml` knows, bit 0 for `a`.
+    votes: u32,
+    line: u32,
+}
+
+impl Context<'_> {
+    fn at(&self, key: &str) -> String {
+        match key {
+            "" => format!("{}:{}", self.place, self.line),
+            key => format!("{}:{}: {key}", self.place, self.line),
+        }
+    }
+}
+
+impl<'a> Lists<'a> {
+    pub(super) fn with_capacity(rows: usize, lists: usize) -> Lists<'a> {
+        Lists {
+            rows: Vec::with_capacity(rows),
+            read: vec![0; lists],
+            ignored: vec![0; lists],
+            ..Lists::default()
+        }
+    }
+
+    /// Adds one list. Those of kind `mx_label` must be added before those of kind `mx`.
+    pub(super) fn add(
+        &mut self,
+        (number, list): (u8, &List),
+        place: &str,
+        text: &'a str,
+        votes: u32,
+        faults: &mut TableError,
+    ) {
+        self.once.clear();
+        let mut context = Context { number, kind: list.kind, place, votes, line: 0 };
+        let columns: Option<&[&str]> = match list.kind {
+            Kind::Override => Some(&OVERRIDE),
+            Kind::Label => Some(&["domain", "label"]),
+            Kind::MxLabel => Some(&["suffix", "label", "class"]),
+            Kind::Mx => Some(&["domain", "mx"]),
+            _ => None,
+        };
+        let mut headed = columns.is_none();
+        for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
+            context.line = line;
+            let content = content.trim();
+            if content.is_empty() || content.starts_with('#') {
+                continue;
+            }
+            let read = match columns {
+                None => self.name_line(&context, content),
+                Some(columns) => csv::fields(content)
+                    .map_err(|(expected, found)| Fault::expected(context.at(""), expected, found))
+                    .and_then(|fields| self.csv_line(&context, columns, &mut headed, fields)),
+            };
+            match read {
+                Ok(()) => self.read[usize::from(number)] += 1,
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if let Some(columns) = columns {
+            // The header is no row.
+            let read = &mut self.read[usize::from(number)];
+            *read = read.saturating_sub(1);
+            if !headed {
+                let expected = format!("the header {}", columns.join(","));
+                faults.push(Fault::expected(place, expected, "no row"));
+            }
+        }
+    }
+
+    fn name_line(&mut self, context: &Context, content: &'a str) -> Result<(), Fault> {
+        let (name, letters) = content.split_once(' ').unwrap_or((content, ""));
+        let (name, exact) = match name.strip_prefix('=') {
+            Some(name) => (name, true),
+            None => (name, false),
+        };
+        let mut votes = 0;
+        for letter in letters.bytes() {
+            let bit = letter.is_ascii_lowercase().then(|| 1 << (letter - b'a'));
+            votes |= bit.filter(|bit| context.votes & bit != 0).ok_or_else(|| {
+                let known: String = (b'a'..=b'z')
+                    .filter(|l| context.votes >> (l - b'a') & 1 == 1)
+                    .map(char::from)
+                    .collect();
+                let expected = format!("one name and vote letters of sources.toml ({known})");
+                Fault::expected(context.at(""), expected, quoted(content))
+            })?;
+        }
+        let (name, parsed) = read_name(context, "", name.into())?;
+        match context.kind {
+            Kind::Tlds if name.contains('.') => {
+                Err(Fault::expected(context.at(""), "one label", quoted(&name)))
+            }
+            Kind::Tlds => {
+                self.tlds.push(name);
+                Ok(())
+            }
+            Kind::Seed => {
+                self.seed.push(name);
+                Ok(())
+            }
+            kind => {
+                let bits = match kind {
+                    Kind::SpecialUse => rules::bit(Rule::SpecialUse),
+                    Kind::Protected => rules::bit(Rule::Protected),
+                    Kind::Corporate => rules::bit(Rule::Protected) | rules::CORPORATE,
+                    Kind::Alias => rules::bit(Rule::Alias),
+                    Kind::Disposable(rule) => rules::bit(rule),
+                    Kind::Role => rules::bit(Rule::Role),
+                    _ => rules::bit(Rule::Free),
+                };
+                self.push(context, name, &parsed, exact, Said { bits, label: 0, votes });
+                Ok(())
+            }
+        }
+    }
+
+    fn csv_line(
+        &mut self,
+        context: &Context,
+        columns: &[&str],
+        headed: &mut bool,
+        fields: Vec<Cow<'a, str>>,
+    ) -> Result<(), Fault> {
+        if !*headed {
+            *headed = true;
+            if fields != columns {
+                let expected = format!("the header {}", columns.join(","));
+                return Err(Fault::expected(context.at(""), expected, quoted(&fields.join(","))));
+            }
+            return Ok(());
+        }
+        if fields.len() != columns.len() {
+            let expected = format!("{} fields ({})", columns.len(), columns.join(","));
+            return Err(Fault::expected(context.at(""), expected, fields.len().to_string()));
+        }
+        let (name, parsed) = read_name(context, columns[0], fields[0].clone())?;
+        let scope = match context.kind {
+            Kind::Override => read_scope(context, &fields[1], &parsed)?,
+            _ => false,
+        };
+        if let Some(first) = self.once.insert((name.clone(), scope), context.line) {
+            return Err(Fault::Twice { at: context.at(columns[0]), what: quoted(&name), first });
+        }
+        match context.kind {
+            Kind::Override => self.override_line(context, name, &parsed, scope, &fields),
+            Kind::Label => {
+                let label = read_label(context, columns[1], &fields[1])?;
+                let label = self.labels.number(label);
+                let said = Said { bits: 0, label, votes: 0 };
+                self.push(context, name, &parsed, false, said);
+                Ok(())
+            }
+            Kind::MxLabel => {
+                let label = self.labels.number(read_label(context, columns[1], &fields[1])?);
+                let class = read_class(context, &fields[2])?;
+                self.mx_labels.insert(name.into_owned(), (label, class));
+                Ok(())
+            }
+            _ => {
+                let said = self.mx_fact(context, &fields[1])?;
+                self.push(context, name, &parsed, true, said);
+                Ok(())
+            }
+        }
+    }
+
+    /// Keeps a row, unless it names an ICANN suffix without being entitled to.
+    fn push(
+        &mut self,
+        context: &Context,
+        name: Cow<'a, str>,
+        parsed: &Name,
+        exact: bool,
+        said: Said,
+    ) {
+        let suffix = parsed.public_suffix();
+        let covers_suffixes = matches!(context.kind, Kind::SpecialUse | Kind::Protected);
+        let reach = match suffix {
+            _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => Reach::Exact,
+            Some(_) if covers_suffixes => Reach::Beyond,
+            Some(SuffixKind::Icann) => {
+                self.ignored[usize::from(context.number)] += 1;
+                return;
+            }
+            Some(SuffixKind::Private) => Reach::Exact,
+            None => Reach::Below,
+        };
+        self.push_row(context, name, parsed, reach, said);
+    }
+
+    fn push_row(
+        &mut self,
+        context: &Context,
+        name: Cow<'a, str>,
+        parsed: &Name,
+        reach: Reach,
+        said: Said,
+    ) {
+        let owner = parsed.registrable_start().and_then(|start| u8::try_from(start).ok());
+        self.rows.push(Row {
+            name,
+            bits: said.bits,
+            label: said.label,
+            votes: said.votes,
+            line: context.line,
+            list: context.number,
+            reach,
+            owner: owner.unwrap_or(NO_OWNER),
+        });
+    }
+
+    fn override_line(
+        &mut self,
+        context: &Context,
+        name: Cow<'a, str>,
+        parsed: &Name,
+        subtree: bool,
+        fields: &[Cow<'a, str>],
+    ) -> Result<(), Fault> {
+        let wrong = |column: usize, expected: &str| {
+            Fault::expected(context.at(OVERRIDE[column]), expected, quoted(&fields[column]))
+        };
+        let set = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
+        let flag = |column: usize| match set(column) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(wrong(column, "true or false")),
+        };
+        let reason = match set(2) {
+            None => None,
+            Some(word) => Some(
+                Reason::from_word(word)
+                    .ok_or_else(|| wrong(2, "safe, disposable, undeliverable or role_account"))?,
+            ),
+        };
+        let score = match set(3) {
+            None => None,
+            Some(text) => Some(
+                text.parse::<u8>()
+                    .ok()
+                    .and_then(Score::new)
+                    .ok_or_else(|| wrong(3, "an integer from 0 to 100"))?,
+            ),
+        };
+        let (is_free, is_corporate) = (flag(4)?, flag(5)?);
+        let label = match set(6) {
+            None => None,
+            Some("-") => Some(0),
+            Some(_) => Some(self.labels.number(read_label(context, OVERRIDE[6], &fields[6])?)),
+        };
+        let sets_nothing = reason.is_none()
+            && score.is_none()
+            && is_free.is_none()
+            && is_corporate.is_none()
+            && label.is_none();
+        if sets_nothing {
+            return Err(Fault::expected(context.at(""), "a row that sets a field", "none set"));
+        }
+        let reach = if subtree { Reach::Beyond } else { Reach::Exact };
+        self.push_row(context, name.clone(), parsed, reach, Said::default());
+        self.overrides.push(Override {
+            name,
+            subtree,
+            reason,
+            score,
+            is_free,
+            is_corporate,
+            label,
+            list: context.number,
+            line: context.line,
+        });
+        Ok(())
+    }
+
+    fn mx_fact(&self, context: &Context, mx: &str) -> Result<Said, Fault> {
+        let bits = |rule| Ok(Said { bits: rules::bit(rule), label: 0, votes: 0 });
+        match mx {
+            "." | "nxdomain" => return bits(Rule::NoMail),
+            "parked" | "localhost" => return bits(Rule::Parked),
+            _ => {}
+        }
+        let host = Name::parse(mx).map_err(|error| {
+            let expected = "a host, ., nxdomain or parked";
+            Fault::expected(context.at("mx"), expected, format!("{} ({error})", quoted(mx)))
+        })?;
+        let host = host.as_str();
+        let found = crate::domain::walk(host).find_map(|start| self.mx_labels.get(&host[start..]));
+        let Some((label, class)) = found else { return Ok(Said::default()) };
+        let bits = match class {
+            MxClass::Professional => rules::bit(Rule::Professional),
+            MxClass::Disposable => rules::bit(Rule::DisposableMx),
+            // A forwarder's or a shared host's customers are not judged by it.
+            MxClass::Consumer | MxClass::Shared => 0,
+        };
+        Ok(Said { bits, label: *label, votes: 0 })
+    }
+}
+
+/// What a line says of its name.
+#[derive(Default)]
+struct Said {
+    bits: u32,
+    label: u32,
+    votes: u32,
+}
+
+const OVERRIDE: [&str; 7] = [
+    "domain",
+    "scope",
+    "reason",
+    "risk_score",
+    "is_free_provider",
+    "is_corporate_email",
+    "mx_provider_label",
+];
+
+/// The name in its canonical form: the text itself, if it is written so.
+fn read_name<'t>(
+    context: &Context,
+    key: &str,
+    text: Cow<'t, str>,
+) -> Result<(Cow<'t, str>, Name), Fault> {
+    let name = Name::parse(&text).map_err(|error| {
+        let error = error.to_string();
+        let expected = error.strip_prefix("expected ").unwrap_or(&error);
+        Fault::expected(context.at(key), expected, quoted(&text))
+    })?;
+    let canonical = match name.as_str() == text {
+        true => text,
+        false => Cow::Owned(name.as_str().to_owned()),
+    };
+    Ok((canonical, name))
+}
+
+/// Whether an override covers what is below it.
+fn read_scope(context: &Context, text: &str, name: &Name) -> Result<bool, Fault> {
+    match text {
+        "subtree" => Ok(true),
+        // No e-mail domain is a single label: nothing could ever match the row.
+        "exact" if !name.as_str().contains('.') => {
+            let expected = "subtree, since no e-mail domain has only one label";
+            Err(Fault::expected(context.at("scope"), expected, quoted(text)))
+        }
+        "exact" => Ok(false),
+        _ => Err(Fault::expected(context.at("scope"), "exact or subtree", quoted(text))),
+    }
+}
+
+fn read_label<'t>(context: &Context, key: &str, text: &'t str) -> Result<&'t str, Fault> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        let expected = "a label of 1 to 255 bytes without control characters";
+        return Err(Fault::expected(context.at(key), expected, quoted(text)));
+    }
+    Ok(text)
+}
+
+fn read_class(context: &Context, text: &str) -> Result<MxClass, Fault> {
+    match text {
+        "consumer" => Ok(MxClass::Consumer),
+        "professional" => Ok(MxClass::Professional),
+        "shared" => Ok(MxClass::Shared),
+        "disposable" => Ok(MxClass::Disposable),
+        _ => {
+            let expected = "consumer, professional, shared or disposable";
+            Err(Fault::expected(context.at("class"), expected, quoted(text)))
+        }
+    }
+}

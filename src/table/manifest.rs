@@ -1,0 +1,385 @@
+//! What people write beside the lists: `manifest.toml` and `sources.toml`.
+//!
+//! Turns both into what the build needs: which file means what, the score of every rule, the
+//! limits of a build. Knows nothing of names, and reads no file itself.
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+use toml::{Spanned, Value};
+
+use super::fault::{Fault, TableError, quoted};
+use crate::verdict::{Rule, Score};
+
+/// How long a list of TLDs is believed, in days.
+pub(super) const TLDS_DAYS: i64 = 90;
+/// The share of rows that may come or go, unless the manifest says otherwise.
+const MAX_CHANGED_SHARE: f64 = 0.3;
+/// Each row knows its lists by a bit of 64.
+const MAX_LISTS: usize = 64;
+
+/// What the rows of a list are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    MxLabel,
+    Override,
+    SpecialUse,
+    Tlds,
+    Protected,
+    Corporate,
+    Alias,
+    /// One of the three disposable rules.
+    Disposable(Rule),
+    Role,
+    Free,
+    Label,
+    Mx,
+    Seed,
+}
+
+const KINDS: [(&str, Kind); 13] = [
+    ("override", Kind::Override),
+    ("special_use", Kind::SpecialUse),
+    ("tlds", Kind::Tlds),
+    ("protected", Kind::Protected),
+    ("corporate", Kind::Corporate),
+    ("alias", Kind::Alias),
+    ("disposable", Kind::Disposable(Rule::DisposableA)),
+    ("mx", Kind::Mx),
+    ("mx_label", Kind::MxLabel),
+    ("role", Kind::Role),
+    ("free", Kind::Free),
+    ("label", Kind::Label),
+    ("seed", Kind::Seed),
+];
+
+const TIERS: [(&str, Rule); 3] =
+    [("a", Rule::DisposableA), ("b", Rule::DisposableB), ("c", Rule::DisposableC)];
+
+impl Kind {
+    /// The word in the manifest; a disposable list says its tier too.
+    pub(super) fn word(self) -> &'static str {
+        match self {
+            Kind::Disposable(rule) => rule.as_str(),
+            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word),
+        }
+    }
+}
+
+/// The rules that have a score, and the score that they have unless the manifest says otherwise.
+const SCORES: [(Rule, u8); 14] = [
+    (Rule::SpecialUse, 100),
+    (Rule::UnknownTld, 100),
+    (Rule::Protected, 0),
+    (Rule::Alias, 35),
+    (Rule::DisposableA, 100),
+    (Rule::DisposableB, 90),
+    (Rule::DisposableC, 80),
+    (Rule::NoMail, 95),
+    (Rule::Parked, 85),
+    (Rule::DisposableMx, 85),
+    (Rule::Role, 70),
+    (Rule::Free, 0),
+    (Rule::Professional, 0),
+    (Rule::Unknown, 10),
+];
+
+/// One list of the manifest.
+#[derive(Clone, Debug)]
+pub(super) struct List {
+    pub file: String,
+    pub kind: Kind,
+    /// The entry of `sources.toml` that it was made from.
+    pub source: Option<String>,
+    /// The line of the manifest.
+    pub line: u32,
+}
+
+/// The manifest, checked.
+pub(super) struct Manifest {
+    pub lists: Vec<List>,
+    pub scores: Scores,
+    pub max_changed_share: f64,
+    /// Protected names that may be flagged, with their line.
+    pub flag_protected: Vec<(String, u32)>,
+}
+
+/// The score of each rule.
+#[derive(Clone, Copy)]
+pub(super) struct Scores([Score; 16]);
+
+impl Scores {
+    pub(super) fn of(&self, rule: Rule) -> Score {
+        self.0[rule as usize]
+    }
+}
+
+/// A package that lists were made from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceInfo {
+    /// Its name in the manifest.
+    pub name: String,
+    /// The letter that marks it in lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub vote: Option<char>,
+    /// Where the package is published.
+    #[serde(default)]
+    pub registry: String,
+    /// Its name there.
+    #[serde(default)]
+    pub package: String,
+    /// Its version.
+    #[serde(default)]
+    pub version: String,
+    /// The day on which it was published, `2026-11-21`.
+    pub date: String,
+    /// Its licence.
+    #[serde(default)]
+    pub licence: String,
+    /// Rows as the package holds them.
+    #[serde(default)]
+    pub raw_rows: u64,
+    /// Different valid names among them.
+    #[serde(default)]
+    pub valid_rows: u64,
+    /// Digest of what was read.
+    #[serde(default)]
+    pub sha256: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawManifest {
+    #[serde(default)]
+    list: Vec<Spanned<RawList>>,
+    #[serde(default)]
+    scores: BTreeMap<String, Spanned<Value>>,
+    #[serde(default)]
+    guard: RawGuard,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawList {
+    file: String,
+    kind: Spanned<String>,
+    tier: Option<Spanned<String>>,
+    source: Option<Spanned<String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawGuard {
+    max_changed_share: Option<Spanned<f64>>,
+    #[serde(default)]
+    flag_protected: Vec<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawSources {
+    #[serde(default)]
+    source: Vec<Spanned<SourceInfo>>,
+}
+
+/// Reads `sources.toml`.
+pub(super) fn read_sources(text: &str, place: &str) -> Result<Vec<SourceInfo>, TableError> {
+    let raw: RawSources = toml::from_str(text).map_err(|e| toml_fault(&e, text, place))?;
+    let mut faults = TableError::default();
+    let (mut names, mut votes) = (HashMap::new(), HashMap::new());
+    let mut sources = Vec::with_capacity(raw.source.len());
+    for spanned in raw.source {
+        let line = line_of(text, &spanned.span());
+        let source = spanned.into_inner();
+        let at = |key: &str| format!("{place}:{line}: {key}");
+        if unix_day(&source.date).is_none() {
+            faults.push(Fault::expected(at("date"), "a day, YYYY-MM-DD", quoted(&source.date)));
+        }
+        if let Some(first) = names.insert(source.name.clone(), line) {
+            faults.push(Fault::Twice { at: at("name"), what: quoted(&source.name), first });
+        }
+        if let Some(vote) = source.vote {
+            if !vote.is_ascii_lowercase() {
+                let found = quoted(&vote.to_string());
+                faults.push(Fault::expected(at("vote"), "one letter from a to z", found));
+            }
+            if let Some(first) = votes.insert(vote, line) {
+                faults.push(Fault::Twice { at: at("vote"), what: format!("\"{vote}\""), first });
+            }
+        }
+        sources.push(source);
+    }
+    faults.into_result().map(|()| sources)
+}
+
+impl Manifest {
+    /// Reads `manifest.toml`; `sources` are those that its lists may name.
+    pub(super) fn read(
+        text: &str,
+        place: &str,
+        sources: &[SourceInfo],
+    ) -> Result<Manifest, TableError> {
+        let raw: RawManifest = toml::from_str(text).map_err(|e| toml_fault(&e, text, place))?;
+        let mut faults = TableError::default();
+        let at = |span: Range<usize>, key: &str| format!("{place}:{}: {key}", line_of(text, &span));
+
+        let mut lists: Vec<List> = Vec::with_capacity(raw.list.len());
+        for spanned in raw.list {
+            let line = line_of(text, &spanned.span());
+            match read_list(spanned.into_inner(), line, &at, sources) {
+                Ok(list) => match lists.iter().find(|other| other.file == list.file) {
+                    Some(other) => faults.push(Fault::Twice {
+                        at: format!("{place}:{line}: file"),
+                        what: quoted(&list.file),
+                        first: other.line,
+                    }),
+                    None => lists.push(list),
+                },
+                Err(fault) => faults.push(fault),
+            }
+        }
+        if lists.len() > MAX_LISTS {
+            let found = lists.len().to_string();
+            faults.push(Fault::expected(place, format!("at most {MAX_LISTS} lists"), found));
+        }
+        let scores = read_scores(raw.scores, &at, &mut faults);
+        let max_changed_share = match raw.guard.max_changed_share {
+            None => MAX_CHANGED_SHARE,
+            Some(share) => {
+                let value = *share.get_ref();
+                if !(0.0..=1.0).contains(&value) {
+                    let at = at(share.span(), "guard.max_changed_share");
+                    faults.push(Fault::expected(at, "a number from 0 to 1", value.to_string()));
+                }
+                value
+            }
+        };
+        let flag_protected = raw
+            .guard
+            .flag_protected
+            .into_iter()
+            .map(|name| (line_of(text, &name.span()), name.into_inner()))
+            .map(|(line, name)| (name, line))
+            .collect();
+        faults.into_result()?;
+        Ok(Manifest { lists, scores, max_changed_share, flag_protected })
+    }
+}
+
+fn read_list(
+    raw: RawList,
+    line: u32,
+    at: &impl Fn(Range<usize>, &str) -> String,
+    sources: &[SourceInfo],
+) -> Result<List, Fault> {
+    let word = raw.kind.get_ref();
+    let Some((_, kind)) = KINDS.iter().find(|(name, _)| name == word) else {
+        let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+        let expected = format!("one of {}", names.join(", "));
+        return Err(Fault::expected(at(raw.kind.span(), "kind"), expected, quoted(word)));
+    };
+    let kind = match (kind, raw.tier) {
+        (Kind::Disposable(_), Some(tier)) => {
+            match TIERS.iter().find(|(name, _)| name == tier.get_ref()) {
+                Some((_, rule)) => Kind::Disposable(*rule),
+                None => {
+                    let at = at(tier.span(), "tier");
+                    return Err(Fault::expected(at, "a, b or c", quoted(tier.get_ref())));
+                }
+            }
+        }
+        (Kind::Disposable(_), None) => {
+            return Err(Fault::expected(at(raw.kind.span(), "tier"), "a, b or c", "no tier"));
+        }
+        (_, Some(tier)) => {
+            let expected = "no tier, since only disposable lists have one";
+            return Err(Fault::expected(at(tier.span(), "tier"), expected, quoted(tier.get_ref())));
+        }
+        (kind, None) => *kind,
+    };
+    if let Some(source) = &raw.source
+        && !sources.iter().any(|known| known.name == *source.get_ref())
+    {
+        let expected = "the name of an entry of sources.toml";
+        let found = quoted(source.get_ref());
+        return Err(Fault::expected(at(source.span(), "source"), expected, found));
+    }
+    let source = raw.source.map(Spanned::into_inner);
+    if kind == Kind::Tlds && source.is_none() {
+        let expected = "the entry of sources.toml whose date says how old the list is";
+        return Err(Fault::expected(at(raw.kind.span(), "source"), expected, "none"));
+    }
+    Ok(List { file: raw.file, kind, source, line })
+}
+
+fn read_scores(
+    raw: BTreeMap<String, Spanned<Value>>,
+    at: &impl Fn(Range<usize>, &str) -> String,
+    faults: &mut TableError,
+) -> Scores {
+    let mut scores = [Score::ZERO; 16];
+    for (rule, value) in SCORES {
+        scores[rule as usize] = Score::new(value).unwrap_or(Score::ZERO);
+    }
+    for (key, value) in raw {
+        let at = at(value.span(), &format!("scores.{key}"));
+        let Some((rule, _)) = SCORES.iter().find(|(rule, _)| rule.as_str() == key) else {
+            let names: Vec<&str> = SCORES.iter().map(|(rule, _)| rule.as_str()).collect();
+            let expected = format!("a rule, one of {}", names.join(", "));
+            faults.push(Fault::expected(at, expected, quoted(&key)));
+            continue;
+        };
+        let score = value.get_ref().as_integer().and_then(|n| u8::try_from(n).ok());
+        match score.and_then(Score::new) {
+            Some(score) => scores[*rule as usize] = score,
+            None => {
+                let found = value.get_ref().to_string();
+                faults.push(Fault::expected(at, "an integer from 0 to 100", found));
+            }
+        }
+    }
+    Scores(scores)
+}
+
+fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
+    let line = error.span().map_or(1, |span| line_of(text, &span));
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    Fault::Toml { at: format!("{place}:{line}"), message }
+}
+
+fn line_of(text: &str, span: &Range<usize>) -> u32 {
+    let before = text.as_bytes().get(..span.start).unwrap_or_default();
+    1 + before.iter().filter(|b| **b == b'\n').count() as u32
+}
+
+/// The second at which a day of the form `2026-11-21` begins in UTC, since 1970.
+pub(super) fn unix_day(text: &str) -> Option<i64> {
+    let mut parts = text.split('-');
+    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+    if parts.next().is_some() || (year.len(), month.len(), day.len()) != (4, 2, 2) {
+        return None;
+    }
+    if !text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
+        return None;
+    }
+    let (year, month, day): (i64, i64, i64) =
+        (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let length = match month {
+        2 => 28 + i64::from(leap),
+        4 | 6 | 9 | 11 => 30,
+        1..=12 => 31,
+        _ => return None,
+    };
+    if !(1..=length).contains(&day) {
+        return None;
+    }
+    // Days from the civil calendar, counted in years that begin in March.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let era = year.div_euclid(400);
+    let of_era = year.rem_euclid(400);
+    let days = of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1;
+    Some((era * 146_097 + days - 719_468) * 86_400)
+}

@@ -1,0 +1,116 @@
+//! What the facts about a name add up to: the rules in their order, then the operator's word.
+//!
+//! Values only. Which facts a name has is found out in `build`.
+
+use std::borrow::Cow;
+
+use super::manifest::Scores;
+use crate::verdict::{Reason, Rule, Score, Verdict};
+
+/// The fact that lets a rule apply. The lowest bit of a set belongs to the rule that decides.
+pub(super) const fn bit(rule: Rule) -> u32 {
+    1 << rule as u32
+}
+
+/// The mail domain of a company; always together with `Rule::Protected`.
+pub(super) const CORPORATE: u32 = 1 << 31;
+/// Facts that flag a name by a list of names, not by what the DNS says.
+pub(super) const LISTED_AS_FLAGGED: u32 =
+    bit(Rule::DisposableA) | bit(Rule::DisposableB) | bit(Rule::DisposableC) | bit(Rule::Role);
+
+/// What is said of a name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    pub bits: u32,
+    /// Lists that say so, bit 0 for the first of the manifest.
+    pub lists: u64,
+    /// Sources that list the name, bit 0 for `a`.
+    pub votes: u32,
+    /// The static label and 1, or 0.
+    pub label: u32,
+    /// The label by MX and 1, or 0.
+    pub mx_label: u32,
+}
+
+impl Facts {
+    /// Adds what another row or a parent says; the first label stays.
+    pub(super) fn add(&mut self, other: Facts) {
+        self.bits |= other.bits;
+        self.lists |= other.lists;
+        self.votes |= other.votes;
+        self.label = if self.label == 0 { other.label } else { self.label };
+        self.mx_label = if self.mx_label == 0 { other.mx_label } else { self.mx_label };
+    }
+}
+
+/// The operator's word on a name: what is `None` stays as the rules have it.
+pub(super) struct Override<'a> {
+    pub name: Cow<'a, str>,
+    pub subtree: bool,
+    pub reason: Option<Reason>,
+    pub score: Option<Score>,
+    pub is_free: Option<bool>,
+    pub is_corporate: Option<bool>,
+    /// A label and 1; 0 for none.
+    pub label: Option<u32>,
+    pub list: u8,
+    pub line: u32,
+}
+
+/// What a table says of a name, as it stores it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Answer {
+    pub verdict: Verdict,
+    /// A label and 1, or 0.
+    pub label: u32,
+    pub lists: u64,
+    pub votes: u32,
+}
+
+/// The first rule that applies, and the facts that stand beside it.
+pub(super) fn decide(facts: &Facts, word: Option<&Override>, scores: &Scores) -> Answer {
+    let mut rule =
+        Rule::ALL.into_iter().find(|rule| facts.bits & bit(*rule) != 0).unwrap_or(Rule::Unknown);
+    let mut reason = reason(rule);
+    let mut score = scores.of(rule);
+    let mut label = if facts.label == 0 { facts.mx_label } else { facts.label };
+    let mut lists = facts.lists;
+    if let Some(word) = word {
+        if word.reason.is_some() || word.score.is_some() {
+            rule = Rule::Override;
+        }
+        reason = word.reason.unwrap_or(reason);
+        score = word.score.unwrap_or(score);
+        label = word.label.unwrap_or(label);
+        lists |= 1 << word.list;
+    }
+    let has = |bits: u32| facts.bits & bits != 0;
+    let is_alias = has(bit(Rule::Alias));
+    let is_free_provider =
+        word.and_then(|word| word.is_free).unwrap_or(has(bit(Rule::Free)) && !is_alias);
+    let is_corporate_email = word.and_then(|word| word.is_corporate).unwrap_or(
+        has(CORPORATE | bit(Rule::Professional))
+            && reason == Reason::Safe
+            && !is_free_provider
+            && !is_alias,
+    );
+    let verdict = Verdict { reason, score, is_free_provider, is_corporate_email, rule };
+    Answer { verdict, label, lists, votes: facts.votes }
+}
+
+/// What a rule says; for an override, what it says unless it names a reason.
+pub(super) fn reason(rule: Rule) -> Reason {
+    match rule {
+        Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => Reason::Undeliverable,
+        Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableMx => {
+            Reason::Disposable
+        }
+        Rule::Role => Reason::RoleAccount,
+        Rule::Override
+        | Rule::Protected
+        | Rule::Alias
+        | Rule::Free
+        | Rule::Professional
+        | Rule::Unknown => Reason::Safe,
+    }
+}

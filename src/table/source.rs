@@ -1,0 +1,181 @@
+//! Where a table comes from, and how its files are read.
+//!
+//! Reads whole files and nothing else: it never waits for a FIFO, never reads past a limit, and
+//! never follows a name out of its folder. What the files mean is not its business.
+
+use std::borrow::Cow;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::fault::{Fault, quoted};
+
+/// The largest list, in bytes.
+pub(super) const MAX_LIST: u64 = 64 << 20;
+/// The largest compiled table, in bytes.
+pub(super) const MAX_COMPILED: u64 = 1 << 30;
+
+/// Where a table comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The lists inside the binary.
+    Bundled,
+    /// A folder with a `manifest.toml`, or a compiled file.
+    Path(PathBuf),
+}
+
+/// The lists inside the binary: every file that the manifest names, and itself.
+const BUNDLED: &[(&str, &str)] = &[
+    ("manifest.toml", include_str!("../../data/manifest.toml")),
+    ("sources.toml", include_str!("../../data/sources.toml")),
+    ("overrides.csv", include_str!("../../data/overrides.csv")),
+    ("special-use.txt", include_str!("../../data/special-use.txt")),
+    ("tlds.txt", include_str!("../../data/tlds.txt")),
+    ("protected.txt", include_str!("../../data/protected.txt")),
+    ("corporate.txt", include_str!("../../data/corporate.txt")),
+    ("alias.txt", include_str!("../../data/alias.txt")),
+    ("disposable-a.txt", include_str!("../../data/disposable-a.txt")),
+    ("disposable-b.txt", include_str!("../../data/disposable-b.txt")),
+    ("disposable-c.txt", include_str!("../../data/disposable-c.txt")),
+    ("role.txt", include_str!("../../data/role.txt")),
+    ("free.txt", include_str!("../../data/free.txt")),
+    ("labels.csv", include_str!("../../data/labels.csv")),
+    ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
+    ("mx.csv", include_str!("../../data/mx.csv")),
+    ("seed.txt", include_str!("../../data/seed.txt")),
+];
+
+/// A folder of lists.
+pub(super) enum Folder<'s> {
+    Bundled,
+    Path(&'s Path),
+}
+
+impl Folder<'_> {
+    /// How faults call a file of this folder.
+    pub(super) fn place(&self, file: &str) -> String {
+        match self {
+            Folder::Bundled => format!("data/{file}"),
+            Folder::Path(path) => path.join(file).display().to_string(),
+        }
+    }
+
+    /// The text of a file; `None` if there is none of that name.
+    pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, str>>, Fault> {
+        let place = self.place(file);
+        let plain = Path::new(file).components().count() == 1
+            && !file.contains(['/', '\\', '\0'])
+            && !matches!(file, "." | "..");
+        if !plain {
+            return Err(Fault::expected(place, "the name of a file in this folder", quoted(file)));
+        }
+        let folder = match self {
+            Folder::Bundled => {
+                let bundled = BUNDLED.iter().find(|(name, _)| *name == file);
+                return Ok(bundled.map(|(_, text)| Cow::Borrowed(*text)));
+            }
+            Folder::Path(path) => path,
+        };
+        let path = folder.join(file);
+        let (mut opened, length) = match open_regular(&path, MAX_LIST) {
+            Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            other => other?,
+        };
+        let mut bytes = Vec::with_capacity(length as usize);
+        opened
+            .by_ref()
+            .take(MAX_LIST + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| Fault::io(&path, e))?;
+        if bytes.len() as u64 > MAX_LIST {
+            return Err(too_large(&place, MAX_LIST, bytes.len() as u64));
+        }
+        String::from_utf8(bytes).map(|text| Some(Cow::Owned(text))).map_err(|error| {
+            let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+                .iter()
+                .filter(|b| **b == b'\n')
+                .count();
+            Fault::expected(format!("{place}:{line}"), "valid UTF-8", "other bytes")
+        })
+    }
+}
+
+/// A regular file of at most `most` bytes, opened for reading, and its length. A FIFO, a device
+/// or a folder is a fault and never keeps the caller waiting.
+pub(super) fn open_regular(path: &Path, most: u64) -> Result<(File, u64), Fault> {
+    let place = || path.display().to_string();
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)
+        .map_err(|e| Fault::io(path, e))?;
+    let metadata = file.metadata().map_err(|e| Fault::io(path, e))?;
+    let kind = metadata.file_type();
+    if !kind.is_file() {
+        let found = match kind {
+            kind if kind.is_dir() => "a folder",
+            kind if kind.is_fifo() => "a FIFO",
+            kind if kind.is_socket() => "a socket",
+            _ => "a device",
+        };
+        return Err(Fault::expected(place(), "a regular file", found));
+    }
+    if metadata.len() > most {
+        return Err(too_large(&place(), most, metadata.len()));
+    }
+    Ok((file, metadata.len()))
+}
+
+fn too_large(place: &str, most: u64, found: u64) -> Fault {
+    Fault::expected(place, format!("at most {most} bytes"), format!("{found}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_binary_holds_what_the_manifest_names_and_no_more() {
+        let manifest: toml::Table =
+            Folder::Bundled.read("manifest.toml").unwrap().unwrap().parse().unwrap();
+        let mut named: Vec<&str> = manifest["list"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|list| list["file"].as_str().unwrap())
+            .chain(["manifest.toml", "sources.toml"])
+            .collect();
+        let mut held: Vec<&str> = BUNDLED.iter().map(|(name, _)| *name).collect();
+        named.sort_unstable();
+        held.sort_unstable();
+        assert_eq!(held, named);
+    }
+
+    #[test]
+    fn only_regular_files_of_the_folder_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = Folder::Path(folder.path());
+        assert!(at.read("none.txt").unwrap().is_none());
+        for name in ["../secret", "/etc/passwd", "a/b", "..", "."] {
+            let text = at.read(name).unwrap_err().to_string();
+            assert!(text.contains("expected the name of a file in this folder"), "{text}");
+        }
+        std::fs::create_dir(folder.path().join("dir.txt")).unwrap();
+        let text = at.read("dir.txt").unwrap_err().to_string();
+        assert!(text.ends_with("dir.txt: expected a regular file, but found a folder"), "{text}");
+        let status = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
+        assert!(status.unwrap().success());
+        let text = at.read("pipe").unwrap_err().to_string();
+        assert!(text.ends_with("pipe: expected a regular file, but found a FIFO"), "{text}");
+        std::fs::write(folder.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
+        let text = at.read("bad.txt").unwrap_err().to_string();
+        assert!(text.ends_with("bad.txt:2: expected valid UTF-8, but found other bytes"), "{text}");
+        let large = File::create(folder.path().join("large.txt")).unwrap();
+        large.set_len(MAX_LIST + 1).unwrap();
+        let text = at.read("large.txt").unwrap_err().to_string();
+        assert!(text.contains("expected at most 67108864 bytes"), "{text}");
+    }
+}

@@ -1,0 +1,281 @@
+//! The servers behind us: which one is asked, for how long, and with which headers.
+//!
+//! Owns the pool with its active and passive health, the rules for what crosses to the upstream
+//! and back, and the deadline of a whole exchange. It judges no request; who comes here has a
+//! permit.
+
+use std::net::IpAddr;
+use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use dashmap::DashMap;
+use http::header::{
+    AUTHORIZATION, CACHE_CONTROL, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, SERVER,
+    SET_COOKIE, UPGRADE,
+};
+use pingora_core::Result;
+use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
+use pingora_load_balancing::selection::RoundRobin;
+use pingora_load_balancing::{Backend, LoadBalancer};
+
+use crate::keys::Key;
+use crate::reply::{RATELIMIT, RATELIMIT_POLICY, X_FAIL_OPEN, X_RISKGATE_SOURCE};
+
+/// Connections, deadlines and health.
+#[derive(Clone, Debug)]
+pub struct UpstreamOptions {
+    /// `host:port` of each server.
+    pub servers: Vec<String>,
+    /// What `Host` says; the server's own name when empty.
+    pub host: Option<String>,
+    /// For one connection to be made.
+    pub connect_timeout: Duration,
+    /// For the whole exchange, from the request's header to the last byte of the answer.
+    pub deadline: Duration,
+    /// How long an idle connection is kept for reuse.
+    pub idle_timeout: Duration,
+    /// How often servers are checked; zero switches it off.
+    pub health_interval: Duration,
+    /// A path to ask for; a mere connection when empty.
+    pub health_path: Option<String>,
+    /// How long a server that refused a connection is passed over.
+    pub eject_for: Duration,
+}
+
+/// The servers and how they are.
+pub struct Upstreams {
+    balancer: Arc<LoadBalancer<RoundRobin>>,
+    options: UpstreamOptions,
+    ejected: DashMap<String, Instant>,
+}
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
+const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+const OURS: &str = "x-riskgate-";
+
+/// What is told to the upstream about the caller.
+pub struct Caller<'c> {
+    /// The key that opened the gates.
+    pub key: Option<&'c Arc<Key>>,
+    /// The request's id.
+    pub request_id: &'c str,
+    /// The peer's address.
+    pub address: Option<IpAddr>,
+    /// Whether the peer is one of `listen.trusted_proxies`.
+    pub trusted: bool,
+}
+
+impl Upstreams {
+    /// A pool of these servers; names are resolved here.
+    pub fn new(options: UpstreamOptions) -> std::io::Result<Upstreams> {
+        let mut balancer = LoadBalancer::<RoundRobin>::try_from_iter(&options.servers)?;
+        if !options.health_interval.is_zero() {
+            balancer.health_check_frequency = Some(options.health_interval);
+            match &options.health_path {
+                None => balancer.set_health_check(tcp_check(&options)),
+                Some(path) => {
+                    let check = http_check(&options, path)
+                        .map_err(|error| std::io::Error::other(error.to_string()))?;
+                    balancer.set_health_check(check);
+                }
+            }
+        }
+        Ok(Upstreams { balancer: Arc::new(balancer), options, ejected: DashMap::new() })
+    }
+
+    /// The pool, to be run as a background service: it does the active checks.
+    pub fn balancer(&self) -> Arc<LoadBalancer<RoundRobin>> {
+        Arc::clone(&self.balancer)
+    }
+
+    /// Servers that may be asked now, of all.
+    pub fn healthy(&self) -> (usize, usize) {
+        let backends = self.balancer.backends().get_backend();
+        let good = |backend: &&Backend| {
+            self.balancer.backends().ready(backend) && !self.is_ejected(backend)
+        };
+        (backends.iter().filter(good).count(), backends.len())
+    }
+
+    /// The next server to ask, with what is left of the deadline; `None` when there is none or
+    /// no time.
+    pub fn peer(&self, started: Instant) -> Option<HttpPeer> {
+        let left = self.options.deadline.checked_sub(started.elapsed())?;
+        let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
+        let backend = self
+            .balancer
+            .select_with(b"", 64, healthy)
+            // When none is known to be well, one that may have recovered is better than none.
+            .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))?;
+        let mut peer = HttpPeer::new(backend.addr, false, String::new());
+        let connect = self.options.connect_timeout.min(left);
+        peer.options.connection_timeout = Some(connect);
+        peer.options.total_connection_timeout = Some(connect);
+        peer.options.read_timeout = Some(left);
+        peer.options.write_timeout = Some(left);
+        peer.options.idle_timeout = Some(self.options.idle_timeout);
+        peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+        Some(peer)
+    }
+
+    /// Passes a server over for a while: it did not take a connection.
+    pub fn eject(&self, peer: &HttpPeer) {
+        self.ejected.insert(peer._address.to_string(), Instant::now() + self.options.eject_for);
+    }
+
+    /// Whether the exchange is out of time.
+    pub fn is_late(&self, started: Instant) -> bool {
+        started.elapsed() >= self.options.deadline
+    }
+
+    /// Ends the exchange at its deadline whatever trickles: see [`Deadline`].
+    pub fn watch(&self, started: Instant, connection: RawFd) -> Option<Deadline> {
+        Deadline::watch(started + self.options.deadline, connection)
+    }
+
+    /// Makes the request that crosses: the canonical target, our headers, nothing forged.
+    pub fn prepare_request(
+        &self,
+        request: &mut RequestHeader,
+        target: &[u8],
+        server: &str,
+        caller: &Caller<'_>,
+    ) -> Result<()> {
+        let said = |request: &RequestHeader, name| request.headers.get(name).cloned();
+        let (asked_host, forwarded_for, proto, forwarded_host) = (
+            said(request, HOST),
+            said(request, X_FORWARDED_FOR),
+            said(request, X_FORWARDED_PROTO),
+            said(request, X_FORWARDED_HOST),
+        );
+        request.set_raw_path(target)?;
+        for name in [AUTHORIZATION, EXPECT, UPGRADE, FORWARDED, X_REAL_IP] {
+            request.remove_header(&name);
+        }
+        remove_prefixed(request, OURS);
+        let address = caller.address.map(|address| address.to_string()).unwrap_or_default();
+        let chain = match forwarded_for.filter(|_| caller.trusted) {
+            Some(chain) => [chain.as_bytes(), b", ", address.as_bytes()].concat(),
+            None => address.into_bytes(),
+        };
+        insert(request, X_FORWARDED_FOR, &chain)?;
+        let proto = proto.filter(|_| caller.trusted);
+        insert(request, X_FORWARDED_PROTO, proto.as_ref().map_or(b"http", HeaderValue::as_bytes))?;
+        let host = forwarded_host.filter(|_| caller.trusted).or(asked_host);
+        insert(request, X_FORWARDED_HOST, host.as_ref().map_or(b"", HeaderValue::as_bytes))?;
+        insert(request, HOST, self.options.host.as_deref().unwrap_or(server).as_bytes())?;
+        request.insert_header("X-Request-Id", caller.request_id)?;
+        if let Some(key) = caller.key {
+            request.insert_header("X-Riskgate-Account", key.account.name.as_str())?;
+            request.insert_header("X-Riskgate-Key-Id", key.id.as_str())?;
+            request.insert_header("X-Riskgate-Plan", key.account.plan.as_str())?;
+        }
+        Ok(())
+    }
+
+    fn is_ejected(&self, backend: &Backend) -> bool {
+        self.ejected.get(&backend.addr.to_string()).is_some_and(|until| Instant::now() < *until)
+    }
+}
+
+/// Takes out of the upstream's answer what is not its to say, and marks where it came from.
+pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
+    for name in [SERVER, SET_COOKIE, X_FAIL_OPEN, RATELIMIT, RATELIMIT_POLICY] {
+        response.remove_header(&name);
+    }
+    let foreign: Vec<HeaderName> = response
+        .headers
+        .keys()
+        .filter(|name| {
+            name.as_str().starts_with("access-control-") || name.as_str().starts_with(OURS)
+        })
+        .cloned()
+        .collect();
+    for name in foreign {
+        response.remove_header(&name);
+    }
+    response.insert_header(X_RISKGATE_SOURCE, "upstream")?;
+    let status = response.status.as_u16();
+    if status == 429 || status >= 500 {
+        response.insert_header(X_FAIL_OPEN, "true")?;
+    }
+    if !response.headers.contains_key(CACHE_CONTROL) {
+        response.insert_header(CACHE_CONTROL, "no-store")?;
+    }
+    Ok(())
+}
+
+fn remove_prefixed(request: &mut RequestHeader, prefix: &str) {
+    let names: Vec<HeaderName> =
+        request.headers.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect();
+    for name in names {
+        request.remove_header(&name);
+    }
+}
+
+fn insert(request: &mut RequestHeader, name: HeaderName, value: &[u8]) -> Result<()> {
+    match HeaderValue::from_bytes(value) {
+        Ok(value) => request.insert_header(name, value),
+        Err(_) => {
+            request.remove_header(&name);
+            Ok(())
+        }
+    }
+}
+
+fn tcp_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
+    let mut check = TcpHealthCheck::new();
+    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
+    check
+}
+
+fn http_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHealthCheck>> {
+    let mut check: HttpHealthCheck =
+        HttpHealthCheck::new(options.host.as_deref().unwrap_or("upstream"), false);
+    check.req.set_raw_path(path.as_bytes())?;
+    check.peer_template.options.connection_timeout = Some(options.connect_timeout);
+    check.peer_template.options.read_timeout = Some(options.deadline);
+    Ok(Box::new(check))
+}
+
+/// Ends an exchange on its connection when the time is up.
+///
+/// Pingora's timers are for each read, so an upstream that trickles would never be late. This
+/// holds a descriptor of its own for the connection and shuts the connection down at the
+/// deadline; dropped before, it does nothing.
+pub struct Deadline {
+    timer: tokio::task::JoinHandle<()>,
+}
+
+impl Deadline {
+    fn watch(at: Instant, connection: RawFd) -> Option<Deadline> {
+        let connection = duplicate(connection)?;
+        let timer = tokio::spawn(async move {
+            tokio::time::sleep_until(at.into()).await;
+            let stream = std::net::TcpStream::from(connection);
+            // Already closed by the other side is as good.
+            let _ = stream.shutdown(std::net::Shutdown::Both);
+        });
+        Some(Deadline { timer })
+    }
+}
+
+impl Drop for Deadline {
+    fn drop(&mut self) {
+        self.timer.abort();
+    }
+}
+
+/// A descriptor of our own, so that the number can't come to mean another connection.
+#[allow(unsafe_code)]
+fn duplicate(connection: RawFd) -> Option<OwnedFd> {
+    // SAFETY: Pingora passes the descriptor of the connection that it holds open during the call
+    // we are in; it is borrowed for the duplication only.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(connection) };
+    borrowed.try_clone_to_owned().ok()
+}
