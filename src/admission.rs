@@ -8,25 +8,15 @@ use std::sync::Arc;
 use crate::keys::{Key, KeyRing, digest};
 use crate::month::Month;
 use crate::origin::Origin;
-use crate::quota::{Denied, Ledger, Spent};
+use crate::quota::{Allowance, Denied, Ledger, Spent};
 use crate::refusal::Refusal;
+use crate::store::LimitRow;
 
 /// Proof that a request passed the gates. Without one nothing is answered from the table and
 /// nothing reaches the upstream.
 pub struct Permit {
     key: Option<Arc<Key>>,
     spent: Option<Spent>,
-}
-
-/// What the caller may still spend, for the RateLimit headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// The month's limit.
-    pub limit: u64,
-    /// What remains of it.
-    pub remaining: u64,
-    /// Whole seconds until it starts anew.
-    pub reset_in: u64,
 }
 
 /// The first gate: exactly one `Authorization: Bearer <key>`, a key of the ring, neither revoked
@@ -107,8 +97,8 @@ impl Permit {
         let spent = self.spent.as_ref()?;
         let key = self.key.as_ref()?;
         match key.account.limit {
-            crate::store::LimitRow::Unlimited => None,
-            crate::store::LimitRow::Calls(limit) => Some(Allowance {
+            LimitRow::Unlimited => None,
+            LimitRow::Calls(limit) => Some(Allowance {
                 limit,
                 remaining: spent.remaining.unwrap_or(0),
                 reset_in: spent.month().seconds_left(unix_now),

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use crate::access_log::LogTarget;
 use crate::door::{DoorOptions, Sizes};
+use crate::gate::Policy;
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::quota::OnFailure;
 use crate::route::Prefix;
@@ -183,6 +184,11 @@ impl Config {
             admin_token,
             metrics_public: s.flag("admin.metrics_public", false),
         }
+    }
+
+    /// The part that requests are judged by.
+    pub fn policy(&self) -> Policy {
+        Policy { prefixes: self.prefixes.clone(), unknown_score: self.unknown_score }
     }
 
     /// What differs from `serving` and takes a restart, by setting.

@@ -69,12 +69,10 @@ pub struct Gate {
 pub struct Visit {
     started: Instant,
     at_ms: i64,
-    /// What every answer carries.
-    pub common: Common,
+    pub(crate) common: Common,
     /// Proof that the gates were passed; none before, and none for what was refused.
-    pub permit: Option<Permit>,
-    /// The path and query to ask the upstream for.
-    pub forward: Option<Vec<u8>>,
+    pub(crate) permit: Option<Permit>,
+    forward: Option<Vec<u8>>,
     route: RouteLabel,
     key: Option<Arc<Key>>,
     outcome: Option<&'static str>,
@@ -124,6 +122,17 @@ impl Visit {
         self.at_ms.div_euclid(1000)
     }
 
+    /// The path and query to ask the upstream for, in canonical form; none before the gates
+    /// were passed.
+    pub fn forward(&self) -> Option<&[u8]> {
+        self.forward.as_deref()
+    }
+
+    /// The key that opened the gates: its id, account and plan, none of it secret.
+    pub fn key(&self) -> Option<&Arc<Key>> {
+        self.key.as_ref()
+    }
+
     /// When the request began.
     pub fn started(&self) -> Instant {
         self.started
@@ -149,8 +158,16 @@ impl Gate {
         &self.state
     }
 
-    /// Judges a request. `true`: it was answered. `false`: it may pass, with `visit.permit`, to
-    /// `visit.forward`.
+    /// States every number to the store and writes what is queued: once nothing is in flight.
+    /// Without it a process that ends loses what a crash would: at most one lease an account.
+    pub fn close(&self) {
+        self.state.ledger.close();
+        self.state.top.close();
+        self.state.log.close();
+    }
+
+    /// Judges a request. `true`: it was answered. `false`: it may pass, with a permit, to
+    /// [`Visit::forward`].
     pub async fn request_filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
         let header = session.req_header();
         visit.common.request_id = request_id(header.headers.get(X_REQUEST_ID));

@@ -125,7 +125,7 @@ impl ProxyHttp for Gateway {
             address,
             trusted: address.is_some_and(|a| self.trusted_proxies.contains(&a)),
         };
-        let target = visit.forward.as_deref().unwrap_or(b"/");
+        let target = visit.forward().unwrap_or(b"/");
         self.upstreams.prepare_request(request, target, &passage.server, &caller)
     }
 

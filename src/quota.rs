@@ -28,6 +28,17 @@ pub enum OnFailure {
     Closed,
 }
 
+/// What the caller may still spend, for the RateLimit headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Allowance {
+    /// The month's limit.
+    pub limit: u64,
+    /// What remains of it.
+    pub remaining: u64,
+    /// Whole seconds until it starts anew.
+    pub reset_in: u64,
+}
+
 /// How the ledger deals with a slow or absent store.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {

@@ -18,7 +18,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{Config, Overrides};
 use crate::gate::State;
 use crate::keys::{DeclaredKey, KeyRing, read_key_file};
-use crate::server::policy;
 use crate::store::{RingRows, Store};
 use crate::table::{Source, Table};
 
@@ -261,7 +260,7 @@ impl Parts {
         config.http = serving.http;
         config.admin = serving.admin;
         config.store = serving.store.clone();
-        self.state.policy.publish(policy(config));
+        self.state.policy.publish(config.policy());
         self.state.ledger.set_on_failure(config.on_failure);
         self.state.log.set_enabled(config.access_log);
         self.state.top.refresh(config.top);

@@ -13,7 +13,7 @@ use pingora_core::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 
-use crate::admission::Allowance;
+use crate::quota::Allowance;
 use crate::refusal::Refusal;
 
 /// The request's id, in both directions.

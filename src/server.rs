@@ -20,7 +20,7 @@ use crate::access_log::AccessLog;
 use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::{Door, Traffic};
-use crate::gate::{Gate, Policy, State};
+use crate::gate::{Gate, State};
 use crate::gateway::{Gateway, MAX_TRIES};
 use crate::keys::{KeyRing, read_key_file};
 use crate::live::Live;
@@ -33,10 +33,13 @@ use crate::top::Top;
 use crate::upstream::Upstreams;
 
 /// Why the process did not start; nothing was started and nothing overwritten.
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Config or data: exit code 78.
+    #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
     /// Anything else: exit code 1.
+    #[error("{0}")]
     Failed(String),
 }
 
@@ -135,12 +138,37 @@ pub fn run(overrides: Overrides, at_end: Option<AtEnd>) -> Result<(), StartError
     server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
 
-    let end = End { state: Arc::clone(&state), at_end: Mutex::new(at_end) };
+    let end = End { gate: Gate::new(state), at_end: Mutex::new(at_end) };
     let watch = Signals { traffic, trigger, end: Arc::new(end), delay: config.drain_delay };
     let end = Arc::clone(&watch.end);
     server.run(RunArgs { shutdown_signal: Box::new(watch) });
     end.now();
     Ok(())
+}
+
+/// A gate for a Pingora server of your own: the same state, kept fresh the same way.
+pub struct Mount {
+    gate: Gate,
+    reloader: Reloader,
+}
+
+impl Mount {
+    /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
+    pub fn new(overrides: Overrides) -> Result<Mount, StartError> {
+        let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
+        let (state, reloader, _) = assemble(loaded, overrides)?;
+        Ok(Mount { gate: Gate::new(state), reloader })
+    }
+
+    /// The gate: it can be cloned into as many proxies as there are.
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// The service that reloads table, keys and config; add it to your server.
+    pub fn into_service(self) -> GenBackgroundService<Reloader> {
+        GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
+    }
 }
 
 /// Makes the state that requests are judged by, and the one that keeps it fresh.
@@ -184,16 +212,11 @@ fn assemble(
         top,
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         log,
-        policy: Live::new(policy(&config)),
+        policy: Live::new(config.policy()),
     });
     let (reloader, trigger) =
         Reloader::new(Arc::clone(&state), config, overrides, ring_store, rows, declared);
     Ok((state, reloader, trigger))
-}
-
-/// The part of the config that requests are judged by.
-pub fn policy(config: &Config) -> Policy {
-    Policy { prefixes: config.prefixes.clone(), unknown_score: config.unknown_score }
 }
 
 fn server_conf(config: &Config) -> ServerConf {
@@ -224,15 +247,13 @@ fn unix_now() -> i64 {
 
 /// The last things, done once however the process ends.
 struct End {
-    state: Arc<State>,
+    gate: Gate,
     at_end: Mutex<Option<AtEnd>>,
 }
 
 impl End {
     fn now(&self) {
-        self.state.ledger.close();
-        self.state.top.close();
-        self.state.log.close();
+        self.gate.close();
         let at_end = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(at_end) = at_end {
             at_end();

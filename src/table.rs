@@ -7,11 +7,15 @@
 mod build;
 mod cover;
 mod csv;
+mod disk;
 mod fault;
 mod file;
+mod found;
 mod lines;
 mod lists;
 mod manifest;
+mod packages;
+mod records;
 mod rules;
 mod source;
 mod tlds;
@@ -20,11 +24,13 @@ use std::path::Path;
 
 pub use self::fault::{Fault, TableError};
 pub use self::file::ListInfo;
-pub use self::manifest::SourceInfo;
+pub use self::found::{Explanation, Found, Row};
+pub use self::packages::SourceInfo;
 pub use self::source::Source;
 
 use self::cover::{Entry, NONE, UNKNOWN, UNKNOWN_TLD};
-use self::file::{Bytes, Parts, Texts};
+use self::disk::Bytes;
+use self::file::{Parts, Texts};
 use self::manifest::TLDS_DAYS;
 use self::rules::Answer;
 use self::source::Folder;
@@ -49,41 +55,6 @@ pub struct Table {
     uses: Vec<u32>,
 }
 
-/// What a table says of a domain.
-#[derive(Clone, Copy)]
-pub struct Found<'t> {
-    /// Reason, score and facts.
-    pub verdict: Verdict,
-    /// The label of the mail service.
-    pub label: Option<&'t str>,
-    /// Where in the domain the row that matched begins, in bytes; `None` without a row.
-    pub matched: Option<usize>,
-    table: &'t Table,
-    answer: u16,
-}
-
-/// One row of a table.
-#[derive(Clone, Copy)]
-pub struct Row<'t> {
-    /// The name.
-    pub name: &'t str,
-    /// What the table says of the name itself.
-    pub own: Found<'t>,
-    /// What it says of names below it; `None` if the row covers none.
-    pub below: Option<Found<'t>>,
-}
-
-/// Why a table says what it says.
-#[derive(Clone, Debug)]
-pub struct Explanation<'t> {
-    /// The rule that decided reason and score.
-    pub rule: Rule,
-    /// The lists that name the row or a suffix above it.
-    pub lists: Vec<&'t ListInfo>,
-    /// The sources behind these lists, and those that vote for the row.
-    pub sources: Vec<&'t SourceInfo>,
-}
-
 impl Table {
     /// The table of a source, whole or not at all. A folder is read and built, a file is read
     /// and checked.
@@ -93,7 +64,7 @@ impl Table {
             Source::Path(path) if path.is_dir() => {
                 Table::open(build::build(&Folder::Path(path))?, &path.display().to_string())
             }
-            Source::Path(path) => Table::open(file::read(path)?, &path.display().to_string()),
+            Source::Path(path) => Table::open(disk::read(path)?, &path.display().to_string()),
         }
     }
 
@@ -134,7 +105,11 @@ impl Table {
         {
             return self.found(answer, Some(at));
         }
-        let is_young = self.parts.meta.tlds_date.is_some_and(|date| now < date + TLDS_DAYS * DAY);
+        let is_young = self
+            .parts
+            .meta
+            .tlds_date
+            .is_some_and(|date| now < date.saturating_add(TLDS_DAYS * DAY));
         match tld & cover::TLD_EXISTS == 0 && is_young {
             true => self.found(UNKNOWN_TLD, None),
             false => self.found(UNKNOWN, None),
@@ -245,7 +220,7 @@ impl Table {
             }
         }
         let before = previous.rows();
-        let came = self.rows() + went - before;
+        let came = (self.rows() + went).saturating_sub(before);
         let most = (before as f64 * self.parts.meta.max_changed_share) as usize;
         if came + went > most {
             faults.push(Fault::Changed { at: at(), most, before, came, went });
@@ -330,10 +305,10 @@ impl Table {
                  unknown domains"
                     .to_owned(),
             ),
-            Some(date) if now >= date + TLDS_DAYS * DAY => warnings.push(format!(
+            Some(date) if now >= date.saturating_add(TLDS_DAYS * DAY) => warnings.push(format!(
                 "the list of top-level domains is {} days old, over {TLDS_DAYS}: names below one \
                  that does not exist count as unknown domains",
-                (now - date) / DAY
+                now.saturating_sub(date) / DAY
             )),
             Some(_) => {}
         }
@@ -350,48 +325,13 @@ impl Table {
 
     /// Writes the compiled table: beside the path first, then in one step in its place.
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
-        file::write(path, &self.bytes).map_err(TableError::from)
-    }
-}
-
-impl Row<'_> {
-    /// Whether two rows give the same answers, to the name and to those below it.
-    pub fn says_the_same(&self, other: &Row) -> bool {
-        fn said<'t>(found: &Found<'t>) -> (Verdict, Option<&'t str>) {
-            (found.verdict, found.label)
-        }
-        said(&self.own) == said(&other.own)
-            && self.below.as_ref().map(said) == other.below.as_ref().map(said)
+        disk::write(path, &self.bytes).map_err(TableError::from)
     }
 }
 
 fn label<'t>(parts: &'t Parts, answer: &Answer) -> Option<&'t str> {
     let index = (answer.label as usize).checked_sub(1)?;
     parts.labels.get(index).map(String::as_str)
-}
-
-impl<'t> Found<'t> {
-    /// What follows the domain in the public answer, from the quote that ends the domain on.
-    pub fn tail(&self) -> &'t str {
-        &self.table.tails[usize::from(self.answer)]
-    }
-
-    /// Which rule, which lists and which sources.
-    pub fn explain(&self) -> Explanation<'t> {
-        let answer = &self.table.parts.answers[usize::from(self.answer)];
-        let lists: Vec<&ListInfo> = (0..)
-            .zip(self.table.lists())
-            .filter(|(number, _)| answer.lists >> number & 1 == 1)
-            .map(|(_, list)| list)
-            .collect();
-        let votes = |source: &SourceInfo| {
-            source.vote.is_some_and(|vote| answer.votes >> (vote as u32 - 'a' as u32) & 1 == 1)
-        };
-        let sources = self.table.sources().iter().filter(|source| {
-            votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
-        });
-        Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
-    }
 }
 
 #[cfg(test)]

@@ -120,7 +120,7 @@ impl Reader<'_> {
                     "sha256: and 64 hexadecimal digits, but found something else",
                 )
             })?,
-            (None, Some(env)) => self.from_variable(env)?,
+            (None, Some(env)) => self.token_of_variable(env)?,
             _ => {
                 let what = format!("key {}: expected either hash or env", key.id.get_ref());
                 return Err(KeyFileError { at: start, what });
@@ -151,7 +151,7 @@ impl Reader<'_> {
         })
     }
 
-    fn from_variable(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
+    fn token_of_variable(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
         let name = env.get_ref();
         let token = (self.variable)(name).ok_or_else(|| {
             self.fault("env", env, &format!("the variable {name} to be set, but found none"))

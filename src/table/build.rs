@@ -8,10 +8,12 @@ use std::borrow::Cow;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use super::cover::{self, Covered};
+use super::disk::Bytes;
 use super::fault::{Fault, TableError};
-use super::file::{self, Bytes, ListInfo, Meta};
+use super::file::{self, ListInfo, Meta};
 use super::lists::Lists;
-use super::manifest::{self, Kind, Manifest, SourceInfo};
+use super::manifest::{Kind, Manifest};
+use super::packages::{self, SourceInfo};
 use super::source::Folder;
 use crate::domain::suffix_list_version;
 
@@ -31,7 +33,7 @@ pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
         return Err(Fault::expected(manifest_place, "a manifest", "no such file").into());
     };
     let sources_text = folder.read("sources.toml")?.unwrap_or_default();
-    let sources = manifest::read_sources(&sources_text, &folder.place("sources.toml"))?;
+    let sources = packages::read(&sources_text, &folder.place("sources.toml"))?;
     let manifest = Manifest::read(&manifest_text, &manifest_place, &sources)?;
 
     let mut faults = TableError::default();
@@ -83,7 +85,7 @@ fn read_lists<'t>(
     let votes = sources
         .iter()
         .filter_map(|source| source.vote)
-        .fold(0, |votes, letter| votes | 1 << (letter as u8 - b'a'));
+        .fold(0, |votes, letter| votes | packages::vote_bit(letter));
     let rows = texts.iter().map(|text| text.lines().count()).sum();
     let mut lists = Lists::with_capacity(rows, manifest.lists.len());
     let mut order: Vec<usize> = (0..texts.len()).collect();
@@ -115,7 +117,7 @@ fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>]) -
 fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<SourceInfo>) -> Meta {
     let day_of = |name: &str| {
         let source = sources.iter().find(|source| source.name == name)?;
-        manifest::unix_day(&source.date)
+        packages::unix_day(&source.date)
     };
     let is_flagged = |name: &str| {
         let at = covered.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -126,7 +128,7 @@ fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<Sour
     let infos = manifest.lists.iter().zip(&lists.ignored).zip(&lists.read);
     Meta {
         // No clock down here: a table is as old as the youngest of its sources.
-        built_at: sources.iter().filter_map(|s| manifest::unix_day(&s.date)).max().unwrap_or(0),
+        built_at: sources.iter().filter_map(|s| packages::unix_day(&s.date)).max().unwrap_or(0),
         suffixes: suffix_list_version().to_owned(),
         rows: covered.rows as u64,
         max_changed_share: manifest.max_changed_share,

@@ -1,15 +1,16 @@
-//! What people write beside the lists: `manifest.toml` and `sources.toml`.
+//! What people write beside the lists: `manifest.toml`.
 //!
-//! Turns both into what the build needs: which file means what, the score of every rule, the
+//! Turns it into what the build needs: which file means what, the score of every rule, the
 //! limits of a build. Knows nothing of names, and reads no file itself.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::fault::{Fault, TableError, quoted};
+use super::packages::SourceInfo;
 use crate::verdict::{Rule, Score};
 
 /// How long a list of TLDs is believed, in days.
@@ -115,40 +116,6 @@ impl Scores {
     }
 }
 
-/// A package that lists were made from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct SourceInfo {
-    /// Its name in the manifest.
-    pub name: String,
-    /// The letter that marks it in lists.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vote: Option<char>,
-    /// Where the package is published.
-    #[serde(default)]
-    pub registry: String,
-    /// Its name there.
-    #[serde(default)]
-    pub package: String,
-    /// Its version.
-    #[serde(default)]
-    pub version: String,
-    /// The day on which it was published, `2026-11-21`.
-    pub date: String,
-    /// Its licence.
-    #[serde(default)]
-    pub licence: String,
-    /// Rows as the package holds them.
-    #[serde(default)]
-    pub raw_rows: u64,
-    /// Different valid names among them.
-    #[serde(default)]
-    pub valid_rows: u64,
-    /// Digest of what was read.
-    #[serde(default)]
-    pub sha256: String,
-}
-
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawManifest {
@@ -175,43 +142,6 @@ struct RawGuard {
     max_changed_share: Option<Spanned<f64>>,
     #[serde(default)]
     flag_protected: Vec<Spanned<String>>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawSources {
-    #[serde(default)]
-    source: Vec<Spanned<SourceInfo>>,
-}
-
-/// Reads `sources.toml`.
-pub(super) fn read_sources(text: &str, place: &str) -> Result<Vec<SourceInfo>, TableError> {
-    let raw: RawSources = toml::from_str(text).map_err(|e| toml_fault(&e, text, place))?;
-    let mut faults = TableError::default();
-    let (mut names, mut votes) = (HashMap::new(), HashMap::new());
-    let mut sources = Vec::with_capacity(raw.source.len());
-    for spanned in raw.source {
-        let line = line_of(text, &spanned.span());
-        let source = spanned.into_inner();
-        let at = |key: &str| format!("{place}:{line}: {key}");
-        if unix_day(&source.date).is_none() {
-            faults.push(Fault::expected(at("date"), "a day, YYYY-MM-DD", quoted(&source.date)));
-        }
-        if let Some(first) = names.insert(source.name.clone(), line) {
-            faults.push(Fault::Twice { at: at("name"), what: quoted(&source.name), first });
-        }
-        if let Some(vote) = source.vote {
-            if !vote.is_ascii_lowercase() {
-                let found = quoted(&vote.to_string());
-                faults.push(Fault::expected(at("vote"), "one letter from a to z", found));
-            }
-            if let Some(first) = votes.insert(vote, line) {
-                faults.push(Fault::Twice { at: at("vote"), what: format!("\"{vote}\""), first });
-            }
-        }
-        sources.push(source);
-    }
-    faults.into_result().map(|()| sources)
 }
 
 impl Manifest {
@@ -343,43 +273,13 @@ fn read_scores(
     Scores(scores)
 }
 
-fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
+pub(super) fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
     let line = error.span().map_or(1, |span| line_of(text, &span));
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     Fault::Toml { at: format!("{place}:{line}"), message }
 }
 
-fn line_of(text: &str, span: &Range<usize>) -> u32 {
+pub(super) fn line_of(text: &str, span: &Range<usize>) -> u32 {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     1 + before.iter().filter(|b| **b == b'\n').count() as u32
-}
-
-/// The second at which a day of the form `2026-11-21` begins in UTC, since 1970.
-pub(super) fn unix_day(text: &str) -> Option<i64> {
-    let mut parts = text.split('-');
-    let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
-    if parts.next().is_some() || (year.len(), month.len(), day.len()) != (4, 2, 2) {
-        return None;
-    }
-    if !text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
-        return None;
-    }
-    let (year, month, day): (i64, i64, i64) =
-        (year.parse().ok()?, month.parse().ok()?, day.parse().ok()?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    if !(1..=length).contains(&day) {
-        return None;
-    }
-    // Days from the civil calendar, counted in years that begin in March.
-    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let era = year.div_euclid(400);
-    let of_era = year.rem_euclid(400);
-    let days = of_era * 365 + of_era / 4 - of_era / 100 + (153 * month + 2) / 5 + day - 1;
-    Some((era * 146_097 + days - 719_468) * 86_400)
 }

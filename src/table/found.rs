@@ -1,0 +1,77 @@
+//! What a table gives back: an answer, a row, and the reasons for both.
+//!
+//! All of it borrows from the table; nothing here looks anything up or decides.
+
+use super::{ListInfo, SourceInfo, Table, packages};
+use crate::verdict::{Rule, Verdict};
+
+/// What a table says of a domain.
+#[derive(Clone, Copy)]
+pub struct Found<'t> {
+    /// Reason, score and facts.
+    pub verdict: Verdict,
+    /// The label of the mail service.
+    pub label: Option<&'t str>,
+    /// Where in the domain the row that matched begins, in bytes; `None` without a row.
+    pub matched: Option<usize>,
+    pub(super) table: &'t Table,
+    /// The number of the answer in the table.
+    pub(super) answer: u16,
+}
+
+/// One row of a table.
+#[derive(Clone, Copy)]
+pub struct Row<'t> {
+    /// The name.
+    pub name: &'t str,
+    /// What the table says of the name itself.
+    pub own: Found<'t>,
+    /// What it says of names below it; `None` if the row covers none.
+    pub below: Option<Found<'t>>,
+}
+
+/// Why a table says what it says.
+#[derive(Clone, Debug)]
+pub struct Explanation<'t> {
+    /// The rule that decided reason and score.
+    pub rule: Rule,
+    /// The lists that name the row or a suffix above it.
+    pub lists: Vec<&'t ListInfo>,
+    /// The sources behind these lists, and those that vote for the row.
+    pub sources: Vec<&'t SourceInfo>,
+}
+
+impl<'t> Found<'t> {
+    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    pub fn tail(&self) -> &'t str {
+        &self.table.tails[usize::from(self.answer)]
+    }
+
+    /// Which rule, which lists and which sources.
+    pub fn explain(&self) -> Explanation<'t> {
+        let answer = &self.table.parts.answers[usize::from(self.answer)];
+        let lists: Vec<&ListInfo> = (0..)
+            .zip(self.table.lists())
+            .filter(|(number, _)| answer.lists >> number & 1 == 1)
+            .map(|(_, list)| list)
+            .collect();
+        let votes = |source: &SourceInfo| {
+            source.vote.is_some_and(|letter| answer.votes & packages::vote_bit(letter) != 0)
+        };
+        let sources = self.table.sources().iter().filter(|source| {
+            votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
+        });
+        Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
+    }
+}
+
+impl Row<'_> {
+    /// Whether two rows give the same answers, to the name and to those below it.
+    pub fn says_the_same(&self, other: &Row) -> bool {
+        fn said<'t>(found: &Found<'t>) -> (Verdict, Option<&'t str>) {
+            (found.verdict, found.label)
+        }
+        said(&self.own) == said(&other.own)
+            && self.below.as_ref().map(said) == other.below.as_ref().map(said)
+    }
+}

@@ -1,0 +1,216 @@
+//! The lists that are records: overrides, labels, labels by MX, and MX facts.
+//!
+//! Each field is checked where it is read; what the records add up to is decided elsewhere.
+
+use std::borrow::Cow;
+
+use super::fault::{Fault, quoted};
+use super::lists::{Context, Lists, Reach, Said, read_name};
+use super::manifest::Kind;
+use super::rules::{self, Override};
+use crate::domain::{Name, walk};
+use crate::verdict::{Reason, Rule, Score};
+
+const OVERRIDE: [&str; 7] = [
+    "domain",
+    "scope",
+    "reason",
+    "risk_score",
+    "is_free_provider",
+    "is_corporate_email",
+    "mx_provider_label",
+];
+
+/// The header of a list of records; `None` for a list of names.
+pub(super) fn columns(kind: Kind) -> Option<&'static [&'static str]> {
+    match kind {
+        Kind::Override => Some(&OVERRIDE),
+        Kind::Label => Some(&["domain", "label"]),
+        Kind::MxLabel => Some(&["suffix", "label", "class"]),
+        Kind::Mx => Some(&["domain", "mx"]),
+        _ => None,
+    }
+}
+
+/// How the mail service behind an MX suffix is judged.
+#[derive(Clone, Copy)]
+pub(super) enum MxClass {
+    Consumer,
+    Professional,
+    Shared,
+    Disposable,
+}
+
+impl<'a> Lists<'a> {
+    pub(super) fn csv_line(
+        &mut self,
+        context: &Context,
+        columns: &[&str],
+        headed: &mut bool,
+        fields: Vec<Cow<'a, str>>,
+    ) -> Result<(), Fault> {
+        if !*headed {
+            *headed = true;
+            if fields != columns {
+                let expected = format!("the header {}", columns.join(","));
+                return Err(Fault::expected(context.at(""), expected, quoted(&fields.join(","))));
+            }
+            return Ok(());
+        }
+        if fields.len() != columns.len() {
+            let expected = format!("{} fields ({})", columns.len(), columns.join(","));
+            return Err(Fault::expected(context.at(""), expected, fields.len().to_string()));
+        }
+        let (name, parsed) = read_name(context, columns[0], fields[0].clone())?;
+        let scope = match context.kind {
+            Kind::Override => read_scope(context, &fields[1], &parsed)?,
+            _ => false,
+        };
+        if let Some(first) = self.once.insert((name.clone(), scope), context.line) {
+            return Err(Fault::Twice { at: context.at(columns[0]), what: quoted(&name), first });
+        }
+        match context.kind {
+            Kind::Override => self.override_line(context, name, &parsed, scope, &fields),
+            Kind::Label => {
+                let label = read_label(context, columns[1], &fields[1])?;
+                let label = self.labels.number(label);
+                let said = Said { bits: 0, label, votes: 0 };
+                self.push(context, name, &parsed, false, said);
+                Ok(())
+            }
+            Kind::MxLabel => {
+                let label = self.labels.number(read_label(context, columns[1], &fields[1])?);
+                let class = read_class(context, &fields[2])?;
+                self.mx_labels.insert(name.into_owned(), (label, class));
+                Ok(())
+            }
+            _ => {
+                let said = self.mx_fact(context, &fields[1])?;
+                self.push(context, name, &parsed, true, said);
+                Ok(())
+            }
+        }
+    }
+
+    fn override_line(
+        &mut self,
+        context: &Context,
+        name: Cow<'a, str>,
+        parsed: &Name,
+        subtree: bool,
+        fields: &[Cow<'a, str>],
+    ) -> Result<(), Fault> {
+        let wrong = |column: usize, expected: &str| {
+            Fault::expected(context.at(OVERRIDE[column]), expected, quoted(&fields[column]))
+        };
+        let set = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
+        let flag = |column: usize| match set(column) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(wrong(column, "true or false")),
+        };
+        let reason = match set(2) {
+            None => None,
+            Some(word) => Some(
+                Reason::from_word(word)
+                    .ok_or_else(|| wrong(2, "safe, disposable, undeliverable or role_account"))?,
+            ),
+        };
+        let score = match set(3) {
+            None => None,
+            Some(text) => Some(
+                text.parse::<u8>()
+                    .ok()
+                    .and_then(Score::new)
+                    .ok_or_else(|| wrong(3, "an integer from 0 to 100"))?,
+            ),
+        };
+        let (is_free, is_corporate) = (flag(4)?, flag(5)?);
+        let label = match set(6) {
+            None => None,
+            Some("-") => Some(0),
+            Some(_) => Some(self.labels.number(read_label(context, OVERRIDE[6], &fields[6])?)),
+        };
+        let sets_nothing = reason.is_none()
+            && score.is_none()
+            && is_free.is_none()
+            && is_corporate.is_none()
+            && label.is_none();
+        if sets_nothing {
+            return Err(Fault::expected(context.at(""), "a row that sets a field", "none set"));
+        }
+        let reach = if subtree { Reach::Beyond } else { Reach::Exact };
+        self.push_row(context, name.clone(), parsed, reach, Said::default());
+        self.overrides.push(Override {
+            name,
+            subtree,
+            reason,
+            score,
+            is_free,
+            is_corporate,
+            label,
+            list: context.number,
+            line: context.line,
+        });
+        Ok(())
+    }
+
+    fn mx_fact(&self, context: &Context, mx: &str) -> Result<Said, Fault> {
+        let bits = |rule| Ok(Said { bits: rules::bit(rule), label: 0, votes: 0 });
+        match mx {
+            "." | "nxdomain" => return bits(Rule::NoMail),
+            "parked" | "localhost" => return bits(Rule::Parked),
+            _ => {}
+        }
+        let host = Name::parse(mx).map_err(|error| {
+            let expected = "a host, ., nxdomain or parked";
+            Fault::expected(context.at("mx"), expected, format!("{} ({error})", quoted(mx)))
+        })?;
+        let host = host.as_str();
+        let found = walk(host).find_map(|start| self.mx_labels.get(&host[start..]));
+        let Some((label, class)) = found else { return Ok(Said::default()) };
+        let bits = match class {
+            MxClass::Professional => rules::bit(Rule::Professional),
+            MxClass::Disposable => rules::bit(Rule::DisposableMx),
+            // A forwarder's or a shared host's customers are not judged by it.
+            MxClass::Consumer | MxClass::Shared => 0,
+        };
+        Ok(Said { bits, label: *label, votes: 0 })
+    }
+}
+
+/// Whether an override covers what is below it.
+fn read_scope(context: &Context, text: &str, name: &Name) -> Result<bool, Fault> {
+    match text {
+        "subtree" => Ok(true),
+        // No e-mail domain is a single label: nothing could ever match the row.
+        "exact" if !name.as_str().contains('.') => {
+            let expected = "subtree, since no e-mail domain has only one label";
+            Err(Fault::expected(context.at("scope"), expected, quoted(text)))
+        }
+        "exact" => Ok(false),
+        _ => Err(Fault::expected(context.at("scope"), "exact or subtree", quoted(text))),
+    }
+}
+
+fn read_label<'t>(context: &Context, key: &str, text: &'t str) -> Result<&'t str, Fault> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        let expected = "a label of 1 to 255 bytes without control characters";
+        return Err(Fault::expected(context.at(key), expected, quoted(text)));
+    }
+    Ok(text)
+}
+
+fn read_class(context: &Context, text: &str) -> Result<MxClass, Fault> {
+    match text {
+        "consumer" => Ok(MxClass::Consumer),
+        "professional" => Ok(MxClass::Professional),
+        "shared" => Ok(MxClass::Shared),
+        "disposable" => Ok(MxClass::Disposable),
+        _ => {
+            let expected = "consumer, professional, shared or disposable";
+            Err(Fault::expected(context.at("class"), expected, quoted(text)))
+        }
+    }
+}
