@@ -153,6 +153,13 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
+        if response.status.is_informational() {
+            // We ask for no upgrade, so a 101 is none of ours; other 1xx are not forwarded.
+            return match response.status.as_u16() {
+                101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
+                _ => Ok(()),
+            };
+        }
         clean_response(response)?;
         passage.visit.common.apply(response)?;
         let status = response.status.as_u16();
@@ -204,6 +211,10 @@ impl ProxyHttp for Gateway {
                 Refusal::Internal
             }
         };
+        if refusal == Refusal::Internal {
+            // By its id: the target may hold an address.
+            log::error!("request {}: {:?}", passage.visit.common.request_id, error.etype());
+        }
         let reply = self.gate.refused(&refusal, &mut passage.visit);
         match reply.write(session, &passage.visit.common).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },

@@ -90,6 +90,41 @@ pub fn open_store(url: &StoreUrl, busy: Duration) -> Result<Store, StoreError> {
 pub fn run(overrides: Overrides, at_end: Option<AtEnd>) -> Result<(), StartError> {
     let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
     let config = loaded.config.clone();
+    let upstreams = prepare_sockets(&config)?;
+    let (state, reloader, trigger) = assemble(loaded, overrides)?;
+    count_panics(&state);
+    announce(&config, &state);
+
+    let gate = Gate::new(state);
+    let traffic = Arc::new(Traffic::default());
+    let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
+    server.bootstrap();
+    server.add_service(http_service(&server, &config, &gate, &upstreams, &traffic));
+    let admin = Admin::new(
+        Arc::clone(gate.state()),
+        Arc::clone(&traffic),
+        Arc::clone(&upstreams),
+        reloader.status(),
+        trigger.clone(),
+        &config,
+    );
+    let mut admin = Service::new("admin".to_owned(), HttpServer::new_app(admin));
+    admin.add_tcp(&config.admin.to_string());
+    admin.threads = Some(1);
+    server.add_service(admin);
+    server.add_service(GenBackgroundService::new("health".to_owned(), upstreams.balancer()));
+    server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
+
+    let end = Arc::new(End { gate, at_end: Mutex::new(at_end) });
+    let delay = config.drain_delay;
+    let signals = Signals { traffic, trigger, end: Arc::clone(&end), delay };
+    server.run(RunArgs { shutdown_signal: Box::new(signals) });
+    end.now();
+    Ok(())
+}
+
+/// Looks whether we can listen, and whom we would pass requests to.
+fn prepare_sockets(config: &Config) -> Result<Arc<Upstreams>, StartError> {
     for address in [config.http, config.admin] {
         // Pingora would panic in a task; this says which address and why.
         TcpListener::bind(address).map_err(|error| {
@@ -98,52 +133,40 @@ pub fn run(overrides: Overrides, at_end: Option<AtEnd>) -> Result<(), StartError
     }
     let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
         let servers = config.upstream.servers.join(", ");
-        let what = format!(
-            "upstream.servers: expected names that resolve, but found {error} in {servers}"
-        );
-        StartError::Config(vec![what])
+        let expected = "upstream.servers: expected names that resolve";
+        StartError::Config(vec![format!("{expected}, but found {error} in {servers}")])
     })?;
-    let (state, reloader, trigger) = assemble(loaded, overrides)?;
-    count_panics(&state);
+    Ok(Arc::new(upstreams))
+}
 
-    let traffic = Arc::new(Traffic::default());
-    let upstreams = Arc::new(upstreams);
-    let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
-    server.bootstrap();
-    let conf = Arc::clone(&server.configuration);
-    let gate = Gate::new(Arc::clone(&state));
-    let gateway =
-        Gateway::new(gate.clone(), Arc::clone(&upstreams), config.trusted_proxies.clone());
-    let door =
-        Door::new(http_proxy(&conf, gateway), gate, config.door.clone(), Arc::clone(&traffic));
+fn http_service(
+    server: &Server,
+    config: &Config,
+    gate: &Gate,
+    upstreams: &Arc<Upstreams>,
+    traffic: &Arc<Traffic>,
+) -> Service<Door<Gateway>> {
+    let trusted = config.trusted_proxies.clone();
+    let gateway = Gateway::new(gate.clone(), Arc::clone(upstreams), trusted);
+    let proxy = http_proxy(&server.configuration, gateway);
+    let door = Door::new(proxy, gate.clone(), config.door.clone(), Arc::clone(traffic));
     let mut http = Service::new("http".to_owned(), door);
     http.add_tcp(&config.http.to_string());
     http.threads = Some(config.threads);
-    server.add_service(http);
+    http
+}
 
-    let status = reloader.status();
-    let balancer = upstreams.balancer();
-    let admin = Admin::new(
-        Arc::clone(&state),
-        Arc::clone(&traffic),
-        upstreams,
-        status,
-        trigger.clone(),
-        &config,
+fn announce(config: &Config, state: &State) {
+    let table = state.table.peek();
+    log::info!(
+        "{} on http://{}, admin on http://{}, table {} with {} rows, {} keys",
+        env!("CARGO_PKG_VERSION"),
+        config.http,
+        config.admin,
+        table.version(),
+        table.rows(),
+        state.keys.peek().len(),
     );
-    let mut admin = Service::new("admin".to_owned(), HttpServer::new_app(admin));
-    admin.add_tcp(&config.admin.to_string());
-    admin.threads = Some(1);
-    server.add_service(admin);
-    server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
-    server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
-
-    let end = End { gate: Gate::new(state), at_end: Mutex::new(at_end) };
-    let watch = Signals { traffic, trigger, end: Arc::new(end), delay: config.drain_delay };
-    let end = Arc::clone(&watch.end);
-    server.run(RunArgs { shutdown_signal: Box::new(watch) });
-    end.now();
-    Ok(())
 }
 
 /// A gate for a Pingora server of your own: the same state, kept fresh the same way.

@@ -16,6 +16,8 @@ use crate::store::{LimitRow, Standing, Statement};
 
 /// No process holds more unspent calls of one account than this.
 pub const MAX_HELD: u64 = 64;
+/// A lease is not asked for in smaller parts, as far as the bound allows.
+const LEAST_WISHED: u64 = 8;
 /// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since
 /// another node may have given calls back.
 const REFUSED_FOR: u64 = 500;
@@ -402,10 +404,11 @@ impl Lease {
         })
     }
 
-    /// Grows with the rate of calls: twice what went since the last reply, within the bound.
+    /// Grows with the rate of calls: twice what went since the last reply, a few at least, within
+    /// the bound.
     fn to_ask(&self, numbers: &mut Numbers, bound: u64, held: u64, spent: u64) -> u64 {
         numbers.calls_since_reply = spent.saturating_sub(numbers.spent_at_reply);
-        let wished = (2 * numbers.calls_since_reply).max(1);
+        let wished = (2 * numbers.calls_since_reply).max(LEAST_WISHED);
         bound.saturating_sub(held).min(wished.saturating_sub(held).max(u64::from(held == 0)))
     }
 
