@@ -206,6 +206,7 @@ fn assemble(
     let now = unix_now();
     let options = LedgerOptions { deadline: config.store_deadline, on_failure: config.on_failure };
     let mut ring_store = open().map_err(unusable)?;
+    ring_store.check_intact().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
         .map_err(unusable)?;
     let rows = ring_store.ring_rows().map_err(unusable)?;
