@@ -143,6 +143,8 @@ impl Gate {
     pub fn give_back(&self, visit: &mut Visit) {
         let given = visit.permit.as_mut().is_some_and(|p| p.give_back(&self.state.ledger));
         if given {
+            // The answer is not a counted one any more.
+            visit.common.allowance = None;
             self.state.metrics.given_back.inc();
         }
     }

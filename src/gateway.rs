@@ -160,6 +160,9 @@ impl ProxyHttp for Gateway {
                 _ => Ok(()),
             };
         }
+        // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
+        response.set_version(http::Version::HTTP_11);
+        response.set_reason_phrase(None)?;
         clean_response(response)?;
         passage.visit.common.apply(response)?;
         let status = response.status.as_u16();
@@ -215,6 +218,8 @@ impl ProxyHttp for Gateway {
             // By its id: the target may hold an address.
             log::error!("request {}: {:?}", passage.visit.common.request_id, error.etype());
         }
+        // Pingora closes behind a failed exchange; the answer must say so.
+        session.set_keepalive(None);
         let reply = self.gate.refused(&refusal, &mut passage.visit);
         match reply.write(session, &passage.visit.common).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },

@@ -59,8 +59,8 @@ pub struct Loaded {
 impl Loaded {
     /// Reads config, table and key file; or every fault of all of them.
     pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-        let config = Config::read(overrides)?;
-        let mut faults = Vec::new();
+        let (config, mut faults) = Config::attempt(overrides);
+        let Some(config) = config else { return Err(faults) };
         let table = Table::load(&config.table);
         let declared = match &config.key_file {
             Some(path) => read_key_file(path, &Config::variable),
@@ -73,7 +73,9 @@ impl Loaded {
             faults.extend(errors.iter().map(ToString::to_string));
         }
         match (table, declared) {
-            (Ok(table), Ok(declared)) => Ok(Loaded { config, table, declared }),
+            (Ok(table), Ok(declared)) if faults.is_empty() => {
+                Ok(Loaded { config, table, declared })
+            }
             _ => Err(faults),
         }
     }
@@ -131,6 +133,11 @@ fn prepare_sockets(config: &Config) -> Result<Arc<Upstreams>, StartError> {
             StartError::Failed(format!("expected to listen on {address}, but found {error}"))
         })?;
     }
+    resolve_upstreams(config)
+}
+
+/// The pool of servers that a config names.
+pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
     let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
         let servers = config.upstream.servers.join(", ");
         let expected = "upstream.servers: expected names that resolve";
@@ -314,8 +321,14 @@ impl ShutdownSignalWatch for Signals {
             }
         }
         self.traffic.drain();
-        tokio::time::sleep(self.delay).await;
-        self.exit_once_drained();
+        tokio::select! {
+            () = tokio::time::sleep(self.delay) => {}
+            () = next(&mut interrupt) => {
+                self.end.now();
+                return ShutdownSignal::FastShutdown;
+            }
+        }
+        self.exit_once_drained(interrupt);
         ShutdownSignal::GracefulTerminate
     }
 }
@@ -331,11 +344,17 @@ async fn next(signal: &mut Option<Signal>) {
 
 impl Signals {
     /// Ends the process as soon as nothing is in flight: Pingora's grace is a blind sleep.
-    fn exit_once_drained(&self) {
+    fn exit_once_drained(&self, mut interrupt: Option<Signal>) {
         let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
         tokio::spawn(async move {
-            traffic.closed().await;
-            traffic.finished().await;
+            let drained = async {
+                traffic.closed().await;
+                traffic.finished().await;
+            };
+            tokio::select! {
+                () = drained => {}
+                () = next(&mut interrupt) => {}
+            }
             let last_words = tokio::task::spawn_blocking(move || end.now()).await;
             std::process::exit(i32::from(last_words.is_err()));
         });

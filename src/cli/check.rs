@@ -17,6 +17,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         }
         false => RingRows { store_id: String::new(), version: 0, accounts: vec![], keys: vec![] },
     };
+    crate::server::resolve_upstreams(&loaded.config)?;
     KeyRing::check(&rows, &loaded.declared, &loaded.config.plans)
         .map_err(|error| Failure::config(vec![error.to_string()]))?;
     let from = loaded
