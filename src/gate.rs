@@ -2,7 +2,7 @@
 //!
 //! Owns the order in which a request is judged, and the state that judges it. A [`Gate`] answers
 //! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
-//! [`Permit`]; it never chooses or speaks to an upstream.
+//! permit; it never chooses or speaks to an upstream.
 
 mod visit;
 
