@@ -5,11 +5,12 @@
 //! background, before the lease runs out. It never sees a key or a request, and it never admits
 //! on a store's promise that is not yet on disk.
 
+mod calendar;
 mod lease;
 mod word;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use dashmap::DashMap;
 use crate::month::Month;
 use crate::store::{LimitRow, Store, StoreError};
 
+use calendar::Calendar;
 pub use lease::{Lease, Spent};
 pub use word::MAX_HELD;
 
@@ -83,8 +85,7 @@ struct Shared {
     /// idempotence into over-admission.
     node: [u8; 16],
     leases: DashMap<String, Arc<Lease>>,
-    /// The latest month seen; a clock that steps back does not reopen a month.
-    month: AtomicU16,
+    calendar: Calendar,
     queue: Mutex<Queue>,
     wake: Condvar,
     reader: Mutex<Store>,
@@ -126,12 +127,11 @@ impl Ledger {
         getrandom::fill(&mut node).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
         })?;
-        let month = Month::containing(unix_now);
-        let month = reader.latest_month()?.map_or(month, |latest| latest.max(month));
+        let calendar = Calendar::new(reader.latest_month()?, unix_now, 0);
         let shared = Arc::new(Shared {
             node,
             leases: DashMap::new(),
-            month: AtomicU16::new(month.number()),
+            calendar,
             queue: Mutex::default(),
             wake: Condvar::new(),
             reader: Mutex::new(reader),
@@ -162,15 +162,11 @@ impl Ledger {
         lease
     }
 
-    /// The month that a call at this second belongs to.
+    /// The month that a call at this second belongs to. A clock that steps back reopens none,
+    /// and one that jumps ahead is held until it proves steady.
     pub fn month(&self, unix_now: i64) -> Month {
-        let now = Month::containing(unix_now);
-        let latest = self.shared.month.load(Ordering::Relaxed);
-        if now.number() <= latest {
-            return Month::from_number(latest).unwrap_or(now);
-        }
-        self.shared.month.fetch_max(now.number(), Ordering::Relaxed);
-        now
+        let passed = || self.shared.started.elapsed().as_secs().cast_signed();
+        self.shared.calendar.month(unix_now, passed)
     }
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.

@@ -1,8 +1,9 @@
 use super::*;
 use std::path::Path;
 
-const NOW: i64 = 1_795_000_000; // 2026-11-18
-const NEXT_MONTH: i64 = NOW + 15 * 86_400;
+/// The last second of November 2026, so that the next month is not far.
+const NOW: i64 = 1_796_083_199;
+const NEXT_MONTH: i64 = NOW + 2;
 
 fn ledger(path: &Path, on_failure: OnFailure) -> Arc<Ledger> {
     let open = || Store::open(path, Duration::from_secs(5)).unwrap();

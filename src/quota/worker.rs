@@ -148,8 +148,7 @@ impl Worker {
         }
         let health = &self.shared.health;
         health.busy_since.store(self.shared.clock(), Ordering::Relaxed);
-        let month = Month::from_number(self.shared.month.load(Ordering::Relaxed));
-        let month = month.unwrap_or(Month::LAST);
+        let month = self.shared.calendar.latest();
         let outcome = self.store.state(&self.shared.node, month, &batch.statements);
         health.busy_since.store(0, Ordering::Relaxed);
         self.note(&outcome);
