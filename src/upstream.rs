@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, SERVER,
-    SET_COOKIE, UPGRADE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue,
+    UPGRADE,
 };
 use pingora_core::Result;
 use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
@@ -22,7 +22,7 @@ use pingora_load_balancing::selection::RoundRobin;
 use pingora_load_balancing::{Backend, LoadBalancer};
 
 use crate::keys::Key;
-use crate::reply::{RATELIMIT, RATELIMIT_POLICY, X_FAIL_OPEN, X_RISKGATE_SOURCE};
+use crate::reply::{X_FAIL_OPEN, X_RISKGATE_SOURCE};
 
 /// Connections, deadlines and health.
 #[derive(Clone, Debug)]
@@ -57,6 +57,22 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
 const OURS: &str = "x-riskgate-";
+/// What an upstream may not say to the client: names of ours, and those of one hop only
+/// (RFC 9110 section 7.6.1); `Connection` itself is Pingora's.
+const NOT_THEIRS: [&str; 12] = [
+    "server",
+    "set-cookie",
+    "x-fail-open",
+    "x-request-id",
+    "x-table-version",
+    "x-matched-domain",
+    "ratelimit",
+    "ratelimit-policy",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-connection",
+    "upgrade",
+];
 
 /// What is told to the upstream about the caller.
 pub struct Caller<'c> {
@@ -185,18 +201,23 @@ impl Upstreams {
 
 /// Takes out of the upstream's answer what is not its to say, and marks where it came from.
 pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
-    for name in [SERVER, SET_COOKIE, X_FAIL_OPEN, RATELIMIT, RATELIMIT_POLICY] {
-        response.remove_header(&name);
-    }
-    let foreign: Vec<HeaderName> = response
+    let nominated: Vec<String> = response
         .headers
-        .keys()
-        .filter(|name| {
-            name.as_str().starts_with("access-control-") || name.as_str().starts_with(OURS)
-        })
-        .cloned()
+        .get_all(CONNECTION)
+        .into_iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .map(|name| name.trim().to_ascii_lowercase())
         .collect();
-    for name in foreign {
+    let drop = |name: &&HeaderName| {
+        let name = name.as_str();
+        NOT_THEIRS.contains(&name)
+            || name.starts_with("access-control-")
+            || name.starts_with(OURS)
+            || nominated.iter().any(|nominated| nominated == name)
+    };
+    let dropped: Vec<HeaderName> = response.headers.keys().filter(drop).cloned().collect();
+    for name in dropped {
         response.remove_header(&name);
     }
     response.insert_header(X_RISKGATE_SOURCE, "upstream")?;

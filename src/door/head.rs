@@ -236,7 +236,14 @@ fn is_authority(host: &[u8]) -> bool {
         byte.is_ascii_alphanumeric()
             || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']' | b'~')
     };
-    !host.is_empty() && host.len() <= 261 && host.iter().all(byte)
+    let port = match host.iter().rposition(|byte| *byte == b':') {
+        // The last colon of an IPv6 address stands inside of its brackets.
+        Some(colon) if !host.ends_with(b"]") => &host[colon + 1..],
+        _ => b"",
+    };
+    let port = std::str::from_utf8(port).unwrap_or("-");
+    let good_port = port.is_empty() || port.parse::<u16>().is_ok();
+    !host.is_empty() && host.len() <= 261 && host.iter().all(byte) && good_port
 }
 
 fn is_token_byte(byte: u8) -> bool {
@@ -280,6 +287,8 @@ mod tests {
             format!("GET / HTTP/1.1\r\n{host}{host}\r\n"),
             "GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(),
             "GET / HTTP/1.1\r\nHost:\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n".to_owned(),
+            "GET / HTTP/1.1\r\nHost: a:b\r\n\r\n".to_owned(),
             format!("GET / HTTP/1.1\n{host}\r\n"),
             "GET / HTTP/1.1\r\nHost: a\n\r\n".to_owned(),
             format!("GET / HTTP/1.1\r\n{host}A: b\rc\r\n\r\n"),
