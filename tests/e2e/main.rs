@@ -1,0 +1,9 @@
+//! End to end: every test drives the real binary over TCP, with its store on disk.
+//!
+//! One test binary, so that it is linked once. Modules follow the sections of the contract.
+
+mod harness;
+
+mod answers;
+mod domains;
+mod quota;
