@@ -6,4 +6,7 @@ mod harness;
 
 mod answers;
 mod domains;
+mod origins;
 mod quota;
+mod routes;
+mod upstream;
