@@ -5,7 +5,10 @@
 mod harness;
 
 mod answers;
+mod cli;
 mod domains;
+mod failures;
+mod keys;
 mod origins;
 mod quota;
 mod routes;
