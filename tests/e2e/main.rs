@@ -4,7 +4,9 @@
 
 mod harness;
 
+mod admin;
 mod answers;
+mod bad_input;
 mod cli;
 mod domains;
 mod failures;
@@ -12,4 +14,5 @@ mod keys;
 mod origins;
 mod quota;
 mod routes;
+mod top;
 mod upstream;

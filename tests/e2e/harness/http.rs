@@ -139,6 +139,11 @@ impl Connection {
         self.reader.get_mut().write_all(bytes).expect("bytes that are taken");
     }
 
+    /// Whether the bytes could be sent.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.reader.get_mut().write_all(bytes).is_ok()
+    }
+
     /// Says that nothing more will be sent.
     pub fn finish_sending(&mut self) {
         self.reader.get_mut().shutdown(Shutdown::Write).unwrap();

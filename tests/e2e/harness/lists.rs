@@ -1,6 +1,6 @@
 //! A folder of lists that a test may change, small enough to load in no time.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// A table's source directory.
 pub struct Lists {
@@ -83,9 +83,5 @@ impl Lists {
         let beside = self.path.with_extension("beside");
         std::fs::write(&beside, text).unwrap();
         std::fs::rename(&beside, self.file(name)).unwrap();
-    }
-
-    pub fn path(&self) -> &Path {
-        &self.path
     }
 }
