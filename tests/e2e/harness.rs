@@ -7,7 +7,7 @@ mod stand_in;
 
 use std::time::{Duration, Instant};
 
-pub use gateway::{BINARY, Gateway, Ran, Setup, run, shared, store_with_schema};
+pub use gateway::{BINARY, Gateway, Setup, run, shared};
 pub use http::{Answer, Connection, Request, get, request};
 pub use lists::Lists;
 pub use stand_in::{Seen, StandIn, Step, answer, free_port};

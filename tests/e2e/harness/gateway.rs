@@ -285,12 +285,24 @@ impl Gateway {
         until("the gateway has ended", || self.has_ended())
     }
 
-    /// Ends the gateway in order, and starts another on the same folder.
+    /// Ends the gateway in order, and keeps what it leaves behind.
     #[track_caller]
-    pub fn restart(mut self) -> Gateway {
+    pub fn end(mut self) -> Setup {
         self.signal("TERM");
         assert!(self.wait().success(), "{}", self.stderr());
+        self.take_setup()
+    }
+
+    /// Starts another on the folder of this one, which has ended.
+    #[track_caller]
+    pub fn start_again(self) -> Gateway {
         self.take_setup().start()
+    }
+
+    /// Ends the gateway in order, and starts another on the same folder.
+    #[track_caller]
+    pub fn restart(self) -> Gateway {
+        self.end().start()
     }
 
     /// Kills the gateway, and starts another on the same folder.
@@ -353,12 +365,6 @@ fn cli(config: &Path, arguments: &[&str], environment: &[(String, String)]) -> R
     let mut command = Command::new(BINARY);
     command.args(arguments).arg("-c").arg(config);
     run(command.envs(environment.iter().map(|(name, value)| (name, value))))
-}
-
-/// Whether a file is an SQLite store with this schema, changed by `statements`.
-pub fn store_with_schema(path: &Path, statements: &str) {
-    let connection = rusqlite::Connection::open(path).unwrap();
-    connection.execute_batch(statements).unwrap();
 }
 
 /// One gateway with the bundled table, for all tests that only ask; and a key without a limit.

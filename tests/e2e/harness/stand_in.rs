@@ -9,8 +9,7 @@ use std::time::Duration;
 /// One request as it reached the upstream.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// Counts connections from 0, and requests on one connection from 0.
-    pub connection: usize,
+    /// Counts requests on one connection from 0.
     pub number: usize,
     /// The bytes of the header.
     pub head: String,
@@ -73,9 +72,9 @@ impl StandIn {
         let play: Arc<Play> = Arc::new(play);
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let connection = connections.fetch_add(1, Ordering::SeqCst);
+                connections.fetch_add(1, Ordering::SeqCst);
                 let (seen, play) = (Arc::clone(&seen), Arc::clone(&play));
-                std::thread::spawn(move || serve(stream, connection, &seen, &*play));
+                std::thread::spawn(move || serve(stream, &seen, &*play));
             }
         });
         stand_in
@@ -110,12 +109,12 @@ pub fn free_port() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn serve(stream: TcpStream, connection: usize, seen: &Mutex<Vec<Seen>>, play: &Play) {
+fn serve(stream: TcpStream, seen: &Mutex<Vec<Seen>>, play: &Play) {
     let _ = stream.set_nodelay(true);
     let mut reader = BufReader::new(stream);
     for number in 0.. {
         let Some((head, body)) = read_request(&mut reader) else { return };
-        let request = Seen { connection, number, head, body };
+        let request = Seen { number, head, body };
         seen.lock().unwrap().push(request.clone());
         for step in play(&request) {
             if perform(&mut reader, step).is_none() {
