@@ -3,8 +3,10 @@
 //! Owns what is told about the process and to whom. From elsewhere than the host everything but
 //! health and readiness needs a token. It shows no key and no address, and serves no caller.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
@@ -21,6 +23,8 @@ use crate::month::rfc3339;
 use crate::reload::{ReloadStatus, Trigger};
 use crate::upstream::Upstreams;
 
+/// How long a door that does not answer is waited for.
+const KNOCK: Duration = Duration::from_millis(200);
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
@@ -36,6 +40,8 @@ pub struct Admin {
     is_local: bool,
     metrics_public: bool,
     started: i64,
+    http: SocketAddr,
+    listening: AtomicBool,
 }
 
 impl Admin {
@@ -58,6 +64,8 @@ impl Admin {
             is_local: config.admin.ip().is_loopback(),
             metrics_public: config.metrics_public,
             started: unix_now(),
+            http: reachable(config.http),
+            listening: AtomicBool::new(false),
         }
     }
 
@@ -65,7 +73,7 @@ impl Admin {
         let reads = matches!(method, "GET" | "HEAD");
         match (path, reads) {
             ("/healthz", true) => plain(StatusCode::OK, "ok\n"),
-            ("/readyz", true) => self.readiness(),
+            ("/readyz", true) => self.readiness(self.may_look(headers)).await,
             ("/healthz" | "/readyz", false) => plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
             ("/metrics", true) if self.metrics_public => self.metrics(),
             ("/metrics" | "/status" | "/" | "/reload", _) if !self.may_look(headers) => {
@@ -114,15 +122,28 @@ impl Admin {
         respond(status, JSON, pretty(&Value::Object(parts)))
     }
 
-    fn readiness(&self) -> Response<Vec<u8>> {
+    /// Everybody may ask; the reasons, which name files, are for who may look.
+    async fn readiness(&self, may_look: bool) -> Response<Vec<u8>> {
         let draining = self.traffic.is_draining();
-        let status = if draining { StatusCode::SERVICE_UNAVAILABLE } else { StatusCode::OK };
+        let ready = !draining && self.is_listening().await;
+        let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
-            "ready": !draining,
+            "ready": ready,
             "draining": draining,
-            "degraded": self.degraded(),
+            "degraded": if may_look { self.degraded() } else { self.degraded_parts() },
         });
         respond(status, JSON, pretty(&body))
+    }
+
+    /// Whether the door is open: asked until it was once.
+    async fn is_listening(&self) -> bool {
+        if self.listening.load(Ordering::Relaxed) {
+            return true;
+        }
+        let connect = tokio::net::TcpStream::connect(self.http);
+        let open = matches!(tokio::time::timeout(KNOCK, connect).await, Ok(Ok(_)));
+        self.listening.store(open, Ordering::Relaxed);
+        open
     }
 
     /// What does not stop us from serving, but should be seen to.
@@ -134,6 +155,11 @@ impl Admin {
             degraded.push("store: down".to_owned());
         }
         degraded
+    }
+
+    fn degraded_parts(&self) -> Vec<String> {
+        let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
+        self.degraded().into_iter().map(part).collect()
     }
 
     fn metrics(&self) -> Response<Vec<u8>> {
@@ -210,6 +236,16 @@ impl ServeHttp for Admin {
     }
 }
 
+/// An address of the host for one that means all of them.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
+        IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
+        _ => {}
+    }
+    address
+}
+
 fn names_this_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
@@ -218,7 +254,7 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     };
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
-        || name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 fn pretty(value: &Value) -> Vec<u8> {

@@ -3,7 +3,9 @@
 //! One TOML file, then `RISKGATE__SECTION__KEY`, then flags; each overrides what stands before.
 //! Owns every setting's name, default and range. The environment is read here and nowhere else.
 
+mod routes;
 mod settings;
+mod written;
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -23,7 +25,7 @@ use crate::upstream::UpstreamOptions;
 use crate::verdict::Score;
 
 use settings::Settings;
-pub use settings::parse_duration;
+pub use written::parse_duration;
 
 /// Where the config is looked for when nobody says where.
 pub const DEFAULT_PATH: &str = "conf/riskgate.toml";
@@ -104,6 +106,15 @@ impl Config {
     /// Reads file, environment and flags; or every fault, each as
     /// `file:line: key: expected …, but found …`.
     pub fn read(overrides: &Overrides) -> Result<Config, Vec<String>> {
+        match Config::attempt(overrides) {
+            (Some(config), faults) if faults.is_empty() => Ok(config),
+            (_, faults) => Err(faults),
+        }
+    }
+
+    /// As [`Config::read`], with defaults where there are faults, so that what the config names
+    /// can be looked at too; nothing at all when the file can't be read.
+    pub fn attempt(overrides: &Overrides) -> (Option<Config>, Vec<String>) {
         let usual = Path::new(DEFAULT_PATH);
         let file = match &overrides.file {
             ConfigFile::At(file) => Some(file.clone()),
@@ -111,8 +122,8 @@ impl Config {
             ConfigFile::Nowhere => None,
         };
         let mut settings = Settings::default();
-        if let Some(file) = &file {
-            settings.read_file(file)?;
+        if let Some(Err(faults)) = file.as_deref().map(|file| settings.read_file(file)) {
+            return (None, faults);
         }
         settings.read_environment(std::env::vars());
         for (key, value) in &overrides.flags {
@@ -120,7 +131,7 @@ impl Config {
         }
         let config = Config::from_settings(file, &mut settings);
         settings.refuse_unknown();
-        if settings.faults.is_empty() { Ok(config) } else { Err(settings.faults) }
+        (Some(config), settings.faults)
     }
 
     fn from_settings(file: Option<PathBuf>, s: &mut Settings) -> Config {
@@ -142,9 +153,9 @@ impl Config {
             threads: s.count("listen.threads", 1..=1024, cores as u64) as usize,
             trusted_proxies: s.addresses("listen.trusted_proxies"),
             door: DoorOptions {
-                header_timeout: s.duration("listen.header_timeout", seconds(10)),
-                keepalive_timeout: s.duration("listen.keepalive_timeout", seconds(60)),
-                write_timeout: s.duration("listen.write_timeout", seconds(30)),
+                header_timeout: s.time("listen.header_timeout", seconds(10)),
+                keepalive_timeout: s.time("listen.keepalive_timeout", seconds(60)),
+                write_timeout: s.time("listen.write_timeout", seconds(30)),
                 max_connections: s.count("listen.max_connections", 1..=10_000_000, 20_000) as usize,
                 sizes: Sizes {
                     header_bytes: s.count("listen.max_header_bytes", 512..=1_000_000, 16_384)
@@ -166,7 +177,7 @@ impl Config {
                 .optional_count("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
             store: s.store_url("store.url", "sqlite:state/riskgate.db"),
-            store_deadline: s.duration("store.deadline", seconds(1)),
+            store_deadline: s.time("store.deadline", seconds(1)),
             on_failure: match s.choice("store.on_failure", &["open", "closed"]) {
                 "closed" => OnFailure::Closed,
                 _ => OnFailure::Open,
@@ -177,7 +188,7 @@ impl Config {
             top: TopOptions {
                 limit: s.count("top.limit", 1..=1_000, 100) as usize,
                 min_accounts: s.count("top.min_accounts", 1..=MAX_ACCOUNTS as u64, 1) as usize,
-                half_life: s.duration("top.half_life", seconds(7 * 86_400)).as_secs_f64().max(1.0),
+                half_life: s.time("top.half_life", seconds(7 * 86_400)).as_secs_f64().max(1.0),
             },
             drain_delay: s.duration("drain.delay", Duration::ZERO),
             drain_grace: s.duration("drain.grace", seconds(30)),
@@ -225,9 +236,9 @@ fn upstream(s: &mut Settings) -> UpstreamOptions {
     UpstreamOptions {
         servers: s.servers("upstream.servers", "127.0.0.1:9000"),
         host: s.text("upstream.host"),
-        connect_timeout: s.duration("upstream.connect_timeout", Duration::from_millis(500)),
-        deadline: s.duration("upstream.deadline", Duration::from_millis(2_500)),
-        idle_timeout: s.duration("upstream.idle_timeout", Duration::from_secs(60)),
+        connect_timeout: s.time("upstream.connect_timeout", Duration::from_millis(500)),
+        deadline: s.time("upstream.deadline", Duration::from_millis(2_500)),
+        idle_timeout: s.time("upstream.idle_timeout", Duration::from_secs(60)),
         health_interval: s.duration("upstream.health_interval", Duration::from_secs(5)),
         health_path: s.text("upstream.health_path"),
         eject_for: s.duration("upstream.eject_for", Duration::from_secs(2)),
@@ -247,3 +258,6 @@ fn plans(s: &mut Settings) -> Plans {
     }
     plans
 }
+
+#[cfg(test)]
+mod tests;

@@ -219,8 +219,8 @@ where
         wire.allowance = head.body;
         let mut session = ServerSession::new_http1(Box::new(wire));
         session.set_pipelined_prefix(header);
-        let keep = !self.traffic.is_draining();
-        session.set_keepalive(keep.then(|| self.options.keepalive_timeout.as_secs().max(1)));
+        // Reading the header sets Pingora's keep-alive anew; how often is left to us.
+        session.set_keepalive_reuses_remaining(self.traffic.is_draining().then_some(0));
         session.set_read_timeout(Some(self.options.header_timeout));
         session.set_write_timeout(Some(self.options.write_timeout));
         session.set_total_drain_timeout(Some(self.options.header_timeout));

@@ -2,10 +2,11 @@
 //!
 //! Owns the order in which a request is judged, and the state that judges it. A [`Gate`] answers
 //! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
-//! [`Permit`]; it never chooses or speaks to an upstream.
+//! permit; it never chooses or speaks to an upstream.
+
+mod visit;
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderMap, HeaderName, ORIGIN};
@@ -14,19 +15,23 @@ use pingora_error::Error;
 use pingora_proxy::Session;
 
 use crate::access_log::{AccessLog, Entry};
-use crate::admission::{self, OriginHeader, Permit};
+use crate::admission::{self, OriginHeader};
 use crate::domain::Domain;
 use crate::keys::{Key, KeyRing};
 use crate::live::Live;
-use crate::metrics::{Metrics, RouteLabel};
+use crate::metrics::Metrics;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
-use crate::reply::{Common, Cors, Reply, X_REQUEST_ID};
+use crate::reply::{Cors, Reply, X_REQUEST_ID};
 use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
 use crate::table::Table;
 use crate::top::Top;
 use crate::verdict::{Rule, Score, Verdict};
+
+pub use visit::Visit;
+pub(crate) use visit::new_request_id;
+use visit::request_id;
 
 /// What `month_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
 const UNLIMITED: u64 = 9_007_199_254_740_991;
@@ -65,21 +70,6 @@ pub struct Gate {
     state: Arc<State>,
 }
 
-/// One request at the gate.
-pub struct Visit {
-    started: Instant,
-    at_ms: i64,
-    pub(crate) common: Common,
-    /// Proof that the gates were passed; none before, and none for what was refused.
-    pub(crate) permit: Option<Permit>,
-    forward: Option<Vec<u8>>,
-    route: RouteLabel,
-    key: Option<Arc<Key>>,
-    outcome: Option<&'static str>,
-    status: u16,
-    reason: Option<&'static str>,
-}
-
 /// What was decided about a request.
 enum Decision {
     Answer(Reply),
@@ -96,54 +86,6 @@ struct Asked<'r> {
 impl Asked<'_> {
     fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
         self.headers.get_all(name).into_iter().map(|value| value.as_bytes())
-    }
-}
-
-impl Default for Visit {
-    fn default() -> Visit {
-        Visit {
-            started: Instant::now(),
-            at_ms: unix_ms(),
-            common: Common::default(),
-            permit: None,
-            forward: None,
-            route: RouteLabel::None,
-            key: None,
-            outcome: None,
-            status: 0,
-            reason: None,
-        }
-    }
-}
-
-impl Visit {
-    /// When the request began, in seconds since 1970: the clock is read once for a request.
-    pub fn unix_now(&self) -> i64 {
-        self.at_ms.div_euclid(1000)
-    }
-
-    /// The path and query to ask the upstream for, in canonical form; none before the gates
-    /// were passed.
-    pub fn forward(&self) -> Option<&[u8]> {
-        self.forward.as_deref()
-    }
-
-    /// The key that opened the gates: its id, account and plan, none of it secret.
-    pub fn key(&self) -> Option<&Arc<Key>> {
-        self.key.as_ref()
-    }
-
-    /// When the request began.
-    pub fn started(&self) -> Instant {
-        self.started
-    }
-
-    /// Sets how the request ended, unless that was said already.
-    pub fn conclude(&mut self, status: u16, outcome: &'static str) {
-        if self.outcome.is_none() {
-            self.status = status;
-            self.outcome = Some(outcome);
-        }
     }
 }
 
@@ -201,6 +143,8 @@ impl Gate {
     pub fn give_back(&self, visit: &mut Visit) {
         let given = visit.permit.as_mut().is_some_and(|p| p.give_back(&self.state.ledger));
         if given {
+            // The answer is not a counted one any more.
+            visit.common.allowance = None;
             self.state.metrics.given_back.inc();
         }
     }
@@ -343,7 +287,7 @@ impl Gate {
     }
 
     fn record(&self, visit: &mut Visit, method: &str, target: &[u8], client: String) {
-        let elapsed = visit.started.elapsed();
+        let elapsed = visit.started().elapsed();
         let outcome = visit.outcome.unwrap_or("other");
         self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
         if !self.state.log.is_enabled() {
@@ -383,28 +327,4 @@ fn preflight(asked: &Asked<'_>, origin: &OriginHeader, allow: &str, visit: &Visi
         (OriginHeader::Absent, _) | (_, false) => Reply::options(allow),
         _ => Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow),
     }
-}
-
-/// The caller's id if it is 1 to 128 visible ASCII characters, otherwise a new one.
-fn request_id(sent: Option<&http::HeaderValue>) -> String {
-    let visible =
-        |bytes: &[u8]| (1..=128).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
-    match sent.map(http::HeaderValue::as_bytes) {
-        Some(bytes) if visible(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        _ => new_request_id(),
-    }
-}
-
-/// 128 random bits in hexadecimal.
-pub(crate) fn new_request_id() -> String {
-    let mut bytes = [0u8; 16];
-    // Without random bits ids repeat, which costs nobody an answer.
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:032x}", u128::from_be_bytes(bytes))
-}
-
-fn unix_ms() -> i64 {
-    SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .map_or(0, |since| i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }

@@ -153,6 +153,16 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
+        if response.status.is_informational() {
+            // We ask for no upgrade, so a 101 is none of ours; other 1xx are not forwarded.
+            return match response.status.as_u16() {
+                101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
+                _ => Ok(()),
+            };
+        }
+        // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
+        response.set_version(http::Version::HTTP_11);
+        response.set_reason_phrase(None)?;
         clean_response(response)?;
         passage.visit.common.apply(response)?;
         let status = response.status.as_u16();
@@ -204,6 +214,12 @@ impl ProxyHttp for Gateway {
                 Refusal::Internal
             }
         };
+        if refusal == Refusal::Internal {
+            // By its id: the target may hold an address.
+            log::error!("request {}: {:?}", passage.visit.common.request_id, error.etype());
+        }
+        // Pingora closes behind a failed exchange; the answer must say so.
+        session.set_keepalive(None);
         let reply = self.gate.refused(&refusal, &mut passage.visit);
         match reply.write(session, &passage.visit.common).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },

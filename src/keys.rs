@@ -141,13 +141,7 @@ impl KeyRing {
             unrestricted_until: i64::MIN,
             mark: (rows.store_id.clone(), rows.version),
         };
-        let mut ids: HashMap<&str, [u8; 32]> = HashMap::new();
-        for row in rows.keys.iter().chain(declared.iter().map(|declared| &declared.key)) {
-            if let Some(other) = ids.insert(&row.id, row.digest)
-                && other != row.digest
-            {
-                return Err(RingError::SameId { id: row.id.clone() });
-            }
+        for row in all_keys(rows, declared)? {
             ring.add(row, &accounts)?;
         }
         ring.index_origins();
@@ -160,7 +154,8 @@ impl KeyRing {
         declared: &[DeclaredKey],
         plans: &Plans,
     ) -> Result<(), RingError> {
-        limits(&rows.accounts, &rows.keys, declared, plans).map(drop)
+        limits(&rows.accounts, &rows.keys, declared, plans)?;
+        all_keys(rows, declared)?.into_iter().try_for_each(|row| patterns(row).map(drop))
     }
 
     /// Refuses a ring whose store is not the one that `serving` came from, or is older.
@@ -215,11 +210,7 @@ impl KeyRing {
         row: &KeyRow,
         accounts: &HashMap<String, Arc<Account>>,
     ) -> Result<(), RingError> {
-        let pattern = |text: &String| {
-            OriginPattern::parse(text)
-                .map_err(|_| RingError::Origin { id: row.id.clone(), found: text.clone() })
-        };
-        let origins = row.origins.iter().map(pattern).collect::<Result<Vec<_>, _>>()?;
+        let origins = patterns(row)?;
         let mut prefix = [0; 16];
         prefix.copy_from_slice(&row.digest[..16]);
         let known = self.keys.get(&prefix).is_some_and(|key| key.revoked);
@@ -262,6 +253,30 @@ impl Key {
     pub fn allows(&self, origin: &Origin) -> bool {
         self.origins.is_empty() || self.origins.iter().any(|pattern| pattern.matches(origin))
     }
+}
+
+/// The keys of both sources; an id names one key.
+fn all_keys<'r>(
+    rows: &'r RingRows,
+    declared: &'r [DeclaredKey],
+) -> Result<Vec<&'r KeyRow>, RingError> {
+    let all: Vec<&KeyRow> =
+        rows.keys.iter().chain(declared.iter().map(|declared| &declared.key)).collect();
+    let mut ids: HashMap<&str, [u8; 32]> = HashMap::with_capacity(all.len());
+    for row in &all {
+        if ids.insert(&row.id, row.digest).is_some_and(|other| other != row.digest) {
+            return Err(RingError::SameId { id: row.id.clone() });
+        }
+    }
+    Ok(all)
+}
+
+fn patterns(row: &KeyRow) -> Result<Vec<OriginPattern>, RingError> {
+    let pattern = |text: &String| {
+        OriginPattern::parse(text)
+            .map_err(|_| RingError::Origin { id: row.id.clone(), found: text.clone() })
+    };
+    row.origins.iter().map(pattern).collect()
 }
 
 /// Every account that is named anywhere, with the limit in force. What was set in the store

@@ -66,6 +66,8 @@ pub struct Reloader {
 struct Parts {
     state: Arc<State>,
     config: Config,
+    /// The config that the process began with: what takes a restart is as it says.
+    started_with: Config,
     overrides: Overrides,
     store: Store,
     rows: RingRows,
@@ -93,6 +95,7 @@ impl Reloader {
             keys_watch: Watch::new(config.key_file.clone()),
             config_watch: Watch::new(config.file.clone()),
             state,
+            started_with: config.clone(),
             config,
             overrides,
             store,
@@ -249,17 +252,13 @@ impl Parts {
     }
 
     fn apply_config(&mut self, config: Config) {
-        let needs_restart = config.needs_restart(&self.config);
+        let needs_restart = config.needs_restart(&self.started_with);
         if !needs_restart.is_empty() {
             log::warn!("changed but in effect only after a restart: {}", needs_restart.join(", "));
         }
         self.lock_status().needs_restart = needs_restart;
         let serving = std::mem::replace(&mut self.config, config);
-        // What takes a restart stays what it was, so that the next comparison is with what serves.
-        let config = &mut self.config;
-        config.http = serving.http;
-        config.admin = serving.admin;
-        config.store = serving.store.clone();
+        let config = &self.config;
         self.state.policy.publish(config.policy());
         self.state.ledger.set_on_failure(config.on_failure);
         self.state.log.set_enabled(config.access_log);

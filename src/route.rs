@@ -3,7 +3,7 @@
 //! Denies by default: what is not exactly one of the routes is 404 and never reaches the
 //! upstream. It reads no header and checks no key.
 
-use crate::domain::percent_decode;
+use crate::domain::{Domain, percent_decode};
 use crate::metrics::RouteLabel;
 use crate::refusal::Refusal;
 
@@ -127,16 +127,20 @@ pub fn loggable(target: &[u8]) -> String {
         Some(segment) => {
             let decoded = percent_decode(segment).unwrap_or_default();
             let text = String::from_utf8_lossy(&decoded);
-            match text.rsplit_once('@') {
-                Some((_, domain)) => format!("/v1/check/…@{domain}"),
-                None if text.is_empty() => "/v1/check/…".to_owned(),
-                None => format!("/v1/check/{text}"),
+            // Only what is a domain beyond doubt is shown; anything else may hold a name.
+            let (hidden, domain) = match text.rsplit_once('@') {
+                Some((_, domain)) => ("…@", domain),
+                None => ("", text.as_ref()),
+            };
+            match Domain::parse(domain) {
+                Ok(domain) => format!("/v1/check/{hidden}{domain}"),
+                Err(_) => "/v1/check/…".to_owned(),
             }
         }
         None => {
             let text = String::from_utf8_lossy(path);
             // Elsewhere an address has no place; who sends one gets it shortened.
-            let shown = if text.contains('@') || text.contains("%40") { "…" } else { &text };
+            let shown = if text.contains(['@', '%', '\u{ff20}']) { "…" } else { &text };
             shown.chars().take(512).collect()
         }
     }
@@ -301,6 +305,9 @@ mod tests {
             "/v1/check/secret%40example.com",
             "/v1/check/%73ecret%40example.com",
             "/v1/check/a%40secret@example.com",
+            "/v1/check/secret%2540example.com",
+            "/v1/check/secret\u{ff20}example.com",
+            "/v1/check/secret",
             "/elsewhere/secret@example.com",
             "/elsewhere/secret%40example.com",
         ] {

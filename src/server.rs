@@ -59,8 +59,8 @@ pub struct Loaded {
 impl Loaded {
     /// Reads config, table and key file; or every fault of all of them.
     pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-        let config = Config::read(overrides)?;
-        let mut faults = Vec::new();
+        let (config, mut faults) = Config::attempt(overrides);
+        let Some(config) = config else { return Err(faults) };
         let table = Table::load(&config.table);
         let declared = match &config.key_file {
             Some(path) => read_key_file(path, &Config::variable),
@@ -73,7 +73,9 @@ impl Loaded {
             faults.extend(errors.iter().map(ToString::to_string));
         }
         match (table, declared) {
-            (Ok(table), Ok(declared)) => Ok(Loaded { config, table, declared }),
+            (Ok(table), Ok(declared)) if faults.is_empty() => {
+                Ok(Loaded { config, table, declared })
+            }
             _ => Err(faults),
         }
     }
@@ -90,44 +92,21 @@ pub fn open_store(url: &StoreUrl, busy: Duration) -> Result<Store, StoreError> {
 pub fn run(overrides: Overrides, at_end: Option<AtEnd>) -> Result<(), StartError> {
     let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
     let config = loaded.config.clone();
-    for address in [config.http, config.admin] {
-        // Pingora would panic in a task; this says which address and why.
-        TcpListener::bind(address).map_err(|error| {
-            StartError::Failed(format!("expected to listen on {address}, but found {error}"))
-        })?;
-    }
-    let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
-        let servers = config.upstream.servers.join(", ");
-        let what = format!(
-            "upstream.servers: expected names that resolve, but found {error} in {servers}"
-        );
-        StartError::Config(vec![what])
-    })?;
+    let upstreams = prepare_sockets(&config)?;
     let (state, reloader, trigger) = assemble(loaded, overrides)?;
     count_panics(&state);
+    announce(&config, &state);
 
+    let gate = Gate::new(state);
     let traffic = Arc::new(Traffic::default());
-    let upstreams = Arc::new(upstreams);
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
     server.bootstrap();
-    let conf = Arc::clone(&server.configuration);
-    let gate = Gate::new(Arc::clone(&state));
-    let gateway =
-        Gateway::new(gate.clone(), Arc::clone(&upstreams), config.trusted_proxies.clone());
-    let door =
-        Door::new(http_proxy(&conf, gateway), gate, config.door.clone(), Arc::clone(&traffic));
-    let mut http = Service::new("http".to_owned(), door);
-    http.add_tcp(&config.http.to_string());
-    http.threads = Some(config.threads);
-    server.add_service(http);
-
-    let status = reloader.status();
-    let balancer = upstreams.balancer();
+    server.add_service(http_service(&server, &config, &gate, &upstreams, &traffic));
     let admin = Admin::new(
-        Arc::clone(&state),
+        Arc::clone(gate.state()),
         Arc::clone(&traffic),
-        upstreams,
-        status,
+        Arc::clone(&upstreams),
+        reloader.status(),
         trigger.clone(),
         &config,
     );
@@ -135,15 +114,66 @@ pub fn run(overrides: Overrides, at_end: Option<AtEnd>) -> Result<(), StartError
     admin.add_tcp(&config.admin.to_string());
     admin.threads = Some(1);
     server.add_service(admin);
-    server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
+    server.add_service(GenBackgroundService::new("health".to_owned(), upstreams.balancer()));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
 
-    let end = End { gate: Gate::new(state), at_end: Mutex::new(at_end) };
-    let watch = Signals { traffic, trigger, end: Arc::new(end), delay: config.drain_delay };
-    let end = Arc::clone(&watch.end);
-    server.run(RunArgs { shutdown_signal: Box::new(watch) });
+    let end = Arc::new(End { gate, at_end: Mutex::new(at_end) });
+    let delay = config.drain_delay;
+    let signals = Signals { traffic, trigger, end: Arc::clone(&end), delay };
+    server.run(RunArgs { shutdown_signal: Box::new(signals) });
     end.now();
     Ok(())
+}
+
+/// Looks whether we can listen, and whom we would pass requests to.
+fn prepare_sockets(config: &Config) -> Result<Arc<Upstreams>, StartError> {
+    for address in [config.http, config.admin] {
+        // Pingora would panic in a task; this says which address and why.
+        TcpListener::bind(address).map_err(|error| {
+            StartError::Failed(format!("expected to listen on {address}, but found {error}"))
+        })?;
+    }
+    resolve_upstreams(config)
+}
+
+/// The pool of servers that a config names.
+pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
+    let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
+        let servers = config.upstream.servers.join(", ");
+        let expected = "upstream.servers: expected names that resolve";
+        StartError::Config(vec![format!("{expected}, but found {error} in {servers}")])
+    })?;
+    Ok(Arc::new(upstreams))
+}
+
+fn http_service(
+    server: &Server,
+    config: &Config,
+    gate: &Gate,
+    upstreams: &Arc<Upstreams>,
+    traffic: &Arc<Traffic>,
+) -> Service<Door<Gateway>> {
+    let trusted = config.trusted_proxies.clone();
+    let gateway = Gateway::new(gate.clone(), Arc::clone(upstreams), trusted);
+    let proxy = http_proxy(&server.configuration, gateway);
+    let door = Door::new(proxy, gate.clone(), config.door.clone(), Arc::clone(traffic));
+    let mut http = Service::new("http".to_owned(), door);
+    http.add_tcp(&config.http.to_string());
+    http.threads = Some(config.threads);
+    http
+}
+
+fn announce(config: &Config, state: &State) {
+    let table = state.table.peek();
+    log::info!(
+        "{} on http://{}, admin on http://{}, table {} with {} rows, {} keys",
+        env!("CARGO_PKG_VERSION"),
+        config.http,
+        config.admin,
+        table.version(),
+        table.rows(),
+        state.keys.peek().len(),
+    );
 }
 
 /// A gate for a Pingora server of your own: the same state, kept fresh the same way.
@@ -183,6 +213,7 @@ fn assemble(
     let now = unix_now();
     let options = LedgerOptions { deadline: config.store_deadline, on_failure: config.on_failure };
     let mut ring_store = open().map_err(unusable)?;
+    ring_store.check_intact().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
         .map_err(unusable)?;
     let rows = ring_store.ring_rows().map_err(unusable)?;
@@ -290,8 +321,14 @@ impl ShutdownSignalWatch for Signals {
             }
         }
         self.traffic.drain();
-        tokio::time::sleep(self.delay).await;
-        self.exit_once_drained();
+        tokio::select! {
+            () = tokio::time::sleep(self.delay) => {}
+            () = next(&mut interrupt) => {
+                self.end.now();
+                return ShutdownSignal::FastShutdown;
+            }
+        }
+        self.exit_once_drained(interrupt);
         ShutdownSignal::GracefulTerminate
     }
 }
@@ -307,11 +344,17 @@ async fn next(signal: &mut Option<Signal>) {
 
 impl Signals {
     /// Ends the process as soon as nothing is in flight: Pingora's grace is a blind sleep.
-    fn exit_once_drained(&self) {
+    fn exit_once_drained(&self, mut interrupt: Option<Signal>) {
         let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
         tokio::spawn(async move {
-            traffic.closed().await;
-            traffic.finished().await;
+            let drained = async {
+                traffic.closed().await;
+                traffic.finished().await;
+            };
+            tokio::select! {
+                () = drained => {}
+                () = next(&mut interrupt) => {}
+            }
             let last_words = tokio::task::spawn_blocking(move || end.now()).await;
             std::process::exit(i32::from(last_words.is_err()));
         });

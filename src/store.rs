@@ -4,6 +4,8 @@
 //! verb. A second store (Redis, for several nodes) takes its place beside `sqlite` and keeps the
 //! same promises. It decides nothing about admission, and knows no HTTP and no config.
 
+mod open;
+mod rows;
 pub mod sqlite;
 
 use std::path::PathBuf;

@@ -10,9 +10,14 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let StoreUrl::Sqlite(path) = &loaded.config.store;
     // A check leaves nothing behind: a store that is not there yet would be made by `run`.
     let rows = match path.exists() {
-        true => Store::open_existing(path, super::PATIENCE)?.ring_rows()?,
+        true => {
+            let mut store = Store::open_existing(path, super::PATIENCE)?;
+            store.check_intact()?;
+            store.ring_rows()?
+        }
         false => RingRows { store_id: String::new(), version: 0, accounts: vec![], keys: vec![] },
     };
+    crate::server::resolve_upstreams(&loaded.config)?;
     KeyRing::check(&rows, &loaded.declared, &loaded.config.plans)
         .map_err(|error| Failure::config(vec![error.to_string()]))?;
     let from = loaded

@@ -57,6 +57,9 @@ pub enum KeysCommand {
         /// How long the old key still works.
         #[arg(long, default_value = "7d", value_name = "TIME")]
         overlap: String,
+        /// When the new key ends; without it, after as long a term as the old one had.
+        #[arg(long, value_name = "WHEN")]
+        expires: Option<String>,
         /// Print an object with id and key instead.
         #[arg(long)]
         json: bool,
@@ -118,8 +121,8 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
             create(&config, wanted, plan, json)
         }
         KeysCommand::List { config, json } => list(&config.read()?, json),
-        KeysCommand::Rotate { config, id, overlap, json } => {
-            rotate(&config.read()?, &id, &overlap, json)
+        KeysCommand::Rotate { config, id, overlap, expires, json } => {
+            rotate(&config.read()?, &id, &overlap, expires.as_deref(), json)
         }
         KeysCommand::Revoke { config, id, json } => revoke(&config.read()?, &id, json),
         KeysCommand::Import { config, file, json } => import(&config.read()?, &file, json),
@@ -188,7 +191,13 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-fn rotate(config: &Config, id: &str, overlap: &str, json: bool) -> Result<(), Failure> {
+fn rotate(
+    config: &Config,
+    id: &str,
+    overlap: &str,
+    expires: Option<&str>,
+    json: bool,
+) -> Result<(), Failure> {
     let overlap = parse_duration(overlap).ok_or_else(|| {
         Failure::usage(format!("--overlap: expected a duration such as 7d, but found {overlap:?}"))
     })?;
@@ -199,11 +208,13 @@ fn rotate(config: &Config, id: &str, overlap: &str, json: bool) -> Result<(), Fa
             "expected the id of a key in the store, but found {id:?}"
         )));
     };
-    if old.revoked_at.is_some() {
-        return Err(Failure::failed(format!("expected a key that is in use, but {id} is revoked")));
-    }
     let now = unix_now();
-    create(config, KeyRow { created_at: now, ..old }, None, json)?;
+    if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= now) {
+        return Err(Failure::failed(format!("expected a key that is in use, but {id} has ended")));
+    }
+    let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
+    let expires_at = expires.map(parse_when).transpose()?.or(same_term);
+    create(config, KeyRow { created_at: now, expires_at, ..old }, None, json)?;
     let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
     store.end_key(id, Some(ends), None)?;
     eprintln!("key {id} works until {}", rfc3339(ends));

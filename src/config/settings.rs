@@ -11,26 +11,16 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::written::{Written, parse_duration};
+
 use crate::keys::Plans;
-use crate::route::Prefix;
 use crate::store::{LimitRow, StoreUrl};
 
 const ENVIRONMENT: &str = "RISKGATE__";
 
-/// A value before anybody says what it should be.
+/// A value and where it stands.
 #[derive(Clone, Debug)]
-enum Written {
-    Text(String),
-    Integer(i64),
-    Flag(bool),
-    List(Vec<Written>),
-    /// From the environment or a flag: text that may mean any type.
-    Bare(String),
-    Other(&'static str),
-}
-
-#[derive(Clone, Debug)]
-struct Setting {
+pub struct Setting {
     written: Written,
     at: String,
 }
@@ -38,7 +28,9 @@ struct Setting {
 /// All settings by their dotted key.
 #[derive(Default)]
 pub struct Settings {
-    found: BTreeMap<String, Setting>,
+    pub found: BTreeMap<String, Setting>,
+    /// Where sections begin, those without a key too.
+    pub sections: BTreeMap<String, String>,
     known: Vec<String>,
     /// What was wrong, so far.
     pub faults: Vec<String>,
@@ -77,12 +69,17 @@ impl Settings {
             let dotted = format!("{prefix}{}", key.get_ref());
             let at = line(key.span().start);
             match value.get_ref() {
-                DeValue::Table(inner) => self.read_table(&format!("{dotted}."), inner, line),
+                DeValue::Table(inner) => {
+                    self.sections.insert(dotted.clone(), at);
+                    self.read_table(&format!("{dotted}."), inner, line);
+                }
                 DeValue::Array(items)
                     if items.iter().any(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
                 {
                     for (index, item) in items.iter().enumerate() {
                         if let DeValue::Table(inner) = item.get_ref() {
+                            let at = line(item.span().start);
+                            self.sections.insert(format!("{dotted}.{index}"), at);
                             self.read_table(&format!("{dotted}.{index}."), inner, line);
                         }
                     }
@@ -126,7 +123,16 @@ impl Settings {
             };
             format!("{}: {key}: expected {expected}, but found an unknown key", setting.at)
         });
-        let faults: Vec<String> = faults.collect();
+        let below =
+            |section: &str| self.known.iter().any(|key| key.starts_with(&format!("{section}.")));
+        let strange = self.sections.iter().filter(|(section, _)| {
+            let holds_keys = self.found.keys().any(|key| key.starts_with(&format!("{section}.")));
+            !holds_keys && !below(section)
+        });
+        let strange = strange.map(|(section, at)| {
+            format!("{at}: {section}: expected a known section, but found an unknown one")
+        });
+        let faults: Vec<String> = faults.chain(strange).collect();
         self.faults.extend(faults);
     }
 
@@ -146,7 +152,7 @@ impl Settings {
     }
 
     /// Takes a setting through `parse`, or says what was expected.
-    fn parsed<T>(
+    pub fn parsed<T>(
         &mut self,
         key: &str,
         expected: &str,
@@ -181,6 +187,15 @@ impl Settings {
     pub fn duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration such as 500ms, 2.5s, 10m, 1h or 7d";
         self.parsed(key, expected, |written| parse_duration(written.text()?)).unwrap_or(default)
+    }
+
+    /// A duration that can't be zero, since nothing would ever get through.
+    pub fn time(&mut self, key: &str, default: Duration) -> Duration {
+        let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";
+        let parse = |written: &Written| {
+            parse_duration(written.text()?).filter(|time| *time >= Duration::from_millis(1))
+        };
+        self.parsed(key, expected, parse).unwrap_or(default)
     }
 
     pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
@@ -275,241 +290,5 @@ impl Settings {
             }
         }
         limits
-    }
-
-    /// `[[upstream.route]]`.
-    pub fn prefixes(&mut self) -> Vec<Prefix> {
-        let head = "upstream.route.";
-        let indexes: std::collections::BTreeSet<usize> = self
-            .found
-            .keys()
-            .filter_map(|key| key.strip_prefix(head)?.split('.').next()?.parse().ok())
-            .collect();
-        indexes.into_iter().filter_map(|index| self.prefix(&format!("{head}{index}"))).collect()
-    }
-
-    fn prefix(&mut self, at: &str) -> Option<Prefix> {
-        let path = |written: &Written| {
-            let text = written.text()?;
-            let segment =
-                |s: &str| !s.is_empty() && s != "." && s != ".." && s.bytes().all(is_plain);
-            let good = text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(segment));
-            (good && !taken(text)).then(|| text.to_owned())
-        };
-        let expected =
-            "a path such as /v1/signup, apart from riskgate's own, without a / at its end";
-        let key = format!("{at}.prefix");
-        if !self.found.contains_key(&key) {
-            self.missing(&key, expected);
-        }
-        let path = self.parsed(&key, expected, path);
-        let methods = |written: &Written| {
-            let methods = written.texts()?;
-            let good = |method: &String| {
-                !method.is_empty()
-                    && method.bytes().all(|byte| byte.is_ascii_uppercase())
-                    && !matches!(method.as_str(), "OPTIONS" | "CONNECT" | "TRACE")
-            };
-            (!methods.is_empty() && methods.iter().all(good)).then_some(methods)
-        };
-        let methods = self
-            .parsed(
-                &format!("{at}.methods"),
-                "a list of methods such as [\"GET\", \"POST\"]",
-                methods,
-            )
-            .unwrap_or_else(|| vec!["GET".to_owned(), "HEAD".to_owned()]);
-        let needs_key = self.flag(&format!("{at}.key"), true);
-        let counts = self.flag(&format!("{at}.counts"), needs_key);
-        if counts && !needs_key {
-            let key = format!("{at}.counts");
-            self.missing(&key, "false where key is false, since there is no account to count for");
-        }
-        // Kept for the life of the process: there are as many as routes in the config.
-        let allow: &'static str =
-            Box::leak(format!("{}, OPTIONS", methods.join(", ")).into_boxed_str());
-        Some(Prefix { path: path?, methods, allow, needs_key, counts })
-    }
-}
-
-fn is_plain(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
-}
-
-/// Whether a prefix would lie over one of our own routes, or below one.
-fn taken(path: &str) -> bool {
-    ["/v1/public", "/v1/check", "/v1/usage"].iter().any(|own| {
-        path == *own || path.starts_with(&format!("{own}/")) || own.starts_with(&format!("{path}/"))
-    })
-}
-
-impl Written {
-    fn from_toml(value: &DeValue<'_>) -> Written {
-        match value {
-            DeValue::String(text) => Written::Text(text.to_string()),
-            DeValue::Integer(integer) => {
-                i64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix())
-                    .map_or(Written::Other("a number out of range"), Written::Integer)
-            }
-            DeValue::Boolean(flag) => Written::Flag(*flag),
-            DeValue::Array(items) => {
-                Written::List(items.iter().map(|item| Written::from_toml(item.get_ref())).collect())
-            }
-            DeValue::Float(_) => Written::Other("a fraction"),
-            DeValue::Datetime(_) => Written::Other("a date"),
-            DeValue::Table(_) => Written::Other("a table"),
-        }
-    }
-
-    fn text(&self) -> Option<&str> {
-        match self {
-            Written::Text(text) | Written::Bare(text) => Some(text),
-            _ => None,
-        }
-    }
-
-    fn integer(&self) -> Option<u64> {
-        match self {
-            Written::Integer(integer) => u64::try_from(*integer).ok(),
-            Written::Bare(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn flag(&self) -> Option<bool> {
-        match self {
-            Written::Flag(flag) => Some(*flag),
-            Written::Bare(text) => text.parse().ok(),
-            _ => None,
-        }
-    }
-
-    fn texts(&self) -> Option<Vec<String>> {
-        match self {
-            Written::List(items) => {
-                items.iter().map(|item| item.text().map(str::to_owned)).collect()
-            }
-            Written::Bare(text) => Some(
-                text.split(',')
-                    .map(str::trim)
-                    .filter(|part| !part.is_empty())
-                    .map(str::to_owned)
-                    .collect(),
-            ),
-            _ => None,
-        }
-    }
-
-    fn shown(&self) -> String {
-        match self {
-            Written::Text(text) | Written::Bare(text) => format!("{text:?}"),
-            Written::Integer(integer) => integer.to_string(),
-            Written::Flag(flag) => flag.to_string(),
-            Written::List(items) => {
-                let items: Vec<String> = items.iter().map(Written::shown).collect();
-                format!("[{}]", items.join(", "))
-            }
-            Written::Other(what) => (*what).to_owned(),
-        }
-    }
-}
-
-/// `500ms`, `2.5s`, `10m`, `1h`, `7d`, or `0`.
-pub fn parse_duration(text: &str) -> Option<Duration> {
-    if text == "0" {
-        return Some(Duration::ZERO);
-    }
-    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
-    let (number, unit) = text.split_at(unit);
-    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        return None;
-    }
-    let factor = match unit {
-        "ms" => 0.001,
-        "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3_600.0,
-        "d" => 86_400.0,
-        _ => return None,
-    };
-    let seconds = number.parse::<f64>().ok()? * factor;
-    (seconds <= 1e9).then(|| Duration::from_secs_f64(seconds))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::super::{Config, ConfigFile, Overrides};
-    use super::*;
-
-    fn read(text: &str) -> Result<Config, Vec<String>> {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("riskgate.toml");
-        std::fs::write(&path, text).unwrap();
-        Config::read(&Overrides { file: ConfigFile::At(path), flags: Vec::new() }).map_err(
-            |faults| {
-                let prefix = format!("{}/", folder.path().display());
-                faults.iter().map(|fault| fault.replace(&prefix, "")).collect()
-            },
-        )
-    }
-
-    #[test]
-    fn an_empty_file_means_the_defaults() {
-        let config = read("").unwrap();
-        assert_eq!(config.http.to_string(), "127.0.0.1:8080");
-        assert_eq!(config.plans["free"], LimitRow::Calls(100));
-        assert_eq!(config.upstream.deadline, Duration::from_millis(2_500));
-    }
-
-    #[test]
-    fn every_fault_is_told_with_its_line() {
-        let faults = read(
-            "[listen]\nhttp = \"nowhere\"\nport = 3\n\n[store]\nurl = \"localhost:6379\"\n\
-             on_failure = \"maybe\"\n[plans]\nfree = -1\n[[upstream.route]]\nprefix = \"/v1/check\"\n",
-        )
-        .unwrap_err();
-        for expected in [
-            r#"riskgate.toml:2: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#,
-            r#"riskgate.toml:6: store.url: expected sqlite:PATH, but found "localhost:6379""#,
-            r#"riskgate.toml:7: store.on_failure: expected "open" or "closed", but found "maybe""#,
-            "riskgate.toml:9: plans.free: expected calls in a month as a whole number",
-            "riskgate.toml:11: upstream.route.0.prefix: expected a path such as /v1/signup",
-            "riskgate.toml:3: listen.port: expected one of listen.",
-        ] {
-            assert!(
-                faults.iter().any(|fault| fault.starts_with(expected)),
-                "{expected}\n{faults:#?}"
-            );
-        }
-        assert!(read("[listen\n").unwrap_err()[0].starts_with("riskgate.toml:1: expected TOML"));
-    }
-
-    #[test]
-    fn the_environment_overrides_the_file() {
-        let mut settings = Settings::default();
-        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-        settings.read_environment(
-            [
-                variable("RISKGATE__LISTEN__MAX_CONNECTIONS", "7"),
-                variable("RISKGATE__UPSTREAM__SERVERS", "a:1, b:2"),
-                variable("RISKGATE__LOG__ACCESS", "false"),
-                variable("OTHER", "x"),
-            ]
-            .into_iter(),
-        );
-        assert_eq!(settings.count("listen.max_connections", 1..=9, 1), 7);
-        assert_eq!(settings.servers("upstream.servers", "c:3"), ["a:1", "b:2"]);
-        assert!(!settings.flag("log.access", true));
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
-        assert_eq!(parse_duration("2.5s"), Some(Duration::from_millis(2_500)));
-        assert_eq!(parse_duration("90d"), Some(Duration::from_secs(90 * 86_400)));
-        assert_eq!(parse_duration("0"), Some(Duration::ZERO));
-        for text in ["", "5", "s", "-1s", "1y", "1.2.3s", "1 s", "99999999999d"] {
-            assert_eq!(parse_duration(text), None, "{text}");
-        }
     }
 }

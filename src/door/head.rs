@@ -115,9 +115,10 @@ impl<'b> RequestLine<'b> {
         if target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
         }
-        // Bytes above ASCII pass: what they mean is decided where the segment is decoded.
+        // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
-        if target.is_empty() || target.iter().any(bad) {
+        let is_text = std::str::from_utf8(target).is_ok();
+        if target.is_empty() || !is_text || target.iter().any(bad) {
             return Err(Refusal::BadRequest);
         }
         let is_http_11 = match version {
@@ -309,6 +310,8 @@ mod tests {
         ] {
             assert_eq!(status(&text), Err(400), "{text:?}");
         }
+        let no_text = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
+        assert_eq!(read_head(no_text, &SIZES), Err(Refusal::BadRequest));
         assert_eq!(status(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
         assert_eq!(status(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
     }

@@ -11,11 +11,12 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::lock;
+use super::word::{Word, bound};
 use crate::month::Month;
 use crate::store::{LimitRow, Standing, Statement};
 
-/// No process holds more unspent calls of one account than this.
-pub const MAX_HELD: u64 = 64;
+/// A lease is not asked for in smaller parts, as far as the bound allows.
+const LEAST_WISHED: u64 = 8;
 /// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since
 /// another node may have given calls back.
 const REFUSED_FOR: u64 = 500;
@@ -44,35 +45,6 @@ pub struct Spent {
     blind: bool,
     /// What remains of the month's limit after this call; `None` when unlimited.
     pub remaining: Option<u64>,
-}
-
-/// month 12 bits | epoch 10 | held 10 | beyond 32.
-///
-/// `held` is what may be spent here at once; `beyond` what the limit still leaves outside of
-/// every lease, saturating. Both in one word, so that "remaining" is exact for every call.
-#[derive(Clone, Copy)]
-struct Word(u64);
-
-impl Word {
-    const HELD_ONE: u64 = 1 << 32;
-    const HELD_MAX: u64 = 0x3ff;
-
-    fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> Word {
-        let beyond = beyond.min(u64::from(u32::MAX));
-        Word(month << 52 | (epoch & 0x3ff) << 42 | held.min(Word::HELD_MAX) << 32 | beyond)
-    }
-    fn month(self) -> u64 {
-        self.0 >> 52
-    }
-    fn epoch(self) -> u64 {
-        self.0 >> 42 & 0x3ff
-    }
-    fn held(self) -> u64 {
-        self.0 >> 32 & Word::HELD_MAX
-    }
-    fn beyond(self) -> u64 {
-        self.0 & u64::from(u32::MAX)
-    }
 }
 
 #[derive(Default)]
@@ -146,18 +118,6 @@ fn calls(limit: LimitRow) -> Option<u64> {
         LimitRow::Calls(calls) => Some(calls),
         LimitRow::Unlimited => None,
     }
-}
-
-/// The most unspent calls that one process may hold, what it asks for included: a hundredth of
-/// the limit, 64 at most, 1 at least, and 1 in the last hundredth.
-fn bound(limit: Option<u64>, leased_by_all: u64) -> u64 {
-    let Some(limit) = limit else { return MAX_HELD };
-    let hundredth = limit / 100;
-    if limit.saturating_sub(leased_by_all) <= hundredth {
-        return 1;
-    }
-    // Not so many that the grant itself would lead into the last hundredth and beyond it.
-    hundredth.min(MAX_HELD).min((limit - leased_by_all - hundredth).max(1)).max(1)
 }
 
 impl Lease {
@@ -402,10 +362,11 @@ impl Lease {
         })
     }
 
-    /// Grows with the rate of calls: twice what went since the last reply, within the bound.
+    /// Grows with the rate of calls: twice what went since the last reply, a few at least, within
+    /// the bound.
     fn to_ask(&self, numbers: &mut Numbers, bound: u64, held: u64, spent: u64) -> u64 {
         numbers.calls_since_reply = spent.saturating_sub(numbers.spent_at_reply);
-        let wished = (2 * numbers.calls_since_reply).max(1);
+        let wished = (2 * numbers.calls_since_reply).max(LEAST_WISHED);
         bound.saturating_sub(held).min(wished.saturating_sub(held).max(u64::from(held == 0)))
     }
 

@@ -1,6 +1,6 @@
 //! The embedded store: one SQLite file in WAL mode, `synchronous=FULL`.
 //!
-//! Owns the schema and every statement. Several processes may have the file open at once: a
+//! Owns the verbs and their transactions. Several processes may have the file open at once: a
 //! gateway and its successor during a hand-over, and the command line beside them. What a verb
 //! has returned is on disk. It never replaces or empties a file that it does not understand.
 
@@ -9,34 +9,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{
-    AccountRow, KeyRow, LimitRow, RingRows, Standing, Statement, StoreError, TopRow, UsageRow,
-};
+use super::rows::{insert_key, read_accounts, read_keys, read_top, signed, unsigned, write_top};
+use super::{KeyRow, LimitRow, RingRows, Standing, Statement, StoreError, TopRow, UsageRow, open};
 use crate::month::Month;
-
-const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
-const SCHEMA_VERSION: i64 = 1;
-const SCHEMA: &str = "
-CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
-CREATE TABLE account (
-    name TEXT PRIMARY KEY, plan TEXT, calls INTEGER, unlimited INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE TABLE api_key (
-    id TEXT PRIMARY KEY, account TEXT NOT NULL, label TEXT, digest BLOB NOT NULL UNIQUE,
-    origins TEXT NOT NULL, require_origin INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    expires_at INTEGER, revoked_at INTEGER
-) WITHOUT ROWID;
-CREATE TABLE ledger (
-    account TEXT NOT NULL, month INTEGER NOT NULL, node BLOB NOT NULL, sequence INTEGER NOT NULL,
-    leased INTEGER NOT NULL, spent INTEGER NOT NULL, PRIMARY KEY (account, month, node)
-) WITHOUT ROWID;
-CREATE TABLE top_count (
-    domain TEXT PRIMARY KEY, count REAL NOT NULL, at INTEGER NOT NULL, accounts BLOB NOT NULL
-) WITHOUT ROWID;
-CREATE TABLE top_seen (
-    day INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (day, mark)
-) WITHOUT ROWID;
-";
 
 /// An open store. One connection: give each thread its own.
 pub struct Sqlite {
@@ -56,12 +31,16 @@ impl Sqlite {
                 found: error.to_string(),
             })?;
         }
-        let failed = |source| explain(path, source);
-        let connection = Connection::open(path).map_err(failed)?;
+        let failed = |source| open::explain(path, source);
+        let mut connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
-        let mut store = Sqlite { connection, path: path.to_owned() };
-        store.prepare_file()?;
-        Ok(store)
+        open::prepare(&mut connection, path)?;
+        Ok(Sqlite { connection, path: path.to_owned() })
+    }
+
+    /// Reads the whole file and says whether it is intact.
+    pub fn check_intact(&self) -> Result<(), StoreError> {
+        open::check_intact(&self.connection, &self.path)
     }
 
     /// Opens a store that must exist already, for reading what is there.
@@ -74,51 +53,6 @@ impl Sqlite {
             });
         }
         Sqlite::open(path, busy)
-    }
-
-    fn prepare_file(&mut self) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        let failed = |source| explain(&path, source);
-        let pragma = |connection: &Connection, name: &str| {
-            connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0))
-        };
-        self.check_version(pragma(&self.connection, "application_id").map_err(failed)?)?;
-        self.connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-        self.connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-        let transaction = self
-            .connection
-            .transaction_with_behavior(TransactionBehavior::Immediate)
-            .map_err(failed)?;
-        // Two processes may create at once: who comes second finds it done.
-        if pragma(&transaction, "user_version").map_err(failed)? == 0 {
-            create_schema(&transaction).map_err(failed)?;
-        }
-        transaction.commit().map_err(failed)
-    }
-
-    fn check_version(&self, application_id: i64) -> Result<(), StoreError> {
-        let failed = |source| explain(&self.path, source);
-        let version: i64 = self
-            .connection
-            .pragma_query_value(None, "user_version", |row| row.get(0))
-            .map_err(failed)?;
-        let tables: i64 = self
-            .connection
-            .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
-            .map_err(failed)?;
-        let unusable = |expected, found| {
-            Err(StoreError::Unusable { path: self.path.display().to_string(), expected, found })
-        };
-        if tables > 0 && application_id != APPLICATION_ID {
-            return unusable("a riskgate store", "another program's database".to_owned());
-        }
-        if version > SCHEMA_VERSION {
-            return unusable(
-                "a store of version 1",
-                format!("version {version}, made by a newer riskgate; run that one"),
-            );
-        }
-        Ok(())
     }
 
     fn failed(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
@@ -324,32 +258,6 @@ impl Sqlite {
     }
 }
 
-fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
-    match source.sqlite_error_code() {
-        Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
-            path: path.display().to_string(),
-            expected: "an intact store",
-            found: format!("{source}; restore a backup, or move the file away to start afresh"),
-        },
-        _ => StoreError::Failed {
-            path: path.display().to_string(),
-            doing: "opening the store",
-            source,
-        },
-    }
-}
-
-fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
-    transaction.execute_batch(SCHEMA)?;
-    transaction.execute(
-        "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
-        [],
-    )?;
-    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
-    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
-}
-
 fn meta<T: rusqlite::types::FromSql>(
     connection: &Connection,
     key: &str,
@@ -426,134 +334,4 @@ fn apply_one(
 fn bump_ring(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute("UPDATE meta SET value = value + 1 WHERE key = 'ring_version'", [])?;
     Ok(())
-}
-
-fn insert_key(
-    transaction: &Transaction<'_>,
-    key: &KeyRow,
-    plan: Option<&str>,
-) -> rusqlite::Result<()> {
-    transaction.execute(
-        "INSERT INTO account (name, plan) VALUES (?1, ?2)
-         ON CONFLICT (name) DO UPDATE SET plan = coalesce(excluded.plan, plan)",
-        params![key.account, plan],
-    )?;
-    let origins = serde_json::to_string(&key.origins).unwrap_or_else(|_| "[]".to_owned());
-    transaction.execute(
-        "INSERT INTO api_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        params![
-            key.id,
-            key.account,
-            key.label,
-            key.digest.as_slice(),
-            origins,
-            key.require_origin,
-            key.created_at,
-            key.expires_at,
-            key.revoked_at
-        ],
-    )?;
-    Ok(())
-}
-
-fn read_accounts(connection: &Connection) -> rusqlite::Result<Vec<AccountRow>> {
-    let mut statement =
-        connection.prepare("SELECT name, plan, calls, unlimited FROM account ORDER BY name")?;
-    let rows = statement.query_map([], |row| {
-        let calls: Option<i64> = row.get(2)?;
-        let limit = if row.get::<_, bool>(3)? {
-            Some(LimitRow::Unlimited)
-        } else {
-            calls.map(|calls| LimitRow::Calls(unsigned(calls)))
-        };
-        Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, limit })
-    })?;
-    rows.collect()
-}
-
-fn read_keys(connection: &Connection) -> rusqlite::Result<Vec<KeyRow>> {
-    let mut statement = connection.prepare(
-        "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
-         revoked_at FROM api_key ORDER BY created_at, id",
-    )?;
-    let rows = statement.query_map([], |row| {
-        let origins: String = row.get(4)?;
-        let origins = serde_json::from_str(&origins).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(
-                4,
-                rusqlite::types::Type::Text,
-                Box::new(error),
-            )
-        })?;
-        Ok(KeyRow {
-            id: row.get(0)?,
-            account: row.get(1)?,
-            label: row.get(2)?,
-            digest: row.get(3)?,
-            origins,
-            require_origin: row.get(5)?,
-            created_at: row.get(6)?,
-            expires_at: row.get(7)?,
-            revoked_at: row.get(8)?,
-        })
-    })?;
-    rows.collect()
-}
-
-fn read_top(connection: &Connection, day: i64) -> rusqlite::Result<(Vec<TopRow>, Vec<u64>)> {
-    let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
-    let rows = counts
-        .query_map([], |row| {
-            let accounts: Vec<u8> = row.get(3)?;
-            Ok(TopRow {
-                domain: row.get(0)?,
-                count: row.get(1)?,
-                at: row.get(2)?,
-                accounts: accounts
-                    .chunks_exact(8)
-                    .filter_map(|chunk| chunk.try_into().ok().map(u64::from_le_bytes))
-                    .collect(),
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    let mut seen = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
-    let marks = seen
-        .query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?
-        .collect::<Result<_, _>>()?;
-    Ok((rows, marks))
-}
-
-fn write_top(
-    transaction: &Transaction<'_>,
-    rows: &[TopRow],
-    gone: &[String],
-    day: i64,
-    marks: &[u64],
-) -> rusqlite::Result<()> {
-    let mut replace =
-        transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
-    for row in rows {
-        let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
-        replace.execute(params![row.domain, row.count, row.at, accounts])?;
-    }
-    let mut forget = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
-    for domain in gone {
-        forget.execute([domain])?;
-    }
-    let mut mark_seen =
-        transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
-    for mark in marks {
-        mark_seen.execute(params![day, mark.cast_signed()])?;
-    }
-    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1")?.execute([day])?;
-    Ok(())
-}
-
-/// Counts stay far below 2^63; a limit above it reads back as that.
-fn signed(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
-}
-
-fn unsigned(value: i64) -> u64 {
-    u64::try_from(value).unwrap_or(0)
 }

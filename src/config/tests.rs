@@ -1,0 +1,77 @@
+use super::settings::Settings;
+use super::*;
+
+fn read(text: &str) -> Result<Config, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("riskgate.toml");
+    std::fs::write(&path, text).unwrap();
+    Config::read(&Overrides { file: ConfigFile::At(path), flags: Vec::new() }).map_err(|faults| {
+        let prefix = format!("{}/", folder.path().display());
+        faults.iter().map(|fault| fault.replace(&prefix, "")).collect()
+    })
+}
+
+#[test]
+fn an_empty_file_means_the_defaults() {
+    let config = read("").unwrap();
+    assert_eq!(config.http.to_string(), "127.0.0.1:8080");
+    assert_eq!(config.plans["free"], LimitRow::Calls(100));
+    assert_eq!(config.upstream.deadline, Duration::from_millis(2_500));
+}
+
+#[test]
+fn every_fault_is_told_with_its_line() {
+    let faults = read(
+        "[listen]\nhttp = \"nowhere\"\nport = 3\n\n[store]\nurl = \"localhost:6379\"\n\
+         on_failure = \"maybe\"\n[plans]\nfree = -1\n[[upstream.route]]\nprefix = \"/v1/check\"\n",
+    )
+    .unwrap_err();
+    for expected in [
+        r#"riskgate.toml:2: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#,
+        r#"riskgate.toml:6: store.url: expected sqlite:PATH, but found "localhost:6379""#,
+        r#"riskgate.toml:7: store.on_failure: expected "open" or "closed", but found "maybe""#,
+        "riskgate.toml:9: plans.free: expected calls in a month as a whole number",
+        "riskgate.toml:11: upstream.route.0.prefix: expected a path such as /v1/signup",
+        "riskgate.toml:3: listen.port: expected one of listen.",
+    ] {
+        assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");
+    }
+    let faults = read("[lsiten]\n[[upstream.route]]\n[store]\ndeadline = \"0\"\n").unwrap_err();
+    for expected in [
+        "riskgate.toml:1: lsiten: expected a known section",
+        "config: upstream.route.0.prefix: expected a path",
+        "riskgate.toml:4: store.deadline: expected a duration of 1ms or more",
+    ] {
+        assert!(faults.iter().any(|fault| fault.starts_with(expected)), "{expected}\n{faults:#?}");
+    }
+    assert!(read("[listen\n").unwrap_err()[0].starts_with("riskgate.toml:1: expected TOML"));
+}
+
+#[test]
+fn the_environment_overrides_the_file() {
+    let mut settings = Settings::default();
+    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    settings.read_environment(
+        [
+            variable("RISKGATE__LISTEN__MAX_CONNECTIONS", "7"),
+            variable("RISKGATE__UPSTREAM__SERVERS", "a:1, b:2"),
+            variable("RISKGATE__LOG__ACCESS", "false"),
+            variable("OTHER", "x"),
+        ]
+        .into_iter(),
+    );
+    assert_eq!(settings.count("listen.max_connections", 1..=9, 1), 7);
+    assert_eq!(settings.servers("upstream.servers", "c:3"), ["a:1", "b:2"]);
+    assert!(!settings.flag("log.access", true));
+}
+
+#[test]
+fn durations_have_units() {
+    assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
+    assert_eq!(parse_duration("2.5s"), Some(Duration::from_millis(2_500)));
+    assert_eq!(parse_duration("90d"), Some(Duration::from_secs(90 * 86_400)));
+    assert_eq!(parse_duration("0"), Some(Duration::ZERO));
+    for text in ["", "5", "s", "-1s", "1y", "1.2.3s", "1 s", "99999999999d"] {
+        assert_eq!(parse_duration(text), None, "{text}");
+    }
+}

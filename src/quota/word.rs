@@ -1,0 +1,80 @@
+//! The one word that calls are spent from, and how much of it may be held.
+//!
+//! Bits and bounds only; who changes the word, and when, is the lease's business.
+
+/// No process holds more unspent calls of one account than this.
+pub const MAX_HELD: u64 = 64;
+
+/// month 12 bits | epoch 10 | held 10 | beyond 32.
+///
+/// `held` is what may be spent here at once; `beyond` what the limit still leaves outside of
+/// every lease, saturating. Both in one word, so that "remaining" is exact for every call.
+#[derive(Clone, Copy)]
+pub(super) struct Word(pub(super) u64);
+
+impl Word {
+    /// One call in `held`.
+    pub(super) const HELD_ONE: u64 = 1 << 32;
+    /// The most that `held` can say.
+    pub(super) const HELD_MAX: u64 = 0x3ff;
+
+    pub(super) fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> Word {
+        let beyond = beyond.min(u64::from(u32::MAX));
+        Word(month << 52 | (epoch & 0x3ff) << 42 | held.min(Word::HELD_MAX) << 32 | beyond)
+    }
+    pub(super) fn month(self) -> u64 {
+        self.0 >> 52
+    }
+    pub(super) fn epoch(self) -> u64 {
+        self.0 >> 42 & 0x3ff
+    }
+    pub(super) fn held(self) -> u64 {
+        self.0 >> 32 & Word::HELD_MAX
+    }
+    pub(super) fn beyond(self) -> u64 {
+        self.0 & u64::from(u32::MAX)
+    }
+}
+
+/// The most unspent calls that one process may hold, what it asks for included: a hundredth of
+/// the limit, 64 at most, 1 at least, and 1 in the last hundredth.
+pub(super) fn bound(limit: Option<u64>, leased_by_all: u64) -> u64 {
+    let Some(limit) = limit else { return MAX_HELD };
+    let hundredth = limit / 100;
+    if limit.saturating_sub(leased_by_all) <= hundredth {
+        return 1;
+    }
+    // Not so many that the grant itself would lead into the last hundredth and beyond it.
+    hundredth.min(MAX_HELD).min((limit - leased_by_all - hundredth).max(1)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_gives_back_what_went_in() {
+        let word = Word::new(323, 1025, 64, u64::MAX);
+        assert_eq!((word.month(), word.epoch(), word.held()), (323, 1, 64));
+        assert_eq!(word.beyond(), u64::from(u32::MAX));
+        assert_eq!(Word(word.0 - Word::HELD_ONE).held(), 63);
+        assert_eq!(Word::new(0, 0, 5_000, 0).held(), Word::HELD_MAX);
+    }
+
+    #[test]
+    fn what_may_be_held_shrinks_towards_the_limit() {
+        for (limit, leased, held) in [
+            (Some(10_000), 0, 64),
+            (Some(10_000), 9_899, 1),
+            (Some(10_000), 9_880, 20),
+            (Some(10_000), 9_900, 1),
+            (Some(10_000), 20_000, 1),
+            (Some(1_000), 0, 10),
+            (Some(100), 0, 1),
+            (Some(0), 0, 1),
+            (None, u64::MAX, 64),
+        ] {
+            assert_eq!(bound(limit, leased), held, "{limit:?} {leased}");
+        }
+    }
+}

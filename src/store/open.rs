@@ -1,0 +1,115 @@
+//! Opening a store's file: ours, intact, of our version, or left as it is.
+
+use std::path::Path;
+
+use rusqlite::{Connection, Transaction, TransactionBehavior};
+
+use super::StoreError;
+
+const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
+const WHAT_TO_DO: &str = "restore a backup, or move the file away to start afresh";
+const SCHEMA_VERSION: i64 = 1;
+const SCHEMA: &str = "
+CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
+CREATE TABLE account (
+    name TEXT PRIMARY KEY, plan TEXT, calls INTEGER, unlimited INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE api_key (
+    id TEXT PRIMARY KEY, account TEXT NOT NULL, label TEXT, digest BLOB NOT NULL UNIQUE,
+    origins TEXT NOT NULL, require_origin INTEGER NOT NULL, created_at INTEGER NOT NULL,
+    expires_at INTEGER, revoked_at INTEGER
+) WITHOUT ROWID;
+CREATE TABLE ledger (
+    account TEXT NOT NULL, month INTEGER NOT NULL, node BLOB NOT NULL, sequence INTEGER NOT NULL,
+    leased INTEGER NOT NULL, spent INTEGER NOT NULL, PRIMARY KEY (account, month, node)
+) WITHOUT ROWID;
+CREATE TABLE top_count (
+    domain TEXT PRIMARY KEY, count REAL NOT NULL, at INTEGER NOT NULL, accounts BLOB NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE top_seen (
+    day INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (day, mark)
+) WITHOUT ROWID;
+";
+
+/// Makes a connection ready: checks whose file it is, and creates what is not there yet.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| explain(path, source);
+    check_version(connection, path)?;
+    connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    // Two processes may create at once: who comes second finds it done.
+    let version: i64 =
+        transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    if version == 0 {
+        create_schema(&transaction).map_err(failed)?;
+    }
+    transaction.commit().map_err(failed)
+}
+
+fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let failed = |source| explain(path, source);
+    let application_id: i64 =
+        connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
+    let version: i64 =
+        connection.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
+    let tables: i64 = connection
+        .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
+        .map_err(failed)?;
+    let unusable = |expected, found| {
+        Err(StoreError::Unusable { path: path.display().to_string(), expected, found })
+    };
+    if tables > 0 && application_id != APPLICATION_ID {
+        return unusable("a riskgate store", "another program's database".to_owned());
+    }
+    if version > SCHEMA_VERSION {
+        return unusable(
+            "a store of version 1",
+            format!("version {version}, made by a newer riskgate; run that one"),
+        );
+    }
+    Ok(())
+}
+
+/// Looks at every page: what is damaged is found at start and not on a request's way.
+pub(super) fn check_intact(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    let word: String = connection
+        .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
+        .map_err(|source| explain(path, source))?;
+    if word == "ok" {
+        return Ok(());
+    }
+    Err(StoreError::Unusable {
+        path: path.display().to_string(),
+        expected: "an intact store",
+        found: format!("{}; {WHAT_TO_DO}", word.replace('\n', " ")),
+    })
+}
+
+/// What an error at opening means, and what to do.
+pub(super) fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    match source.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
+            path: path.display().to_string(),
+            expected: "an intact store",
+            found: format!("{source}; {WHAT_TO_DO}"),
+        },
+        _ => StoreError::Failed {
+            path: path.display().to_string(),
+            doing: "opening the store",
+            source,
+        },
+    }
+}
+
+fn create_schema(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
+    transaction.execute_batch(SCHEMA)?;
+    transaction.execute(
+        "INSERT INTO meta VALUES ('store_id', lower(hex(randomblob(16)))), ('ring_version', 1)",
+        [],
+    )?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
+    transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
+}
