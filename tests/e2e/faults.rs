@@ -76,7 +76,7 @@ prefix = \"/v1/check\"
         format!("{at}:7: store.url: expected sqlite:PATH"),
         format!(r#"{at}:8: store.on_failure: expected "open" or "closed", but found "maybe""#),
         format!("{at}:11: upstream.servers: expected a list of servers"),
-        format!("{at}:12: upstream.deadline: expected a duration such as 500ms"),
+        format!("{at}:12: upstream.deadline: expected a duration"),
         format!("{at}:15: plans.free: expected calls in a month as a whole number"),
         format!("{at}:16: plans.gold: expected calls in a month as a whole number"),
         format!("{at}:19: nonsense.a: expected"),

@@ -13,6 +13,7 @@ mod failures;
 mod faults;
 mod keys;
 mod origins;
+mod outage;
 mod process;
 mod quota;
 mod reload;

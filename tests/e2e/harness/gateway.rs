@@ -38,6 +38,7 @@ impl Setup {
         let path = |name: &str| setup.folder.path().join(name).display().to_string();
         let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
         setup = setup.text("table.path", &lists).text("log.path", &log);
+        setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
         setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")
     }
 
