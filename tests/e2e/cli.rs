@@ -1,0 +1,194 @@
+//! The command line: what goes to stdout, in which shape, with which exit code.
+
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{BINARY, Lists, Setup, run};
+
+fn keys_of(value: &Value) -> Vec<&str> {
+    let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
+}
+
+#[track_caller]
+fn assert_time(value: &Value) {
+    let text = value.as_str().expect("a time");
+    assert!(text.len() == 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok());
+}
+
+#[test]
+fn keys_create_prints_the_key_alone_and_words_beside() {
+    let setup = Setup::new();
+    let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    assert_eq!(made.stdout.lines().count(), 1);
+    assert!(made.stdout.starts_with("rg_") && made.stdout.trim_end().len() == 35);
+    assert!(!made.stderr.is_empty() && !made.stderr.contains("rg_"));
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    assert_eq!(keys_of(&made), ["account", "id", "key"]);
+}
+
+#[test]
+fn keys_list_as_json_has_the_promised_members() {
+    let setup = Setup::new();
+    assert_eq!(setup.cli(&["keys", "list", "--json"]).expect(0).json(), json!([]));
+    let create = ["keys", "create", "--account", "acme", "--plan", "pro", "--label", "web"];
+    let more = ["--origin", "https://a.com", "--origin", "https://*.b.com", "--expires", "90d"];
+    setup.cli(&[&create[..], &more[..]].concat()).expect(0);
+    setup.cli(&["keys", "create", "--account", "bare"]).expect(0);
+    let listed = setup.cli(&["keys", "list", "--json"]).expect(0).json();
+    let rows = listed.as_array().unwrap();
+    assert_eq!(rows.len(), 2);
+    for row in rows {
+        let promised =
+            ["account", "created_at", "expires_at", "id", "label", "origins", "plan", "revoked_at"];
+        assert_eq!(keys_of(row), promised);
+        assert_time(&row["created_at"]);
+        assert_eq!(row["revoked_at"], Value::Null);
+    }
+    let full = rows.iter().find(|row| row["account"] == "acme").unwrap();
+    assert_eq!((&full["plan"], &full["label"]), (&json!("pro"), &json!("web")));
+    assert_eq!(full["origins"], json!(["https://a.com", "https://*.b.com"]));
+    assert_time(&full["expires_at"]);
+    let bare = rows.iter().find(|row| row["account"] == "bare").unwrap();
+    assert_eq!((&bare["plan"], &bare["label"]), (&json!("free"), &Value::Null));
+    assert_eq!((&bare["origins"], &bare["expires_at"]), (&json!([]), &Value::Null));
+    let table = setup.cli(&["keys", "list"]).expect(0).stdout;
+    assert_eq!(table.lines().count(), 3);
+    assert!(table.starts_with("ID ") && table.contains("https://a.com https://*.b.com"));
+}
+
+#[test]
+fn accounts_and_usage_have_their_shapes() {
+    let setup = Setup::new();
+    let set = setup.cli(&["accounts", "set", "acme", "--plan", "pro", "--limit", "7", "--json"]);
+    let set = set.expect(0).json();
+    let account = set.as_array().map_or(&set, |rows| &rows[0]);
+    assert_eq!(account["name"], "acme");
+    assert_eq!((&account["plan"], &account["limit"]), (&json!("pro"), &json!(7)));
+    setup.cli(&["accounts", "set", "big", "--limit", "unlimited"]).expect(0);
+    let listed = setup.cli(&["accounts", "list", "--json"]).expect(0).json();
+    assert_eq!(listed.as_array().unwrap().len(), 2);
+    let gateway = setup.set("plans.free", "100").set("plans.pro", "10000").start();
+    let (acme, big) = (gateway.key("acme", &[]), gateway.key("big", &[]));
+    for _ in 0..3 {
+        gateway.domain("first.test", &acme).expect(200);
+    }
+    gateway.domain("first.test", &big).expect(200);
+    let gateway = gateway.restart();
+    let usage = gateway.cli(&["usage", "--json"]).expect(0).json();
+    let counts: Vec<_> = usage
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| (row["account"].as_str().unwrap(), row["month_count"].as_u64().unwrap()))
+        .collect();
+    assert_eq!(counts, [("acme", 3), ("big", 1)]);
+    let one = gateway.cli(&["usage", "--account", "big", "--json"]).expect(0).json();
+    assert_eq!(one.as_array().unwrap().len(), 1);
+    let text = gateway.cli(&["usage"]).expect(0).stdout;
+    assert!(text.contains("acme") && text.contains('3'), "{text}");
+}
+
+#[test]
+fn wrong_arguments_are_usage_errors_and_change_nothing() {
+    let setup = Setup::new();
+    for arguments in [
+        &["keys", "create"][..],
+        &["keys", "create", "--account", "a", "--plan", "gold"],
+        &["keys", "create", "--account", "a", "--origin", "nonsense"],
+        &["keys", "create", "--account", "a", "--origin", "https://*.com"],
+        &["keys", "create", "--account", "a", "--expires", "never"],
+        &["keys", "create", "--account", "two words"],
+        &["keys", "create", "--account", ""],
+        &["keys", "rotate", "any", "--overlap", "7"],
+        &["accounts", "set", "a"],
+        &["accounts", "set", "a", "--limit", "-1"],
+        &["accounts", "set", "a", "--limit", "many"],
+        &["accounts", "set", "a", "--plan", "gold"],
+        &["keys", "delete", "a"],
+        &["serve"],
+    ] {
+        let ran = setup.cli(arguments).expect(2);
+        assert!(ran.stdout.is_empty() && !ran.stderr.is_empty(), "{arguments:?}");
+    }
+    let plan = setup.cli(&["keys", "create", "--account", "a", "--plan", "gold"]).stderr;
+    assert!(plan.contains("expected one of business, free, pro, starter"), "{plan}");
+    assert!(plan.contains("but found \"gold\""), "{plan}");
+    setup.cli(&["keys", "revoke", "nobody"]).expect(1);
+    setup.cli(&["keys", "rotate", "nobody"]).expect(1);
+    assert_eq!(setup.cli(&["keys", "list", "--json"]).json(), json!([]));
+    assert_eq!(setup.cli(&["accounts", "list", "--json"]).json(), json!([]));
+}
+
+#[test]
+fn every_command_says_help_and_the_binary_its_version() {
+    for arguments in [
+        &["--help"][..],
+        &["run", "--help"],
+        &["demo", "--help"],
+        &["check", "--help"],
+        &["keys", "--help"],
+        &["keys", "create", "--help"],
+        &["accounts", "--help"],
+        &["usage", "--help"],
+        &["table", "--help"],
+    ] {
+        let ran = run(Command::new(BINARY).args(arguments)).expect(0);
+        assert!(ran.stdout.contains("Usage:"), "{arguments:?}");
+    }
+    let version = run(Command::new(BINARY).arg("--version")).expect(0);
+    assert!(version.stdout.starts_with("riskgate "));
+}
+
+#[test]
+fn run_takes_its_addresses_from_flags() {
+    let stand_in = crate::harness::StandIn::start();
+    let (http, admin) = (crate::harness::free_port(), crate::harness::free_port());
+    let setup = Setup::new();
+    let key = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    let mut child = Command::new(BINARY)
+        .args(["run", "-c"])
+        .arg(setup.write())
+        .args(["--listen", &http.to_string(), "--admin", &admin.to_string()])
+        .args(["--upstream", &stand_in.address.to_string()])
+        .env("RISKGATE__LOG__ACCESS", "false")
+        .spawn()
+        .unwrap();
+    let up = || std::net::TcpStream::connect(http).is_ok();
+    crate::harness::until_true("the gateway listens where the flag says", up);
+    let check = crate::harness::get("/v1/check/a@b.com").key(key.trim_end()).send(http);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(check.status, 200);
+    assert_eq!(stand_in.count(), 1);
+    let log = std::fs::read_to_string(setup.path("access.log")).unwrap_or_default();
+    assert_eq!(log, "", "the environment overrides the file");
+}
+
+#[test]
+fn a_table_is_built_inspected_looked_up_and_compared() {
+    let setup = Setup::new();
+    let (lists, built) = (setup.path("lists"), setup.path("built.table"));
+    let table = |arguments: &[&str]| run(Command::new(BINARY).arg("table").args(arguments));
+    let (lists, built) = (lists.to_str().unwrap(), built.to_str().unwrap());
+    table(&["build", lists, "-o", built]).expect(0);
+    let inspected = table(&["inspect", built, "--json"]).expect(0).json();
+    assert!(inspected["rows"].as_u64().unwrap() >= 8, "{inspected}");
+    let found = table(&["lookup", "a.first.test", "--table", built, "--json"]).expect(0).json();
+    assert_eq!(found[0]["answer"]["reason"], "disposable");
+    assert_eq!(found[0]["row"], "first.test");
+    table(&["lookup", "a_b", "--table", built]).expect(1);
+    let other = Lists::create(setup.path("other"));
+    other.write("disposable.txt", "first.test\nsecond.test\nthird.test\nfourth.test\nmail.com\n");
+    let diff = table(&["diff", lists, other.path.to_str().unwrap(), "--json"]).expect(0).json();
+    assert_eq!(diff["added"], json!(["fourth.test"]));
+    assert_eq!(diff["removed"], json!(["exact.test"]));
+    // A compiled file serves as the folder does.
+    let gateway = setup.text("table.path", built).start();
+    let key = gateway.key("acme", &[]);
+    let answer = gateway.domain("a.first.test", &key).expect(200);
+    assert_eq!(answer.header("X-Matched-Domain"), Some("first.test"));
+    assert_eq!(answer.json()["mx_provider_label"], "First Mail");
+}

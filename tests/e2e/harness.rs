@@ -1,0 +1,35 @@
+//! What all tests stand on: a gateway process, a client, an upstream, a folder of lists.
+
+mod gateway;
+mod http;
+mod lists;
+mod stand_in;
+
+use std::time::{Duration, Instant};
+
+pub use gateway::{BINARY, Gateway, Setup, run, shared};
+pub use http::{Answer, Connection, Request, get, request};
+pub use lists::Lists;
+pub use stand_in::{Seen, StandIn, Step, answer, free_port};
+
+/// Longer than anything takes on a loaded machine; only a failing test ever waits for it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Asks until there is something, and says what was awaited if there never is.
+#[track_caller]
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = ask() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// As [`until`], for a condition.
+#[track_caller]
+pub fn until_true(what: &str, mut ask: impl FnMut() -> bool) {
+    until(what, || ask().then_some(()));
+}

@@ -1,0 +1,384 @@
+//! A gateway process of the real binary, in a folder of its own, on free ports.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, OnceLock};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::{Answer, Connection, Lists, Request, free_port, get, until};
+
+pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
+
+/// What a gateway is to be started with.
+pub struct Setup {
+    folder: Arc<TempDir>,
+    settings: BTreeMap<String, BTreeMap<String, String>>,
+    tail: String,
+    environment: Vec<(String, String)>,
+}
+
+impl Default for Setup {
+    fn default() -> Setup {
+        Setup::new()
+    }
+}
+
+impl Setup {
+    /// A small table, a store of its own, an upstream that nobody serves.
+    pub fn new() -> Setup {
+        let folder = Arc::new(TempDir::new().unwrap());
+        Lists::create(folder.path().join("lists"));
+        let mut setup =
+            Setup { folder, settings: BTreeMap::new(), tail: String::new(), environment: vec![] };
+        let path = |name: &str| setup.folder.path().join(name).display().to_string();
+        let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
+        setup = setup.text("table.path", &lists).text("log.path", &log);
+        setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
+        setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")
+    }
+
+    /// The table inside the binary.
+    pub fn bundled() -> Setup {
+        let mut setup = Setup::new();
+        setup.settings.remove("table");
+        setup
+    }
+
+    /// A setting as TOML writes its value.
+    pub fn set(mut self, key: &str, value: &str) -> Setup {
+        let (section, key) = key.split_once('.').unwrap();
+        self.settings
+            .entry(section.to_owned())
+            .or_default()
+            .insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub fn text(self, key: &str, value: &str) -> Setup {
+        self.set(key, &format!("{value:?}"))
+    }
+
+    pub fn upstream(self, servers: &[SocketAddr]) -> Setup {
+        let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+        self.set("upstream.servers", &format!("{servers:?}"))
+    }
+
+    /// TOML behind all settings, such as `[[upstream.route]]`.
+    pub fn tail(mut self, text: &str) -> Setup {
+        self.tail.push_str(text);
+        self
+    }
+
+    pub fn variable(mut self, name: &str, value: &str) -> Setup {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    pub fn lists(&self) -> Lists {
+        Lists { path: self.path("lists") }
+    }
+
+    /// The config as it would be written.
+    pub fn toml(&self) -> String {
+        let mut out = String::new();
+        for (section, settings) in &self.settings {
+            writeln!(out, "[{section}]").unwrap();
+            for (key, value) in settings {
+                writeln!(out, "{key} = {value}").unwrap();
+            }
+        }
+        out + &self.tail
+    }
+
+    /// Writes the config, and says where.
+    pub fn write(&self) -> PathBuf {
+        let path = self.path("riskgate.toml");
+        std::fs::write(&path, self.toml()).unwrap();
+        path
+    }
+
+    /// Runs a command of the binary on this config.
+    pub fn cli(&self, arguments: &[&str]) -> Ran {
+        cli(&self.write(), arguments, &self.environment)
+    }
+
+    /// Starts the gateway and waits until it is ready.
+    #[track_caller]
+    pub fn start(mut self) -> Gateway {
+        // A port that was free may be taken by somebody else before the gateway has it.
+        for _ in 0..5 {
+            let (http, admin) = (free_port(), free_port());
+            self = self.text("listen.http", &http.to_string());
+            self = self.text("listen.admin", &admin.to_string());
+            let config = self.write();
+            let mut gateway = Gateway::spawn(self, config, http, admin);
+            if gateway.wait_until_ready() {
+                return gateway;
+            }
+            let said = gateway.stderr();
+            assert!(said.contains("expected to listen on"), "the gateway did not start: {said}");
+            self = gateway.take_setup();
+        }
+        panic!("no free port was left for the gateway");
+    }
+}
+
+/// A gateway that runs; dropped, it is killed.
+pub struct Gateway {
+    pub http: SocketAddr,
+    pub admin: SocketAddr,
+    pub config: PathBuf,
+    setup: Option<Setup>,
+    child: Child,
+    stderr: PathBuf,
+}
+
+impl Gateway {
+    fn spawn(setup: Setup, config: PathBuf, http: SocketAddr, admin: SocketAddr) -> Gateway {
+        let stderr = setup.path(&format!("stderr-{}.log", http.port()));
+        let child = Command::new(BINARY)
+            .args(["run", "-c"])
+            .arg(&config)
+            .envs(setup.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        Gateway { http, admin, config, setup: Some(setup), child, stderr }
+    }
+
+    fn wait_until_ready(&mut self) -> bool {
+        until("the gateway is ready or has ended", || {
+            if self.child.try_wait().unwrap().is_some() {
+                return Some(false);
+            }
+            let ready = std::net::TcpStream::connect(self.admin).is_ok()
+                && std::net::TcpStream::connect(self.http).is_ok();
+            (ready && self.readyz().status == 200).then_some(true)
+        })
+    }
+
+    fn take_setup(mut self) -> Setup {
+        self.setup.take().unwrap()
+    }
+
+    pub fn setup(&self) -> &Setup {
+        self.setup.as_ref().unwrap()
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.setup().path(name)
+    }
+
+    pub fn lists(&self) -> Lists {
+        self.setup().lists()
+    }
+
+    /// Writes the config anew, with one setting changed.
+    pub fn rewrite(&self, change: impl FnOnce(String) -> String) {
+        let text = std::fs::read_to_string(&self.config).unwrap();
+        std::fs::write(&self.config, change(text)).unwrap();
+    }
+
+    pub fn stderr(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap()
+    }
+
+    pub fn connect(&self) -> Connection {
+        Connection::open(self.http)
+    }
+
+    #[track_caller]
+    pub fn ask(&self, request: &Request) -> Answer {
+        request.send(self.http)
+    }
+
+    #[track_caller]
+    pub fn get(&self, target: impl AsRef<[u8]>, key: &str) -> Answer {
+        self.ask(&get(target).key(key))
+    }
+
+    /// What the table says of a domain, on a connection of its own.
+    #[track_caller]
+    pub fn domain(&self, name: &str, key: &str) -> Answer {
+        self.get(format!("/v1/public/domain/{name}"), key)
+    }
+
+    #[track_caller]
+    pub fn month_count(&self, key: &str) -> u64 {
+        self.get("/v1/usage", key).expect(200).json()["month_count"].as_u64().unwrap()
+    }
+
+    #[track_caller]
+    pub fn admin(&self, target: &str) -> Answer {
+        get(target).with("Host", "localhost").send(self.admin)
+    }
+
+    pub fn readyz(&self) -> Answer {
+        self.admin("/readyz")
+    }
+
+    pub fn metrics(&self) -> String {
+        self.admin("/metrics").expect(200).text()
+    }
+
+    /// The sum of a metric's samples whose line holds all of `labels`.
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let text = self.metrics();
+        let mine = text.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+                && labels.iter().all(|label| line.contains(label))
+        });
+        mine.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+    }
+
+    pub fn cli(&self, arguments: &[&str]) -> Ran {
+        cli(&self.config, arguments, &self.setup().environment)
+    }
+
+    /// A new key, in the store but perhaps not yet in the gateway.
+    #[track_caller]
+    pub fn create_key(&self, account: &str, more: &[&str]) -> String {
+        let all = [&["keys", "create", "--account", account], more].concat();
+        self.cli(&all).expect(0).stdout.trim_end().to_owned()
+    }
+
+    /// A new key that opens the gateway already; nothing was counted for it.
+    #[track_caller]
+    pub fn key(&self, account: &str, more: &[&str]) -> String {
+        let key = self.create_key(account, more);
+        until("a new key opens", || (self.get("/v1/usage", &key).status != 401).then_some(()));
+        key
+    }
+
+    /// A new key with its id.
+    #[track_caller]
+    pub fn key_with_id(&self, account: &str, more: &[&str]) -> (String, String) {
+        let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
+        let made = made.expect(0).json();
+        let key = made["key"].as_str().unwrap().to_owned();
+        until("a new key opens", || (self.get("/v1/usage", &key).status != 401).then_some(()));
+        (key, made["id"].as_str().unwrap().to_owned())
+    }
+
+    pub fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// Waits until the process has ended by itself.
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        until("the gateway has ended", || self.has_ended())
+    }
+
+    /// Ends the gateway in order, and keeps what it leaves behind.
+    #[track_caller]
+    pub fn end(mut self) -> Setup {
+        self.signal("TERM");
+        assert!(self.wait().success(), "{}", self.stderr());
+        self.take_setup()
+    }
+
+    /// Starts another on the folder of this one, which has ended.
+    #[track_caller]
+    pub fn start_again(self) -> Gateway {
+        self.take_setup().start()
+    }
+
+    /// Ends the gateway in order, and starts another on the same folder.
+    #[track_caller]
+    pub fn restart(self) -> Gateway {
+        self.end().start()
+    }
+
+    /// Kills the gateway, and starts another on the same folder.
+    #[track_caller]
+    pub fn crash_and_restart(mut self) -> Gateway {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.take_setup().start()
+    }
+
+    /// The access log, line by line.
+    pub fn log(&self) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.path("access.log")).unwrap_or_default();
+        let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
+        let parse =
+            |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+        whole.lines().map(parse).collect()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A command that ended.
+#[derive(Debug)]
+pub struct Ran {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Ran {
+    #[track_caller]
+    pub fn expect(self, code: i32) -> Ran {
+        assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
+        self
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|e| panic!("{e}: {}", self.stdout))
+    }
+}
+
+pub fn run(command: &mut Command) -> Ran {
+    let output = command.stdin(Stdio::null()).output().unwrap();
+    Ran {
+        code: output.status.code().expect("an end by exit"),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn cli(config: &Path, arguments: &[&str], environment: &[(String, String)]) -> Ran {
+    let mut command = Command::new(BINARY);
+    command.args(arguments).arg("-c").arg(config);
+    run(command.envs(environment.iter().map(|(name, value)| (name, value))))
+}
+
+/// One gateway with the bundled table, for all tests that only ask; and a key without a limit.
+pub fn shared() -> &'static (Gateway, String) {
+    static SHARED: OnceLock<(Gateway, String)> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let gateway = Setup::bundled().set("plans.free", "100").set("plans.all", "\"unlimited\"");
+        let gateway = gateway.start();
+        let key = gateway.key("readers", &["--plan", "all"]);
+        // A static is never dropped: this shell outlives us by as long as it takes to kill it.
+        let last = format!("read -r line; kill -9 {}", gateway.child.id());
+        let watcher = Command::new("sh").args(["-c", &last]).stdin(Stdio::piped()).spawn();
+        std::mem::forget(watcher.unwrap());
+        (gateway, key)
+    })
+}

@@ -1,0 +1,241 @@
+//! A raw HTTP/1.1 client: it sends the bytes that a test gives it and reads answers exactly.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+
+use serde_json::Value;
+
+use super::PATIENCE;
+
+/// One answer, as it came.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    pub body: Vec<u8>,
+    /// Whether the body came whole, by its length or its last chunk.
+    pub complete: bool,
+}
+
+impl Answer {
+    /// The value of a header that stands there once; names in any case.
+    #[track_caller]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let found = self.all(name);
+        assert!(found.len() < 2, "{name} stands there twice: {found:?}");
+        found.first().copied()
+    }
+
+    pub fn all(&self, name: &str) -> Vec<&str> {
+        let matches = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        matches.map(|(_, value)| value.as_str()).collect()
+    }
+
+    pub fn has(&self, name: &str) -> bool {
+        !self.all(name).is_empty()
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8(self.body.clone()).expect("a body in UTF-8")
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|e| panic!("{e}: {:?}", String::from_utf8_lossy(&self.body)))
+    }
+
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Answer {
+        assert_eq!(self.status, status, "{:?} {}", self.headers, self.text());
+        self
+    }
+
+    /// `r` of the RateLimit header.
+    #[track_caller]
+    pub fn remaining(&self) -> u64 {
+        let value = self.header("RateLimit").expect("a RateLimit header");
+        let rest = value.strip_prefix("\"monthly\";r=").expect(value);
+        rest.split(';').next().unwrap().parse().expect(value)
+    }
+}
+
+/// A request to be written down.
+#[derive(Clone, Debug)]
+pub struct Request {
+    method: String,
+    target: Vec<u8>,
+    headers: Vec<(String, String)>,
+    body: Vec<u8>,
+}
+
+pub fn request(method: &str, target: impl AsRef<[u8]>) -> Request {
+    Request {
+        method: method.to_owned(),
+        target: target.as_ref().to_vec(),
+        headers: vec![("Host".to_owned(), "gate.test".to_owned())],
+        body: Vec::new(),
+    }
+}
+
+pub fn get(target: impl AsRef<[u8]>) -> Request {
+    request("GET", target)
+}
+
+impl Request {
+    pub fn key(self, key: &str) -> Request {
+        self.with("Authorization", &format!("Bearer {key}"))
+    }
+
+    pub fn with(mut self, name: &str, value: &str) -> Request {
+        if name.eq_ignore_ascii_case("host") {
+            self.headers.clear();
+        }
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub fn body(mut self, body: &str) -> Request {
+        self.body = body.as_bytes().to_vec();
+        self.with("Content-Length", &body.len().to_string())
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut out = format!("{} ", self.method).into_bytes();
+        out.extend_from_slice(&self.target);
+        out.extend_from_slice(b" HTTP/1.1\r\n");
+        for (name, value) in &self.headers {
+            out.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+        }
+        out.extend_from_slice(b"\r\n");
+        out.extend_from_slice(&self.body);
+        out
+    }
+
+    /// The answer on a connection of its own.
+    #[track_caller]
+    pub fn send(&self, address: SocketAddr) -> Answer {
+        Connection::open(address).ask(self)
+    }
+}
+
+/// A connection that is kept.
+pub struct Connection {
+    reader: BufReader<TcpStream>,
+}
+
+impl Connection {
+    #[track_caller]
+    pub fn open(address: SocketAddr) -> Connection {
+        let stream = TcpStream::connect(address).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        Connection { reader: BufReader::new(stream) }
+    }
+
+    #[track_caller]
+    pub fn send(&mut self, bytes: &[u8]) {
+        self.reader.get_mut().write_all(bytes).expect("bytes that are taken");
+    }
+
+    /// Whether the bytes could be sent.
+    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+        self.reader.get_mut().write_all(bytes).is_ok()
+    }
+
+    /// Says that nothing more will be sent.
+    pub fn finish_sending(&mut self) {
+        self.reader.get_mut().shutdown(Shutdown::Write).unwrap();
+    }
+
+    #[track_caller]
+    pub fn ask(&mut self, request: &Request) -> Answer {
+        self.send(&request.bytes());
+        self.read_to(&request.method).expect("an answer, but the connection was closed")
+    }
+
+    /// Asks, where the connection may already be closed by the other side.
+    pub fn try_ask(&mut self, request: &Request) -> Option<Answer> {
+        self.reader.get_mut().write_all(&request.bytes()).ok()?;
+        self.read_to(&request.method)
+    }
+
+    /// The next answer to a GET, or nothing if the connection closed before it began.
+    pub fn read(&mut self) -> Option<Answer> {
+        self.read_to("GET")
+    }
+
+    pub fn read_to(&mut self, method: &str) -> Option<Answer> {
+        loop {
+            let (status, headers) = self.read_head()?;
+            if status == 100 {
+                continue;
+            }
+            let (body, complete) = match method == "HEAD" || status == 204 || status == 304 {
+                true => (Vec::new(), true),
+                false => self.read_body(&headers),
+            };
+            return Some(Answer { status, headers, body, complete });
+        }
+    }
+
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        self.reader.read_line(&mut line).ok()?;
+        Some(line.strip_suffix("\r\n")?.to_owned())
+    }
+
+    fn read_head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
+        let first = self.line()?;
+        let status = first.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("{first:?}"));
+        let status = status[..3].parse().unwrap();
+        let mut headers = Vec::new();
+        loop {
+            let line = self.line()?;
+            if line.is_empty() {
+                return Some((status, headers));
+            }
+            let (name, value) = line.split_once(':').unwrap_or_else(|| panic!("{line:?}"));
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+    }
+
+    fn read_body(&mut self, headers: &[(String, String)]) -> (Vec<u8>, bool) {
+        let find = |name: &str| headers.iter().find(|(n, _)| n.eq_ignore_ascii_case(name));
+        let mut body = Vec::new();
+        if let Some((_, length)) = find("content-length") {
+            let length: u64 = length.parse().unwrap();
+            // An error is an end too: what counts is how much came.
+            let _ = self.reader.by_ref().take(length).read_to_end(&mut body);
+            let complete = body.len() as u64 == length;
+            return (body, complete);
+        }
+        if find("transfer-encoding").is_none() {
+            let _ = self.reader.read_to_end(&mut body);
+            return (body, false);
+        }
+        loop {
+            let Some(size) = self.line().and_then(|l| usize::from_str_radix(&l, 16).ok()) else {
+                return (body, false);
+            };
+            let mut chunk = vec![0; size + 2];
+            if self.reader.read_exact(&mut chunk).is_err() {
+                return (body, false);
+            }
+            if size == 0 {
+                return (body, true);
+            }
+            body.extend_from_slice(&chunk[..size]);
+        }
+    }
+
+    /// Whether the other side closes without another byte.
+    pub fn is_closed(&mut self) -> bool {
+        let mut byte = [0];
+        match self.reader.read(&mut byte) {
+            Ok(read) => read == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Origins, preflights and what browsers of another origin may read.
+
+use crate::harness::{Answer, Gateway, Request, Setup, free_port, get, request};
+
+const APP: &str = "https://app.example.com";
+const DOMAIN: &str = "/v1/public/domain/first.test";
+
+fn from(origin: &str) -> Request {
+    get(DOMAIN).with("Origin", origin)
+}
+
+#[track_caller]
+fn assert_readable(answer: &Answer, origin: &str) {
+    assert_eq!(answer.header("Access-Control-Allow-Origin"), Some(origin), "{}", answer.status);
+    let exposed = answer.header("Access-Control-Expose-Headers").unwrap().to_lowercase();
+    for name in ["ratelimit", "ratelimit-policy", "retry-after", "x-request-id", "x-fail-open"] {
+        assert!(exposed.split(',').any(|part| part.trim() == name), "{name}: {exposed}");
+    }
+    assert!(!answer.has("Access-Control-Allow-Credentials"));
+    assert_eq!(answer.header("Vary"), Some("Origin"));
+}
+
+#[track_caller]
+fn assert_unreadable(answer: &Answer) {
+    let cors = |(name, _): &&(String, String)| name.to_lowercase().starts_with("access-control-");
+    assert_eq!(answer.headers.iter().find(cors), None, "{}", answer.status);
+    assert_eq!(answer.header("Vary"), Some("Origin"), "{}", answer.status);
+}
+
+fn restricted() -> (Gateway, String) {
+    let gateway = Setup::new().set("plans.free", "1000").upstream(&[free_port()]).start();
+    let key = gateway.key(
+        "acme",
+        &[
+            "--origin",
+            APP,
+            "--origin",
+            "https://*.example.org",
+            "--origin",
+            "http://localhost:3000",
+        ],
+    );
+    (gateway, key)
+}
+
+#[test]
+fn an_origin_matches_on_scheme_host_and_port() {
+    let (gateway, key) = restricted();
+    for origin in [
+        APP,
+        "https://APP.Example.COM",
+        "HTTPS://app.example.com",
+        "https://app.example.com:443",
+        "https://a.example.org",
+        "https://a.b.example.org",
+        "http://localhost:3000",
+    ] {
+        let answer = gateway.ask(&from(origin).key(&key)).expect(200);
+        assert_readable(&answer, origin);
+    }
+    for origin in [
+        "http://app.example.com",
+        "https://app.example.com:8443",
+        "https://example.com",
+        "https://app.example.com.evil.net",
+        "https://evilapp.example.com",
+        "https://x.app.example.com",
+        "https://example.org",
+        "https://evilexample.org",
+        "http://a.example.org",
+        "https://a.example.org:444",
+        "http://localhost",
+        "http://localhost:3001",
+        "null",
+        "https://app.example.com/",
+        "https://app.example.com/path",
+        "https://app.example.com, https://app.example.com",
+        "https://app.example.com https://evil.net",
+        "https://user@app.example.com",
+        "app.example.com",
+        "https://",
+        "*",
+        "",
+    ] {
+        let answer = gateway.ask(&from(origin).key(&key));
+        assert_eq!(answer.status, 403, "{origin:?}");
+        assert_unreadable(&answer);
+        assert_eq!(answer.json()["detail"], format!("Origin: {origin}"), "{origin:?}");
+    }
+    let two = from(APP).with("Origin", APP).key(&key);
+    assert_unreadable(&gateway.ask(&two).expect(403));
+}
+
+#[test]
+fn a_request_without_origin_passes_unless_the_key_wants_one() {
+    let (gateway, key) = restricted();
+    let answer = gateway.get(DOMAIN, &key).expect(200);
+    assert!(!answer.has("Access-Control-Allow-Origin"));
+    assert_eq!(answer.header("Vary"), Some("Origin"), "with an origin it would differ");
+    let strict = gateway.key("strict", &["--origin", APP, "--require-origin"]);
+    gateway.get(DOMAIN, &strict).expect(403);
+    gateway.ask(&from(APP).key(&strict)).expect(200);
+}
+
+#[test]
+fn an_unrestricted_key_answers_every_origin() {
+    let gateway = Setup::new().start();
+    let key = gateway.key("acme", &[]);
+    let answer = gateway.ask(&from("https://anywhere.example").key(&key)).expect(200);
+    assert_readable(&answer, "https://anywhere.example");
+    for origin in ["null", "https://a.com, https://b.com", "nonsense"] {
+        let answer = gateway.ask(&from(origin).key(&key)).expect(200);
+        assert!(!answer.has("Access-Control-Allow-Origin"), "{origin} can't be named");
+    }
+}
+
+#[test]
+fn a_preflight_is_allowed_for_an_origin_of_some_key() {
+    let (gateway, _) = restricted();
+    let paths = [DOMAIN, "/v1/public/top-domains", "/v1/usage", "/v1/check/user@example.com"];
+    for path in paths {
+        let preflight = |origin: &str| {
+            gateway.ask(
+                &request("OPTIONS", path)
+                    .with("Origin", origin)
+                    .with("Access-Control-Request-Method", "GET")
+                    .with("Access-Control-Request-Headers", "authorization"),
+            )
+        };
+        for origin in [APP, "https://a.example.org", "http://localhost:3000"] {
+            let answer = preflight(origin).expect(204);
+            assert_eq!(answer.header("Access-Control-Allow-Origin"), Some(origin));
+            let methods = answer.header("Access-Control-Allow-Methods").unwrap();
+            assert!(methods.contains("GET") && methods.contains("HEAD"), "{methods}");
+            let headers = answer.header("Access-Control-Allow-Headers").unwrap().to_lowercase();
+            assert!(headers.contains("authorization"), "{headers}");
+            assert_eq!(answer.header("Access-Control-Max-Age"), Some("600"));
+            assert_eq!(answer.header("Vary"), Some("Origin"));
+            assert!(
+                !answer.has("Content-Length") && !answer.has("Access-Control-Allow-Credentials")
+            );
+        }
+        for origin in ["https://evil.example", "https://example.org", "null", "nonsense"] {
+            assert_unreadable(&preflight(origin).expect(403));
+        }
+    }
+}
+
+#[test]
+fn one_unrestricted_key_allows_every_preflight_until_it_is_revoked() {
+    let (gateway, _) = restricted();
+    let preflight = || {
+        let options = request("OPTIONS", DOMAIN).with("Origin", "https://anywhere.example");
+        gateway.ask(&options.with("Access-Control-Request-Method", "GET")).status
+    };
+    assert_eq!(preflight(), 403);
+    let (_, id) = gateway.key_with_id("open", &[]);
+    assert_eq!(preflight(), 204);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    crate::harness::until_true("the revoked key allows nothing", || preflight() == 403);
+}
+
+#[test]
+fn another_options_request_says_the_methods() {
+    let (gateway, _) = restricted();
+    let allow = Some("GET, HEAD, OPTIONS");
+    for path in [DOMAIN, "/v1/usage", "/v1/check/a@b.com", "/v1/public/top-domains"] {
+        let answer = gateway.ask(&request("OPTIONS", path)).expect(204);
+        assert_eq!(answer.header("Allow"), allow);
+        let only_origin = gateway.ask(&request("OPTIONS", path).with("Origin", APP)).expect(204);
+        assert_eq!(only_origin.header("Allow"), allow);
+        let only_method = request("OPTIONS", path).with("Access-Control-Request-Method", "GET");
+        assert_eq!(gateway.ask(&only_method).expect(204).header("Allow"), allow);
+    }
+    gateway.ask(&request("OPTIONS", "/nowhere")).expect(404);
+}
+
+#[test]
+fn errors_can_be_read_by_the_browser_that_should_fail_open() {
+    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_port()]).start();
+    let key = gateway.key("acme", &["--origin", APP]);
+    let ask = |request: Request| gateway.ask(&request.with("Origin", APP));
+    assert_readable(&ask(get(DOMAIN)).expect(401), APP);
+    assert_readable(&ask(get(DOMAIN).key("rg_wrong_wrong_wrong")).expect(401), APP);
+    assert_readable(&ask(get("/nowhere")).expect(404), APP);
+    assert_readable(&ask(request("PUT", DOMAIN)).expect(405), APP);
+    assert_readable(&ask(get("/v1/check/a@b.com").key(&key)).expect(500), APP);
+    assert_readable(&ask(get("/v1/public/domain/a..b").key(&key)).expect(422), APP);
+    ask(get(DOMAIN).key(&key)).expect(200);
+    let spent = ask(get(DOMAIN).key(&key)).expect(429);
+    assert_readable(&spent, APP);
+    assert_eq!(spent.header("X-Fail-Open"), Some("true"));
+    assert_unreadable(&gateway.ask(&from("https://evil.example")).expect(401));
+    assert_unreadable(&gateway.ask(&from("https://evil.example").key(&key)).expect(403));
+}

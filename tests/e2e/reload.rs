@@ -1,0 +1,286 @@
+//! What changes while the gateway runs: each part whole or not at all, and told when it is not.
+
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::harness::{Gateway, Lists, Setup, get, request, until_true};
+
+const MORE: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
+
+fn start() -> (Gateway, String) {
+    let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
+    let key = gateway.key("acme", &[]);
+    (gateway, key)
+}
+
+fn reason(gateway: &Gateway, key: &str, name: &str) -> String {
+    let body = gateway.domain(name, key).expect(200).json();
+    body["reason"].as_str().unwrap().to_owned()
+}
+
+fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
+    reason(gateway, key, name) == "disposable"
+}
+
+fn reloads(gateway: &Gateway, part: &str, outcome: &str) -> f64 {
+    let labels = [format!("part=\"{part}\""), format!("outcome=\"{outcome}\"")];
+    gateway.metric("riskgate_reload_total", &[&labels[0], &labels[1]])
+}
+
+fn is_content(gateway: &Gateway) -> bool {
+    gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
+}
+
+#[test]
+fn a_list_written_in_place_is_picked_up() {
+    let (gateway, key) = start();
+    let before = gateway.domain("new.test", &key).header("X-Table-Version").unwrap().to_owned();
+    assert!(!is_flagged(&gateway, &key, "new.test"));
+    gateway.lists().write("disposable.txt", MORE);
+    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    let answer = gateway.domain("new.test", &key);
+    assert_ne!(answer.header("X-Table-Version"), Some(before.as_str()));
+    assert!(reloads(&gateway, "table", "ok") >= 1.0);
+}
+
+#[test]
+fn a_list_renamed_over_the_old_one_is_picked_up() {
+    let (gateway, key) = start();
+    gateway.lists().replace("disposable.txt", MORE);
+    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+}
+
+#[test]
+fn a_swapped_link_as_kubernetes_makes_it_is_picked_up() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let mount = setup.path("mount");
+    let versioned = |name: &str| mount.join(name);
+    Lists::create(versioned("..v1"));
+    Lists::create(versioned("..v2")).write("disposable.txt", MORE);
+    symlink("..v1", mount.join("..data")).unwrap();
+    for entry in std::fs::read_dir(versioned("..v1")).unwrap() {
+        let name = entry.unwrap().file_name();
+        symlink(format!("..data/{}", name.display()), mount.join(&name)).unwrap();
+    }
+    let gateway = setup.text("table.path", mount.to_str().unwrap()).start();
+    let key = gateway.key("acme", &[]);
+    assert!(!is_flagged(&gateway, &key, "new.test"));
+    symlink("..v2", mount.join("..tmp")).unwrap();
+    std::fs::rename(mount.join("..tmp"), mount.join("..data")).unwrap();
+    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+}
+
+#[test]
+fn a_compiled_table_replaced_by_another_is_picked_up() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let (lists, built) = (setup.path("lists"), setup.path("built.table"));
+    let build = |to: &std::path::Path| {
+        let mut command = std::process::Command::new(crate::harness::BINARY);
+        crate::harness::run(command.args(["table", "build"]).arg(&lists).arg("-o").arg(to))
+            .expect(0)
+    };
+    build(&built);
+    let gateway = setup.text("table.path", built.to_str().unwrap()).start();
+    let key = gateway.key("acme", &[]);
+    assert!(!is_flagged(&gateway, &key, "new.test"));
+    gateway.lists().write("disposable.txt", MORE);
+    build(&built);
+    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    std::fs::write(gateway.path("broken"), "no table at all").unwrap();
+    std::fs::rename(gateway.path("broken"), &built).unwrap();
+    until_true("the broken file is told", || !is_content(&gateway));
+    assert!(is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "first.test"));
+}
+
+#[test]
+fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
+    let (gateway, key) = start();
+    gateway.lists().write("disposable.txt", "first.test\nnew.test\nnot a name\n");
+    until_true("the fault is told on /readyz", || {
+        gateway.readyz().text().contains("disposable.txt:3: expected")
+    });
+    assert_eq!(gateway.readyz().status, 200, "it serves all the same");
+    assert!(!is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "second.test"));
+    assert!(reloads(&gateway, "table", "failed") >= 1.0);
+    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"table\""]), 1.0);
+    assert!(gateway.stderr().contains("disposable.txt:3"), "{}", gateway.stderr());
+    // A broken table holds back neither keys nor config.
+    let other = gateway.key("other", &[]);
+    gateway.domain("first.test", &other).expect(200);
+    gateway.lists().write("disposable.txt", MORE);
+    until_true("the mended table answers", || is_flagged(&gateway, &key, "new.test"));
+    until_true("/readyz is content again", || is_content(&gateway));
+    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"table\""]), 0.0);
+}
+
+#[test]
+fn a_table_that_vanishes_keeps_the_old_one() {
+    let (gateway, key) = start();
+    let lists = gateway.lists().path;
+    std::fs::rename(&lists, gateway.path("away")).unwrap();
+    until_true("the missing folder is told", || !is_content(&gateway));
+    assert!(is_flagged(&gateway, &key, "first.test"));
+    std::fs::rename(gateway.path("away"), &lists).unwrap();
+    until_true("/readyz is content again", || is_content(&gateway));
+}
+
+#[test]
+fn a_protected_name_that_would_be_flagged_refuses_the_table() {
+    let (gateway, key) = start();
+    let header = std::fs::read_to_string(gateway.lists().file("overrides.csv")).unwrap();
+    gateway
+        .lists()
+        .write("overrides.csv", &format!("{header}gmail.com,subtree,disposable,100,,,\n"));
+    until_true("the refusal is told", || gateway.readyz().text().contains("gmail.com"));
+    assert_eq!(reason(&gateway, &key, "gmail.com"), "safe");
+    gateway.lists().write("overrides.csv", &header);
+    until_true("/readyz is content again", || is_content(&gateway));
+}
+
+#[test]
+fn a_table_that_lost_most_of_its_rows_is_refused() {
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    let lists = setup.lists();
+    let rows: String = (0..200).map(|at| format!("flagged{at:03}.test\n")).collect();
+    lists.write("disposable.txt", &format!("{MORE}{rows}"));
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    let manifest = std::fs::read_to_string(lists.file("manifest.toml")).unwrap();
+    lists.write("manifest.toml", &manifest.replace("= 1.0", "= 0.3"));
+    lists.write("disposable.txt", MORE);
+    until_true("the refusal is told", || !is_content(&gateway));
+    assert!(is_flagged(&gateway, &key, "flagged007.test"));
+    lists.write("disposable.txt", &format!("{MORE}{rows}"));
+    until_true("/readyz is content again", || is_content(&gateway));
+}
+
+#[test]
+fn a_changed_plan_is_in_effect_without_a_restart() {
+    let gateway = Setup::new().set("plans.free", "3").start();
+    let key = gateway.key("acme", &[]);
+    for _ in 0..3 {
+        gateway.domain("first.test", &key).expect(200);
+    }
+    gateway.domain("first.test", &key).expect(429);
+    gateway.rewrite(|text| text.replace("free = 3", "free = 50"));
+    until_true("the raised plan admits", || gateway.domain("first.test", &key).status == 200);
+    assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
+    gateway.rewrite(|text| text.replace("free = 50", "free = 2"));
+    until_true("the lowered plan refuses", || gateway.domain("first.test", &key).status == 429);
+}
+
+#[test]
+fn a_broken_config_keeps_the_old_one_and_is_told() {
+    let gateway = Setup::new().set("plans.free", "50").set("plans.all", "\"unlimited\"").start();
+    let key = gateway.key("acme", &[]);
+    let asker = gateway.key("asker", &["--plan", "all"]);
+    gateway.rewrite(|text| text.replace("free = 50", "free = \"lots\""));
+    until_true("the fault is told", || {
+        let text = gateway.readyz().text();
+        text.contains("plans.free: expected") && text.contains("but found")
+    });
+    assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
+    assert!(reloads(&gateway, "config", "failed") >= 1.0);
+    // A broken config does not hold back the table or the keys.
+    gateway.lists().write("disposable.txt", MORE);
+    until_true("the new row answers", || is_flagged(&gateway, &asker, "new.test"));
+    gateway.rewrite(|text| text.replace("free = \"lots\"", "free = 60"));
+    until_true("the mended plan is in effect", || {
+        gateway.get("/v1/usage", &key).json()["monthly_limit"] == 60
+    });
+    until_true("/readyz is content again", || is_content(&gateway));
+}
+
+#[test]
+fn a_plan_that_accounts_still_have_is_not_taken_away() {
+    let setup = Setup::new().set("plans.free", "50").set("plans.gold", "70");
+    let gateway = setup.start();
+    let key = gateway.key("acme", &["--plan", "gold"]);
+    gateway.rewrite(|text| text.replace("gold = 70", ""));
+    until_true("the missing plan is told", || gateway.readyz().text().contains("gold"));
+    assert_eq!(gateway.get("/v1/usage", &key).expect(200).json()["monthly_limit"], 70);
+}
+
+#[test]
+fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
+    let gateway = Setup::new().set("plans.free", "50").start();
+    let key = gateway.key("acme", &[]);
+    gateway.rewrite(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
+    until_true("the change is told", || {
+        let status = gateway.admin("/status").json();
+        !status["needs_restart"].as_array().unwrap().is_empty()
+    });
+    gateway.domain(&format!("{}.com", "a".repeat(60)), &key).expect(200);
+}
+
+#[test]
+fn sighup_and_post_reload_read_everything_anew() {
+    let (gateway, key) = start();
+    gateway.signal("HUP");
+    until_true("the reload was done", || reloads(&gateway, "config", "ok") >= 1.0);
+    assert!(reloads(&gateway, "table", "ok") >= 1.0 && reloads(&gateway, "keys", "ok") >= 1.0);
+    let post = || request("POST", "/reload").with("Host", "localhost").send(gateway.admin);
+    let parts = post().expect(200).json();
+    for part in ["config", "keys", "table"] {
+        assert_eq!(parts[part], "ok", "{parts}");
+    }
+    gateway.lists().write("disposable.txt", MORE);
+    post().expect(200);
+    // No waiting here: the answer to the POST comes when the table serves.
+    assert!(is_flagged(&gateway, &key, "new.test"));
+    gateway.lists().write("disposable.txt", "no name\n");
+    let broken = post();
+    assert!(broken.status >= 400, "{}", broken.text());
+    assert!(broken.json()["table"].as_str().unwrap().contains("disposable.txt:1"));
+    assert_eq!(broken.json()["config"], "ok");
+}
+
+#[test]
+fn no_answer_is_torn_or_wrong_while_tables_change() {
+    let (gateway, key) = start();
+    let lists = gateway.lists();
+    // Two whole tables: reason, score and label of swap.test differ all at once.
+    let header = std::fs::read_to_string(lists.file("overrides.csv")).unwrap();
+    let one = format!("{header}swap.test,exact,disposable,11,true,false,One\n");
+    let two = format!("{header}swap.test,exact,role_account,22,false,true,Two\n");
+    let bodies = [
+        r#"{"domain":"swap.test","risk_score":11,"reason":"disposable","is_free_provider":true,"is_corporate_email":false,"mx_provider_label":"One"}"#,
+        r#"{"domain":"swap.test","risk_score":22,"reason":"role_account","is_free_provider":false,"is_corporate_email":true,"mx_provider_label":"Two"}"#,
+    ];
+    lists.write("overrides.csv", &one);
+    until_true("the first table serves", || gateway.domain("swap.test", &key).text() == bodies[0]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let askers: Vec<_> = (0..4)
+            .map(|_| {
+                let (gateway, key, done) = (&gateway, &key, &done);
+                scope.spawn(move || {
+                    let mut connection = gateway.connect();
+                    let mut versions = std::collections::HashMap::new();
+                    while !done.load(Ordering::Relaxed) {
+                        let ask = get("/v1/public/domain/swap.test").key(key);
+                        let answer = connection.ask(&ask).expect(200);
+                        let text = answer.text();
+                        assert!(bodies.contains(&text.as_str()), "{text}");
+                        let version = answer.header("X-Table-Version").unwrap().to_owned();
+                        let said = versions.entry(version).or_insert_with(|| text.clone());
+                        assert_eq!(*said, text, "one table says one thing");
+                    }
+                    versions.len()
+                })
+            })
+            .collect();
+        for (text, body) in [(&two, bodies[1]), (&one, bodies[0]), (&two, bodies[1])] {
+            lists.write("overrides.csv", text);
+            until_true("the other table serves", || {
+                gateway.domain("swap.test", &key).text() == body
+            });
+            let post = request("POST", "/reload").with("Host", "localhost");
+            post.send(gateway.admin).expect(200);
+        }
+        done.store(true, Ordering::Relaxed);
+        for asker in askers {
+            assert_eq!(asker.join().unwrap(), 2, "each saw both tables and no third");
+        }
+    });
+}
