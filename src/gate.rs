@@ -103,8 +103,9 @@ impl Gate {
     /// States every number to the store and writes what is queued: once nothing is in flight.
     /// Without it a process that ends loses what a crash would: at most one lease an account.
     pub fn close(&self) {
-        self.state.ledger.close();
         self.state.top.close();
+        // Last, since it leaves everything in the store's one file.
+        self.state.ledger.close();
         self.state.log.close();
     }
 

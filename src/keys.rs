@@ -127,6 +127,8 @@ impl KeyRing {
         ledger: &Ledger,
     ) -> Result<KeyRing, RingError> {
         // Checked whole before a limit changes: a ring that is refused leaves no trace.
+        let keys = all_keys(rows, declared)?;
+        let origins = keys.iter().map(|row| patterns(row)).collect::<Result<Vec<_>, _>>()?;
         let accounts = limits(&rows.accounts, &rows.keys, declared, plans)?;
         let accounts: HashMap<String, Arc<Account>> = accounts
             .into_iter()
@@ -141,8 +143,8 @@ impl KeyRing {
             unrestricted_until: i64::MIN,
             mark: (rows.store_id.clone(), rows.version),
         };
-        for row in all_keys(rows, declared)? {
-            ring.add(row, &accounts)?;
+        for (row, origins) in keys.into_iter().zip(origins) {
+            ring.add(row, origins, &accounts);
         }
         ring.index_origins();
         Ok(ring)
@@ -158,16 +160,17 @@ impl KeyRing {
         all_keys(rows, declared)?.into_iter().try_for_each(|row| patterns(row).map(drop))
     }
 
-    /// Refuses a ring whose store is not the one that `serving` came from, or is older.
-    pub fn follows(&self, serving: &KeyRing) -> Result<(), RingError> {
-        let (store, version) = &serving.mark;
-        if &self.mark.0 == store && self.mark.1 >= *version {
+    /// Refuses rows of another store than the one that this ring came from, or of an older state
+    /// of it.
+    pub fn may_become(&self, rows: &RingRows) -> Result<(), RingError> {
+        let (store, version) = &self.mark;
+        if &rows.store_id == store && rows.version >= *version {
             return Ok(());
         }
         Err(RingError::LostMark {
             store: store.clone(),
             expected: *version,
-            found: format!("version {} of {}", self.mark.1, self.mark.0),
+            found: format!("version {} of {}", rows.version, rows.store_id),
         })
     }
 
@@ -208,9 +211,9 @@ impl KeyRing {
     fn add(
         &mut self,
         row: &KeyRow,
+        origins: Vec<OriginPattern>,
         accounts: &HashMap<String, Arc<Account>>,
-    ) -> Result<(), RingError> {
-        let origins = patterns(row)?;
+    ) {
         let mut prefix = [0; 16];
         prefix.copy_from_slice(&row.digest[..16]);
         let known = self.keys.get(&prefix).is_some_and(|key| key.revoked);
@@ -226,7 +229,6 @@ impl KeyRing {
             };
             self.keys.insert(prefix, Arc::new(key));
         }
-        Ok(())
     }
 
     fn index_origins(&mut self) {

@@ -129,6 +129,12 @@ impl BackgroundService for Reloader {
                 _ = shutdown.changed() => return,
             };
             let everything = request.is_some();
+            // However many ask at once, one reload serves them all.
+            let mut replies: Vec<oneshot::Sender<Outcome>> =
+                request.flatten().into_iter().collect();
+            while let Ok(further) = asked.try_recv() {
+                replies.extend(further);
+            }
             let parts = Arc::clone(&self.parts);
             // Reading and building take their time; no runtime thread should.
             let outcome = tokio::task::spawn_blocking(move || {
@@ -136,9 +142,9 @@ impl BackgroundService for Reloader {
                 if everything { parts.reload_all() } else { parts.look() }
             })
             .await;
-            if let (Some(Some(reply)), Ok(outcome)) = (request, outcome) {
+            for reply in replies {
                 // Whoever asked may have left.
-                let _ = reply.send(outcome);
+                let _ = reply.send(outcome.as_ref().cloned().unwrap_or_default());
             }
         }
     }
@@ -155,11 +161,12 @@ impl Parts {
         }
         let declared_changed = self.keys_watch.is_due();
         match self.store.ring_version() {
-            Ok(version) if version == self.rows.version && !declared_changed => {
-                self.clear("store");
-            }
-            Ok(_) => {
-                outcome.insert("keys", self.reload_keys(declared_changed));
+            Ok(version) => {
+                if version != self.rows.version || declared_changed {
+                    outcome.insert("keys", self.reload_keys(declared_changed));
+                }
+                let misplaced = self.store.check_in_place().err().map(|error| error.to_string());
+                self.note("store", misplaced.as_deref(), false);
             }
             Err(error) => self.note("store", Some(&error.to_string()), false),
         }
@@ -230,9 +237,9 @@ impl Parts {
             }
         }
         let state = &self.state;
+        state.keys.peek().may_become(&rows).map_err(|error| error.to_string())?;
         let ring = KeyRing::build(&rows, &self.declared, &self.config.plans, &state.ledger)
             .map_err(|error| error.to_string())?;
-        ring.follows(&state.keys.peek()).map_err(|error| error.to_string())?;
         state.keys.publish(ring);
         self.rows = rows;
         file_problem.map_or(Ok(()), Err)

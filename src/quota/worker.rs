@@ -137,6 +137,9 @@ impl Worker {
                 std::thread::sleep(Duration::from_millis(20));
             }
         }
+        if let Err(error) = self.store.checkpoint() {
+            log::warn!("{error}");
+        }
     }
 
     /// One commit for all that these leases have to say; false if the store failed.

@@ -4,6 +4,7 @@
 //! gateway and its successor during a hand-over, and the command line beside them. What a verb
 //! has returned is on disk. It never replaces or empties a file that it does not understand.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::month::Month;
 pub struct Sqlite {
     connection: Connection,
     path: PathBuf,
+    /// Device and inode of the file that was opened.
+    file: Option<(u64, u64)>,
 }
 
 impl Sqlite {
@@ -35,7 +38,7 @@ impl Sqlite {
         let mut connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
         open::prepare(&mut connection, path)?;
-        Ok(Sqlite { connection, path: path.to_owned() })
+        Ok(Sqlite { connection, path: path.to_owned(), file: identity(path) })
     }
 
     /// Reads the whole file and says whether it is intact.
@@ -53,6 +56,26 @@ impl Sqlite {
             });
         }
         Sqlite::open(path, busy)
+    }
+
+    /// Fails when the path does not lead to the opened file any more: it was deleted, or another
+    /// one was put in its place, and what we write would be lost with it.
+    pub fn check_in_place(&self) -> Result<(), StoreError> {
+        if identity(&self.path) == self.file {
+            return Ok(());
+        }
+        Err(StoreError::Unusable {
+            path: self.path.display().to_string(),
+            expected: "the file that was opened",
+            found: "another one, or none; put it back, or restart to use what is there".to_owned(),
+        })
+    }
+
+    /// Moves what was written into the one file, so that it alone can be moved or backed up once
+    /// nobody has it open. Another process that reads just now leaves it as it is.
+    pub fn checkpoint(&self) -> Result<(), StoreError> {
+        let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        done.map_err(self.failed("moving the log into the file"))
     }
 
     fn failed(&self, doing: &'static str) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
@@ -256,6 +279,11 @@ impl Sqlite {
         write_top(&transaction, rows, gone, day, marks).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    let meta = std::fs::metadata(path).ok()?;
+    Some((meta.dev(), meta.ino()))
 }
 
 fn meta<T: rusqlite::types::FromSql>(

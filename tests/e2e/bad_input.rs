@@ -35,7 +35,7 @@ fn what_breaks_the_grammar_is_400_and_closes() {
         format!("GET /v1/usage\r\n{host}\r\n"),
         "GET /v1/usage HTTP/1.1\r\n\r\n".to_owned(),
         format!("GET /v1/usage HTTP/1.1\r\n{host}{host}\r\n"),
-        format!("GET /v1/usage HTTP/1.1\r\nHost: a b\r\n\r\n"),
+        "GET /v1/usage HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(),
         format!("GET /v1/usage HTTP/1.1\n{host}\n"),
         format!("GET /v1/usage HTTP/1.1\r\n{host}A: b\r c\r\n\r\n"),
         format!("GET /v1/usage HTTP/1.1\r\n{host}A: b\0c\r\n\r\n"),

@@ -110,10 +110,11 @@ fn what_is_no_domain_is_422() {
 }
 
 #[test]
-fn raw_bytes_that_are_no_utf_8_are_422() {
+fn raw_bytes_that_are_no_utf_8_are_no_request() {
     let (gateway, key) = shared();
     let target = [b"/v1/public/domain/a\xff\xfe.com".as_slice()].concat();
-    gateway.get(target, key).expect(422);
+    let answer = gateway.get(target, key).expect(400);
+    assert_eq!(answer.json()["error"], "bad_request");
 }
 
 #[test]
