@@ -65,6 +65,18 @@ pub enum StoreError {
     Conflict(String),
 }
 
+impl StoreError {
+    /// Whether another process held a lock, so that trying again may help.
+    pub fn is_busy(&self) -> bool {
+        use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
+        let code = match self {
+            StoreError::Failed { source, .. } => source.sqlite_error_code(),
+            _ => None,
+        };
+        matches!(code, Some(DatabaseBusy | DatabaseLocked))
+    }
+}
+
 /// "My own number shall be `target`": one node's statement about one account and month.
 ///
 /// It names totals and never differences, so that saying it twice changes nothing.

@@ -6,7 +6,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
@@ -34,6 +34,19 @@ impl Sqlite {
                 found: error.to_string(),
             })?;
         }
+        let begun = Instant::now();
+        loop {
+            match Sqlite::try_open(path, busy) {
+                // While the log is opened or closed SQLite says "busy" without waiting.
+                Err(error) if error.is_busy() && begun.elapsed() < busy => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_open(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
         let failed = |source| open::explain(path, source);
         let mut connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
