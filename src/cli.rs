@@ -150,7 +150,9 @@ pub fn main() -> ExitCode {
 }
 
 fn store_of(config: &Config) -> Result<Store, Failure> {
-    Ok(open_store(&config.store, PATIENCE)?)
+    let mut store = open_store(&config.store, PATIENCE)?;
+    store.be_patient()?;
+    Ok(store)
 }
 
 fn unix_now() -> i64 {

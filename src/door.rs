@@ -201,12 +201,14 @@ where
 
     async fn read_rest(&self, wire: &mut Wire) -> Arrival {
         let deadline = Instant::now() + self.options.header_timeout;
+        let mut searched = 0;
         loop {
-            match read_head(&wire.ahead, &self.options.sizes) {
+            match read_head(&wire.ahead, searched, &self.options.sizes) {
                 Ok(Some(head)) => return Arrival::Request(head),
                 Ok(None) => {}
                 Err(refusal) => return Arrival::Refused(refusal),
             }
+            searched = wire.ahead.len();
             match timeout_at(deadline, wire.inner.read_buf(&mut wire.ahead)).await {
                 Ok(Ok(1..)) => {}
                 _ => return Arrival::Gone,
@@ -229,9 +231,9 @@ where
         session.set_ignore_info_resp(true);
         let returned = self.proxy.process_new_http(session, shutdown).await?;
         let (stream, _) = returned.consume();
-        let mut wire = *stream.into_any().downcast::<Wire>().ok()?;
-        wire.allowance = 0;
-        Some(wire)
+        let wire = *stream.into_any().downcast::<Wire>().ok()?;
+        // A body that was not read to its end would be taken for the next request.
+        (wire.allowance == 0).then_some(wire)
     }
 
     /// Answers what is no request, and closes.

@@ -7,6 +7,8 @@
 mod visit;
 
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderMap, HeaderName, ORIGIN};
@@ -33,7 +35,9 @@ pub use visit::Visit;
 pub(crate) use visit::new_request_id;
 use visit::request_id;
 
-/// What `month_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
+/// How long the store and the log may take at the end.
+const LAST_WORDS: Duration = Duration::from_secs(4);
+/// What `monthly_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
 const UNLIMITED: u64 = 9_007_199_254_740_991;
 
 /// What may change of the rules while requests run.
@@ -102,11 +106,21 @@ impl Gate {
 
     /// States every number to the store and writes what is queued: once nothing is in flight.
     /// Without it a process that ends loses what a crash would: at most one lease an account.
+    /// A disk or a reader that hangs is not waited for longer than a few seconds.
     pub fn close(&self) {
-        self.state.top.close();
-        // Last, since it leaves everything in the store's one file.
-        self.state.ledger.close();
-        self.state.log.close();
+        let state = Arc::clone(&self.state);
+        let (done, closed) = channel();
+        std::thread::spawn(move || {
+            state.top.close();
+            // After it, since the ledger leaves everything in the store's one file.
+            state.ledger.close();
+            state.log.close();
+            // Nobody listens if it took too long.
+            let _ = done.send(());
+        });
+        if closed.recv_timeout(LAST_WORDS).is_err() {
+            log::error!("the store or the log did not take the last words in time");
+        }
     }
 
     /// Judges a request. `true`: it was answered. `false`: it may pass, with a permit, to

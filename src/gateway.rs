@@ -149,7 +149,7 @@ impl ProxyHttp for Gateway {
 
     async fn response_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
@@ -159,6 +159,9 @@ impl ProxyHttp for Gateway {
                 101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
                 _ => Ok(()),
             };
+        }
+        if session.is_process_shutting_down() {
+            session.set_keepalive(None);
         }
         // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
         response.set_version(http::Version::HTTP_11);

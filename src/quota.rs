@@ -171,10 +171,17 @@ impl Ledger {
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
     pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        if let Some(spent) = self.try_charge(lease, month) {
+        if !lease.has_line()
+            && let Some(spent) = self.try_charge(lease, month)
+        {
             return Ok(spent);
         }
-        self.charge_slowly(lease, month).await
+        let deadline = tokio::time::Instant::now() + self.shared.deadline;
+        let place = lease.stand_in_line();
+        let Ok(_first) = tokio::time::timeout_at(deadline, place.first()).await else {
+            return self.charge_late(lease, month);
+        };
+        self.charge_slowly(lease, month, deadline).await
     }
 
     /// Spends one call if the lease in hand lasts; never waits.
@@ -239,8 +246,12 @@ impl Ledger {
         }
     }
 
-    async fn charge_slowly(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        let deadline = tokio::time::Instant::now() + self.shared.deadline;
+    async fn charge_slowly(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        deadline: tokio::time::Instant,
+    ) -> Result<Spent, Denied> {
         loop {
             // Registered before the look at the lease, so that no reply is missed in between.
             let replied = lease.replied();
@@ -257,12 +268,17 @@ impl Ledger {
             }
             self.shared.want_for(lease, month);
             if tokio::time::timeout_at(deadline, replied).await.is_err() {
-                self.shared.note_hang();
-                return match self.shared.is_down() {
-                    true => self.charge_blindly(lease, month),
-                    false => Err(Denied::Store),
-                };
+                return self.charge_late(lease, month);
             }
+        }
+    }
+
+    /// The deadline has passed: a store that hangs is down, one that is merely slow is not.
+    fn charge_late(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
+        self.shared.note_hang();
+        match self.shared.is_down() {
+            true => self.charge_blindly(lease, month),
+            false => Err(Denied::Store),
         }
     }
 

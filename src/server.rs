@@ -16,7 +16,7 @@ use pingora_core::services::listening::Service;
 use pingora_proxy::http_proxy;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::access_log::AccessLog;
+use crate::access_log::{AccessLog, LogTarget};
 use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::{Door, Traffic};
@@ -234,7 +234,12 @@ fn assemble(
     )
     .map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log).map_err(|error| {
-        StartError::Failed(format!("log.path: expected a file to append to, but found {error}"))
+        let target = match &config.log_target {
+            LogTarget::File(path) => path.display().to_string(),
+            LogTarget::Stdout => "standard output".to_owned(),
+        };
+        let what = format!("config: log.path: expected a file to append to, but found {error}");
+        StartError::Config(vec![format!("{what}: {target}")])
     })?;
     let state = Arc::new(State {
         table,

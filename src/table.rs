@@ -55,6 +55,9 @@ pub struct Table {
     uses: Vec<u32>,
 }
 
+/// A list of this many rows or more is watched for shrinking.
+const LONG_LIST: u32 = 20;
+
 impl Table {
     /// The table of a source, whole or not at all. A folder is read and built, a file is read
     /// and checked.
@@ -219,13 +222,41 @@ impl Table {
                 faults.push(Fault::FlagsProtected { at: at(), name: row.name.to_owned() });
             }
         }
+        for (before, now) in self.shrunken_lists(previous) {
+            let went = before.rows.saturating_sub(now) as usize;
+            let at = format!("{}: {}", at(), before.file);
+            let (most, before) = (self.may_go(before.rows as usize), before.rows as usize);
+            faults.push(Fault::Changed { at, most, before, came: 0, went });
+        }
         let before = previous.rows();
         let came = (self.rows() + went).saturating_sub(before);
-        let most = (before as f64 * self.parts.meta.max_changed_share) as usize;
+        let most = self.may_go(before);
         if came + went > most {
             faults.push(Fault::Changed { at: at(), most, before, came, went });
         }
         faults.into_result()
+    }
+
+    fn may_go(&self, before: usize) -> usize {
+        (before as f64 * self.parts.meta.max_changed_share) as usize
+    }
+
+    /// Lists that lost more of their rows than the manifest allows, with what is left: emptied or
+    /// cut by a full disk or half a copy. Short lists are edited by hand, and those may change.
+    fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
+        let left = |before: &ListInfo| {
+            let now = self.lists().iter().find(|now| now.file == before.file);
+            now.map(|now| now.rows)
+        };
+        previous
+            .lists()
+            .iter()
+            .filter(|before| before.rows >= LONG_LIST)
+            .filter_map(|before| Some((before, left(before)?)))
+            .filter(|(before, now)| {
+                before.rows.saturating_sub(*now) as usize > self.may_go(before.rows as usize)
+            })
+            .collect()
     }
 
     /// What a name gets, which may be a public suffix of one label.

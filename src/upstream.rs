@@ -173,7 +173,11 @@ impl Upstreams {
         for name in [AUTHORIZATION, EXPECT, UPGRADE, FORWARDED, X_REAL_IP] {
             request.remove_header(&name);
         }
-        remove_prefixed(request, OURS);
+        let forged = |name: &&HeaderName| is_forged(name.as_str(), caller.trusted);
+        let forged: Vec<HeaderName> = request.headers.keys().filter(forged).cloned().collect();
+        for name in forged {
+            request.remove_header(&name);
+        }
         let address = caller.address.map(|address| address.to_string()).unwrap_or_default();
         let chain = match forwarded_for.filter(|_| caller.trusted) {
             Some(chain) => [chain.as_bytes(), b", ", address.as_bytes()].concat(),
@@ -231,12 +235,14 @@ pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
     Ok(())
 }
 
-fn remove_prefixed(request: &mut RequestHeader, prefix: &str) {
-    let names: Vec<HeaderName> =
-        request.headers.keys().filter(|name| name.as_str().starts_with(prefix)).cloned().collect();
-    for name in names {
-        request.remove_header(&name);
-    }
+/// Whether a caller's header would speak in our name, or route anew behind us. Names with `_` go
+/// too: many servers fold them and ours into one.
+fn is_forged(name: &str, trusted: bool) -> bool {
+    const REROUTE: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
+    name.starts_with(OURS)
+        || name.contains('_')
+        || REROUTE.contains(&name)
+        || (!trusted && name.starts_with("x-forwarded-"))
 }
 
 fn insert(request: &mut RequestHeader, name: HeaderName, value: &[u8]) -> Result<()> {

@@ -3,6 +3,8 @@
 //! Whatever two readers could understand differently is refused here, before anything routes on
 //! it. It looks at bytes only, and changes none.
 
+use http::uri::PathAndQuery;
+
 use crate::refusal::Refusal;
 
 /// Sizes of what comes in.
@@ -27,14 +29,18 @@ pub struct Head {
     pub body: usize,
 }
 
-/// Looks for a header at the front of `bytes`: complete, not yet, or refused.
-pub fn read_head(bytes: &[u8], sizes: &Sizes) -> Result<Option<Head>, Refusal> {
+/// Looks for a header at the front of `bytes`: complete, not yet, or refused. The first `searched`
+/// bytes were looked at before and did not end one, so that a header that trickles in is not read
+/// over and over.
+pub fn read_head(bytes: &[u8], searched: usize, sizes: &Sizes) -> Result<Option<Head>, Refusal> {
     // An empty line before a request line is to be tolerated (RFC 9112 section 2.2).
     let lead = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let block = &bytes[lead..];
-    let Some(end) = find(block, b"\r\n\r\n") else {
-        return incomplete(block, sizes).map(|()| None);
+    let from = searched.saturating_sub(lead + 3).min(block.len());
+    let Some(end) = find(&block[from..], b"\r\n\r\n") else {
+        return incomplete(block, from, sizes).map(|()| None);
     };
+    let end = from + end;
     if end + 4 > sizes.header_bytes {
         return Err(too_large(block, sizes));
     }
@@ -54,7 +60,7 @@ pub fn read_head(bytes: &[u8], sizes: &Sizes) -> Result<Option<Head>, Refusal> {
 }
 
 /// What is wrong already with a header that is not complete.
-fn incomplete(block: &[u8], sizes: &Sizes) -> Result<(), Refusal> {
+fn incomplete(block: &[u8], from: usize, sizes: &Sizes) -> Result<(), Refusal> {
     if block.len() > sizes.header_bytes {
         return Err(too_large(block, sizes));
     }
@@ -64,10 +70,8 @@ fn incomplete(block: &[u8], sizes: &Sizes) -> Result<(), Refusal> {
         return Err(too_large(block, sizes));
     }
     // A header that can't become right is not waited for: bare line feeds never end it.
-    let bare = block
-        .iter()
-        .enumerate()
-        .any(|(at, byte)| *byte == b'\n' && (at == 0 || block[at - 1] != b'\r') || *byte == 0);
+    let bare = (from..block.len())
+        .any(|at| block[at] == b'\n' && (at == 0 || block[at - 1] != b'\r') || block[at] == 0);
     if bare { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
@@ -118,7 +122,9 @@ impl<'b> RequestLine<'b> {
         // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(target).is_ok();
-        if target.is_empty() || !is_text || target.iter().any(bad) {
+        // What Pingora's own parser refuses would get an empty 400 of its own.
+        let is_target = PathAndQuery::try_from(target).is_ok();
+        if target.is_empty() || !is_text || !is_target || target.iter().any(bad) {
             return Err(Refusal::BadRequest);
         }
         let is_http_11 = match version {
@@ -262,7 +268,7 @@ mod tests {
     };
 
     fn status(text: &str) -> Result<Option<Head>, u16> {
-        read_head(text.as_bytes(), &SIZES).map_err(|refusal| refusal.status())
+        read_head(text.as_bytes(), 0, &SIZES).map_err(|refusal| refusal.status())
     }
 
     #[test]
@@ -274,6 +280,8 @@ mod tests {
         assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), Ok(Some(Head { length: 18, body: 0 })));
         for cut in 0..text.len() {
             assert_eq!(status(&text[..cut]), Ok(None), "{cut}");
+            let whole = read_head(text.as_bytes(), cut, &SIZES);
+            assert!(matches!(whole, Ok(Some(found)) if found == head), "{cut}");
         }
         let post = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(status(post), Ok(Some(Head { length: post.len() - 5, body: 5 })));
@@ -302,6 +310,8 @@ mod tests {
             format!("GET /\t HTTP/1.1\r\n{host}\r\n"),
             format!("GET /\0 HTTP/1.1\r\n{host}\r\n"),
             format!("GET /#a HTTP/1.1\r\n{host}\r\n"),
+            format!("GET /a`b HTTP/1.1\r\n{host}\r\n"),
+            format!("GET /<a> HTTP/1.1\r\n{host}\r\n"),
             format!("GET / HTTP/2.0\r\n{host}\r\n"),
             format!("GET / http/1.1\r\n{host}\r\n"),
             format!("G(T / HTTP/1.1\r\n{host}\r\n"),
@@ -320,7 +330,7 @@ mod tests {
             assert_eq!(status(&text), Err(400), "{text:?}");
         }
         let no_text = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
-        assert_eq!(read_head(no_text, &SIZES), Err(Refusal::BadRequest));
+        assert_eq!(read_head(no_text, 0, &SIZES), Err(Refusal::BadRequest));
         assert_eq!(status(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
         assert_eq!(status(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
     }

@@ -4,11 +4,11 @@
 //! believes of it. At every moment: what the node has spent or may spend ≤ its row in the store.
 //! It does no I/O; the worker carries its statements to the store and the replies back.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
 use super::lock;
 use super::word::{Word, bound};
@@ -34,6 +34,10 @@ pub struct Lease {
     queued: AtomicBool,
     active: AtomicBool,
     replied: Notify,
+    /// Who waits for a call, in order: without it, those who come late take what the first waits
+    /// for.
+    line: Semaphore,
+    waiting: AtomicU32,
     numbers: Mutex<Numbers>,
 }
 
@@ -94,6 +98,24 @@ struct Pending {
     limit: Option<u64>,
 }
 
+/// A place in the line of those who wait for a call; left when dropped.
+pub(super) struct Place<'l> {
+    lease: &'l Lease,
+}
+
+impl<'l> Place<'l> {
+    /// Waits until all who came before have gone; first is who holds the result.
+    pub(super) async fn first(&self) -> Option<SemaphorePermit<'l>> {
+        self.lease.line.acquire().await.ok()
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.lease.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// What a lease has to say to the store.
 pub(super) struct Saying {
     /// The statement about the running month, if there is one to make.
@@ -132,6 +154,8 @@ impl Lease {
             queued: AtomicBool::new(false),
             active: AtomicBool::new(false),
             replied: Notify::new(),
+            line: Semaphore::new(1),
+            waiting: AtomicU32::new(0),
             numbers: Mutex::new(numbers),
         }
     }
@@ -208,6 +232,17 @@ impl Lease {
     pub(super) fn ask_for(&self, month: Month) {
         let mut numbers = lock(&self.numbers);
         numbers.asked_month = numbers.asked_month.max(month.number());
+    }
+
+    /// Whether somebody waits for a call of this account.
+    pub(super) fn has_line(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// A place in the line of those who wait.
+    pub(super) fn stand_in_line(&self) -> Place<'_> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Place { lease: self }
     }
 
     pub(super) fn replied(&self) -> Notified<'_> {

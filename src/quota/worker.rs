@@ -17,6 +17,10 @@ use crate::store::{Standing, Statement, Store, StoreError};
 const TICK: Duration = Duration::from_secs(1);
 /// The most statements in one commit, so that a lock is never held for long.
 const BATCH: usize = 512;
+/// After this long without a rest the lock is left alone for [`REST`], so that a command or another
+/// process gets its turn.
+const STRETCH: Duration = Duration::from_millis(10);
+const REST: Duration = Duration::from_millis(2);
 /// At most this long to say the last words to a store that does not answer.
 const LAST_WORDS: Duration = Duration::from_secs(3);
 
@@ -45,10 +49,18 @@ struct Batch {
 impl Worker {
     fn run(mut self) {
         let mut pause = Duration::ZERO;
+        let mut rested = Instant::now();
         loop {
+            let waited = Instant::now();
             let (mut wanting, closing) = self.wait(pause);
             if closing {
                 return self.close();
+            }
+            if waited.elapsed() >= REST {
+                rested = Instant::now();
+            } else if rested.elapsed() >= STRETCH {
+                std::thread::sleep(REST);
+                rested = Instant::now();
             }
             self.activate(&wanting);
             let mut healthy = true;

@@ -1,6 +1,7 @@
 //! Opening a store's file: ours, intact, of our version, or left as it is.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
@@ -31,21 +32,42 @@ CREATE TABLE top_seen (
 ) WITHOUT ROWID;
 ";
 
-/// Makes a connection ready: checks whose file it is, and creates what is not there yet.
-pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
+/// Makes a store where there is none: beside its place and then moved there, so that whoever
+/// looks sees a whole one or none, and an empty file is never one of ours.
+pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+    let mut name = path.as_os_str().to_owned();
+    name.push(format!(".new-{}-{:?}", std::process::id(), std::thread::current().id()));
+    let beside = PathBuf::from(name);
+    let made = create_beside(&beside).map_err(|source| explain(path, source));
+    let moved = made.and_then(|()| match std::fs::hard_link(&beside, path) {
+        // Two processes may create at once: who comes second finds it done.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        outcome => outcome.map_err(|error| StoreError::Unusable {
+            path: path.display().to_string(),
+            expected: "a folder that we may create and write",
+            found: error.to_string(),
+        }),
+    });
+    // What is left of a failed attempt is only in the way.
+    let _ = std::fs::remove_file(&beside);
+    moved
+}
+
+fn create_beside(beside: &Path) -> rusqlite::Result<()> {
+    let mut connection = Connection::open(beside)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    create_schema(&transaction)?;
+    transaction.commit()?;
+    connection.close().map_err(|(_, error)| error)
+}
+
+/// Makes a connection ready, and checks whose file it is.
+pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |source| explain(path, source);
     check_version(connection, path)?;
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
-    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)?;
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    // Two processes may create at once: who comes second finds it done.
-    let version: i64 =
-        transaction.pragma_query_value(None, "user_version", |row| row.get(0)).map_err(failed)?;
-    if version == 0 {
-        create_schema(&transaction).map_err(failed)?;
-    }
-    transaction.commit().map_err(failed)
+    connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 
 fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError> {
@@ -60,7 +82,10 @@ fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError>
     let unusable = |expected, found| {
         Err(StoreError::Unusable { path: path.display().to_string(), expected, found })
     };
-    if tables > 0 && application_id != APPLICATION_ID {
+    if tables == 0 {
+        return unusable("a riskgate store", format!("an empty one; {WHAT_TO_DO}"));
+    }
+    if application_id != APPLICATION_ID {
         return unusable("a riskgate store", "another program's database".to_owned());
     }
     if version > SCHEMA_VERSION {
@@ -89,8 +114,13 @@ pub(super) fn check_intact(connection: &Connection, path: &Path) -> Result<(), S
 
 /// What an error at opening means, and what to do.
 pub(super) fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase};
     match source.sqlite_error_code() {
+        Some(CannotOpen) => StoreError::Unusable {
+            path: path.display().to_string(),
+            expected: "a file that we may read and write",
+            found: "one that can't be opened".to_owned(),
+        },
         Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
             path: path.display().to_string(),
             expected: "an intact store",

@@ -34,6 +34,9 @@ impl Sqlite {
                 found: error.to_string(),
             })?;
         }
+        if !path.exists() {
+            open::create(path)?;
+        }
         let begun = Instant::now();
         loop {
             match Sqlite::try_open(path, busy) {
@@ -48,15 +51,27 @@ impl Sqlite {
 
     fn try_open(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
         let failed = |source| open::explain(path, source);
-        let mut connection = Connection::open(path).map_err(failed)?;
+        let connection = Connection::open(path).map_err(failed)?;
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
-        open::prepare(&mut connection, path)?;
+        open::prepare(&connection, path)?;
         Ok(Sqlite { connection, path: path.to_owned(), file: identity(path) })
     }
 
     /// Reads the whole file and says whether it is intact.
     pub fn check_intact(&self) -> Result<(), StoreError> {
         open::check_intact(&self.connection, &self.path)
+    }
+
+    /// From now on a statement waits for a lock by asking every millisecond, five seconds long: a
+    /// command beside a busy gateway must find the short moments in which the lock is free.
+    pub fn be_patient(&mut self) -> Result<(), StoreError> {
+        const TRIES: i32 = 5_000;
+        let ask_again = |tries| {
+            std::thread::sleep(Duration::from_millis(1));
+            tries < TRIES
+        };
+        let failed = self.failed("opening the store");
+        self.connection.busy_handler(Some(ask_again)).map_err(failed)
     }
 
     /// Opens a store that must exist already, for reading what is there.

@@ -154,6 +154,7 @@ fn run_takes_its_addresses_from_flags() {
         .args(["--listen", &http.to_string(), "--admin", &admin.to_string()])
         .args(["--upstream", &stand_in.address.to_string()])
         .env("RISKGATE__LOG__ACCESS", "false")
+        .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let up = || std::net::TcpStream::connect(http).is_ok();

@@ -5,6 +5,7 @@ mod http;
 mod lists;
 mod stand_in;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use gateway::{BINARY, Gateway, Setup, run, shared};
@@ -32,4 +33,13 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
 #[track_caller]
 pub fn until_true(what: &str, mut ask: impl FnMut() -> bool) {
     until(what, || ask().then_some(()));
+}
+
+/// Tells threads that go on until then, also when the test fails.
+pub struct DoneOnDrop<'d>(pub &'d AtomicBool);
+
+impl Drop for DoneOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
 }

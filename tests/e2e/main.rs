@@ -12,6 +12,7 @@ mod domains;
 mod failures;
 mod faults;
 mod keys;
+mod load;
 mod origins;
 mod outage;
 mod process;

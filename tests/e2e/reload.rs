@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{Gateway, Lists, Setup, get, request, until_true};
+use crate::harness::{DoneOnDrop, Gateway, Lists, Setup, get, request, until_true};
 
 const MORE: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
 
@@ -271,6 +271,7 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
                 })
             })
             .collect();
+        let ended = DoneOnDrop(&done);
         for (text, body) in [(&two, bodies[1]), (&one, bodies[0]), (&two, bodies[1])] {
             lists.write("overrides.csv", text);
             until_true("the other table serves", || {
@@ -279,7 +280,7 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
             let post = request("POST", "/reload").with("Host", "localhost");
             post.send(gateway.admin).expect(200);
         }
-        done.store(true, Ordering::Relaxed);
+        drop(ended);
         for asker in askers {
             assert_eq!(asker.join().unwrap(), 2, "each saw both tables and no third");
         }

@@ -1,0 +1,217 @@
+//! Many at once, and many at odds: what holds for one request holds for all of them.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::harness::{DoneOnDrop, Setup, StandIn, Step, answer, get, request, until_true};
+
+const DOMAIN: &str = "/v1/public/domain/first.test";
+
+#[test]
+fn a_pipelined_burst_is_admitted_in_order_up_to_the_limit() {
+    let gateway = Setup::new().set("plans.free", "20").start();
+    let key = gateway.key("acme", &[]);
+    let mut connection = gateway.connect();
+    connection.send(&get(DOMAIN).key(&key).bytes().repeat(60));
+    for call in 1..=60u64 {
+        let answer = connection.read().expect("an answer");
+        match call {
+            1..=20 => assert_eq!(answer.expect(200).remaining(), 20 - call),
+            _ => assert_eq!(answer.status, 429, "{call}"),
+        }
+    }
+    assert_eq!(gateway.month_count(&key), 20);
+}
+
+#[test]
+fn a_gateway_that_ends_under_load_counts_what_it_answered() {
+    let stand_in = StandIn::start();
+    let setup = Setup::new().upstream(&[stand_in.address]).set("plans.free", "1000000");
+    let mut gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    let answered = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            let (gateway, key, answered) = (&gateway, &key, &answered);
+            let path = if client % 2 == 0 { DOMAIN } else { "/v1/check/a@b.com" };
+            scope.spawn(move || {
+                let mut connection = gateway.connect();
+                while let Some(answer) = connection.try_ask(&get(path).key(key)) {
+                    assert_eq!(answer.status, 200, "{}", answer.text());
+                    assert!(answer.complete, "an answer that has begun is finished");
+                    answered.fetch_add(1, Ordering::SeqCst);
+                    if answer.header("Connection") == Some("close") {
+                        return;
+                    }
+                }
+            });
+        }
+        until_true("calls are under way", || answered.load(Ordering::SeqCst) > 500);
+        gateway.signal("TERM");
+    });
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    let counted = gateway.start_again().month_count(&key);
+    assert_eq!(counted, answered.into_inner());
+}
+
+#[test]
+fn keys_change_under_load_without_a_wrong_answer() {
+    let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
+    let steady = gateway.key("steady", &[]);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            let (gateway, steady, done) = (&gateway, &steady, &done);
+            scope.spawn(move || {
+                let mut connection = gateway.connect();
+                while !done.load(Ordering::Relaxed) {
+                    connection.ask(&get(DOMAIN).key(steady)).expect(200);
+                    connection.ask(&get(DOMAIN).key("rg_not_a_key_of_anybody")).expect(401);
+                }
+            });
+        }
+        let ended = DoneOnDrop(&done);
+        for round in 0..3 {
+            let (key, id) = gateway.key_with_id(&format!("round-{round}"), &[]);
+            gateway.domain("first.test", &key).expect(200);
+            gateway.cli(&["keys", "revoke", &id]).expect(0);
+            until_true("the key is out", || gateway.get("/v1/usage", &key).status == 401);
+        }
+        drop(ended);
+    });
+}
+
+#[test]
+fn a_client_that_leaves_gets_nothing_back() {
+    let slow =
+        StandIn::playing(|_| vec![Step::Trickle(answer(200, "", "{}"), Duration::from_millis(10))]);
+    let gateway = Setup::new().upstream(&[slow.address]).start();
+    let key = gateway.key("acme", &[]);
+    for left in 1..=3 {
+        let mut connection = gateway.connect();
+        connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
+        until_true("the request reached the upstream", || slow.count() == left);
+        drop(connection);
+    }
+    until_true("nothing is in flight", || {
+        gateway.metric("riskgate_requests_in_flight", &[]) == 0.0
+    });
+    assert_eq!(gateway.month_count(&key), 3);
+    assert_eq!(gateway.metric("riskgate_calls_given_back_total", &[]), 0.0);
+}
+
+#[test]
+fn answers_of_many_clients_are_never_mixed_up() {
+    let echo = StandIn::playing(|seen| {
+        let (key, target) = (seen.header("X-Riskgate-Account"), seen.line());
+        vec![Step::Send(answer(200, "", &format!("{key} {target}")))]
+    });
+    let gateway = Setup::new().upstream(&[echo.address]).set("plans.free", "\"unlimited\"").start();
+    let keys: Vec<String> =
+        (0..6).map(|at| gateway.create_key(&format!("account-{at}"), &[])).collect();
+    until_true("the last key opens", || gateway.get("/v1/usage", &keys[5]).status == 200);
+    std::thread::scope(|scope| {
+        for (at, key) in keys.iter().enumerate() {
+            let gateway = &gateway;
+            scope.spawn(move || {
+                let mut connection = gateway.connect();
+                for call in 0..100 {
+                    let checked = connection.ask(&get(format!("/v1/check/c{at}x{call}")).key(key));
+                    let expected = format!("account-{at} GET /v1/check/c{at}x{call} HTTP/1.1");
+                    assert_eq!(checked.expect(200).text(), expected);
+                    let domain = format!("c{at}x{call}.first.test");
+                    let path = format!("/v1/public/domain/{domain}");
+                    let verdict = connection.ask(&get(path).key(key)).expect(200).json();
+                    assert_eq!(verdict["domain"], domain.as_str());
+                }
+                assert_eq!(gateway.month_count(key), 200);
+            });
+        }
+    });
+}
+
+#[test]
+fn no_bytes_bring_the_gateway_down() {
+    let gateway = Setup::new().start();
+    let key = gateway.key("acme", &[]);
+    // Numerical Recipes' generator: the same bytes in every run.
+    let mut state = 42u32;
+    let mut random = move || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let good = get(DOMAIN).key(&key).bytes();
+    for round in 0..300 {
+        let mut bytes = good.clone();
+        for _ in 0..=round % 7 {
+            let at = usize::from(random()) * bytes.len() / 256;
+            bytes[at] = random();
+        }
+        if round % 3 == 0 {
+            bytes.truncate(usize::from(random()) * bytes.len() / 256);
+        }
+        let mut connection = gateway.connect();
+        connection.try_send(&bytes);
+        connection.finish_sending();
+        while let Some(answer) = connection.read() {
+            assert!(answer.complete, "{:?}", String::from_utf8_lossy(&bytes));
+            let known =
+                matches!(answer.status, 200 | 400 | 401 | 404 | 405 | 414 | 422 | 429 | 431);
+            assert!(known, "{} for {:?}", answer.status, String::from_utf8_lossy(&bytes));
+            assert!(answer.has("X-Request-Id"), "{:?}", String::from_utf8_lossy(&bytes));
+        }
+    }
+    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
+    gateway.get("/v1/usage", &key).expect(200);
+}
+
+#[test]
+fn an_answer_of_any_lawful_framing_comes_through() {
+    let played = StandIn::playing(|seen| {
+        let bytes: &[u8] = match seen.line().split(' ').nth(1).unwrap() {
+            "/v1/check/early" => {
+                b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+            }
+            "/v1/check/empty" => b"HTTP/1.1 204 No Content\r\n\r\n",
+            "/v1/check/same" => b"HTTP/1.1 304 Not Modified\r\nETag: \"1\"\r\n\r\n",
+            "/v1/check/zero" => b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+            _ => b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end",
+        };
+        let send = Step::Send(bytes.to_vec());
+        if seen.line().contains("/end") { vec![send, Step::Close] } else { vec![send] }
+    });
+    let gateway = Setup::new().upstream(&[played.address]).start();
+    let key = gateway.key("acme", &[]);
+    let mut connection = gateway.connect();
+    for (name, status, body) in [
+        ("early", 200, "{}"),
+        ("empty", 204, ""),
+        ("same", 304, ""),
+        ("zero", 200, ""),
+        ("end", 200, "until the end"),
+        ("zero", 200, ""),
+    ] {
+        let path = format!("/v1/check/{name}");
+        let answer = match connection.try_ask(&get(&path).key(&key)) {
+            Some(answer) => answer,
+            None => panic!("{name}: the connection was closed"),
+        };
+        assert_eq!((answer.status, answer.text().as_str()), (status, body), "{name}");
+        assert!(answer.complete, "{name} {:?}", answer.headers);
+        assert_eq!(answer.header("X-Riskgate-Source"), Some("upstream"), "{name}");
+        if answer.header("Connection") == Some("close") {
+            connection = gateway.connect();
+        }
+    }
+}
+
+#[test]
+fn a_body_that_waits_for_100_continue_is_sent_after_it() {
+    let stand_in = StandIn::start();
+    let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+    let gateway = Setup::new().upstream(&[stand_in.address]).tail(route).start();
+    let key = gateway.key("acme", &[]);
+    let post = request("POST", "/v1/signup").key(&key).with("Expect", "100-continue").body("body");
+    gateway.ask(&post).expect(200);
+    assert_eq!(stand_in.last().body, "body");
+}
