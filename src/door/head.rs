@@ -123,7 +123,8 @@ impl<'b> RequestLine<'b> {
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(target).is_ok();
         // What Pingora's own parser refuses would get an empty 400 of its own.
-        let is_target = PathAndQuery::try_from(target).is_ok();
+        let is_answered_here = matches!(method, b"CONNECT" | b"TRACE");
+        let is_target = is_answered_here || is_pingora_target(target);
         if target.is_empty() || !is_text || !is_target || target.iter().any(bad) {
             return Err(Refusal::BadRequest);
         }
@@ -132,7 +133,7 @@ impl<'b> RequestLine<'b> {
             b"HTTP/1.0" => false,
             _ => return Err(Refusal::BadRequest),
         };
-        if matches!(method, b"CONNECT" | b"TRACE") {
+        if is_answered_here {
             return Err(Refusal::MethodNotAllowed { allow: crate::route::METHODS });
         }
         Ok(RequestLine { method, target, is_http_11 })
@@ -250,6 +251,14 @@ fn is_authority(host: &[u8]) -> bool {
     let port = std::str::from_utf8(port).unwrap_or("-");
     let good_port = port.is_empty() || port.parse::<u16>().is_ok();
     !host.is_empty() && host.len() <= 261 && host.iter().all(byte) && good_port
+}
+
+/// Whether Pingora takes this target, also one that does not begin with a slash.
+fn is_pingora_target(target: &[u8]) -> bool {
+    match target.first() {
+        Some(b'/') => PathAndQuery::try_from(target).is_ok(),
+        _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),
+    }
 }
 
 fn is_token_byte(byte: u8) -> bool {
