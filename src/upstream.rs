@@ -306,3 +306,41 @@ fn duplicate(connection: RawFd) -> Option<OwnedFd> {
     let borrowed = unsafe { BorrowedFd::borrow_raw(connection) };
     borrowed.try_clone_to_owned().ok()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_speaks_in_our_name_however_it_is_spelled() {
+        for name in
+            ["x-riskgate-account", "x_riskgate_account", "x-riskgate_plan", "x-original-url", "a_b"]
+        {
+            assert!(is_forged(name, false) && is_forged(name, true), "{name}");
+        }
+        // What a proxy of ours says of the way here is kept.
+        assert!(is_forged("x-forwarded-port", false));
+        assert!(!is_forged("x-forwarded-port", true));
+        assert!(!is_forged("traceparent", false));
+    }
+
+    #[test]
+    fn an_answer_loses_what_is_not_the_upstreams_to_say() {
+        let mut response = ResponseHeader::build(200, None).unwrap();
+        for (name, value) in [
+            ("Server", "x"),
+            ("X-Table-Version", "forged"),
+            ("Access-Control-Allow-Origin", "*"),
+            ("Connection", "X-Hop"),
+            ("X-Hop", "1"),
+            ("Content-Type", "text/plain"),
+        ] {
+            response.insert_header(name, value).unwrap();
+        }
+        clean_response(&mut response).unwrap();
+        let has = |name: &str| response.headers.contains_key(name);
+        assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
+        assert!(!has("access-control-allow-origin"));
+        assert!(has("content-type") && has("x-riskgate-source") && has("cache-control"));
+    }
+}

@@ -391,3 +391,41 @@ fn bump_ring(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.execute("UPDATE meta SET value = value + 1 WHERE key = 'ring_version'", [])?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_file_is_no_store_and_stays_as_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        std::fs::write(&path, "").unwrap();
+        let error = Sqlite::open(&path, Duration::from_millis(50)).err().unwrap().to_string();
+        assert!(error.contains("expected a riskgate store, but found an empty one"), "{error}");
+        assert_eq!(std::fs::metadata(&path).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_replaced_is_noticed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
+        store.check_in_place().unwrap();
+        std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
+        assert!(store.check_in_place().is_err());
+    }
+
+    #[test]
+    fn many_may_create_a_store_at_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        std::thread::scope(|scope| {
+            for _ in 0..8 {
+                scope.spawn(|| Sqlite::open(&path, Duration::from_secs(5)).map(drop).unwrap());
+            }
+        });
+        let left = std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok);
+        assert!(left.into_iter().all(|e| !e.file_name().to_string_lossy().contains(".new-")));
+    }
+}

@@ -487,6 +487,24 @@ fn lists_may_be_written_by_hand() {
 }
 
 #[test]
+fn a_long_list_that_was_emptied_is_not_taken_however_small_its_share() {
+    let rows = |head: &str, count: u32| -> String {
+        (0..count).map(|n| format!("{head}{n}.com\n")).collect()
+    };
+    let large = ("a.txt", rows("large", 500));
+    let build = |short: &str| {
+        let free = ("free.txt", short);
+        table(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str()), free])
+    };
+    let before = build(&rows("free", 30));
+    let error = build("").accept(&before).err().unwrap().to_string();
+    assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
+    // A short list is edited by hand.
+    let before = build(&rows("free", 5));
+    build("").accept(&before).unwrap();
+}
+
+#[test]
 fn a_table_that_differs_too_much_or_flags_the_protected_is_not_taken() {
     let rows = |range: std::ops::Range<u32>| -> String {
         range.map(|n| format!("bad{n}.com\n")).collect()
