@@ -1,54 +1,25 @@
-//! What admitting one call costs, with the account in hand, beside the bare atomic operation.
-//!
-//! The store is a real one on disk; the lease is refilled in the background as in the gateway.
-//! Each bench asserts what it did.
+//! What finding a key costs, beside the SHA-256 of its text. Each bench asserts what it did.
 
-use std::hint::black_box;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use riskgate::admission::identify;
 use riskgate::keys::{KeyRing, Plans, Token};
 use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
-use riskgate::store::{KeyRow, LimitRow, Store};
+use riskgate::store::{KeyRow, LimitRow, RedisOptions, Store, StoreUrl};
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
 
 fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let path = folder.path().join("store.db");
-    let open = || Store::open(&path, Duration::from_secs(5)).expect("a store");
-    let options = LedgerOptions { deadline: Duration::from_secs(5), on_failure: OnFailure::Closed };
+    let url = StoreUrl::Sqlite(path);
+    let patience = Duration::from_secs(5);
+    let open = || Store::open(&url, &RedisOptions::default(), patience).expect("a store");
+    let options =
+        LedgerOptions { deadline: patience, on_failure: OnFailure::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
-}
-
-fn charge(c: &mut Criterion) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let ledger = ledger(&folder);
-    let lease = ledger.lease("acme", LimitRow::Unlimited);
-    let month = ledger.month(NOW);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.expect("a runtime");
-    runtime.block_on(ledger.charge(&lease, month)).expect("a first call");
-
-    let mut group = c.benchmark_group("charge");
-    group.throughput(Throughput::Elements(1));
-    let bare = AtomicU64::new(u64::MAX);
-    group.bench_function("baseline: a bare fetch_update", |b| {
-        b.iter(|| bare.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| n.checked_sub(1)));
-    });
-    assert_ne!(bare.load(Ordering::Relaxed), u64::MAX);
-    // Spent and given back: the same operation twice, so that the lease never runs out.
-    group.bench_function("from the lease, and back", |b| {
-        b.iter(|| {
-            let spent = ledger.try_charge(&lease, month);
-            ledger.give_back(black_box(spent).expect("a call in the lease"));
-        });
-    });
-    group.finish();
-    assert_eq!(runtime.block_on(ledger.usage(&lease, month)), Ok(1));
 }
 
 fn key(c: &mut Criterion) {
@@ -100,5 +71,5 @@ fn key(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, charge, key);
+criterion_group!(benches, key);
 criterion_main!(benches);

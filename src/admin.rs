@@ -19,6 +19,7 @@ use subtle::ConstantTimeEq;
 use crate::config::Config;
 use crate::door::Traffic;
 use crate::gate::State;
+use crate::keys::KeyRing;
 use crate::month::rfc3339;
 use crate::reload::{ReloadStatus, Trigger};
 use crate::upstream::Upstreams;
@@ -125,7 +126,9 @@ impl Admin {
     /// Everybody may ask; the reasons, which name files, are for who may look.
     async fn readiness(&self, may_look: bool) -> Response<Vec<u8>> {
         let draining = self.traffic.is_draining();
-        let ready = !draining && self.is_listening().await;
+        // Without a first key ring nobody can be served: another process should go on instead.
+        let has_keys = self.state.keys.peek().is_some();
+        let ready = !draining && has_keys && self.is_listening().await;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,
@@ -151,8 +154,12 @@ impl Admin {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
             status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
-        if self.state.ledger.status().store_down {
+        let store = self.state.ledger.status();
+        if store.store_down {
             degraded.push("store: down".to_owned());
+        }
+        if store.store_settling {
+            degraded.push("store: it may have lost something; numbers are restated".to_owned());
         }
         degraded
     }
@@ -170,6 +177,7 @@ impl Admin {
         metrics.log_dropped.set(self.state.log.dropped().cast_signed());
         metrics.top_dropped.set(self.state.top.dropped().cast_signed());
         metrics.store_down.set(i64::from(store.store_down));
+        metrics.store_settling.set(i64::from(store.store_settling));
         metrics.store_commits.set(store.store_commits.cast_signed());
         metrics.store_failures.set(store.store_failures.cast_signed());
         metrics.store_unsettled.set(store.unsettled.cast_signed());
@@ -179,6 +187,7 @@ impl Admin {
     fn describe(&self) -> Value {
         let table = self.state.table.snapshot();
         let keys = self.state.keys.snapshot();
+        let ring = Option::as_ref(&keys);
         let store = self.state.ledger.status();
         let (healthy, servers) = self.upstreams.healthy();
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -196,7 +205,11 @@ impl Admin {
                 "rows": table.rows(),
                 "warnings": table.warnings(unix_now()),
             },
-            "keys": { "count": keys.len(), "version": keys.version() },
+            "keys": {
+                "loaded": ring.is_some(),
+                "count": ring.map(KeyRing::len),
+                "version": ring.map(KeyRing::version),
+            },
             "store": {
                 "down": store.store_down,
                 "commits": store.store_commits,

@@ -108,9 +108,13 @@ impl Permit {
 
     /// Gives the call back, once: whoever failed to serve it says so. True if there was one.
     pub fn give_back(&mut self, ledger: &Ledger) -> bool {
-        let Some(spent) = self.spent.take() else { return false };
-        ledger.give_back(spent);
-        true
+        match (self.spent.take(), &self.key) {
+            (Some(spent), Some(key)) => {
+                ledger.give_back(&key.account.lease, spent);
+                true
+            }
+            _ => false,
+        }
     }
 }
 

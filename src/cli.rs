@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod keys;
 mod run;
+mod store;
 pub mod table;
 mod usage;
 
@@ -19,8 +20,8 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::{NAME_FORM, is_name};
-use crate::server::{StartError, open_store};
-use crate::store::{Store, StoreError};
+use crate::server::StartError;
+use crate::store::{RingRows, Store, StoreError};
 
 /// Bad config or data (sysexits' EX_CONFIG).
 const BAD_CONFIG: u8 = 78;
@@ -55,6 +56,11 @@ enum Verb {
     },
     /// Show what was spent this month.
     Usage(usage::Args),
+    /// Begin a store on a server, or move one.
+    Store {
+        #[command(subcommand)]
+        verb: store::StoreCommand,
+    },
     /// Build, inspect, look up and compare tables.
     Table {
         #[command(subcommand)]
@@ -103,7 +109,9 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         let code = match error {
             StoreError::Url { .. } | StoreError::Unusable { .. } => BAD_CONFIG,
-            StoreError::Failed { .. } | StoreError::Conflict(_) => 1,
+            StoreError::Failed { .. } | StoreError::Unanswered { .. } | StoreError::Conflict(_) => {
+                1
+            }
         };
         Failure { lines: vec![error.to_string()], code }
     }
@@ -136,6 +144,7 @@ pub fn main() -> ExitCode {
         Verb::Keys { verb } => keys::run(verb),
         Verb::Accounts { verb } => accounts::run(verb),
         Verb::Usage(args) => usage::run(&args),
+        Verb::Store { verb } => store::run(verb),
         Verb::Table { verb } => return table::run(verb),
     };
     match done {
@@ -150,9 +159,21 @@ pub fn main() -> ExitCode {
 }
 
 fn store_of(config: &Config) -> Result<Store, Failure> {
-    let mut store = open_store(&config.store, PATIENCE)?;
+    let mut store = config.store.open(PATIENCE)?;
     store.be_patient()?;
     Ok(store)
+}
+
+/// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
+/// store yet has none, and that is said.
+fn rows_of(store: &mut Store) -> Result<RingRows, Failure> {
+    let mut rows = store.ring_rows()?.unwrap_or_else(|| {
+        eprintln!("warning: the server is empty; the first key makes it a store");
+        RingRows::default()
+    });
+    rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
+    rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(rows)
 }
 
 fn unix_now() -> i64 {

@@ -18,9 +18,9 @@ use crate::gate::Policy;
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::quota::OnFailure;
 use crate::route::Prefix;
-use crate::store::{LimitRow, StoreUrl};
+use crate::store::{LimitRow, MAX_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
 use crate::table::Source;
-use crate::top::{MAX_ACCOUNTS, TopOptions};
+use crate::top::TopOptions;
 use crate::upstream::UpstreamOptions;
 use crate::verdict::Score;
 
@@ -57,10 +57,8 @@ pub struct Config {
     pub table: Source,
     /// The score of a domain in no list, if not the table's own.
     pub unknown_score: Option<Score>,
-    /// The store.
-    pub store: StoreUrl,
-    /// How long a call waits for it at most.
-    pub store_deadline: Duration,
+    /// The store, and how it is spoken to.
+    pub store: StoreOptions,
     /// What to do while it is down.
     pub on_failure: OnFailure,
     /// Keys declared in a file.
@@ -79,6 +77,26 @@ pub struct Config {
     pub admin_token: Option<String>,
     /// Whether `/metrics` needs no token.
     pub metrics_public: bool,
+}
+
+/// The store, and how it is spoken to.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Where it is.
+    pub url: StoreUrl,
+    /// What holds for a server.
+    pub redis: RedisOptions,
+    /// How long a call waits for it at most.
+    pub deadline: Duration,
+    /// The most calls that this process admits while it is down.
+    pub max_unsettled: u64,
+}
+
+impl StoreOptions {
+    /// Opens the store; `patience` is how long one operation may take.
+    pub fn open(&self, patience: Duration) -> Result<Store, StoreError> {
+        Store::open(&self.url, &self.redis, patience)
+    }
 }
 
 /// Which file the config is read from.
@@ -176,8 +194,7 @@ impl Config {
             unknown_score: s
                 .optional_count("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
-            store: s.store_url("store.url", "sqlite:state/riskgate.db"),
-            store_deadline: s.time("store.deadline", seconds(1)),
+            store: store(s),
             on_failure: match s.choice("store.on_failure", &["open", "closed"]) {
                 "closed" => OnFailure::Closed,
                 _ => OnFailure::Open,
@@ -214,8 +231,7 @@ impl Config {
             ("listen (timeouts and sizes)", same(&self.door, &serving.door)),
             ("log.path", same(&self.log_target, &serving.log_target)),
             ("upstream", same(&self.upstream, &serving.upstream)),
-            ("store.url", same(&self.store, &serving.store)),
-            ("store.deadline", same(&self.store_deadline, &serving.store_deadline)),
+            ("store (but for on_failure)", same(&self.store, &serving.store)),
             ("drain.delay", same(&self.drain_delay, &serving.drain_delay)),
             ("drain.grace", same(&self.drain_grace, &serving.drain_grace)),
             ("admin.token", self.admin_token == serving.admin_token),
@@ -242,6 +258,23 @@ fn upstream(s: &mut Settings) -> UpstreamOptions {
         health_interval: s.duration("upstream.health_interval", Duration::from_secs(5)),
         health_path: s.text("upstream.health_path"),
         eject_for: s.duration("upstream.eject_for", Duration::from_secs(2)),
+    }
+}
+
+fn store(s: &mut Settings) -> StoreOptions {
+    let url = s.store_url("store.url", "sqlite:state/riskgate.db");
+    let deadline = match url {
+        StoreUrl::Sqlite(_) => Duration::from_secs(1),
+        StoreUrl::Redis(_) => Duration::from_millis(50),
+    };
+    StoreOptions {
+        url,
+        redis: RedisOptions {
+            wait_replicas: s.count("store.wait_replicas", 0..=8, 0) as usize,
+            tls_ca: s.text("store.tls_ca").map(PathBuf::from),
+        },
+        deadline: s.time("store.deadline", deadline),
+        max_unsettled: s.count("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 

@@ -53,8 +53,8 @@ pub struct Policy {
 pub struct State {
     /// What is known of domains.
     pub table: Arc<Live<Table>>,
-    /// Who may call.
-    pub keys: Live<KeyRing>,
+    /// Who may call; none until a key set could be loaded, and then it is our failure.
+    pub keys: Live<Option<KeyRing>>,
     /// What they may still spend.
     pub ledger: Ledger,
     /// What was flagged most.
@@ -168,14 +168,15 @@ impl Gate {
     async fn judge(&self, asked: &Asked<'_>, visit: &mut Visit) -> Result<Decision, Refusal> {
         let now = visit.unix_now();
         let origin = OriginHeader::read(asked.values(ORIGIN));
-        let ring = self.state.keys.snapshot();
-        visit.common.cors = open_to_some_key(&ring, &origin, now);
+        let keys = self.state.keys.snapshot();
+        let ring = Option::as_ref(&keys);
+        visit.common.cors = open_to_some_key(ring, &origin, now);
 
         let policy = self.state.policy.snapshot();
         let route = route::find(asked.method, asked.target, &policy.prefixes)?;
         visit.route = route.label();
         if let Route::Options(allow) = route {
-            return Ok(Decision::Answer(preflight(asked, &origin, allow, visit)));
+            return preflight(asked, ring, &origin, allow, visit).map(Decision::Answer);
         }
         let (needs_key, counts) = match route {
             Route::Usage => (true, false),
@@ -185,10 +186,14 @@ impl Gate {
             _ => (true, true),
         };
         let key = match needs_key {
-            true => Some(self.identify_and_check_origin(asked, &ring, &origin, visit)?),
+            true => {
+                // Without a key set every key would look unknown.
+                let ring = ring.ok_or(Refusal::Internal)?;
+                Some(self.identify_and_check_origin(asked, ring, &origin, visit)?)
+            }
             false => None,
         };
-        drop(ring);
+        drop(keys);
         let permit = match (&key, counts) {
             (Some(key), true) => {
                 let month = self.state.ledger.month(now);
@@ -325,21 +330,28 @@ impl Gate {
     }
 }
 
-/// Where no key is known, a browser may read what some key's origin could.
-fn open_to_some_key(ring: &KeyRing, origin: &OriginHeader, now: i64) -> Cors {
+/// Where no key is known, a browser may read what some key's origin could; without a key set, all
+/// there is to read: that it should let its user through.
+fn open_to_some_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
+    let allows = |origin| ring.is_none_or(|ring| ring.some_key_allows(origin, now));
     match origin {
-        OriginHeader::Valid(origin, text) if ring.some_key_allows(origin, now) => {
-            Cors::Open(text.clone())
-        }
+        OriginHeader::Valid(origin, text) if allows(origin) => Cors::Open(text.clone()),
         _ => Cors::Closed,
     }
 }
 
 /// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
-fn preflight(asked: &Asked<'_>, origin: &OriginHeader, allow: &str, visit: &Visit) -> Reply {
+fn preflight(
+    asked: &Asked<'_>,
+    ring: Option<&KeyRing>,
+    origin: &OriginHeader,
+    allow: &str,
+    visit: &Visit,
+) -> Result<Reply, Refusal> {
     let is_preflight = asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
     match (origin, is_preflight) {
-        (OriginHeader::Absent, _) | (_, false) => Reply::options(allow),
-        _ => Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow),
+        (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options(allow)),
+        _ if ring.is_none() => Err(Refusal::Internal),
+        _ => Ok(Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow)),
     }
 }

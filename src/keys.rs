@@ -1,9 +1,13 @@
 //! The key ring: which key opens which account, made from the store and a key file.
 //!
 //! Owns keys in memory, by digest, and what they allow. It is immutable: a change makes a new
-//! ring. It never holds a key's text, and knows no header.
+//! ring, which shares with the old one what did not change. It never holds a key's text, and knows
+//! no header.
 
+mod change;
 mod file;
+mod limits;
+mod origins;
 mod token;
 
 use std::collections::{BTreeMap, HashMap};
@@ -13,7 +17,9 @@ use subtle::ConstantTimeEq;
 
 use crate::origin::{Origin, OriginPattern};
 use crate::quota::{Lease, Ledger};
-use crate::store::{AccountRow, KeyRow, LimitRow, RingRows};
+use crate::store::{KeyRow, LimitRow, RingMark, RingRows};
+use limits::{InForce, limits};
+use origins::Origins;
 
 pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
 pub use token::{Token, TokenError, digest};
@@ -53,12 +59,10 @@ pub struct Key {
 /// All keys, as one request sees them.
 pub struct KeyRing {
     keys: HashMap<[u8; 16], Arc<Key>>,
-    /// Until when some key allows an origin: by the pattern's text.
-    patterns: HashMap<String, i64>,
-    /// Until when some key without origins is good.
-    unrestricted_until: i64,
+    accounts: HashMap<String, Arc<Account>>,
+    origins: Origins,
     /// The store's identity and version that this ring was made from.
-    mark: (String, u64),
+    mark: RingMark,
 }
 
 /// Why rows make no ring.
@@ -127,26 +131,19 @@ impl KeyRing {
         ledger: &Ledger,
     ) -> Result<KeyRing, RingError> {
         // Checked whole before a limit changes: a ring that is refused leaves no trace.
-        let keys = all_keys(rows, declared)?;
+        let keys = all_keys(&rows.keys, declared)?;
         let origins = keys.iter().map(|row| patterns(row)).collect::<Result<Vec<_>, _>>()?;
-        let accounts = limits(&rows.accounts, &rows.keys, declared, plans)?;
-        let accounts: HashMap<String, Arc<Account>> = accounts
-            .into_iter()
-            .map(|(name, plan, limit)| {
-                let lease = ledger.lease(&name, limit);
-                (name.clone(), Arc::new(Account { name, plan, limit, lease }))
-            })
-            .collect();
+        let in_force = limits(&rows.accounts, &rows.keys, declared, plans)?;
         let mut ring = KeyRing {
             keys: HashMap::with_capacity(rows.keys.len() + declared.len()),
-            patterns: HashMap::new(),
-            unrestricted_until: i64::MIN,
-            mark: (rows.store_id.clone(), rows.version),
+            accounts: in_force.into_iter().map(|it| it.into_account(ledger)).collect(),
+            origins: Origins::none(),
+            mark: RingMark { store_id: rows.store_id.clone(), version: rows.version },
         };
         for (row, origins) in keys.into_iter().zip(origins) {
-            ring.add(row, origins, &accounts);
+            ring.add(row, origins);
         }
-        ring.index_origins();
+        ring.origins.add_all(ring.keys.values().map(Arc::as_ref));
         Ok(ring)
     }
 
@@ -157,21 +154,19 @@ impl KeyRing {
         plans: &Plans,
     ) -> Result<(), RingError> {
         limits(&rows.accounts, &rows.keys, declared, plans)?;
-        all_keys(rows, declared)?.into_iter().try_for_each(|row| patterns(row).map(drop))
+        all_keys(&rows.keys, declared)?.into_iter().try_for_each(|row| patterns(row).map(drop))
     }
 
-    /// Refuses rows of another store than the one that this ring came from, or of an older state
-    /// of it.
-    pub fn may_become(&self, rows: &RingRows) -> Result<(), RingError> {
-        let (store, version) = &self.mark;
-        if &rows.store_id == store && rows.version >= *version {
-            return Ok(());
-        }
-        Err(RingError::LostMark {
-            store: store.clone(),
-            expected: *version,
-            found: format!("version {} of {}", rows.version, rows.store_id),
-        })
+    /// Refuses what a store holds now if it is another one than the one that this ring came from,
+    /// an older state of it, or no store at all any more.
+    pub fn may_become(&self, mark: Option<&RingMark>) -> Result<(), RingError> {
+        let RingMark { store_id, version } = &self.mark;
+        let found = match mark {
+            Some(now) if now.store_id == *store_id && now.version >= *version => return Ok(()),
+            Some(now) => format!("version {} of {}", now.version, now.store_id),
+            None => "none".to_owned(),
+        };
+        Err(RingError::LostMark { store: store_id.clone(), expected: *version, found })
     }
 
     /// The key with this digest, unless it is revoked or expired. The digest is compared in
@@ -187,10 +182,7 @@ impl KeyRing {
     /// Whether some key that is good now allows this origin: the rule of preflights, which carry
     /// no key. An unrestricted key allows every origin.
     pub fn some_key_allows(&self, origin: &Origin, unix_now: i64) -> bool {
-        unix_now < self.unrestricted_until
-            || origin
-                .covering_patterns()
-                .any(|pattern| self.patterns.get(&pattern).is_some_and(|until| unix_now < *until))
+        self.origins.allow(origin, unix_now)
     }
 
     /// How many keys it holds, revoked ones included.
@@ -205,19 +197,13 @@ impl KeyRing {
 
     /// The version of the store's keys that it was made from.
     pub fn version(&self) -> u64 {
-        self.mark.1
+        self.mark.version
     }
 
-    fn add(
-        &mut self,
-        row: &KeyRow,
-        origins: Vec<OriginPattern>,
-        accounts: &HashMap<String, Arc<Account>>,
-    ) {
-        let mut prefix = [0; 16];
-        prefix.copy_from_slice(&row.digest[..16]);
+    fn add(&mut self, row: &KeyRow, origins: Vec<OriginPattern>) {
+        let prefix = prefix(&row.digest);
         let known = self.keys.get(&prefix).is_some_and(|key| key.revoked);
-        if let Some(account) = accounts.get(&row.account) {
+        if let Some(account) = self.accounts.get(&row.account) {
             let key = Key {
                 id: row.id.clone(),
                 account: Arc::clone(account),
@@ -228,19 +214,6 @@ impl KeyRing {
                 revoked: row.revoked_at.is_some() || known,
             };
             self.keys.insert(prefix, Arc::new(key));
-        }
-    }
-
-    fn index_origins(&mut self) {
-        for key in self.keys.values().filter(|key| !key.revoked) {
-            let until = key.expires_at.unwrap_or(i64::MAX);
-            if key.origins.is_empty() {
-                self.unrestricted_until = self.unrestricted_until.max(until);
-            }
-            for pattern in &key.origins {
-                let latest = self.patterns.entry(pattern.to_string()).or_insert(until);
-                *latest = until.max(*latest);
-            }
         }
     }
 }
@@ -257,13 +230,19 @@ impl Key {
     }
 }
 
+fn prefix(digest: &[u8; 32]) -> [u8; 16] {
+    let mut prefix = [0; 16];
+    prefix.copy_from_slice(&digest[..16]);
+    prefix
+}
+
 /// The keys of both sources; an id names one key.
 fn all_keys<'r>(
-    rows: &'r RingRows,
+    rows: &'r [KeyRow],
     declared: &'r [DeclaredKey],
 ) -> Result<Vec<&'r KeyRow>, RingError> {
     let all: Vec<&KeyRow> =
-        rows.keys.iter().chain(declared.iter().map(|declared| &declared.key)).collect();
+        rows.iter().chain(declared.iter().map(|declared| &declared.key)).collect();
     let mut ids: HashMap<&str, [u8; 32]> = HashMap::with_capacity(all.len());
     for row in &all {
         if ids.insert(&row.id, row.digest).is_some_and(|other| other != row.digest) {
@@ -281,51 +260,5 @@ fn patterns(row: &KeyRow) -> Result<Vec<OriginPattern>, RingError> {
     row.origins.iter().map(pattern).collect()
 }
 
-/// Every account that is named anywhere, with the limit in force. What was set in the store
-/// comes before what the key file says, since a person said it later.
-fn limits(
-    rows: &[AccountRow],
-    keys: &[KeyRow],
-    declared: &[DeclaredKey],
-    plans: &Plans,
-) -> Result<Vec<(String, String, LimitRow)>, RingError> {
-    let mut named: BTreeMap<&str, (Option<&str>, Option<LimitRow>)> = BTreeMap::new();
-    for key in keys {
-        named.entry(&key.account).or_default();
-    }
-    for key in declared {
-        let entry = named.entry(&key.key.account).or_default();
-        match (entry.0, key.plan.as_deref()) {
-            (Some(first), Some(second)) if first != second => {
-                return Err(RingError::TwoPlans {
-                    account: key.key.account.clone(),
-                    first: first.to_owned(),
-                    second: second.to_owned(),
-                });
-            }
-            (None, Some(plan)) => entry.0 = Some(plan),
-            _ => {}
-        }
-    }
-    for row in rows {
-        let entry = named.entry(&row.name).or_default();
-        entry.0 = row.plan.as_deref().or(entry.0);
-        entry.1 = row.limit;
-    }
-    let mut known = Vec::with_capacity(named.len());
-    for (name, (plan, limit)) in named {
-        let plan = plan.unwrap_or(DEFAULT_PLAN);
-        let limit = match limit.or_else(|| plans.get(plan).copied()) {
-            Some(limit) => limit,
-            None => {
-                return Err(RingError::UnknownPlan {
-                    account: name.to_owned(),
-                    known: plans.keys().cloned().collect::<Vec<_>>().join(", "),
-                    found: plan.to_owned(),
-                });
-            }
-        };
-        known.push((name.to_owned(), plan.to_owned(), limit));
-    }
-    Ok(known)
-}
+#[cfg(test)]
+mod tests;

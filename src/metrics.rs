@@ -103,6 +103,8 @@ pub struct Metrics {
     pub keys: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
+    /// 1 while all nodes restate their numbers.
+    pub store_settling: IntGauge,
     /// Commits of the ledger.
     pub store_commits: IntGauge,
     /// Failed operations of the ledger.
@@ -173,6 +175,10 @@ impl Metrics {
             )?,
             keys: gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
             store_down: gauge("riskgate_store_down", "1 while the store counts as down.")?,
+            store_settling: gauge(
+                "riskgate_store_settling",
+                "1 while all nodes restate their numbers, since the store may have lost some.",
+            )?,
             store_commits: gauge("riskgate_store_commits", "Commits of the ledger.")?,
             store_failures: gauge("riskgate_store_failures", "Failed ledger operations.")?,
             store_unsettled: gauge(

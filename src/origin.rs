@@ -6,7 +6,7 @@
 use std::fmt;
 
 /// The origin of a request, parsed from one `Origin` header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     scheme: String,
     host: String,
@@ -14,7 +14,7 @@ pub struct Origin {
 }
 
 /// What a key allows: one origin, or every subdomain of a host.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginPattern {
     origin: Origin,
     subdomains: bool,

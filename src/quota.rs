@@ -7,20 +7,22 @@
 
 mod calendar;
 mod lease;
+mod node;
+mod numbers;
+mod purse;
 mod word;
 mod worker;
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-
-use dashmap::DashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::month::Month;
 use crate::store::{LimitRow, Store, StoreError};
 
 use calendar::Calendar;
 pub use lease::{Lease, Spent};
+use node::{Node, Step};
 pub use word::MAX_HELD;
 
 /// What to do with calls while the store is down.
@@ -50,6 +52,8 @@ pub struct LedgerOptions {
     pub deadline: Duration,
     /// What to do once the store counts as down.
     pub on_failure: OnFailure,
+    /// The most calls that this process admits without the store's word.
+    pub max_unsettled: u64,
 }
 
 /// Why a call was not admitted.
@@ -66,7 +70,9 @@ pub enum Denied {
 pub struct LedgerStatus {
     /// The store counts as down.
     pub store_down: bool,
-    /// Commits that succeeded.
+    /// The store has lost something, and all nodes restate what they know.
+    pub store_settling: bool,
+    /// Operations that succeeded.
     pub store_commits: u64,
     /// Operations that failed.
     pub store_failures: u64,
@@ -81,92 +87,59 @@ pub struct Ledger {
 }
 
 struct Shared {
-    /// 128 random bits drawn at start, never stored or configured: a shared id would turn
-    /// idempotence into over-admission.
-    node: [u8; 16],
-    leases: DashMap<String, Arc<Lease>>,
-    calendar: Calendar,
-    queue: Mutex<Queue>,
-    wake: Condvar,
-    reader: Mutex<Store>,
+    node: Node,
     started: Instant,
     deadline: Duration,
-    fails_closed: AtomicBool,
-    health: Health,
+    reader: Mutex<Store>,
+    /// Reads of usage that wait or are under way.
+    readers: AtomicU64,
 }
 
-#[derive(Default)]
-struct Queue {
-    wanting: Vec<Arc<Lease>>,
-    closing: bool,
-}
-
-#[derive(Default)]
-struct Health {
-    down: AtomicBool,
-    failures_in_a_row: AtomicU32,
-    /// Milliseconds since the start when the running operation began; 0 when none runs.
-    busy_since: AtomicU64,
-    commits: AtomicU64,
-    failures: AtomicU64,
-    unsettled: AtomicU64,
-}
-
-/// Failures in a row after which the store counts as down: one slow commit is not an outage.
-const FAILURES_TO_OPEN: u32 = 3;
+/// More reads of usage than these are answered by what is known already.
+const MAX_READERS: u64 = 16;
 
 impl Ledger {
-    /// Opens a ledger: `store` is written by its own thread, `reader` answers usage.
+    /// Opens a ledger: `store` is written by its own thread, `reader` answers usage. A server
+    /// that does not answer yet counts as one that went down.
     pub fn start(
-        store: Store,
+        mut store: Store,
         reader: Store,
         options: LedgerOptions,
         unix_now: i64,
     ) -> Result<Ledger, StoreError> {
-        let mut node = [0u8; 16];
-        getrandom::fill(&mut node).map_err(|error| {
+        let mut id = [0u8; 16];
+        getrandom::fill(&mut id).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
         })?;
-        let calendar = Calendar::new(reader.latest_month()?, unix_now, 0);
+        let latest = match store.latest_month() {
+            Ok(latest) => latest,
+            Err(StoreError::Unanswered { .. }) => None,
+            Err(error) => return Err(error),
+        };
+        let LedgerOptions { deadline, on_failure, max_unsettled } = options;
+        let first = worker::first_pulse(&mut store, latest, unix_now);
+        let now = first.as_ref().and_then(|pulse| pulse.unix_now).unwrap_or(unix_now);
+        let calendar = Calendar::new(latest, now, passed());
         let shared = Arc::new(Shared {
-            node,
-            leases: DashMap::new(),
-            calendar,
-            queue: Mutex::default(),
-            wake: Condvar::new(),
-            reader: Mutex::new(reader),
+            node: Node::new(id, calendar, on_failure, max_unsettled),
             started: Instant::now(),
-            deadline: options.deadline,
-            fails_closed: AtomicBool::new(options.on_failure == OnFailure::Closed),
-            health: Health::default(),
+            deadline,
+            reader: Mutex::new(reader),
+            readers: AtomicU64::new(0),
         });
-        let worker = worker::spawn(Arc::clone(&shared), store)?;
+        let worker = worker::spawn(Arc::clone(&shared), store, first)?;
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 
     /// The lease of an account, at the limit in force. A changed limit voids what is held.
     pub fn lease(&self, account: &str, limit: LimitRow) -> Arc<Lease> {
-        let lease = match self.shared.leases.get(account) {
-            Some(lease) => Arc::clone(&lease),
-            None => Arc::clone(
-                &self
-                    .shared
-                    .leases
-                    .entry(account.to_owned())
-                    .or_insert_with(|| Arc::new(Lease::new(account, limit))),
-            ),
-        };
-        if lease.set_limit(limit) {
-            self.shared.want(&lease);
-        }
-        lease
+        self.shared.node.lease(account, limit)
     }
 
     /// The month that a call at this second belongs to. A clock that steps back reopens none,
-    /// and one that jumps ahead is held until it proves steady.
+    /// and one that jumps ahead is held until it is confirmed or proves steady.
     pub fn month(&self, unix_now: i64) -> Month {
-        let passed = || self.shared.started.elapsed().as_secs().cast_signed();
-        self.shared.calendar.month(unix_now, passed)
+        self.shared.node.calendar.month(unix_now, passed)
     }
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
@@ -181,55 +154,66 @@ impl Ledger {
         let Ok(_first) = tokio::time::timeout_at(deadline, place.first()).await else {
             return self.charge_late(lease, month);
         };
-        self.charge_slowly(lease, month, deadline).await
+        loop {
+            // Registered before the look at the lease, so that no reply is missed in between.
+            let replied = lease.replied();
+            tokio::pin!(replied);
+            replied.as_mut().enable();
+            if let Step::Done(done) = self.shared.node.charge(lease, month, self.shared.clock()) {
+                return done;
+            }
+            if tokio::time::timeout_at(deadline, replied).await.is_err() {
+                return self.charge_late(lease, month);
+            }
+        }
     }
 
     /// Spends one call if the lease in hand lasts; never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
-        let spent = lease.take(month)?;
-        if lease.is_low() {
-            self.shared.want(lease);
-        }
-        Some(spent)
+        self.shared.node.try_charge(lease, month)
     }
 
-    /// Gives a call back, to the lease that it came from; nowhere if that is closed.
-    pub fn give_back(&self, spent: Spent) {
-        if spent.is_blind() {
-            if spent.take_back_blind() {
-                self.shared.health.unsettled.fetch_sub(1, Ordering::Relaxed);
-            }
-        } else if let Some(lease) = spent.give_back() {
-            // More than a lease may hold: the store gets the rest back.
-            self.shared.want(&lease);
-        }
+    /// Gives a call back to the lease that it came from; nowhere if that is closed.
+    pub fn give_back(&self, lease: &Arc<Lease>, spent: Spent) {
+        self.shared.node.give_back(lease, spent);
     }
 
     /// What all nodes have spent of the month: our own as of now, the others' as they published.
     pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denied> {
-        let shared = Arc::clone(&self.shared);
-        let account = lease.account().to_owned();
-        let read = tokio::task::spawn_blocking(move || {
-            let reader = lock(&shared.reader);
-            reader.others_spent(&account, month, &shared.node)
-        });
-        let others = match tokio::time::timeout(self.shared.deadline, read).await {
-            Ok(Ok(Ok(others))) => others,
-            _ => lease.others_spent(month).ok_or(Denied::Store)?,
+        let others = match self.others_spent(lease, month).await {
+            Some(others) => others,
+            None => lease.others_spent(month).ok_or(Denied::Store)?,
         };
         Ok(lease.own_spent(month).saturating_add(others))
     }
 
+    /// Asks the store, unless it is down or enough others are asking.
+    async fn others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
+        let shared = Arc::clone(&self.shared);
+        if shared.node.is_down() || shared.readers.load(Ordering::Relaxed) >= MAX_READERS {
+            return None;
+        }
+        shared.readers.fetch_add(1, Ordering::Relaxed);
+        let account = lease.account().to_owned();
+        let read = tokio::task::spawn_blocking(move || {
+            let others = lock(&shared.reader).others_spent(&account, month, &shared.node.id);
+            shared.readers.fetch_sub(1, Ordering::Relaxed);
+            others
+        });
+        tokio::time::timeout(self.shared.deadline, read).await.ok()?.ok()?.ok()
+    }
+
     /// Changes what is done while the store is down.
     pub fn set_on_failure(&self, on_failure: OnFailure) {
-        self.shared.fails_closed.store(on_failure == OnFailure::Closed, Ordering::Relaxed);
+        self.shared.node.set_on_failure(on_failure);
     }
 
     /// How the store is doing.
     pub fn status(&self) -> LedgerStatus {
-        let health = &self.shared.health;
+        let health = &self.shared.node.health;
         LedgerStatus {
             store_down: health.down.load(Ordering::Relaxed),
+            store_settling: self.shared.node.is_settling(self.shared.clock()),
             store_commits: health.commits.load(Ordering::Relaxed),
             store_failures: health.failures.load(Ordering::Relaxed),
             unsettled: health.unsettled.load(Ordering::Relaxed),
@@ -238,59 +222,16 @@ impl Ledger {
 
     /// Gives every unspent call back to the store and stops; called once nothing is in flight.
     pub fn close(&self) {
-        lock(&self.shared.queue).closing = true;
-        self.shared.wake.notify_all();
+        self.shared.node.queue().closing = true;
+        self.shared.node.wake.notify_all();
         if let Some(worker) = lock(&self.worker).take() {
             // A worker that panicked has said so; what it held is lost as by a crash.
             let _ = worker.join();
         }
     }
 
-    async fn charge_slowly(
-        &self,
-        lease: &Arc<Lease>,
-        month: Month,
-        deadline: tokio::time::Instant,
-    ) -> Result<Spent, Denied> {
-        loop {
-            // Registered before the look at the lease, so that no reply is missed in between.
-            let replied = lease.replied();
-            tokio::pin!(replied);
-            replied.as_mut().enable();
-            if let Some(spent) = self.try_charge(lease, month) {
-                return Ok(spent);
-            }
-            if lease.is_refused(month, self.shared.clock()) {
-                return Err(Denied::Exhausted);
-            }
-            if self.shared.is_down() {
-                return self.charge_blindly(lease, month);
-            }
-            self.shared.want_for(lease, month);
-            if tokio::time::timeout_at(deadline, replied).await.is_err() {
-                return self.charge_late(lease, month);
-            }
-        }
-    }
-
-    /// The deadline has passed: a store that hangs is down, one that is merely slow is not.
     fn charge_late(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        self.shared.note_hang();
-        match self.shared.is_down() {
-            true => self.charge_blindly(lease, month),
-            false => Err(Denied::Store),
-        }
-    }
-
-    fn charge_blindly(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        // The queue keeps what must be stated once the store is back.
-        self.shared.want_for(lease, month);
-        if self.shared.fails_closed.load(Ordering::Relaxed) {
-            return Err(Denied::Store);
-        }
-        let spent = lease.take_blindly(month).ok_or(Denied::Exhausted)?;
-        self.shared.health.unsettled.fetch_add(1, Ordering::Relaxed);
-        Ok(spent)
+        self.shared.node.charge_late(lease, month, self.shared.hangs())
     }
 }
 
@@ -301,36 +242,28 @@ impl Drop for Ledger {
 }
 
 impl Shared {
-    fn want(&self, lease: &Arc<Lease>) {
-        if lease.mark_queued() {
-            lock(&self.queue).wanting.push(Arc::clone(lease));
-            self.wake.notify_one();
-        }
-    }
-
-    fn want_for(&self, lease: &Arc<Lease>, month: Month) {
-        lease.ask_for(month);
-        self.want(lease);
-    }
-
     /// Milliseconds since the start, never 0.
     fn clock(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
 
-    fn is_down(&self) -> bool {
-        self.health.down.load(Ordering::Relaxed)
-    }
-
-    /// A call's deadline passed: an operation that runs for twice that long hangs, and hanging
-    /// is an outage; a queue that is merely long is not.
-    fn note_hang(&self) {
-        let since = self.health.busy_since.load(Ordering::Relaxed);
+    /// An operation that runs for twice a call's deadline hangs, and hanging is an outage; a
+    /// queue that is merely long is not.
+    fn hangs(&self) -> bool {
+        let since = self.node.health.busy_since.load(Ordering::Relaxed);
         let limit = 2 * self.deadline.as_millis() as u64;
-        if since != 0 && self.clock().saturating_sub(since) > limit {
-            self.health.down.store(true, Ordering::Relaxed);
-        }
+        since != 0 && self.clock().saturating_sub(since) > limit
     }
+}
+
+/// Seconds of a clock that nobody sets and that goes on while the machine sleeps.
+fn passed() -> i64 {
+    rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec
+}
+
+/// This machine's clock, to compare with the store's.
+fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
 /// A poisoned lock is taken all the same: every holder leaves its numbers whole at each step.

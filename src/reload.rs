@@ -4,11 +4,13 @@
 //! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
 //! Each part is taken whole or keeps its last good state, and none holds back the others.
 
+mod keys;
+mod watch;
+
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora_core::server::ShutdownWatch;
@@ -17,13 +19,13 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, Overrides};
 use crate::gate::State;
-use crate::keys::{DeclaredKey, KeyRing, read_key_file};
-use crate::store::{RingRows, Store};
+use crate::keys::KeyRing;
 use crate::table::{Source, Table};
 
+pub use keys::Keys;
+use watch::Watch;
+
 const LOOK: Duration = Duration::from_millis(250);
-/// A source is read only once it has been left alone for this long.
-const QUIET: Duration = Duration::from_millis(500);
 
 /// How the last reload of each part went: nothing, or what was wrong.
 pub type Outcome = BTreeMap<&'static str, Option<String>>;
@@ -69,11 +71,8 @@ struct Parts {
     /// The config that the process began with: what takes a restart is as it says.
     started_with: Config,
     overrides: Overrides,
-    store: Store,
-    rows: RingRows,
-    declared: Vec<DeclaredKey>,
+    keys: Keys,
     table_watch: Watch,
-    keys_watch: Watch,
     config_watch: Watch,
     status: Arc<Mutex<ReloadStatus>>,
 }
@@ -84,25 +83,21 @@ impl Reloader {
         state: Arc<State>,
         config: Config,
         overrides: Overrides,
-        store: Store,
-        rows: RingRows,
-        declared: Vec<DeclaredKey>,
+        keys: Keys,
     ) -> (Reloader, Trigger) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let status = Arc::new(Mutex::new(ReloadStatus::default()));
         let mut parts = Parts {
             table_watch: Watch::new(table_path(&config)),
-            keys_watch: Watch::new(config.key_file.clone()),
             config_watch: Watch::new(config.file.clone()),
             state,
             started_with: config.clone(),
             config,
             overrides,
-            store,
-            rows,
-            declared,
+            keys,
             status: Arc::clone(&status),
         };
+        parts.note_keys(false);
         parts.show();
         let reloader = Reloader {
             asked: tokio::sync::Mutex::new(receiver),
@@ -159,16 +154,10 @@ impl Parts {
         if self.table_watch.is_due() {
             outcome.insert("table", self.reload_table());
         }
-        let declared_changed = self.keys_watch.is_due();
-        match self.store.ring_version() {
-            Ok(version) => {
-                if version != self.rows.version || declared_changed {
-                    outcome.insert("keys", self.reload_keys(declared_changed));
-                }
-                let misplaced = self.store.check_in_place().err().map(|error| error.to_string());
-                self.note("store", misplaced.as_deref(), false);
-            }
-            Err(error) => self.note("store", Some(&error.to_string()), false),
+        let took_something = self.keys.look(&self.state, &self.config.plans);
+        let problem = self.note_keys(took_something);
+        if took_something {
+            outcome.insert("keys", problem);
         }
         self.show();
         outcome
@@ -179,7 +168,8 @@ impl Parts {
         let mut outcome = Outcome::new();
         outcome.insert("config", self.reload_config());
         outcome.insert("table", self.reload_table());
-        outcome.insert("keys", self.reload_keys(true));
+        self.keys.reload(&self.state, &self.config.plans);
+        outcome.insert("keys", self.note_keys(true));
         self.show();
         outcome
     }
@@ -214,37 +204,6 @@ impl Parts {
         problem
     }
 
-    fn reload_keys(&mut self, read_file: bool) -> Option<String> {
-        let problem = self.try_reload_keys(read_file).err();
-        self.note("keys", problem.as_deref(), true);
-        problem
-    }
-
-    fn try_reload_keys(&mut self, read_file: bool) -> Result<(), String> {
-        let rows = self.store.ring_rows().map_err(|error| error.to_string())?;
-        // A broken key file does not hold back a revocation in the store.
-        let mut file_problem = None;
-        if read_file {
-            self.keys_watch.mark();
-            match self.config.key_file.as_deref().map(|path| read_key_file(path, &Config::variable))
-            {
-                Some(Ok(declared)) => self.declared = declared,
-                Some(Err(faults)) => {
-                    let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
-                    file_problem = Some(faults.join("\n"));
-                }
-                None => self.declared.clear(),
-            }
-        }
-        let state = &self.state;
-        state.keys.peek().may_become(&rows).map_err(|error| error.to_string())?;
-        let ring = KeyRing::build(&rows, &self.declared, &self.config.plans, &state.ledger)
-            .map_err(|error| error.to_string())?;
-        state.keys.publish(ring);
-        self.rows = rows;
-        file_problem.map_or(Ok(()), Err)
-    }
-
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark();
         let problem = match Config::read(&self.overrides) {
@@ -276,28 +235,42 @@ impl Parts {
             self.table_watch = Watch::new(table_path);
             self.reload_table();
         }
-        if key_file != serving.key_file || plans != serving.plans {
-            self.keys_watch = Watch::new(key_file);
-            self.reload_keys(true);
+        if plans != serving.plans {
+            self.keys.take_plans(&self.state, &plans);
+            self.note_keys(true);
         }
+        if key_file != serving.key_file {
+            self.keys.watch(key_file);
+            self.keys.read_file(&self.state, &plans);
+            self.note_keys(true);
+        }
+    }
+
+    /// Tells how keys and store stand; answers what is wrong with the keys.
+    fn note_keys(&self, counts: bool) -> Option<String> {
+        let problem = self.keys.problem();
+        self.note("keys", problem.as_deref(), counts);
+        self.note("store", self.keys.store_problem(), false);
+        problem
     }
 
     /// Keeps how a part stands, tells it once, and counts it.
     fn note(&self, part: &'static str, problem: Option<&str>, counts: bool) {
-        if counts {
+        let before = match problem {
+            Some(problem) => self.lock_status().failing.insert(part, problem.to_owned()),
+            None => self.lock_status().failing.remove(part),
+        };
+        let is_news = before.as_deref() != problem;
+        if counts || (is_news && part == "keys") {
             self.state.metrics.reload(part, problem.is_none());
         }
-        let Some(problem) = problem else { return self.clear(part) };
-        let first_time = self.lock_status().failing.insert(part, problem.to_owned());
-        if first_time.as_deref() != Some(problem) {
-            for line in problem.lines() {
-                log::error!("{part} keeps its last good state: {line}");
-            }
+        let stands = match part {
+            "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
+            _ => "keeps its last good state",
+        };
+        for line in problem.filter(|_| is_news).unwrap_or_default().lines() {
+            log::error!("{part} {stands}: {line}");
         }
-    }
-
-    fn clear(&self, part: &'static str) {
-        self.lock_status().failing.remove(part);
     }
 
     fn lock_status(&self) -> std::sync::MutexGuard<'_, ReloadStatus> {
@@ -310,7 +283,8 @@ impl Parts {
         let table = self.state.table.peek();
         metrics.table_rows.set(table.rows() as i64);
         metrics.table_built.set(table.built_at());
-        metrics.keys.set(self.state.keys.peek().len() as i64);
+        let keys = self.state.keys.peek();
+        metrics.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
 }
 
@@ -319,63 +293,4 @@ fn table_path(config: &Config) -> Option<PathBuf> {
         Source::Bundled => None,
         Source::Path(path) => Some(path.clone()),
     }
-}
-
-/// What a file, or each file of a folder, looks like from outside.
-type Prints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
-
-/// Sees when a path changed and was then left alone.
-struct Watch {
-    path: Option<PathBuf>,
-    read: Prints,
-    seen: Prints,
-    since: Instant,
-}
-
-impl Watch {
-    fn new(path: Option<PathBuf>) -> Watch {
-        let read = prints(path.as_deref());
-        Watch { path, seen: read.clone(), read, since: Instant::now() }
-    }
-
-    /// Whether it differs from what was read last, and has been quiet for long enough.
-    fn is_due(&mut self) -> bool {
-        let now = prints(self.path.as_deref());
-        if now != self.seen {
-            self.seen = now;
-            self.since = Instant::now();
-        }
-        self.seen != self.read && self.since.elapsed() >= QUIET
-    }
-
-    /// What is there now is what is being read.
-    fn mark(&mut self) {
-        self.read = prints(self.path.as_deref());
-        self.seen = self.read.clone();
-    }
-
-    fn has_changed(&self) -> bool {
-        prints(self.path.as_deref()) != self.read
-    }
-}
-
-fn prints(path: Option<&Path>) -> Prints {
-    let Some(path) = path else { return Vec::new() };
-    let print = |path: PathBuf| {
-        // Follows links, so a swapped link shows as another inode; what is gone shows as zeros.
-        let meta = std::fs::metadata(&path).ok();
-        let get = |read: fn(&std::fs::Metadata) -> u64| meta.as_ref().map_or(0, read);
-        let (inode, size, device) =
-            (get(MetadataExt::ino), get(MetadataExt::size), get(MetadataExt::dev));
-        let time = meta
-            .as_ref()
-            .map_or((0, 0), |m| (m.mtime() * 1_000_000_000 + m.mtime_nsec(), m.ctime_nsec()));
-        (path, inode, size, device, time.0, time.1)
-    };
-    let mut prints = vec![print(path.to_owned())];
-    if let Ok(entries) = std::fs::read_dir(path) {
-        prints.extend(entries.filter_map(Result::ok).map(|entry| print(entry.path())));
-        prints[1..].sort();
-    }
-    prints
 }

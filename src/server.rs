@@ -26,8 +26,8 @@ use crate::keys::{KeyRing, read_key_file};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::{Ledger, LedgerOptions};
-use crate::reload::{Reloader, Trigger};
-use crate::store::{Store, StoreError, StoreUrl};
+use crate::reload::{Keys, Reloader, Trigger};
+use crate::store::StoreError;
 use crate::table::Table;
 use crate::top::Top;
 use crate::upstream::Upstreams;
@@ -78,13 +78,6 @@ impl Loaded {
             }
             _ => Err(faults),
         }
-    }
-}
-
-/// Opens the store that a config names. `busy` is how long a statement waits for a lock.
-pub fn open_store(url: &StoreUrl, busy: Duration) -> Result<Store, StoreError> {
-    match url {
-        StoreUrl::Sqlite(path) => Store::open(path, busy),
     }
 }
 
@@ -172,7 +165,7 @@ fn announce(config: &Config, state: &State) {
         config.admin,
         table.version(),
         table.rows(),
-        state.keys.peek().len(),
+        state.keys.peek().as_ref().as_ref().map_or(0, KeyRing::len),
     );
 }
 
@@ -209,16 +202,19 @@ fn assemble(
     let Loaded { config, table, declared } = loaded;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
-    let open = || open_store(&config.store, config.store_deadline);
+    let open = || config.store.open(config.store.deadline);
     let now = unix_now();
-    let options = LedgerOptions { deadline: config.store_deadline, on_failure: config.on_failure };
+    let options = LedgerOptions {
+        deadline: config.store.deadline,
+        on_failure: config.on_failure,
+        max_unsettled: config.store.max_unsettled,
+    };
     let mut ring_store = open().map_err(unusable)?;
-    ring_store.check_intact().map_err(unusable)?;
+    ring_store.check().map_err(unusable)?;
     let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
         .map_err(unusable)?;
-    let rows = ring_store.ring_rows().map_err(unusable)?;
-    let ring = KeyRing::build(&rows, &declared, &config.plans, &ledger)
-        .map_err(|error| StartError::Config(vec![error.to_string()]))?;
+    let (keys, ring) = Keys::load(ring_store, declared, &config, &ledger)
+        .map_err(|problem| StartError::Config(vec![problem]))?;
     let table = Arc::new(Live::new(table));
     let (judge, seed) = (Arc::clone(&table), Arc::clone(&table));
     let top = Top::start(
@@ -250,8 +246,7 @@ fn assemble(
         log,
         policy: Live::new(config.policy()),
     });
-    let (reloader, trigger) =
-        Reloader::new(Arc::clone(&state), config, overrides, ring_store, rows, declared);
+    let (reloader, trigger) = Reloader::new(Arc::clone(&state), config, overrides, keys);
     Ok((state, reloader, trigger))
 }
 

@@ -1,64 +1,82 @@
 //! What the gateway keeps beyond its own life: the quota ledger, keys, accounts, top counts.
 //!
 //! Owns the words that pass between the state in memory and a store, and the promise of each
-//! verb. A second store (Redis, for several nodes) takes its place beside `sqlite` and keeps the
-//! same promises. It decides nothing about admission, and knows no HTTP and no config.
+//! verb, which both stores keep: `sqlite` for one machine, `redis` for several nodes. It decides
+//! nothing about admission, and knows no HTTP and no config.
 
-mod open;
-mod rows;
-pub mod sqlite;
+mod ledger;
+mod redis;
+mod sqlite;
+mod url;
+mod verbs;
 
-use std::path::PathBuf;
+use std::collections::HashSet;
 
 use crate::month::Month;
 
-pub use sqlite::Sqlite as Store;
+#[cfg(test)]
+#[path = "../tests/parts/redis_server.rs"]
+pub(crate) mod redis_server;
+#[cfg(test)]
+mod tests;
 
-/// Where the store is: `store.url`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreUrl {
-    /// `sqlite:PATH`, one file beside the gateway.
-    Sqlite(PathBuf),
-}
+pub use ledger::{Known, Pulse, Round, Standing, Statement};
+pub use redis::{Redis, RedisOptions};
+pub use sqlite::Sqlite;
+pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl};
 
-impl StoreUrl {
-    /// The store that a setting names.
-    pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
-        match text.strip_prefix("sqlite:") {
-            Some(path) if !path.is_empty() => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
-            _ => Err(StoreError::Url { found: text.to_owned() }),
-        }
-    }
+/// Marks of accounts kept with a row of the top list.
+pub const MAX_ACCOUNTS: usize = 16;
+
+/// An open store: one connection, so give each thread its own.
+pub enum Store {
+    /// One SQLite file.
+    Sqlite(Sqlite),
+    /// A Redis or Valkey server.
+    Redis(Box<Redis>),
 }
 
 /// What went wrong in the store; nothing was half-applied.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// The setting names no store that we know.
-    #[error("expected sqlite:PATH, but found {found:?}")]
+    #[error("expected {expected}, but found {found:?}")]
     Url {
-        /// What the setting says.
+        /// What would have been right.
+        expected: &'static str,
+        /// What the setting says, without a password.
         found: String,
     },
-    /// The file is there but is not ours, is damaged, or can't be opened.
-    #[error("{path}: expected {expected}, but found {found}")]
+    /// It is there but is not ours, is damaged, can't be opened, or is set up so that it would
+    /// lose what it acknowledged.
+    #[error("{place}: expected {expected}, but found {found}")]
     Unusable {
-        /// The store's file.
-        path: String,
+        /// The store's file or address.
+        place: String,
         /// What would have been right.
         expected: &'static str,
         /// What is there, and what to do.
         found: String,
     },
-    /// A statement failed.
-    #[error("{path}: {doing}: {source}")]
+    /// The embedded store failed.
+    #[error("{place}: {doing}: {source}")]
     Failed {
         /// The store's file.
-        path: String,
+        place: String,
         /// What was being done.
         doing: &'static str,
         /// What the engine says.
         source: rusqlite::Error,
+    },
+    /// A server did not answer, or not with what was asked for.
+    #[error("{place}: {doing}: {found}")]
+    Unanswered {
+        /// The store's address.
+        place: String,
+        /// What was being done.
+        doing: &'static str,
+        /// What came instead of an answer.
+        found: String,
     },
     /// A key or account that is not there, or is there already.
     #[error("{0}")]
@@ -74,53 +92,6 @@ impl StoreError {
             _ => None,
         };
         matches!(code, Some(DatabaseBusy | DatabaseLocked))
-    }
-}
-
-/// "My own number shall be `target`": one node's statement about one account and month.
-///
-/// It names totals and never differences, so that saying it twice changes nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
-    /// Whose calls.
-    pub account: String,
-    /// Which month they belong to.
-    pub month: Month,
-    /// Counts this node's statements; the store ignores one older than what it knows.
-    pub sequence: u64,
-    /// What the node would like to hold as leased, in all of this month.
-    pub target: u64,
-    /// What the node has spent or still holds: its number never falls below, whatever the limit.
-    pub floor: u64,
-    /// What the node has spent.
-    pub spent: u64,
-    /// The limit in force; `None` when unlimited.
-    pub limit: Option<u64>,
-}
-
-/// The store's word on a [`Statement`], after its commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// This node's leased number as it now stands.
-    pub own: u64,
-    /// The sum of what all other nodes have leased.
-    pub others_leased: u64,
-    /// The sum of what all other nodes have spent.
-    pub others_spent: u64,
-}
-
-impl Standing {
-    /// The number that a statement leads to, given what others hold: the one rule of the
-    /// ledger, the same in every store.
-    ///
-    /// What goes beyond the floor is a grant, and is granted as far as the sum stays within the
-    /// limit. The floor always stands: it was admitted, or may be at this moment.
-    pub fn decide(statement: &Statement, others_leased: u64) -> u64 {
-        let room = match statement.limit {
-            Some(limit) => limit.saturating_sub(others_leased),
-            None => u64::MAX,
-        };
-        statement.target.min(room).max(statement.floor)
     }
 }
 
@@ -167,8 +138,8 @@ pub struct KeyRow {
     pub revoked_at: Option<i64>,
 }
 
-/// All keys and accounts of a store, read in one transaction.
-#[derive(Clone, Debug)]
+/// All keys and accounts of a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingRows {
     /// Which store this is; drawn when it was created.
     pub store_id: String,
@@ -178,6 +149,60 @@ pub struct RingRows {
     pub accounts: Vec<AccountRow>,
     /// The keys, revoked ones included.
     pub keys: Vec<KeyRow>,
+}
+
+impl RingRows {
+    /// Which state of which store they are.
+    pub fn mark(&self) -> RingMark {
+        RingMark { store_id: self.store_id.clone(), version: self.version }
+    }
+
+    /// Takes changes over: what changed is replaced or added.
+    pub fn apply(&mut self, changes: RingChanges) {
+        let RingChanges { store_id, version, accounts, keys } = changes;
+        (self.store_id, self.version) = (store_id, version);
+        let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
+        self.keys.retain(|key| !changed.contains(key.id.as_str()));
+        self.keys.extend(keys);
+        let changed: HashSet<&str> = accounts.iter().map(|it| it.name.as_str()).collect();
+        self.accounts.retain(|account| !changed.contains(account.name.as_str()));
+        self.accounts.extend(accounts);
+    }
+}
+
+/// Which store this is, and the version of its keys and accounts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingMark {
+    /// Drawn when the store was created.
+    pub store_id: String,
+    /// Grows with every change of keys and accounts.
+    pub version: u64,
+}
+
+/// Keys and accounts that changed after some version.
+#[derive(Clone, Debug)]
+pub struct RingChanges {
+    /// Drawn when the store was created.
+    pub store_id: String,
+    /// The version that they lead to.
+    pub version: u64,
+    /// The accounts that changed, as they now are.
+    pub accounts: Vec<AccountRow>,
+    /// The keys that changed, as they now are.
+    pub keys: Vec<KeyRow>,
+}
+
+/// What `riskgate store copy` moves.
+#[derive(Clone, Debug)]
+pub struct Contents {
+    /// Keys and accounts.
+    pub ring: RingRows,
+    /// The month that the numbers are of.
+    pub month: Month,
+    /// Its numbers, by account.
+    pub usage: Vec<UsageRow>,
+    /// The counts of the top list.
+    pub top: Vec<TopRow>,
 }
 
 /// One row of `riskgate usage`.
@@ -202,4 +227,47 @@ pub struct TopRow {
     pub at: i64,
     /// Marks of some accounts that are behind it.
     pub accounts: Vec<u64>,
+}
+
+/// Flagged look-ups of one row, to be counted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credit {
+    /// The name of the row that matched.
+    pub domain: String,
+    /// What a row that is not there yet starts with: the count of the one that made room for it.
+    pub base: f64,
+    /// Unix seconds.
+    pub at: i64,
+    /// For each account that asked: its mark of the day for this row, and its own.
+    pub marks: Vec<(u64, u64)>,
+}
+
+impl TopRow {
+    /// A row after a credit of which the marks of these accounts were new.
+    pub(crate) fn credited(
+        known: Option<TopRow>,
+        credit: &Credit,
+        accounts: &[u64],
+        half_life: f64,
+    ) -> TopRow {
+        let mut row = known.unwrap_or_else(|| TopRow {
+            domain: credit.domain.clone(),
+            count: credit.base,
+            at: credit.at,
+            accounts: Vec::new(),
+        });
+        row.count = row.count_at(credit.at, half_life) + accounts.len() as f64;
+        row.at = row.at.max(credit.at);
+        for account in accounts {
+            if row.accounts.len() < MAX_ACCOUNTS && !row.accounts.contains(account) {
+                row.accounts.push(*account);
+            }
+        }
+        row
+    }
+
+    /// The count, decayed to a later second.
+    pub fn count_at(&self, at: i64, half_life: f64) -> f64 {
+        self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
+    }
 }

@@ -19,7 +19,7 @@ use siphasher::sip::SipHasher13;
 
 use crate::live::Live;
 use crate::refusal::json_string;
-use crate::store::{Store, StoreError, TopRow};
+use crate::store::{Credit, MAX_ACCOUNTS, Store, StoreError, TopRow};
 use crate::verdict::{Reason, Score};
 
 /// Rows that are counted at the same time.
@@ -28,8 +28,6 @@ pub const MAX_ROWS: usize = 10_000;
 pub const MAX_MARKS: usize = 1_000_000;
 /// What the first name of the seed order counts from the start; the n-th counts an n-th of it.
 pub const SEED_COUNT: f64 = 120.0;
-/// Marks of accounts kept with a row: `top.min_accounts` can't ask for more.
-pub const MAX_ACCOUNTS: usize = 16;
 
 const QUEUE: usize = 8_192;
 const DAY: i64 = 86_400;
@@ -58,11 +56,12 @@ pub struct Top {
     dropped: AtomicU64,
     options: Arc<Live<TopOptions>>,
     stale: Arc<AtomicBool>,
-    sender: Mutex<Option<SyncSender<Credit>>>,
+    sender: Mutex<Option<SyncSender<LookUp>>>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-struct Credit {
+/// A flagged look-up that counts.
+struct LookUp {
     domain: String,
     account: u64,
     mark: u64,
@@ -72,13 +71,17 @@ struct Credit {
 impl Top {
     /// Starts counting where the store left off.
     pub fn start(
-        store: Store,
+        mut store: Store,
         options: TopOptions,
         judge: Judge,
         seed: Seed,
         unix_now: i64,
     ) -> Result<Top, StoreError> {
-        let (rows, marks) = store.top(unix_now.div_euclid(DAY))?;
+        let (rows, marks) = match store.top(unix_now.div_euclid(DAY)) {
+            // A server that does not answer yet is read from once it does.
+            Err(StoreError::Unanswered { .. }) => (Vec::new(), Vec::new()),
+            outcome => outcome?,
+        };
         let (sender, receiver) = sync_channel(QUEUE);
         let list = Arc::new(Live::new(Bytes::new()));
         let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
@@ -88,13 +91,13 @@ impl Top {
             store,
             judge,
             seed,
-            rows: rows.into_iter().map(|row| (row.domain.clone(), Row::from(row))).collect(),
+            rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
             list: Arc::clone(&list),
-            seen: Arc::clone(&seen),
             options: Arc::clone(&options),
             stale: Arc::clone(&stale),
-            marks: Vec::new(),
+            unsaved: HashMap::new(),
             gone: Vec::new(),
+            read_at: Instant::now(),
             day: unix_now.div_euclid(DAY),
         };
         worker.rank(unix_now);
@@ -132,7 +135,7 @@ impl Top {
         if self.seen.len() >= MAX_MARKS || !self.seen.insert(mark) {
             return;
         }
-        let credit = Credit { domain: row.to_owned(), account: hash(&account), mark, at: unix_now };
+        let credit = LookUp { domain: row.to_owned(), account: hash(&account), mark, at: unix_now };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(credit).is_ok());
         if !sent {
@@ -174,42 +177,26 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-#[derive(Clone)]
-struct Row {
-    count: f64,
-    at: i64,
-    accounts: Vec<u64>,
-    changed: bool,
-}
-
-impl From<TopRow> for Row {
-    fn from(row: TopRow) -> Row {
-        Row { count: row.count, at: row.at, accounts: row.accounts, changed: false }
-    }
-}
-
-impl Row {
-    fn count_at(&self, at: i64, half_life: f64) -> f64 {
-        self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
-    }
-}
-
 struct Worker {
     store: Store,
     judge: Judge,
     seed: Seed,
-    rows: HashMap<String, Row>,
+    /// As the store has them, and what was counted since.
+    rows: HashMap<String, TopRow>,
     list: Arc<Live<Bytes>>,
-    seen: Arc<DashSet<u64>>,
     options: Arc<Live<TopOptions>>,
     stale: Arc<AtomicBool>,
-    marks: Vec<u64>,
+    unsaved: HashMap<String, Credit>,
     gone: Vec<String>,
+    read_at: Instant,
     day: i64,
 }
 
+/// What other nodes counted is read this often.
+const READ: Duration = Duration::from_secs(10);
+
 impl Worker {
-    fn run(mut self, receiver: &Receiver<Credit>) {
+    fn run(mut self, receiver: &Receiver<LookUp>) {
         let second = Duration::from_secs(1);
         let mut last = Instant::now();
         let mut dirty = false;
@@ -228,55 +215,57 @@ impl Worker {
                 continue;
             }
             last = Instant::now();
-            if dirty || self.stale.swap(false, Ordering::AcqRel) {
+            let others = self.read_at.elapsed() >= READ && self.read();
+            let saved = !dirty || self.save();
+            if dirty || others || self.stale.swap(false, Ordering::AcqRel) {
                 self.rank(unix_now());
             }
-            dirty = dirty && !self.save();
+            dirty = dirty && !saved;
             if !open {
                 return;
             }
         }
     }
 
-    fn count(&mut self, credit: Credit) {
+    fn count(&mut self, look_up: LookUp) {
         let half_life = self.options.peek().half_life;
-        let day = credit.at.div_euclid(DAY);
+        let LookUp { domain, account, mark, at } = look_up;
+        let day = at.div_euclid(DAY);
         if day != self.day {
             self.day = day;
-            self.marks.clear();
+            self.unsaved.clear();
         }
-        self.marks.push(credit.mark);
-        if !self.rows.contains_key(&credit.domain) && self.rows.len() >= MAX_ROWS {
-            self.make_room(&credit, half_life);
+        let mut base = 0.0;
+        if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
+            base = self.make_room(at, half_life);
         }
-        let row = self.rows.entry(credit.domain).or_insert(Row {
-            count: 0.0,
-            at: credit.at,
-            accounts: Vec::new(),
-            changed: true,
+        let credit = self.unsaved.entry(domain.clone()).or_insert(Credit {
+            domain: domain.clone(),
+            base,
+            at,
+            marks: Vec::new(),
         });
-        row.count = row.count_at(credit.at, half_life) + 1.0;
-        row.at = row.at.max(credit.at);
-        row.changed = true;
-        if row.accounts.len() < MAX_ACCOUNTS && !row.accounts.contains(&credit.account) {
-            row.accounts.push(credit.account);
-        }
+        credit.at = credit.at.max(at);
+        credit.marks.push((mark, account));
+        // Shown at once, whatever becomes of the saving.
+        let row = self.rows.remove(&domain);
+        let now = Credit { base, at, marks: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::credited(row, &now, &[account], half_life));
     }
 
     /// The row that counts least makes room, and the new one takes its count over.
-    fn make_room(&mut self, credit: &Credit, half_life: f64) {
+    fn make_room(&mut self, at: i64, half_life: f64) -> f64 {
         let least = self
             .rows
             .iter()
-            .map(|(domain, row)| (row.count_at(credit.at, half_life), domain))
+            .map(|(domain, row)| (row.count_at(at, half_life), domain))
             .min_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(count, domain)| (count, domain.clone()));
-        if let Some((count, domain)) = least {
-            self.rows.remove(&domain);
-            self.gone.push(domain);
-            let row = Row { count, at: credit.at, accounts: Vec::new(), changed: true };
-            self.rows.insert(credit.domain.clone(), row);
-        }
+        let Some((count, domain)) = least else { return 0.0 };
+        self.rows.remove(&domain);
+        self.unsaved.remove(&domain);
+        self.gone.push(domain);
+        count
     }
 
     fn rank(&mut self, now: i64) {
@@ -312,32 +301,39 @@ impl Worker {
         self.list.publish(Bytes::from(body));
     }
 
+    /// Tells the store what was counted here, and takes over what all nodes have counted.
     fn save(&mut self) -> bool {
-        let rows: Vec<TopRow> = self
-            .rows
-            .iter()
-            .filter(|(_, row)| row.changed)
-            .map(|(domain, row)| TopRow {
-                domain: domain.clone(),
-                count: row.count,
-                at: row.at,
-                accounts: row.accounts.clone(),
-            })
-            .collect();
-        match self.store.save_top(&rows, &self.gone, self.day, &self.marks) {
-            Ok(()) => {
-                self.rows.values_mut().for_each(|row| row.changed = false);
+        let half_life = self.options.peek().half_life;
+        let credits: Vec<Credit> = self.unsaved.values().cloned().collect();
+        match self.store.credit_top(&credits, &self.gone, self.day, half_life) {
+            Ok(rows) => {
+                self.rows.extend(rows.into_iter().map(|row| (row.domain.clone(), row)));
+                self.unsaved.clear();
                 self.gone.clear();
-                self.marks.clear();
                 true
             }
             Err(error) => {
                 log::warn!("{error}");
-                // Kept for the next try, but not without end.
-                self.marks.truncate(self.seen.len());
                 false
             }
         }
+    }
+
+    /// Takes over what other nodes have counted meanwhile; what is not saved yet stays.
+    fn read(&mut self) -> bool {
+        self.read_at = Instant::now();
+        let Ok(rows) = self.store.top_rows() else { return false };
+        let fresh = rows.into_iter().filter(|row| !self.unsaved.contains_key(&row.domain));
+        let mut rows: HashMap<String, TopRow> =
+            fresh.map(|row| (row.domain.clone(), row)).collect();
+        for domain in self.unsaved.keys() {
+            if let Some(row) = self.rows.remove(domain) {
+                rows.insert(domain.clone(), row);
+            }
+        }
+        let changed = rows != self.rows;
+        self.rows = rows;
+        changed
     }
 }
 
@@ -348,10 +344,16 @@ fn unix_now() -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::{RedisOptions, StoreUrl};
     use std::path::Path;
 
+    fn store(path: &Path) -> Store {
+        let url = StoreUrl::Sqlite(path.to_owned());
+        Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
+    }
+
     fn top(path: &Path, options: TopOptions) -> Top {
-        let store = Store::open(path, Duration::from_secs(5)).unwrap();
+        let store = store(path);
         let judge: Judge = Box::new(|domain: &str| {
             let score = Score::new(100)?;
             (domain != "now-safe.com").then_some((Reason::Disposable, score))
@@ -399,7 +401,7 @@ mod tests {
             }
             counted.close();
         }
-        let store = Store::open(&path, Duration::from_secs(5)).unwrap();
+        let mut store = store(&path);
         let (rows, marks) = store.top(unix_now().div_euclid(DAY)).unwrap();
         assert_eq!((rows.len(), marks.len()), (1, 1));
         assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);

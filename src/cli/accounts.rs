@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, store_of};
+use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, rows_of, store_of};
 use crate::store::{AccountRow, LimitRow};
 
 #[derive(Debug, Subcommand)]
@@ -38,7 +38,7 @@ pub fn run(command: AccountsCommand) -> Result<(), Failure> {
     match command {
         AccountsCommand::List { config, json } => {
             let config = config.read()?;
-            let accounts = store_of(&config)?.ring_rows()?.accounts;
+            let accounts = rows_of(&mut store_of(&config)?)?.accounts;
             print(&config, &accounts, json);
             Ok(())
         }
@@ -52,7 +52,7 @@ pub fn run(command: AccountsCommand) -> Result<(), Failure> {
             let limit = limit.as_deref().map(parse_limit).transpose()?;
             let mut store = store_of(&config)?;
             store.set_account(&name, plan.as_deref(), limit)?;
-            let mut accounts = store.ring_rows()?.accounts;
+            let mut accounts = rows_of(&mut store)?.accounts;
             accounts.retain(|account| account.name == name);
             print(&config, &accounts, json);
             Ok(())

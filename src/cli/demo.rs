@@ -13,8 +13,7 @@ use crate::config::{Config, ConfigFile, Overrides};
 use crate::domain::{Domain, percent_decode};
 use crate::keys::Token;
 use crate::refusal::json_string;
-use crate::server::open_store;
-use crate::store::{KeyRow, StoreUrl};
+use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
 
 pub fn run() -> Result<(), Failure> {
     let folder = Folder::create()?;
@@ -37,8 +36,12 @@ pub fn run() -> Result<(), Failure> {
         expires_at: None,
         revoked_at: None,
     };
-    open_store(&StoreUrl::Sqlite(store.clone()), Duration::from_secs(5))?
-        .add_keys(&[(key, Some("pro".to_owned()))])?;
+    Store::open(
+        &StoreUrl::Sqlite(store.clone()),
+        &RedisOptions::default(),
+        Duration::from_secs(5),
+    )?
+    .add_keys(&[(key, Some("pro".to_owned()))])?;
 
     let flags = [
         ("listen.http", http.to_string()),

@@ -5,12 +5,14 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, store_of, unix_now};
+use super::{
+    ConfigArgs, Failure, checked_name, known_plan, print_columns, rows_of, store_of, unix_now,
+};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, Token, read_key_file};
 use crate::month::rfc3339;
 use crate::origin::OriginPattern;
-use crate::store::KeyRow;
+use crate::store::{KeyRow, StoreError};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -143,7 +145,7 @@ fn create(config: &Config, key: KeyRow, plan: Option<String>, json: bool) -> Res
 }
 
 fn list(config: &Config, json: bool) -> Result<(), Failure> {
-    let rows = store_of(config)?.ring_rows()?;
+    let rows = rows_of(&mut store_of(config)?)?;
     let mut plans: std::collections::HashMap<String, String> =
         rows.accounts.iter().filter_map(|a| Some((a.name.clone(), a.plan.clone()?))).collect();
     let mut keys = rows.keys;
@@ -202,7 +204,7 @@ fn rotate(
         Failure::usage(format!("--overlap: expected a duration such as 7d, but found {overlap:?}"))
     })?;
     let mut store = store_of(config)?;
-    let old = store.ring_rows()?.keys.into_iter().find(|key| key.id == id);
+    let old = rows_of(&mut store)?.keys.into_iter().find(|key| key.id == id);
     let Some(old) = old else {
         return Err(Failure::failed(format!(
             "expected the id of a key in the store, but found {id:?}"
@@ -224,17 +226,17 @@ fn rotate(
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
     let mut store = store_of(config)?;
     let now = unix_now();
-    let known = store.ring_rows()?.keys.iter().any(|key| key.id == id);
-    if known {
-        store.end_key(id, None, Some(now))?;
-    } else {
-        // A key of the key file is revoked by a tombstone in the store.
-        let found = declared(config)?.into_iter().find(|declared| declared.key.id == id);
-        let Some(found) = found else {
-            return Err(Failure::failed(format!("expected the id of a key, but found {id:?}")));
-        };
-        let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
-        store.add_keys(&[(tombstone, None)])?;
+    match store.end_key(id, None, Some(now)) {
+        Err(StoreError::Conflict(_)) => {
+            // A key of the key file is revoked by a tombstone in the store.
+            let found = declared(config)?.into_iter().find(|declared| declared.key.id == id);
+            let Some(found) = found else {
+                return Err(Failure::failed(format!("expected the id of a key, but found {id:?}")));
+            };
+            let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
+            store.add_keys(&[(tombstone, None)])?;
+        }
+        done => done?,
     }
     match json {
         true => println!("{}", json!({ "id": id, "revoked_at": rfc3339(now) })),

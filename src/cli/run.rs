@@ -1,5 +1,7 @@
 //! `riskgate run`: the gateway.
 
+use std::io::Write as _;
+
 use super::{ConfigArgs, Failure};
 use crate::config::{ConfigFile, Overrides};
 use crate::server::{self, AtEnd};
@@ -65,7 +67,8 @@ impl log::Log for Logger {
     fn log(&self, record: &log::Record<'_>) {
         if self.enabled(record.metadata()) {
             let level = record.level().as_str().to_ascii_lowercase();
-            eprintln!("riskgate: {level}: {}", record.args());
+            // `eprintln!` would end the thread that speaks when there is no room for its words.
+            let _ = writeln!(std::io::stderr(), "riskgate: {level}: {}", record.args());
         }
     }
 

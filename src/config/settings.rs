@@ -14,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
-use crate::store::{LimitRow, StoreUrl};
+use crate::store::{LimitRow, STORE_URL_FORM, StoreUrl};
 
 const ENVIRONMENT: &str = "RISKGATE__";
 
@@ -236,8 +236,22 @@ impl Settings {
     }
 
     pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
-        let parse = |written: &Written| StoreUrl::parse(written.text()?).ok();
-        self.parsed(key, "sqlite:PATH", parse)
+        let parsed = match self.take(key) {
+            Some(setting) => match setting.written.text().map(StoreUrl::parse) {
+                Some(Ok(url)) => Some(url),
+                // What was found may hold a password, and the error leaves it out.
+                Some(Err(error)) => {
+                    self.faults.push(format!("{}: {key}: {error}", setting.at));
+                    None
+                }
+                None => {
+                    self.fault(key, &setting, STORE_URL_FORM);
+                    None
+                }
+            },
+            None => None,
+        };
+        parsed
             .or_else(|| StoreUrl::parse(default).ok())
             .unwrap_or_else(|| StoreUrl::Sqlite("state/riskgate.db".into()))
     }

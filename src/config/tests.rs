@@ -28,7 +28,7 @@ fn every_fault_is_told_with_its_line() {
     .unwrap_err();
     for expected in [
         r#"riskgate.toml:2: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#,
-        r#"riskgate.toml:6: store.url: expected sqlite:PATH, but found "localhost:6379""#,
+        r#"riskgate.toml:6: store.url: expected sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…, but found "localhost:6379""#,
         r#"riskgate.toml:7: store.on_failure: expected "open" or "closed", but found "maybe""#,
         "riskgate.toml:9: plans.free: expected calls in a month as a whole number",
         "riskgate.toml:11: upstream.route.0.prefix: expected a path such as /v1/signup",

@@ -1,18 +1,29 @@
+mod simulation;
+
 use super::*;
+use crate::store::redis_server::RedisServer;
+use crate::store::{RedisOptions, StoreUrl};
 use std::path::Path;
 
 /// The last second of November 2026, so that the next month is not far.
 const NOW: i64 = 1_796_083_199;
+/// As long as a busy disk may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 const NEXT_MONTH: i64 = NOW + 2;
 
+fn store(path: &Path) -> Store {
+    let url = StoreUrl::Sqlite(path.to_owned());
+    Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap()
+}
+
 fn ledger(path: &Path, on_failure: OnFailure) -> Arc<Ledger> {
-    let open = || Store::open(path, Duration::from_secs(5)).unwrap();
-    let options = LedgerOptions { deadline: Duration::from_secs(5), on_failure };
+    let open = || store(path);
+    let options = LedgerOptions { deadline: PATIENCE, on_failure, max_unsettled: 1_000 };
     Arc::new(Ledger::start(open(), open(), options, NOW).unwrap())
 }
 
 fn stored(path: &Path, month: Month) -> (u64, u64) {
-    let store = Store::open(path, Duration::from_secs(5)).unwrap();
+    let mut store = store(path);
     let rows = store.usage(month, Some("acme")).unwrap();
     rows.first().map_or((0, 0), |row| (row.spent, row.leased))
 }
@@ -116,14 +127,14 @@ async fn a_call_given_back_can_be_spent_once_more() {
         calls.push(ledger.charge(&lease, month).await.unwrap());
     }
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
-    ledger.give_back(calls.pop().unwrap());
+    ledger.give_back(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, month).await, Ok(2));
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
     // A call of a month that is over goes nowhere.
     let next = ledger.month(NEXT_MONTH);
     ledger.charge(&lease, next).await.unwrap();
-    ledger.give_back(calls.pop().unwrap());
+    ledger.give_back(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
     assert_eq!(stored(&path, month), (3, 3));
@@ -192,4 +203,108 @@ async fn an_outage_is_served_and_settled_or_refused() {
     assert_eq!(ledger.usage(&lease, month).await, Ok(51));
     ledger.close();
     assert_eq!(stored(&path, month), (51, 51));
+}
+
+#[tokio::test]
+async fn a_call_given_back_long_after_can_be_spent_by_another_node() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let nodes = [ledger(&path, OnFailure::Open), ledger(&path, OnFailure::Open)];
+    let lease = nodes[0].lease("acme", LimitRow::Calls(1));
+    let month = nodes[0].month(NOW);
+    let spent = nodes[0].charge(&lease, month).await.unwrap();
+    // The store has heard the last word on it, and nobody looks after the lease any more.
+    until(|| lease.is_settled() && lease.mark_active()).await;
+    lease.unmark_active();
+    nodes[0].give_back(&lease, spent);
+    let other = nodes[1].lease("acme", LimitRow::Calls(1));
+    let mut admitted = 0;
+    for _ in 0..400 {
+        admitted += usize::from(nodes[1].charge(&other, month).await.is_ok());
+        if admitted > 0 {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    assert_eq!(admitted, 1);
+}
+
+#[test]
+fn the_last_word_on_a_month_does_not_wait_for_a_call() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), OnFailure::Open, 0);
+    let lease = node.lease("acme", LimitRow::Calls(10_000));
+    let mut speak = |occasion| {
+        let batch = node.collect(std::slice::from_ref(&lease), occasion);
+        let (id, month) = (node.id, node.calendar.latest());
+        let round = crate::store::Round { node: &id, month, settle: Duration::ZERO };
+        let words = store.state(round, &batch.statements).unwrap();
+        node.deliver(batch, Some(words), 1);
+    };
+    let month = Month::containing(NOW);
+    lease.ask_for(month);
+    speak(numbers::Occasion::Wanted);
+    assert!(node.try_charge(&lease, month).is_some());
+    // Asleep over two months' ends, whose numbers another process then forgets.
+    let later = NOW + 62 * 86_400;
+    node.calendar.month(later, || 62 * 86_400);
+    speak(numbers::Occasion::Tick);
+    speak(numbers::Occasion::Tick);
+    assert!(lease.is_settled(), "it was said, and is over");
+}
+
+/// A server's ledger, with a clock that says `now`.
+fn on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    let open = || Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
+    let options =
+        LedgerOptions { deadline: PATIENCE, on_failure: OnFailure::Closed, max_unsettled: 0 };
+    Arc::new(Ledger::start(open(), open(), options, now).unwrap())
+}
+
+async fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..1_200 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(25)).await;
+    }
+    panic!("waited in vain");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_only_refused_remembers_what_others_spent() {
+    let mut server = RedisServer::start();
+    let (spender, refused) = (on_server(&server, unix_now()), on_server(&server, unix_now()));
+    let limit = LimitRow::Calls(40);
+    let lease = spender.lease("acme", limit);
+    for _ in 0..40 {
+        spender.charge(&lease, spender.month(unix_now())).await.unwrap();
+    }
+    let lease = refused.lease("acme", limit);
+    let month = refused.month(unix_now());
+    assert_eq!(refused.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+    spender.close();
+    // The server comes back empty, and who spent is no more.
+    server.kill();
+    server.restart();
+    until(|| refused.status().store_settling).await;
+    until(|| !refused.status().store_settling).await;
+    let fresh = on_server(&server, unix_now());
+    let lease = fresh.lease("acme", limit);
+    assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_clock_brings_no_month_forward_on_a_server() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let wrong = on_server(&server, unix_now() + 40 * 86_400);
+    server.restart();
+    let now = Month::containing(unix_now());
+    until(|| wrong.month(unix_now()) <= now).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    let right = on_server(&server, unix_now());
+    assert_eq!((wrong.month(unix_now()), right.month(unix_now())), (now, now));
 }

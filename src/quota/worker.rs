@@ -1,17 +1,19 @@
 //! The thread that speaks with the store: many statements, one commit.
 //!
 //! Owns the writing connection and its rhythm. It decides nothing about numbers; leases say what
-//! to state, and believe only what comes back from here.
+//! to state, and believe only what comes back from here. After a failure it takes the store's
+//! pulse before it says anything: it may be another store by then.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::lease::{Lease, Occasion};
-use super::{FAILURES_TO_OPEN, Shared, lock};
+use super::lease::Lease;
+use super::numbers::Occasion;
+use super::{Shared, passed};
 use crate::month::Month;
-use crate::store::{Standing, Statement, Store, StoreError};
+use crate::store::{Pulse, Round, Store, StoreError};
 
 /// Spent numbers are published, and idle leases given back, this often.
 const TICK: Duration = Duration::from_secs(1);
@@ -23,36 +25,71 @@ const STRETCH: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_millis(2);
 /// At most this long to say the last words to a store that does not answer.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// After a failure the store is left alone for this long, then for twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-pub(super) fn spawn(shared: Arc<Shared>, store: Store) -> Result<JoinHandle<()>, StoreError> {
-    let worker = Worker { shared, store, active: Vec::new(), last_tick: Instant::now() };
-    std::thread::Builder::new().name("ledger".to_owned()).spawn(move || worker.run()).map_err(
-        |error| {
-            StoreError::Conflict(format!("expected a thread for the ledger, but found {error}"))
-        },
-    )
+/// What the store says of itself before the first call, if it answers.
+pub(super) fn first_pulse(store: &mut Store, month: Option<Month>, unix_now: i64) -> Option<Pulse> {
+    // Nothing is counted yet, so no month is brought forward by this.
+    let month = month.unwrap_or(Month::containing(unix_now.min(0)));
+    store.pulse(month, None).ok()
+}
+
+pub(super) fn spawn(
+    shared: Arc<Shared>,
+    store: Store,
+    pulse: Option<Pulse>,
+) -> Result<JoinHandle<()>, StoreError> {
+    let worker = Worker {
+        shared,
+        store,
+        pulse,
+        is_well: false,
+        active: Vec::new(),
+        last_tick: Instant::now(),
+    };
+    let speak = move || {
+        let _down = DownIfItPanics(Arc::clone(&worker.shared));
+        worker.run();
+    };
+    std::thread::Builder::new().name("ledger".to_owned()).spawn(speak).map_err(|error| {
+        StoreError::Conflict(format!("expected a thread for the ledger, but found {error}"))
+    })
+}
+
+/// Without this thread nothing reaches the store: then it counts as down, and is told so.
+struct DownIfItPanics(Arc<Shared>);
+
+impl Drop for DownIfItPanics {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.node.health.down.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 struct Worker {
     shared: Arc<Shared>,
     store: Store,
+    /// What the store last said of itself.
+    pulse: Option<Pulse>,
+    /// It answered last time; else its pulse is taken before it is told anything.
+    is_well: bool,
     /// Leases that have something at stake: looked at every second.
     active: Vec<Arc<Lease>>,
     last_tick: Instant,
-}
-
-struct Batch {
-    leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
-    statements: Vec<Statement>,
 }
 
 impl Worker {
     fn run(mut self) {
         let mut pause = Duration::ZERO;
         let mut rested = Instant::now();
+        self.take_pulse();
         loop {
             let waited = Instant::now();
             let (mut wanting, closing) = self.wait(pause);
+            self.activate(&wanting);
             if closing {
                 return self.close();
             }
@@ -62,44 +99,45 @@ impl Worker {
                 std::thread::sleep(REST);
                 rested = Instant::now();
             }
-            self.activate(&wanting);
-            let mut healthy = true;
+            let mut healthy = self.is_well || self.take_pulse();
             while healthy && !wanting.is_empty() {
                 let rest = wanting.split_off(wanting.len().min(BATCH));
                 healthy = self.speak(&wanting, Occasion::Wanted);
                 if !healthy {
-                    self.requeue(wanting);
+                    wanting.iter().for_each(|lease| self.shared.node.want(lease));
                 }
                 wanting = rest;
             }
-            if !healthy {
-                self.requeue(wanting);
-            }
+            self.shared.node.put_back(wanting);
             if self.last_tick.elapsed() >= TICK {
                 self.last_tick = Instant::now();
-                healthy = self.tick() && healthy;
+                healthy = healthy && self.take_pulse() && self.tick();
             }
             pause = match healthy {
                 true => Duration::ZERO,
-                // Retried soon at first; a store that stays away is asked once in half a second.
-                false => (pause * 2).clamp(Duration::from_millis(10), Duration::from_millis(500)),
+                // Not at the same moment as all other nodes.
+                false => jitter((pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)),
             };
         }
     }
 
     /// Waits for a wish, a tick or the end; `pause` holds wishes back after a failure.
     fn wait(&self, pause: Duration) -> (Vec<Arc<Lease>>, bool) {
+        let node = &self.shared.node;
         if !pause.is_zero() {
-            let queue = lock(&self.shared.queue);
+            let queue = node.queue();
             if !queue.closing {
-                let _ = self.shared.wake.wait_timeout_while(queue, pause, |queue| !queue.closing);
+                let _ = node.wake.wait_timeout_while(queue, pause, |queue| !queue.closing);
             }
         }
-        let until_tick = TICK.saturating_sub(self.last_tick.elapsed());
-        let queue = lock(&self.shared.queue);
-        let idle = |queue: &mut super::Queue| queue.wanting.is_empty() && !queue.closing;
-        let (mut queue, _) = self
-            .shared
+        let until_tick = match self.is_well {
+            true => TICK.saturating_sub(self.last_tick.elapsed()),
+            // Whether somebody wants something or not, a store that was lost is looked for.
+            false => Duration::ZERO,
+        };
+        let queue = node.queue();
+        let idle = |queue: &mut super::node::Queue| queue.wanting.is_empty() && !queue.closing;
+        let (mut queue, _) = node
             .wake
             .wait_timeout_while(queue, until_tick, idle)
             .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -110,16 +148,6 @@ impl Worker {
         for lease in wanting {
             if lease.mark_active() {
                 self.active.push(Arc::clone(lease));
-            }
-        }
-    }
-
-    fn requeue(&self, leases: Vec<Arc<Lease>>) {
-        for lease in leases {
-            // Those who wait look again: the store may count as down by now.
-            lease.wake();
-            if lease.mark_queued() {
-                lock(&self.shared.queue).wanting.push(lease);
             }
         }
     }
@@ -141,7 +169,7 @@ impl Worker {
         let active = std::mem::take(&mut self.active);
         let begun = Instant::now();
         for chunk in active.chunks(BATCH) {
-            while !self.speak(chunk, Occasion::Close) {
+            while !((self.is_well || self.take_pulse()) && self.speak(chunk, Occasion::Close)) {
                 if begun.elapsed() > LAST_WORDS {
                     log::error!("the store did not take the last numbers; unspent calls are lost");
                     return;
@@ -154,86 +182,74 @@ impl Worker {
         }
     }
 
-    /// One commit for all that these leases have to say; false if the store failed.
-    fn speak(&mut self, leases: &[Arc<Lease>], occasion: Occasion) -> bool {
-        let batch = Batch::collect(leases, occasion);
-        if batch.statements.is_empty() {
-            leases.iter().for_each(|lease| lease.wake());
-            return true;
-        }
-        let health = &self.shared.health;
-        health.busy_since.store(self.shared.clock(), Ordering::Relaxed);
-        let month = self.shared.calendar.latest();
-        let outcome = self.store.state(&self.shared.node, month, &batch.statements);
-        health.busy_since.store(0, Ordering::Relaxed);
-        self.note(&outcome);
-        let healthy = outcome.is_ok();
-        batch.deliver(outcome.ok(), &self.shared);
-        healthy
-    }
-
-    fn note(&self, outcome: &Result<Vec<Standing>, StoreError>) {
-        let health = &self.shared.health;
+    /// Asks the store who it is and what time it has; what it may have lost is said once more.
+    fn take_pulse(&mut self) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let node = &shared.node;
+        // A month by this machine's clock alone is none that others should count in.
+        let knows = node.calendar.has_heard_store();
+        let month = if knows { node.calendar.latest() } else { Month::containing(0) };
+        let before = self.pulse.take();
+        let outcome = self.timed(|store| store.pulse(month, before.as_ref()));
+        self.is_well = outcome.is_ok();
         match outcome {
-            Ok(_) => {
-                health.commits.fetch_add(1, Ordering::Relaxed);
-                health.failures_in_a_row.store(0, Ordering::Relaxed);
-                if health.down.swap(false, Ordering::Relaxed) {
-                    log::warn!("the store answers again");
+            Ok(pulse) => {
+                if let Some(store_now) = pulse.unix_now {
+                    // A server has answered; a file has only been there.
+                    node.note_pulse(None);
+                    node.calendar.hear_store(store_now, super::unix_now(), passed());
+                } else {
+                    node.calendar.hear_machine(super::unix_now(), passed());
                 }
+                let restating = node.feel(before.as_ref(), &pulse, shared.clock());
+                self.activate(&restating);
+                if !restating.is_empty() {
+                    // Now, not at the next tick: the store grants nothing until it knows.
+                    self.is_well = self.tick();
+                }
+                self.pulse = Some(pulse);
             }
             Err(error) => {
-                health.failures.fetch_add(1, Ordering::Relaxed);
-                let failures = health.failures_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
-                if failures == 1 {
-                    log::warn!("{error}");
-                }
-                if failures >= FAILURES_TO_OPEN && !health.down.swap(true, Ordering::Relaxed) {
-                    log::error!("the store counts as down: {error}");
-                }
+                node.note_pulse(Some(&error));
+                self.pulse = before;
             }
         }
+        self.is_well
+    }
+
+    /// One commit for all that these leases have to say; false if the store failed.
+    fn speak(&mut self, leases: &[Arc<Lease>], occasion: Occasion) -> bool {
+        let shared = Arc::clone(&self.shared);
+        let node = &shared.node;
+        let batch = node.collect(leases, occasion);
+        let mut outcome = Ok(Vec::new());
+        if !batch.statements.is_empty() {
+            let round = Round {
+                node: &node.id,
+                month: node.calendar.latest(),
+                settle: Duration::from_millis(node.settles_for(shared.clock())),
+            };
+            outcome = self.timed(|store| store.state(round, &batch.statements));
+            node.note(outcome.as_ref().err());
+        }
+        self.is_well = outcome.is_ok();
+        node.deliver(batch, outcome.ok(), shared.clock());
+        self.is_well
+    }
+
+    fn timed<T>(&mut self, operation: impl FnOnce(&mut Store) -> T) -> T {
+        let busy_since = &self.shared.node.health.busy_since;
+        busy_since.store(self.shared.clock(), Ordering::Relaxed);
+        let outcome = operation(&mut self.store);
+        busy_since.store(0, Ordering::Relaxed);
+        outcome
     }
 }
 
-impl Batch {
-    fn collect(leases: &[Arc<Lease>], occasion: Occasion) -> Batch {
-        let mut batch = Batch { leases: Vec::new(), statements: Vec::new() };
-        for lease in leases {
-            if occasion == Occasion::Wanted {
-                // From here on a new wish queues it again.
-                lease.unmark_queued();
-            }
-            let said = lease.statement(occasion);
-            let sequence = said.statement.as_ref().map(|statement| statement.sequence);
-            let months = said.farewells.iter().map(|farewell| farewell.month).collect();
-            batch.statements.extend(said.statement);
-            batch.statements.extend(said.farewells);
-            batch.leases.push((Arc::clone(lease), sequence, months));
-        }
-        batch
-    }
-
-    fn deliver(self, standings: Option<Vec<Standing>>, shared: &Shared) {
-        let clock = shared.clock();
-        let mut standings = standings.map(Vec::into_iter);
-        for (lease, sequence, months) in self.leases {
-            match &mut standings {
-                Some(standings) => {
-                    let mut settled = 0;
-                    if let Some(sequence) = sequence
-                        && let Some(standing) = standings.next()
-                    {
-                        settled += lease.reply(sequence, standing, clock);
-                    }
-                    for (month, _) in months.into_iter().zip(&mut *standings) {
-                        settled += lease.said_farewell(month);
-                    }
-                    shared.health.unsettled.fetch_sub(settled, Ordering::Relaxed);
-                }
-                None => lease.no_reply(),
-            }
-            lease.wake();
-        }
-    }
+/// Between half and all of a pause.
+fn jitter(pause: Duration) -> Duration {
+    let mut random = [0u8; 1];
+    // Without randomness there is only no jitter.
+    let _ = getrandom::fill(&mut random);
+    pause / 2 + pause.mul_f64(f64::from(random[0]) / 512.0)
 }

@@ -234,6 +234,36 @@ fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
+fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
+    let gateway = with_file(&declared());
+    let (env, gold) = ("sv_from_the_environment", "sv_of_an_unknown_plan");
+    let (stored, id) = gateway.key_with_id("stored", &[]);
+    let key = |account: &str| {
+        let hash = sha256(gold);
+        format!(
+            "[[key]]\nid = \"g\"\naccount = \"{account}\"\nplan = \"gold\"\nhash = \"sha256:{hash}\"\n"
+        )
+    };
+    let content = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
+    std::fs::write(gateway.path("keys.toml"), declared() + &key("golden")).unwrap();
+    until_true("/readyz tells of the plan", || gateway.readyz().text().contains("gold"));
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    until_true("the stored key is out", || !opens(&gateway, &stored));
+    assert!(opens(&gateway, env) && !opens(&gateway, gold) && !content());
+    // It goes with a plan that was set in the store.
+    gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
+    until_true("the key of the file opens", || opens(&gateway, gold));
+    assert!(content());
+    // Or with one that comes into the config.
+    std::fs::write(gateway.path("keys.toml"), declared() + &key("other")).unwrap();
+    until_true("/readyz tells of the plan again", || gateway.readyz().text().contains("gold"));
+    assert!(opens(&gateway, gold), "the last good file serves");
+    gateway.rewrite(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
+    until_true("all is well", content);
+    assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);
+}
+
+#[test]
 fn no_key_is_ever_stored_or_listed() {
     let gateway = Setup::new().start();
     let (key, id) = gateway.key_with_id("acme", &["--label", "web"]);

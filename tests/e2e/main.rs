@@ -3,6 +3,8 @@
 //! One test binary, so that it is linked once. Modules follow the sections of the contract.
 
 mod harness;
+#[path = "../parts/redis_server.rs"]
+mod redis_server;
 
 mod admin;
 mod answers;
@@ -17,7 +19,10 @@ mod origins;
 mod outage;
 mod process;
 mod quota;
+mod redis;
+mod redis_keys;
 mod reload;
 mod routes;
+mod sqlite;
 mod top;
 mod upstream;

@@ -11,6 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::{Answer, Connection, Lists, Request, free_port, get, until};
+use crate::redis_server::RedisServer;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 
@@ -20,6 +21,8 @@ pub struct Setup {
     settings: BTreeMap<String, BTreeMap<String, String>>,
     tail: String,
     environment: Vec<(String, String)>,
+    /// Words before the binary: a program that runs it.
+    under: Vec<String>,
 }
 
 impl Default for Setup {
@@ -33,8 +36,13 @@ impl Setup {
     pub fn new() -> Setup {
         let folder = Arc::new(TempDir::new().unwrap());
         Lists::create(folder.path().join("lists"));
-        let mut setup =
-            Setup { folder, settings: BTreeMap::new(), tail: String::new(), environment: vec![] };
+        let mut setup = Setup {
+            folder,
+            settings: BTreeMap::new(),
+            tail: String::new(),
+            environment: vec![],
+            under: vec![],
+        };
         let path = |name: &str| setup.folder.path().join(name).display().to_string();
         let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
         setup = setup.text("table.path", &lists).text("log.path", &log);
@@ -77,6 +85,17 @@ impl Setup {
     pub fn variable(mut self, name: &str, value: &str) -> Setup {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Runs the gateway by another program, which replaces itself with it.
+    pub fn under(mut self, words: &[&str]) -> Setup {
+        self.under = words.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// The store on a server, beside which other gateways may stand.
+    pub fn redis(self, server: &RedisServer) -> Setup {
+        self.text("store.url", &server.url())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -145,7 +164,9 @@ pub struct Gateway {
 impl Gateway {
     fn spawn(setup: Setup, config: PathBuf, http: SocketAddr, admin: SocketAddr) -> Gateway {
         let stderr = setup.path(&format!("stderr-{}.log", http.port()));
-        let child = Command::new(BINARY)
+        let words = [&setup.under[..], &[BINARY.to_owned()]].concat();
+        let child = Command::new(&words[0])
+            .args(&words[1..])
             .args(["run", "-c"])
             .arg(&config)
             .envs(setup.environment.iter().map(|(name, value)| (name, value)))
@@ -164,7 +185,12 @@ impl Gateway {
             }
             let ready = std::net::TcpStream::connect(self.admin).is_ok()
                 && std::net::TcpStream::connect(self.http).is_ok();
-            (ready && self.readyz().status == 200).then_some(true)
+            if !ready {
+                return None;
+            }
+            // Without keys it is not ready, and says so; some tests are about that.
+            let answer = self.readyz();
+            (answer.status == 200 || answer.text().contains("keys")).then_some(true)
         })
     }
 
@@ -257,8 +283,13 @@ impl Gateway {
     #[track_caller]
     pub fn key(&self, account: &str, more: &[&str]) -> String {
         let key = self.create_key(account, more);
-        until("a new key opens", || (self.get("/v1/usage", &key).status != 401).then_some(()));
+        until("a new key opens", || self.opens(&key).then_some(()));
         key
+    }
+
+    /// Whether there is a key set with this key in it.
+    fn opens(&self, key: &str) -> bool {
+        !matches!(self.get("/v1/usage", key).status, 401 | 500)
     }
 
     /// A new key with its id.
@@ -267,13 +298,23 @@ impl Gateway {
         let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
         let made = made.expect(0).json();
         let key = made["key"].as_str().unwrap().to_owned();
-        until("a new key opens", || (self.get("/v1/usage", &key).status != 401).then_some(()));
+        until("a new key opens", || self.opens(&key).then_some(()));
         (key, made["id"].as_str().unwrap().to_owned())
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn signal(&self, name: &str) {
         let kill = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Ends the gateway as a power cut would.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn has_ended(&mut self) -> Option<ExitStatus> {
@@ -309,8 +350,7 @@ impl Gateway {
     /// Kills the gateway, and starts another on the same folder.
     #[track_caller]
     pub fn crash_and_restart(mut self) -> Gateway {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
+        self.kill();
         self.take_setup().start()
     }
 

@@ -127,11 +127,16 @@ pub struct Connection {
 impl Connection {
     #[track_caller]
     pub fn open(address: SocketAddr) -> Connection {
-        let stream = TcpStream::connect(address).expect("a connection");
+        Connection::try_open(address).expect("a connection")
+    }
+
+    /// As [`Connection::open`], where perhaps nobody listens any more.
+    pub fn try_open(address: SocketAddr) -> Option<Connection> {
+        let stream = TcpStream::connect(address).ok()?;
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection { reader: BufReader::new(stream) }
+        Some(Connection { reader: BufReader::new(stream) })
     }
 
     #[track_caller]

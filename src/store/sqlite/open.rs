@@ -5,21 +5,24 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
-use super::StoreError;
+use super::super::StoreError;
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const WHAT_TO_DO: &str = "restore a backup, or move the file away to start afresh";
-const SCHEMA_VERSION: i64 = 1;
+const SCHEMA_VERSION: i64 = 2;
 const SCHEMA: &str = "
 CREATE TABLE meta (key TEXT PRIMARY KEY, value NOT NULL) WITHOUT ROWID;
 CREATE TABLE account (
-    name TEXT PRIMARY KEY, plan TEXT, calls INTEGER, unlimited INTEGER NOT NULL DEFAULT 0
+    name TEXT PRIMARY KEY, plan TEXT, calls INTEGER, unlimited INTEGER NOT NULL DEFAULT 0,
+    version INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
+CREATE INDEX account_version ON account (version);
 CREATE TABLE api_key (
     id TEXT PRIMARY KEY, account TEXT NOT NULL, label TEXT, digest BLOB NOT NULL UNIQUE,
     origins TEXT NOT NULL, require_origin INTEGER NOT NULL, created_at INTEGER NOT NULL,
-    expires_at INTEGER, revoked_at INTEGER
+    expires_at INTEGER, revoked_at INTEGER, version INTEGER NOT NULL DEFAULT 1
 ) WITHOUT ROWID;
+CREATE INDEX api_key_version ON api_key (version);
 CREATE TABLE ledger (
     account TEXT NOT NULL, month INTEGER NOT NULL, node BLOB NOT NULL, sequence INTEGER NOT NULL,
     leased INTEGER NOT NULL, spent INTEGER NOT NULL, PRIMARY KEY (account, month, node)
@@ -30,6 +33,14 @@ CREATE TABLE top_count (
 CREATE TABLE top_seen (
     day INTEGER NOT NULL, mark INTEGER NOT NULL, PRIMARY KEY (day, mark)
 ) WITHOUT ROWID;
+";
+
+/// What version 2 has beyond version 1: the version of the ring that last changed a row.
+const FROM_VERSION_1: &str = "
+ALTER TABLE account ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE api_key ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
+CREATE INDEX account_version ON account (version);
+CREATE INDEX api_key_version ON api_key (version);
 ";
 
 /// Makes a store where there is none: beside its place and then moved there, so that whoever
@@ -43,7 +54,7 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
         // Two processes may create at once: who comes second finds it done.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         outcome => outcome.map_err(|error| StoreError::Unusable {
-            path: path.display().to_string(),
+            place: path.display().to_string(),
             expected: "a folder that we may create and write",
             found: error.to_string(),
         }),
@@ -63,14 +74,27 @@ fn create_beside(beside: &Path) -> rusqlite::Result<()> {
 }
 
 /// Makes a connection ready, and checks whose file it is.
-pub(super) fn prepare(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<(), StoreError> {
     let failed = |source| explain(path, source);
-    check_version(connection, path)?;
+    if check_version(connection, path)? < SCHEMA_VERSION {
+        upgrade(connection).map_err(failed)?;
+    }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 
-fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Brings a store of version 1 up to date, unless another process just did.
+fn upgrade(connection: &mut Connection) -> rusqlite::Result<()> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    if version < SCHEMA_VERSION {
+        transaction.execute_batch(FROM_VERSION_1)?;
+        transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+    }
+    transaction.commit()
+}
+
+fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let failed = |source| explain(path, source);
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
@@ -80,7 +104,7 @@ fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError>
         .query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))
         .map_err(failed)?;
     let unusable = |expected, found| {
-        Err(StoreError::Unusable { path: path.display().to_string(), expected, found })
+        Err(StoreError::Unusable { place: path.display().to_string(), expected, found })
     };
     if tables == 0 {
         return unusable("a riskgate store", format!("an empty one; {WHAT_TO_DO}"));
@@ -90,11 +114,11 @@ fn check_version(connection: &Connection, path: &Path) -> Result<(), StoreError>
     }
     if version > SCHEMA_VERSION {
         return unusable(
-            "a store of version 1",
+            "a store of version 2 or before",
             format!("version {version}, made by a newer riskgate; run that one"),
         );
     }
-    Ok(())
+    Ok(version)
 }
 
 /// Looks at every page: what is damaged is found at start and not on a request's way.
@@ -106,7 +130,7 @@ pub(super) fn check_intact(connection: &Connection, path: &Path) -> Result<(), S
         return Ok(());
     }
     Err(StoreError::Unusable {
-        path: path.display().to_string(),
+        place: path.display().to_string(),
         expected: "an intact store",
         found: format!("{}; {WHAT_TO_DO}", word.replace('\n', " ")),
     })
@@ -114,20 +138,25 @@ pub(super) fn check_intact(connection: &Connection, path: &Path) -> Result<(), S
 
 /// What an error at opening means, and what to do.
 pub(super) fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
-    use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase};
+    use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly};
     match source.sqlite_error_code() {
         Some(CannotOpen) => StoreError::Unusable {
-            path: path.display().to_string(),
+            place: path.display().to_string(),
             expected: "a file that we may read and write",
             found: "one that can't be opened".to_owned(),
         },
+        Some(ReadOnly) => StoreError::Unusable {
+            place: path.display().to_string(),
+            expected: "a file that we may write, in a folder that we may write",
+            found: "what is only to be read".to_owned(),
+        },
         Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
-            path: path.display().to_string(),
+            place: path.display().to_string(),
             expected: "an intact store",
             found: format!("{source}; {WHAT_TO_DO}"),
         },
         _ => StoreError::Failed {
-            path: path.display().to_string(),
+            place: path.display().to_string(),
             doing: "opening the store",
             source,
         },

@@ -1,0 +1,125 @@
+//! The request path with its store stopped, beside the same one with its store well.
+//!
+//! The real gateway on loopback and a real redis-server, stopped with SIGSTOP: it neither answers
+//! nor closes. One connection asks again and again; every answer must be a 200.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::redis_server::RedisServer;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
+
+/// A gateway that is killed when this is dropped.
+struct Gateway(Child);
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It is gone already, or goes now.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+pub fn run(requests: usize) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let server = RedisServer::start();
+    let (http, admin) = (free_port(), free_port());
+    let config = folder.path().join("riskgate.toml");
+    let text = format!(
+        "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\nthreads = 1\n[log]\naccess = false\n\
+         [store]\nurl = \"{}\"\n[plans]\nfree = 1000000000\n",
+        server.url()
+    );
+    std::fs::write(&config, text).expect("a config");
+    let key = create_key(&config);
+    let gateway = Command::new(BINARY)
+        .args(["run", "-c"])
+        .arg(&config)
+        .stderr(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("a gateway");
+    let _gateway = Gateway(gateway);
+    let mut connection = connect(http, &key);
+
+    println!("a request's latency, µs ({requests} on one connection)\n");
+    println!("{:<28}{:>8}{:>8}{:>8}{:>10}", "", "p50", "p99", "p99.9", "worst");
+    measure("store well", &mut connection, &key, requests);
+    server.stop();
+    measure("store stopped", &mut connection, &key, requests);
+    server.cont();
+    measure("store well again", &mut connection, &key, requests);
+    println!();
+}
+
+fn free_port() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address")
+}
+
+fn create_key(config: &Path) -> String {
+    let made = Command::new(BINARY)
+        .args(["keys", "create", "--account", "acme", "-c"])
+        .arg(config)
+        .output()
+        .expect("a key");
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    String::from_utf8(made.stdout).expect("a key").trim().to_owned()
+}
+
+fn connect(http: SocketAddr, key: &str) -> TcpStream {
+    let begun = Instant::now();
+    loop {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the gateway does not serve");
+        if let Ok(mut connection) = TcpStream::connect(http) {
+            connection.set_nodelay(true).expect("a socket");
+            if ask(&mut connection, key) == 200 {
+                return connection;
+            }
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ask(connection: &mut TcpStream, key: &str) -> u16 {
+    let request = format!(
+        "GET /v1/public/domain/yopmail.com HTTP/1.1\r\nHost: bench\r\n\
+         Authorization: Bearer {key}\r\n\r\n"
+    );
+    connection.write_all(request.as_bytes()).expect("a request");
+    let mut answer = [0; 4096];
+    let mut length = 0;
+    loop {
+        length += connection.read(&mut answer[length..]).expect("an answer");
+        let text = String::from_utf8_lossy(&answer[..length]);
+        // Every body is one JSON object.
+        if text.contains("\r\n\r\n") && text.ends_with('}') {
+            return text[9..12].parse().expect("a status");
+        }
+    }
+}
+
+fn measure(what: &str, connection: &mut TcpStream, key: &str, requests: usize) {
+    let mut times = Vec::with_capacity(requests);
+    let mut refused = 0;
+    for _ in 0..requests {
+        let begun = Instant::now();
+        let status = ask(connection, key);
+        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        refused += usize::from(status != 200);
+    }
+    times.sort_by(f64::total_cmp);
+    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let refused = if refused == 0 { String::new() } else { format!("  ({refused} were 500)") };
+    println!(
+        "{what:<28}{:>8.0}{:>8.0}{:>8.0}{:>10.0}{refused}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        at(1.0)
+    );
+}

@@ -1,0 +1,97 @@
+//! `riskgate store`: begin a store on a server, or move one.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{ConfigArgs, Failure, PATIENCE, store_of, unix_now};
+use crate::month::Month;
+use crate::store::{Contents, RedisOptions, Store, StoreUrl};
+
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Make the server of store.url a store, so that gateways take it without a key in it; does
+    /// nothing where it is one.
+    Init {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copy a store into an empty one: accounts, keys, this month's numbers and the top counts.
+    /// Stop the gateways on FROM first: what they count during the copy would be missing. FROM
+    /// stays as it is. Until all is copied no gateway takes anything from TO, and a copy that was
+    /// interrupted can be run again.
+    Copy {
+        /// store.tls_ca and store.wait_replicas of this config hold for servers.
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The store to read: sqlite:PATH, redis://… or rediss://….
+        from: String,
+        /// The store to fill, without keys, accounts or numbers.
+        to: String,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+pub fn run(command: StoreCommand) -> Result<(), Failure> {
+    match command {
+        StoreCommand::Init { config, json } => init(&config, json),
+        StoreCommand::Copy { config, from, to, json } => {
+            copy(&config.read()?.store.redis, &from, &to, json)
+        }
+    }
+}
+
+fn init(config: &ConfigArgs, json: bool) -> Result<(), Failure> {
+    let mut store = store_of(&config.read()?)?;
+    store.check()?;
+    store.init()?;
+    let mark = store.ring_mark()?.ok_or_else(|| Failure::failed("expected a store, found none"))?;
+    match json {
+        true => println!("{}", json!({ "store_id": mark.store_id, "version": mark.version })),
+        false => eprintln!("store {} at version {} of its keys", mark.store_id, mark.version),
+    }
+    Ok(())
+}
+
+fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), Failure> {
+    let parse = |what: &str, text: &str| {
+        StoreUrl::parse(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
+    };
+    let (from, to) = (parse("FROM", from)?, parse("TO", to)?);
+    let contents = read(&mut Store::open_existing(&from, options, PATIENCE)?)?;
+    let mut target = Store::open(&to, options, PATIENCE)?;
+    target.check()?;
+    target.be_patient()?;
+    target.fill(&contents)?;
+    let Contents { ring, month, usage, top } = contents;
+    let (keys, accounts, numbers, top) =
+        (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
+    match json {
+        true => println!(
+            "{}",
+            json!({
+                "keys": keys, "accounts": accounts, "month": month.to_string(),
+                "usage": numbers, "top": top,
+            })
+        ),
+        false => eprintln!(
+            "copied {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in \
+             {month}, {top} top counts"
+        ),
+    }
+    Ok(())
+}
+
+fn read(store: &mut Store) -> Result<Contents, Failure> {
+    store.check()?;
+    store.be_patient()?;
+    let nothing = || Failure::failed("FROM: expected a store, but found an empty server");
+    let ring = store.ring_rows()?.ok_or_else(nothing)?;
+    let now = Month::containing(unix_now());
+    let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
+    Ok(Contents { ring, month, usage: store.usage(month, None)?, top: store.top_rows()? })
+}

@@ -1,0 +1,247 @@
+//! The next ring is the one that would be built anew, and shares what did not change.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::quota::{LedgerOptions, OnFailure};
+use crate::store::{AccountRow, RedisOptions, RingChanges, Store, StoreUrl};
+
+const NOW: i64 = 1_000;
+
+fn ledger(folder: &tempfile::TempDir) -> Ledger {
+    let url = StoreUrl::Sqlite(folder.path().join("store.db"));
+    let store = || Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
+    let options = LedgerOptions {
+        deadline: Duration::from_secs(1),
+        on_failure: OnFailure::Open,
+        max_unsettled: 0,
+    };
+    Ledger::start(store(), store(), options, NOW).unwrap()
+}
+
+fn plans() -> Plans {
+    let plan = |name: &str, calls| (name.to_owned(), LimitRow::Calls(calls));
+    Plans::from([plan("free", 100), plan("pro", 1_000)])
+}
+
+fn key(n: u8, account: &str) -> KeyRow {
+    KeyRow {
+        id: format!("key_{n}"),
+        account: account.to_owned(),
+        label: None,
+        digest: [n; 32],
+        origins: vec![format!("https://app-{n}.example.com")],
+        require_origin: false,
+        created_at: 0,
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+fn account(name: &str, plan: Option<&str>, limit: Option<LimitRow>) -> AccountRow {
+    AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), limit }
+}
+
+fn declared(key: KeyRow, plan: Option<&str>) -> DeclaredKey {
+    DeclaredKey { key, plan: plan.map(str::to_owned) }
+}
+
+fn rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows {
+    RingRows { store_id: "one".to_owned(), version, accounts, keys }
+}
+
+fn changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {
+    RingChanges { store_id: "one".to_owned(), version, accounts, keys }
+}
+
+/// Everything that a request can see of a ring.
+fn seen(ring: &KeyRing) -> BTreeMap<u8, String> {
+    let mut seen = BTreeMap::new();
+    for n in 0..=255 {
+        let origin = Origin::parse(&format!("https://app-{n}.example.com")).unwrap();
+        let key = ring.find(&[n; 32], NOW).map(|key| {
+            let Account { name, plan, limit, .. } = &*key.account;
+            let own = key.allows(&origin);
+            (&key.id, name, plan, *limit, key.require_origin, own, key.lease_is(ring))
+        });
+        let allowed = ring.some_key_allows(&origin, NOW);
+        seen.insert(n, format!("{key:?} {allowed}"));
+    }
+    seen
+}
+
+impl Key {
+    /// Whether its account is the one that the ring knows by this name.
+    fn lease_is(&self, ring: &KeyRing) -> bool {
+        Arc::ptr_eq(&self.account, &ring.accounts[&self.account.name])
+    }
+}
+
+#[test]
+fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let mut random = 42u64;
+    let mut roll = |sides: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % sides
+    };
+    let declared = [
+        declared(KeyRow { id: "by-file".to_owned(), ..key(3, "a0") }, Some("pro")),
+        declared(KeyRow { revoked_at: Some(1), id: "ended".to_owned(), ..key(4, "a1") }, None),
+        declared(KeyRow { id: "alone".to_owned(), ..key(200, "filed") }, Some("pro")),
+    ];
+    let mut all = rows(1, Vec::new(), Vec::new());
+    let mut ring = KeyRing::build(&all, &declared, &plans(), &ledger).unwrap();
+    for version in 2..400 {
+        let mut changed = changes(version, Vec::new(), Vec::new());
+        for _ in 0..=roll(3) {
+            let n = roll(40) as u8;
+            // A key never changes its account.
+            let mut row = key(n, &format!("a{}", n % 6));
+            row.expires_at = [None, Some(NOW), Some(NOW + 1)][roll(3) as usize];
+            row.revoked_at = (roll(4) == 0).then_some(5);
+            if roll(5) == 0 {
+                row.origins.clear();
+            }
+            let known = all.keys.iter().any(|known| known.id == row.id);
+            if !changed.keys.iter().any(|other| other.id == row.id) && (known || roll(2) == 0) {
+                changed.keys.push(row);
+            }
+        }
+        let mut names: Vec<String> = changed.keys.iter().map(|key| key.account.clone()).collect();
+        if roll(3) == 0 {
+            names.push(
+                ["filed".to_owned(), "a0".to_owned(), "keyless".to_owned()][roll(3) as usize]
+                    .clone(),
+            );
+        }
+        names.sort();
+        names.dedup();
+        for name in names {
+            let plan = [None, Some("free"), Some("pro")][roll(3) as usize];
+            let limit = [None, Some(LimitRow::Calls(7)), Some(LimitRow::Unlimited)];
+            changed.accounts.push(account(&name, plan, limit[roll(3) as usize]));
+        }
+        let next = ring.after(&changed, &declared, &plans(), &ledger).unwrap();
+        all.apply(changed);
+        let built = KeyRing::build(&all, &declared, &plans(), &ledger).unwrap();
+        assert_eq!(seen(&next), seen(&built), "at version {version}");
+        assert_eq!((next.len(), next.version()), (built.len(), version));
+        ring = next;
+    }
+    assert!(ring.len() > 35);
+}
+
+#[test]
+fn what_did_not_change_is_shared_and_the_ring_before_stays_as_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let accounts = vec![account("a", None, None), account("b", None, None)];
+    let all = rows(1, accounts, vec![key(1, "a"), key(2, "a"), key(3, "b")]);
+    let before = KeyRing::build(&all, &[], &plans(), &ledger).unwrap();
+    let seen_before = seen(&before);
+    let revoked = KeyRow { revoked_at: Some(1), ..key(1, "a") };
+    // The store tells of the account of a new key, though nothing of it changed.
+    let touched = vec![account("a", None, None)];
+    let after = before.after(&changes(2, touched, vec![revoked]), &[], &plans(), &ledger).unwrap();
+    let find = |ring: &KeyRing, n| ring.find(&[n; 32], NOW).map(Arc::clone);
+    assert!(find(&after, 1).is_none());
+    assert!(Arc::ptr_eq(&find(&before, 2).unwrap(), &find(&after, 2).unwrap()));
+    assert_eq!(seen(&before), seen_before);
+
+    let raised = vec![account("a", Some("pro"), None)];
+    let third = after.after(&changes(3, raised, Vec::new()), &[], &plans(), &ledger).unwrap();
+    let (old, new) = (find(&after, 2).unwrap(), find(&third, 2).unwrap());
+    assert_eq!(
+        (old.account.limit, new.account.limit),
+        (LimitRow::Calls(100), LimitRow::Calls(1_000))
+    );
+    assert!(Arc::ptr_eq(&old.account.lease, &new.account.lease), "one lease for one account");
+    assert!(Arc::ptr_eq(&find(&before, 3).unwrap(), &find(&third, 3).unwrap()));
+}
+
+#[test]
+fn changes_of_another_store_or_an_older_state_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger).unwrap();
+    let empty = |store_id: &str, version| RingChanges {
+        store_id: store_id.to_owned(),
+        ..changes(version, Vec::new(), Vec::new())
+    };
+    let refused = |changes: &RingChanges| {
+        ring.after(changes, &[], &plans(), &ledger).err().map(|error| error.to_string())
+    };
+    let expected =
+        "the store lost its mark or went back: expected version 5 or later of one, but found";
+    assert_eq!(refused(&empty("two", 9)).unwrap(), format!("{expected} version 9 of two"));
+    assert_eq!(refused(&empty("one", 4)).unwrap(), format!("{expected} version 4 of one"));
+    assert_eq!(refused(&empty("one", 5)), None);
+    let none = ring.may_become(None).unwrap_err().to_string();
+    assert_eq!(none, format!("{expected} none"));
+}
+
+#[test]
+fn changes_that_are_refused_leave_no_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let file = [declared(KeyRow { id: "key_9".to_owned(), ..key(1, "a") }, Some("pro"))];
+    let before = KeyRing::build(&rows(1, vec![], vec![]), &file, &plans(), &ledger).unwrap();
+    let raise = account("a", None, Some(LimitRow::Calls(5)));
+    let odd = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "a") };
+    for (accounts, keys, refused) in [
+        (
+            vec![raise.clone(), account("b", Some("gold"), None)],
+            vec![],
+            "account b: expected one of the plans free, pro, but found \"gold\"",
+        ),
+        (
+            vec![raise.clone()],
+            vec![key(9, "a")],
+            "key key_9: expected one key with this id, but found another in the key file and the store",
+        ),
+        (
+            vec![raise],
+            vec![odd],
+            "key key_2: origins: expected an origin such as https://app.example.com, but found \"nowhere\"",
+        ),
+    ] {
+        let changes = changes(2, accounts, keys);
+        let error = before.after(&changes, &file, &plans(), &ledger).err().unwrap().to_string();
+        assert_eq!(error, refused);
+        let lease = &before.accounts["a"].lease;
+        assert_eq!(before.accounts["a"].limit, LimitRow::Calls(1_000));
+        assert!(Arc::ptr_eq(lease, &ledger.lease("a", LimitRow::Calls(1_000))));
+    }
+}
+
+/// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures, and says what it found"]
+fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let wide = |n: u32| {
+        let mut row = key(0, &format!("account-{}", n % 10_000));
+        row.digest[..4].copy_from_slice(&n.to_le_bytes());
+        row.id = format!("key-{n}");
+        row.origins = vec![format!("https://app-{n}.example.com")];
+        row
+    };
+    let all = rows(1, Vec::new(), (0..100_000).map(wide).collect());
+    let begun = std::time::Instant::now();
+    let ring = KeyRing::build(&all, &[], &plans(), &ledger).unwrap();
+    println!("build: {:?}", begun.elapsed());
+    let touched = account("account-5", Some("pro"), None);
+    let changed = changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..wide(77_005) }]);
+    let begun = std::time::Instant::now();
+    let next = ring.after(&changed, &[], &plans(), &ledger).unwrap();
+    println!("after one change: {:?}", begun.elapsed());
+    assert_eq!(next.len(), 100_000);
+    let mut all = all;
+    let begun = std::time::Instant::now();
+    all.apply(changed);
+    println!("rows: {:?}", begun.elapsed());
+}

@@ -1,0 +1,139 @@
+//! The ledger's verbs: one body of tests for both stores, then what only a server can go through.
+
+mod both;
+mod server;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use crate::month::Month;
+use crate::store::redis_server::RedisServer;
+use crate::store::tests::{Place, on_both};
+use crate::store::{
+    Known, RedisOptions, Round, Standing, Statement, Store, StoreError, StoreUrl, UsageRow,
+};
+
+/// January 2100: numbers of a month that is over would expire at once.
+const MONTH: u16 = 1_200;
+const ALICE: [u8; 16] = [0xa1; 16];
+const BOB: [u8; 16] = [0xb0; 16];
+const CAROL: [u8; 16] = [0xca; 16];
+
+fn month() -> Month {
+    Month::from_number(MONTH).unwrap()
+}
+
+fn unconnected(url: &str, options: &RedisOptions, patience: Duration) -> Store {
+    Store::open(&StoreUrl::parse(url).unwrap(), options, patience).unwrap()
+}
+
+/// A store of either kind, ready to be told something.
+fn open(place: &Place) -> Store {
+    let mut store = place.open();
+    store.pulse(month(), None).unwrap();
+    store
+}
+
+/// A store on a server, its pulse taken.
+fn connected(server: &RedisServer) -> Store {
+    let mut store = unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
+    store.pulse(month(), None).unwrap();
+    store
+}
+
+/// A node as the store knows it: it names totals, counts its statements, and believes replies.
+#[derive(Clone)]
+struct Node {
+    id: [u8; 16],
+    sequence: u64,
+    known: Known,
+    /// Leased and spent of all others, as far as it knows.
+    others: (u64, u64),
+    /// For how long it wants accounts to settle.
+    settle: Duration,
+}
+
+impl Node {
+    fn new(id: [u8; 16]) -> Node {
+        Node { id, sequence: 0, known: Known::default(), others: (0, 0), settle: Duration::ZERO }
+    }
+
+    /// A statement about acme; [floor and spent] are what cannot be taken back.
+    fn next(&mut self, target: u64, [floor, spent]: [u64; 2], limit: Option<u64>) -> Statement {
+        self.sequence += 1;
+        Statement {
+            account: "acme".to_owned(),
+            month: month(),
+            sequence: self.sequence,
+            target,
+            floor,
+            spent,
+            limit,
+            known: self.known,
+        }
+    }
+
+    fn send(&self, store: &mut Store, statement: &Statement) -> Result<Standing, StoreError> {
+        let standings = self.send_all(store, std::slice::from_ref(statement))?;
+        Ok(standings[0].expect("a statement that does not fail alone"))
+    }
+
+    fn send_all(
+        &self,
+        store: &mut Store,
+        statements: &[Statement],
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        let round = Round { node: &self.id, month: month(), settle: self.settle };
+        store.state(round, statements)
+    }
+
+    /// Remembers a reply as the ledger does: while an account settles, the higher numbers.
+    fn learn(&mut self, statement: &Statement, standing: Standing) {
+        let (mut leased, mut spent) = (standing.others_leased, standing.others_spent);
+        if standing.settling {
+            leased = leased.max(self.others.0);
+            spent = spent.max(self.others.1);
+        }
+        self.others = (leased, spent);
+        self.known = Known {
+            sequence: statement.sequence,
+            revision: standing.revision,
+            leased: standing.own + leased,
+            spent: statement.spent + spent,
+        };
+    }
+
+    /// States, and believes the reply.
+    #[track_caller]
+    fn say(
+        &mut self,
+        store: &mut Store,
+        target: u64,
+        certain: [u64; 2],
+        limit: Option<u64>,
+    ) -> Standing {
+        let statement = self.next(target, certain, limit);
+        let standing = self.send(store, &statement).unwrap();
+        self.learn(&statement, standing);
+        standing
+    }
+}
+
+/// Own leased, leased and spent of the others: what both stores have in common.
+fn numbers(standing: Standing) -> (u64, u64, u64) {
+    (standing.own, standing.others_leased, standing.others_spent)
+}
+
+fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
+    UsageRow { account: account.to_owned(), spent, leased }
+}
+
+/// Asks until it holds; for what takes a server some time.
+#[track_caller]
+fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !holds() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

@@ -1,0 +1,309 @@
+//! What both stores promise of the ledger's verbs.
+
+use std::cell::RefCell;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HUNDRED: Option<u64> = Some(100);
+
+#[test]
+fn a_raise_is_granted_as_far_as_the_sum_stays_within_the_limit() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
+        assert_eq!(numbers(alice.say(&mut store, 60, [0, 0], HUNDRED)), (60, 0, 0));
+        assert_eq!(numbers(bob.say(&mut store, 60, [0, 0], HUNDRED)), (40, 60, 0));
+        assert_eq!(numbers(bob.say(&mut store, 60, [40, 5], HUNDRED)), (40, 60, 0));
+        assert_eq!(numbers(alice.say(&mut store, 61, [60, 7], HUNDRED)), (60, 40, 5));
+    });
+}
+
+#[test]
+fn the_floor_always_stands_and_what_goes_beyond_it_is_not_granted_over_the_limit() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
+        assert_eq!(alice.say(&mut store, 150, [130, 130], HUNDRED).own, 130);
+        assert_eq!(numbers(bob.say(&mut store, 8, [3, 3], HUNDRED)), (3, 130, 130));
+        assert_eq!(bob.say(&mut store, 3, [3, 3], Some(0)).own, 3);
+        assert_eq!(numbers(alice.say(&mut store, 131, [131, 131], HUNDRED)), (131, 3, 3));
+    });
+}
+
+#[test]
+fn what_is_given_back_is_there_for_others() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
+        alice.say(&mut store, 100, [0, 0], HUNDRED);
+        assert_eq!(bob.say(&mut store, 10, [0, 0], HUNDRED).own, 0);
+        assert_eq!(alice.say(&mut store, 20, [20, 20], HUNDRED).own, 20);
+        assert_eq!(numbers(bob.say(&mut store, 100, [0, 0], HUNDRED)), (80, 20, 20));
+    });
+}
+
+#[test]
+fn a_limit_may_be_nothing_huge_or_none_and_may_change() {
+    on_both(|place| {
+        let mut store = open(place);
+        let mut alice = Node::new(ALICE);
+        assert_eq!(alice.say(&mut store, 10, [0, 0], Some(0)).own, 0);
+        for limit in [None, Some(u64::MAX), Some(i64::MAX as u64), Some(1 << 53)] {
+            let held = alice.known.leased;
+            assert_eq!(alice.say(&mut store, held + 1_000, [held, held], limit).own, held + 1_000);
+        }
+        // Lowered below what is held: only the floor stays.
+        assert_eq!(alice.say(&mut store, 4_100, [3_900, 3_900], Some(500)).own, 3_900);
+        let mut bob = Node::new(BOB);
+        assert_eq!(bob.say(&mut store, 1, [0, 0], Some(500)).own, 0);
+        assert_eq!(bob.say(&mut store, 1, [0, 0], Some(3_901)).own, 1);
+    });
+}
+
+#[test]
+fn numbers_of_many_millions_stay_exact() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
+        let many = (1 << 52) + 1;
+        assert_eq!(numbers(alice.say(&mut store, many, [many, many], None)), (many, 0, 0));
+        let next = bob.say(&mut store, many - 2, [many - 2, many - 4], None);
+        assert_eq!(numbers(next), (many - 2, many, many));
+        let expected = [row("acme", 2 * many - 4, 2 * many - 2)];
+        assert_eq!(store.usage(month(), Some("acme")).unwrap(), expected);
+    });
+}
+
+#[test]
+fn a_statement_that_is_not_newer_changes_nothing() {
+    on_both(|place| {
+        let mut store = open(place);
+        let mut alice = Node::new(ALICE);
+        let late = alice.next(90, [0, 0], HUNDRED);
+        let lower = alice.next(5, [5, 5], HUNDRED);
+        assert_eq!(alice.send(&mut store, &lower).unwrap().own, 5);
+        // The raise that was said before arrives now.
+        assert_eq!(alice.send(&mut store, &late).unwrap().own, 5);
+        let before = store.usage(month(), None).unwrap();
+        assert_eq!(before, [row("acme", 5, 5)]);
+        alice.sequence += 5;
+        let raise = alice.next(50, [5, 5], HUNDRED);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 50);
+        assert_eq!(alice.send(&mut store, &lower).unwrap().own, 50);
+        assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 5, 50)]);
+    });
+}
+
+#[test]
+fn a_statement_said_twice_never_lowers_a_row_though_others_have_grown() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
+        let raise = alice.next(50, [0, 0], HUNDRED);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 50);
+        // Bob's floor goes beyond what is left: he served while the store was down.
+        bob.say(&mut store, 80, [80, 80], HUNDRED);
+        let again = alice.send(&mut store, &raise).unwrap();
+        assert_eq!(numbers(again), (50, 80, 80));
+        assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 80, 130)]);
+        // Nor does it raise one that was lowered meanwhile.
+        alice.known.sequence = 1;
+        assert_eq!(alice.say(&mut store, 9, [9, 9], HUNDRED).own, 9);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 9);
+    });
+}
+
+#[test]
+fn each_statement_of_a_batch_is_answered_in_its_place() {
+    on_both(|place| {
+        let mut store = open(place);
+        let mut alice = Node::new(ALICE);
+        let batch: Vec<Statement> = (0..512u64)
+            .map(|at| {
+                let raise = alice.next(at + 1, [at / 2, at / 4], Some(300));
+                Statement { account: format!("account-{at}"), ..raise }
+            })
+            .collect();
+        let standings = alice.send_all(&mut store, &batch).unwrap();
+        assert_eq!(standings.len(), batch.len());
+        for (at, standing) in (0..).zip(standings) {
+            let standing = standing.expect("a word on each");
+            assert_eq!(numbers(standing), ((at + 1).min(300), 0, 0), "{at}");
+        }
+        assert_eq!(alice.send_all(&mut store, &[]).unwrap(), []);
+        let mut rows = store.usage(month(), None).unwrap();
+        assert_eq!(rows.len(), 512);
+        assert!(rows.is_sorted_by(|a, b| a.account < b.account));
+        rows.retain(|row| row.account == "account-40");
+        assert_eq!(rows, [row("account-40", 10, 41)]);
+    });
+}
+
+#[test]
+fn accounts_and_months_have_numbers_of_their_own_whatever_they_are_called() {
+    on_both(|place| {
+        let mut store = open(place);
+        let next_month = Month::from_number(MONTH + 1).unwrap();
+        let names = ["acme", "Acme", "a*", "a?[b]", "{acme}", "a}:2100-02", "grüße", "with space"];
+        for (count, name) in (1..).zip(names) {
+            let mut alice = Node::new(ALICE);
+            let raise = alice.next(count, [count, count], HUNDRED);
+            let raise = Statement { account: name.to_owned(), ..raise };
+            assert_eq!(numbers(alice.send(&mut store, &raise).unwrap()), (count, 0, 0), "{name}");
+            let later = Statement { month: next_month, sequence: 2, target: 50, ..raise };
+            assert_eq!(alice.send(&mut store, &later).unwrap().own, 50, "{name}");
+        }
+        for (count, name) in (1..).zip(names) {
+            assert_eq!(store.usage(month(), Some(name)).unwrap(), [row(name, count, count)]);
+            assert_eq!(store.usage(next_month, Some(name)).unwrap(), [row(name, count, 50)]);
+            assert_eq!(store.others_spent(name, month(), &BOB).unwrap(), count, "{name}");
+        }
+        let mut sorted = names;
+        sorted.sort_unstable();
+        let rows = store.usage(month(), None).unwrap();
+        let found: Vec<&str> = rows.iter().map(|row| row.account.as_str()).collect();
+        assert_eq!(found, sorted);
+    });
+}
+
+#[test]
+fn usage_is_what_all_nodes_say_and_nothing_where_nobody_said_anything() {
+    on_both(|place| {
+        let mut store = open(place);
+        assert_eq!(store.usage(month(), None).unwrap(), []);
+        assert_eq!(store.usage(month(), Some("acme")).unwrap(), []);
+        assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 0);
+        Node::new(ALICE).say(&mut store, 30, [20, 10], HUNDRED);
+        Node::new(BOB).say(&mut store, 40, [7, 3], HUNDRED);
+        assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 13, 70)]);
+        assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 3);
+        assert_eq!(store.others_spent("acme", month(), &BOB).unwrap(), 10);
+        assert_eq!(store.others_spent("acme", month(), &CAROL).unwrap(), 13);
+        // Another who opens the store sees the same.
+        assert_eq!(place.open().usage(month(), None).unwrap(), [row("acme", 13, 70)]);
+    });
+}
+
+#[test]
+fn the_latest_month_grows_and_never_falls() {
+    on_both(|place| {
+        let mut store = place.open();
+        assert_eq!(store.latest_month().unwrap(), None);
+        for (said, stands) in [(1_200, 1_200), (1_199, 1_200), (1_203, 1_203), (0, 1_203)] {
+            let said = Month::from_number(said).unwrap();
+            // A server hears it by the pulse, a file with the statements.
+            store.pulse(said, None).unwrap();
+            store.state(Round { node: &ALICE, month: said, settle: Duration::ZERO }, &[]).unwrap();
+            assert_eq!(store.latest_month().unwrap(), Month::from_number(stands));
+            assert_eq!(place.open().latest_month().unwrap(), Month::from_number(stands));
+        }
+    });
+}
+
+/// What a node does in a random run.
+#[derive(Clone, Debug)]
+enum Act {
+    /// Says something new about an account.
+    Say { node: usize, account: usize, floor: u64, more: u64, held: u64, limit: Option<u64> },
+    /// Says something old once more: the late copy of a message.
+    Repeat(prop::sample::Index),
+}
+
+fn acts() -> impl Strategy<Value = Vec<Act>> {
+    let limit = prop_oneof![
+        8 => (0..60u64).prop_map(Some),
+        1 => Just(None),
+        1 => Just(Some(u64::MAX)),
+    ];
+    let say = (0..3usize, 0..2usize, 0..40u64, 0..40u64, 0..10u64, limit).prop_map(
+        |(node, account, floor, more, held, limit)| Act::Say {
+            node,
+            account,
+            floor,
+            more,
+            held,
+            limit,
+        },
+    );
+    let act = prop_oneof![3 => say, 1 => any::<prop::sample::Index>().prop_map(Act::Repeat)];
+    prop::collection::vec(act, 1..24)
+}
+
+/// One store in a random run: what each node knows of it, and all that was said to it.
+struct Run {
+    store: Store,
+    known: [[Known; 2]; 3],
+    said: Vec<(usize, usize, Statement)>,
+}
+
+impl Run {
+    fn perform(&mut self, run: usize, sequence: u64, act: &Act) -> Option<Standing> {
+        let ids = [ALICE, BOB, CAROL];
+        let (node, account, statement) = match act {
+            Act::Say { node, account, floor, more, held, limit } => {
+                let statement = Statement {
+                    account: format!("run-{run}-{account}"),
+                    month: month(),
+                    sequence,
+                    target: floor + more,
+                    floor: *floor,
+                    spent: floor.saturating_sub(*held),
+                    limit: *limit,
+                    known: self.known[*node][*account],
+                };
+                self.said.push((*node, *account, statement.clone()));
+                (*node, *account, statement)
+            }
+            Act::Repeat(_) if self.said.is_empty() => return None,
+            Act::Repeat(at) => at.get(&self.said).clone(),
+        };
+        let round = Round { node: &ids[node], month: month(), settle: Duration::ZERO };
+        let all = self.store.state(round, std::slice::from_ref(&statement)).unwrap();
+        let standing = all[0].unwrap();
+        if let Act::Say { .. } = act {
+            self.known[node][account] = Known {
+                sequence,
+                revision: standing.revision,
+                leased: standing.own + standing.others_leased,
+                spent: statement.spent + standing.others_spent,
+            };
+            let (sum, limit) = (standing.own + standing.others_leased, statement.limit);
+            let granted = standing.own > statement.floor;
+            assert!(
+                !granted || limit.is_none_or(|limit| sum <= limit),
+                "{statement:?} {standing:?}"
+            );
+        }
+        Some(standing)
+    }
+}
+
+#[test]
+fn whatever_nodes_say_both_stores_answer_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = open(&Place::File(folder));
+    let server = RedisServer::start();
+    let new = |store| Run { store, known: Default::default(), said: Vec::new() };
+    let runs = RefCell::new((0, new(file), new(connected(&server))));
+    let config = ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() };
+    proptest!(config, |(acts in acts())| {
+        let (count, file, server) = &mut *runs.borrow_mut();
+        *count += 1;
+        for run in [&mut *file, &mut *server] {
+            (run.known, run.said) = (Default::default(), Vec::new());
+        }
+        for (sequence, act) in (1..).zip(&acts) {
+            let on_file = file.perform(*count, sequence, act);
+            let on_server = server.perform(*count, sequence, act);
+            prop_assert_eq!(on_file.map(numbers), on_server.map(numbers));
+            prop_assert!(on_server.is_none_or(|standing| !standing.settling));
+        }
+        for account in 0..2 {
+            let account = format!("run-{count}-{account}");
+            let usage = file.store.usage(month(), Some(&account)).unwrap();
+            prop_assert_eq!(&usage, &server.store.usage(month(), Some(&account)).unwrap());
+        }
+    });
+}

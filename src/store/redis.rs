@@ -1,0 +1,331 @@
+//! The store of several nodes: a Redis or Valkey server.
+//!
+//! Owns the connection, its deadlines and the names of all keys. What must be atomic is one
+//! script; the keys that a script touches share a hash tag, so that a cluster could hold them.
+//! A connection that failed in any way is dropped, since nobody knows what else it would say.
+
+mod fill;
+mod import;
+mod ledger;
+mod ring;
+mod rows;
+mod top;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use redis::{Client, Connection, ConnectionLike, FromRedisValue, Pipeline, ServerErrorKind, Value};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+
+use super::{RedisUrl, StoreError};
+
+/// For a connection to be made, TLS and log-in included; operations have their own deadline.
+const CONNECT: Duration = Duration::from_millis(500);
+/// One exchange of many rows takes longer than a lease may.
+const BULK: Duration = Duration::from_secs(5);
+/// Rows in one exchange.
+const CHUNK: usize = 1_000;
+
+/// How the server is spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RedisOptions {
+    /// So many replicas must have what the ledger states before it counts as stated.
+    pub wait_replicas: usize,
+    /// A file with the certificate of the authority to trust instead of the system's.
+    pub tls_ca: Option<PathBuf>,
+}
+
+/// A server, and the connection to it while there is one.
+pub struct Redis {
+    client: Client,
+    place: String,
+    patience: Duration,
+    wait_replicas: usize,
+    connection: Option<Connection>,
+    /// The digests by which the server knows our scripts; it says them itself.
+    scripts: Vec<String>,
+}
+
+/// Scripts that are loaded with each connection; see [`Script::text`].
+#[derive(Clone, Copy)]
+enum Script {
+    State,
+    Pulse,
+    Write,
+    Add,
+    Commit,
+    Fill,
+    Credit,
+}
+
+impl Script {
+    /// In the order in which they are declared.
+    const ALL: [Script; 7] = [
+        Script::State,
+        Script::Pulse,
+        Script::Write,
+        Script::Add,
+        Script::Commit,
+        Script::Fill,
+        Script::Credit,
+    ];
+
+    const fn text(self) -> &'static str {
+        match self {
+            Script::State => include_str!("redis/state.lua"),
+            Script::Pulse => include_str!("redis/pulse.lua"),
+            Script::Write => {
+                concat!(include_str!("redis/imports.lua"), include_str!("redis/write.lua"))
+            }
+            Script::Add => {
+                concat!(include_str!("redis/imports.lua"), include_str!("redis/add.lua"))
+            }
+            Script::Commit => {
+                concat!(include_str!("redis/imports.lua"), include_str!("redis/commit.lua"))
+            }
+            Script::Fill => include_str!("redis/fill.lua"),
+            Script::Credit => include_str!("redis/credit.lua"),
+        }
+    }
+}
+
+/// Whether a text names a server in a form that we can use.
+pub(super) fn is_address(text: &str) -> bool {
+    redis::parse_redis_url(text).is_some() && Client::open(text).is_ok()
+}
+
+impl Redis {
+    /// Prepares a connection; the server need not be there yet.
+    pub(super) fn new(
+        url: &RedisUrl,
+        options: &RedisOptions,
+        patience: Duration,
+    ) -> Result<Redis, StoreError> {
+        let place = url.shown();
+        let unusable =
+            |expected, found| StoreError::Unusable { place: place.clone(), expected, found };
+        if url.has_tls() {
+            // Fails when it was done before, and that is as well.
+            let _ = rustls::crypto::ring::default_provider().install_default();
+        }
+        let client = match &options.tls_ca {
+            Some(path) if url.has_tls() => {
+                let expected = "store.tls_ca to be a file of certificates in PEM form";
+                let wrong =
+                    |found: String| unusable(expected, format!("{found}: {}", path.display()));
+                let root = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                // The crate would take a file without one, and then trust nobody.
+                let found = CertificateDer::pem_slice_iter(&root).collect::<Result<Vec<_>, _>>();
+                match found {
+                    Ok(found) if found.is_empty() => return Err(wrong("none".to_owned())),
+                    Ok(_) => {}
+                    Err(error) => return Err(wrong(error.to_string())),
+                }
+                let certificates =
+                    redis::TlsCertificates { client_tls: None, root_cert: Some(root) };
+                Client::build_with_tls(url.0.as_str(), certificates)
+                    .map_err(|error| unusable(expected, error.to_string()))?
+            }
+            _ => Client::open(url.0.as_str())
+                .map_err(|error| unusable("an address of a server", error.to_string()))?,
+        };
+        Ok(Redis {
+            client,
+            place,
+            patience,
+            wait_replicas: options.wait_replicas,
+            connection: None,
+            scripts: Vec::new(),
+        })
+    }
+
+    /// Refuses a server that may throw keys away when its memory is full. One that does not
+    /// answer is not refused.
+    pub(super) fn check(&mut self) -> Result<(), StoreError> {
+        let info = match self.ask("reading its settings", redis::pipe().cmd("INFO").arg("memory")) {
+            Ok(mut replies) => text(replies.pop().unwrap_or(Value::Nil)),
+            Err(StoreError::Unanswered { .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        match field(&info, "maxmemory_policy") {
+            Some("noeviction") => Ok(()),
+            found => Err(StoreError::Unusable {
+                place: self.place.clone(),
+                expected: "maxmemory-policy noeviction, since others throw counts away",
+                found: found.unwrap_or("a server that does not tell").to_owned(),
+            }),
+        }
+    }
+
+    fn unanswered(&self, doing: &'static str, found: impl Into<String>) -> StoreError {
+        StoreError::Unanswered { place: self.place.clone(), doing, found: found.into() }
+    }
+
+    /// Connects where there is no connection, and loads the scripts.
+    fn connect(&mut self) -> Result<(), StoreError> {
+        if self.is_connected() {
+            return Ok(());
+        }
+        self.connection = None;
+        let timeout = self.patience.max(CONNECT);
+        let made = self.client.get_connection_with_timeout(timeout);
+        let connection = made.map_err(|error| self.unanswered("connecting", error.to_string()))?;
+        self.connection = Some(connection);
+        self.load_scripts(timeout)
+    }
+
+    fn is_connected(&self) -> bool {
+        self.connection.as_ref().is_some_and(ConnectionLike::is_open)
+    }
+
+    fn load_scripts(&mut self, patience: Duration) -> Result<(), StoreError> {
+        const DOING: &str = "loading its scripts";
+        let mut load = redis::pipe();
+        for script in Script::ALL {
+            load.cmd("SCRIPT").arg("LOAD").arg(script.text());
+        }
+        let loaded = self.exchange(DOING, &load, patience)?;
+        if let Some(found) = loaded.iter().find_map(error_of) {
+            self.connection = None;
+            return Err(self.unanswered(DOING, found));
+        }
+        self.scripts = loaded.into_iter().map(text).collect();
+        Ok(())
+    }
+
+    /// Sends commands and reads as many replies; connects first where needed. An error in one
+    /// reply fails all.
+    fn ask(&mut self, doing: &'static str, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
+        self.ask_within(doing, self.patience, commands)
+    }
+
+    /// As [`Redis::ask`], for what takes longer than a lease may.
+    fn ask_within(
+        &mut self,
+        doing: &'static str,
+        patience: Duration,
+        commands: &Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
+        self.connect()?;
+        let replies = self.exchange(doing, commands, patience)?;
+        match replies.iter().find_map(error_of) {
+            Some(found) => {
+                self.connection = None;
+                Err(self.unanswered(doing, found))
+            }
+            None => Ok(replies),
+        }
+    }
+
+    /// The last of the replies to bulk commands, as what it should be.
+    fn read<T: FromRedisValue>(
+        &mut self,
+        doing: &'static str,
+        commands: &Pipeline,
+    ) -> Result<T, StoreError> {
+        let last = self.ask_within(doing, BULK, commands)?.pop();
+        self.understand(doing, last.unwrap_or(Value::Nil))
+    }
+
+    fn understand<T: FromRedisValue>(
+        &self,
+        doing: &'static str,
+        reply: Value,
+    ) -> Result<T, StoreError> {
+        redis::from_redis_value(reply).map_err(|error| self.unanswered(doing, error.to_string()))
+    }
+
+    /// Runs scripts, which a server may have forgotten meanwhile: then they are loaded anew, and
+    /// since none of them ran, all are sent once more.
+    fn run(
+        &mut self,
+        doing: &'static str,
+        commands: impl Fn(&[String]) -> Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
+        self.run_within(doing, self.patience, commands)
+    }
+
+    /// As [`Redis::run`], for what takes longer than a lease may.
+    fn run_within(
+        &mut self,
+        doing: &'static str,
+        patience: Duration,
+        commands: impl Fn(&[String]) -> Pipeline,
+    ) -> Result<Vec<Value>, StoreError> {
+        self.connect()?;
+        for last_try in [false, true] {
+            let replies = self.exchange(doing, &commands(&self.scripts), patience)?;
+            let forgotten = |value: &Value| {
+                matches!(value, Value::ServerError(error)
+                    if error.kind() == Some(ServerErrorKind::NoScript))
+            };
+            if last_try || !replies.iter().any(forgotten) {
+                return Ok(replies);
+            }
+            self.load_scripts(patience)?;
+        }
+        Err(self.unanswered(doing, "a server that forgets our scripts at once"))
+    }
+
+    /// One exchange within `patience`, all replies together; whatever goes wrong costs the
+    /// connection.
+    fn exchange(
+        &mut self,
+        doing: &'static str,
+        commands: &Pipeline,
+        patience: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let Some(mut connection) = self.connection.take() else {
+            return Err(self.unanswered(doing, "no connection"));
+        };
+        let until = Instant::now() + patience;
+        let mut converse = || -> redis::RedisResult<Vec<Value>> {
+            connection.set_write_timeout(Some(patience))?;
+            connection.send_packed_command(&commands.get_packed_pipeline())?;
+            let mut replies = Vec::with_capacity(commands.len());
+            for _ in 0..commands.len() {
+                // The crate would wait anew for each reply of a silent server.
+                let left = until.saturating_duration_since(Instant::now());
+                connection.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
+                replies.push(connection.recv_response()?);
+            }
+            Ok(replies)
+        };
+        let replies = converse().map_err(|error| {
+            let found = match error.is_timeout() {
+                true => format!("no answer within {} ms", patience.as_millis()),
+                false => error.to_string(),
+            };
+            self.unanswered(doing, found)
+        })?;
+        self.connection = Some(connection);
+        Ok(replies)
+    }
+}
+
+fn error_of(value: &Value) -> Option<String> {
+    match value {
+        Value::ServerError(error) => {
+            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+fn text(value: Value) -> String {
+    redis::from_redis_value(value).unwrap_or_default()
+}
+
+fn number(value: Value) -> u64 {
+    redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
+}
+
+/// A line of INFO.
+fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

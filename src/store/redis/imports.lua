@@ -1,0 +1,18 @@
+-- What all scripts of the ring know about imports; it stands before each of them.
+--
+-- An import of many keys goes in pages. Its rows name it, and are there once it was committed.
+-- Until then they changed at minus its number, which is no version. It holds their names for as
+-- long as it goes on; one that was given up is dead, and cleared away by whoever meets it.
+--
+-- An import is "number until version": how it is numbered, until which second it holds its names
+-- unless it goes on, and the version that it led to, 0 before.
+
+-- Whether a row of this import, or of none ('-'), is 'there', or its name 'busy' or 'dead'.
+local function standing(imports, born)
+    if born == '-' then return 'there' end
+    local known = redis.call('HGET', imports, born) or '0 0 0'
+    local held_until, version = string.match(known, '^%d+ (%d+) (%d+)$')
+    if version ~= '0' then return 'there' end
+    local now = tonumber(redis.call('TIME')[1])
+    return tonumber(held_until) > now and 'busy' or 'dead'
+end

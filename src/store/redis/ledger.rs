@@ -1,0 +1,236 @@
+//! The ledger's verbs on a server: one script for each statement.
+
+use std::time::Duration;
+
+use redis::{Pipeline, Value};
+
+use super::super::{Pulse, Round, Standing, Statement, StoreError, UsageRow};
+use super::{Redis, Script, error_of, field, hex, number, text};
+use crate::month::Month;
+
+/// Which store it is, and the version of its keys and accounts.
+pub(super) const MARK: &str = "riskgate:{ring}:mark";
+const SETTLING: &str = "riskgate:{ring}:settling";
+/// For so long after a loss nodes restate their numbers: each speaks at least once a second.
+const RESTATEMENT: Duration = Duration::from_secs(3);
+/// Numbers of a month are kept this much longer than it lasts, in seconds.
+const KEPT_FOR: i64 = 7 * 86_400;
+
+/// What all numbers' names begin with.
+pub(super) const LEDGER: &str = "riskgate:ledger:{";
+
+/// The month's numbers of an account. The braces make both keys of an account fall together.
+pub(super) fn numbers_key(account: &str, month: Month) -> String {
+    format!("{LEDGER}{account}}}:{month}")
+}
+
+/// The Unix second at which the numbers of a month are dropped.
+pub(super) fn expires_at(month: Month) -> i64 {
+    month.end() + KEPT_FOR
+}
+
+fn settling_key(account: &str, month: Month) -> String {
+    format!("riskgate:settling:{{{account}}}:{month}")
+}
+
+impl Redis {
+    pub(in super::super) fn pulse(
+        &mut self,
+        month: Month,
+        known: Option<&Pulse>,
+    ) -> Result<Pulse, StoreError> {
+        const DOING: &str = "taking its pulse";
+        let mut ask = redis::pipe();
+        ask.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
+        let mut replies = self.ask(DOING, &ask)?.into_iter();
+        let mut next = || replies.next().unwrap_or(Value::Nil);
+        let (server, replication, time) = (text(next()), text(next()), next());
+        let (Some(run), Some(history)) =
+            (field(&server, "run_id"), field(&replication, "master_replid"))
+        else {
+            return Err(self.unanswered(DOING, "a server that does not say which one it is"));
+        };
+        let life = format!("{run}/{history}");
+        let unix_now: (i64, i64) =
+            redis::from_redis_value(time).map_err(|e| self.unanswered(DOING, e.to_string()))?;
+        // Before the space the life of the server, behind it the beginning of its data.
+        let known = known.map_or("", |known| known.incarnation.as_str());
+        let known_beginning = known.split(' ').nth(1).unwrap_or("");
+        let beginning = format!("{run}@{}.{:06}", unix_now.0, unix_now.1);
+        let settle = RESTATEMENT.as_millis() as u64;
+        let mut replies = self.run(DOING, |scripts| {
+            let mut pulse = redis::pipe();
+            pulse.cmd("EVALSHA").arg(&scripts[Script::Pulse as usize]).arg(2).arg(MARK);
+            pulse.arg(SETTLING).arg(&life).arg(known_beginning).arg(&beginning);
+            pulse.arg(month.number()).arg(settle);
+            pulse
+        })?;
+        let reply = replies.pop().unwrap_or(Value::Nil);
+        if let Some(found) = error_of(&reply) {
+            self.connection = None;
+            return Err(self.unanswered(DOING, found));
+        }
+        let (store_id, began, settling): (String, String, u64) =
+            redis::from_redis_value(reply).map_err(|e| self.unanswered(DOING, e.to_string()))?;
+        Ok(Pulse {
+            incarnation: format!("{life} {began} {store_id}"),
+            unix_now: Some(unix_now.0),
+            settle: Duration::from_millis(settling),
+        })
+    }
+
+    pub(in super::super) fn state(
+        &mut self,
+        round: Round<'_>,
+        statements: &[Statement],
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        const DOING: &str = "stating the ledger";
+        if !self.is_connected() {
+            // Whoever speaks next must take the pulse first: it may be another server by now.
+            return Err(self.unanswered(DOING, "no connection"));
+        }
+        if statements.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (node, wait) = (hex(round.node), self.wait_replicas);
+        // So that the answer comes within the patience, also when it is that none has it. Zero
+        // would be for ever.
+        let wait_for = (self.patience * 3 / 4).as_millis().max(1) as u64;
+        let mut replies = self.run(DOING, |scripts| {
+            let mut pipeline = redis::pipe();
+            for statement in statements {
+                let script = &scripts[Script::State as usize];
+                add_statement(&mut pipeline, script, &node, round.settle, statement);
+            }
+            if wait > 0 {
+                pipeline.cmd("WAIT").arg(wait).arg(wait_for);
+            }
+            pipeline
+        })?;
+        if wait > 0 {
+            let reached = number(replies.pop().unwrap_or(Value::Nil));
+            if reached < wait as u64 {
+                let found = format!("only {reached} of {wait} replicas have it");
+                return Err(self.unanswered(DOING, found));
+            }
+        }
+        // A key of another type is the account's trouble; all other errors are the server's.
+        let is_server_s = |found: &String| !found.starts_with("WRONGTYPE");
+        if let Some(found) = replies.iter().filter_map(error_of).find(is_server_s) {
+            self.connection = None;
+            return Err(self.unanswered(DOING, found));
+        }
+        for (statement, reply) in statements.iter().zip(&replies) {
+            if let Some(found) = error_of(reply) {
+                log::warn!("{}: {DOING}: account {}: {found}", self.place, statement.account);
+            }
+        }
+        Ok(replies.into_iter().map(standing).collect())
+    }
+
+    pub(in super::super) fn others_spent(
+        &mut self,
+        account: &str,
+        month: Month,
+        node: &[u8; 16],
+    ) -> Result<u64, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HMGET").arg(numbers_key(account, month)).arg("spent").arg(hex(node));
+        let reply = self.ask("reading usage", &read)?.pop().unwrap_or(Value::Nil);
+        let (all, own): (Option<u64>, Option<String>) = redis::from_redis_value(reply)
+            .map_err(|e| self.unanswered("reading usage", e.to_string()))?;
+        let own = own.and_then(|row| row.rsplit(' ').next()?.parse().ok()).unwrap_or(0);
+        Ok(all.unwrap_or(0).saturating_sub(own))
+    }
+
+    pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(MARK).arg("month");
+        let reply = self.ask("reading the month", &read)?.pop().unwrap_or(Value::Nil);
+        let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
+        Ok(number.and_then(Month::from_number))
+    }
+
+    pub(in super::super) fn usage(
+        &mut self,
+        month: Month,
+        account: Option<&str>,
+    ) -> Result<Vec<UsageRow>, StoreError> {
+        const DOING: &str = "reading usage";
+        let accounts = match account {
+            Some(account) => vec![account.to_owned()],
+            None => self.accounts_of(month)?,
+        };
+        let mut rows = Vec::new();
+        for some in accounts.chunks(1_000) {
+            let mut read = redis::pipe();
+            for account in some {
+                let numbers = ["spent", "leased", "claim"];
+                read.cmd("HMGET").arg(numbers_key(account, month)).arg(&numbers);
+            }
+            for (account, reply) in some.iter().zip(self.ask(DOING, &read)?) {
+                let (spent, leased, claim): (Option<u64>, Option<u64>, Option<String>) =
+                    redis::from_redis_value(reply)
+                        .map_err(|e| self.unanswered(DOING, e.to_string()))?;
+                let (Some(spent), Some(leased)) = (spent, leased) else { continue };
+                let claim = claim.as_deref().and_then(|claim| claim.split_once(' '));
+                let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok());
+                rows.push(UsageRow {
+                    account: account.clone(),
+                    // What was known before a loss counts, also before the next statement says so.
+                    spent: spent.max(claimed(claim.map(|claim| claim.1)).unwrap_or(0)),
+                    leased: leased.max(claimed(claim.map(|claim| claim.0)).unwrap_or(0)),
+                });
+            }
+        }
+        rows.sort_by(|a, b| a.account.cmp(&b.account));
+        Ok(rows)
+    }
+
+    /// Every account that has numbers of a month.
+    fn accounts_of(&mut self, month: Month) -> Result<Vec<String>, StoreError> {
+        const DOING: &str = "reading usage";
+        let (head, tail) = (LEDGER, format!("}}:{month}"));
+        let mut accounts = std::collections::BTreeSet::new();
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = redis::pipe();
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
+            scan.arg("COUNT").arg(1_000);
+            let reply = self.ask(DOING, &scan)?.pop().unwrap_or(Value::Nil);
+            let (next, keys): (u64, Vec<String>) = redis::from_redis_value(reply)
+                .map_err(|e| self.unanswered(DOING, e.to_string()))?;
+            let name = |key: &String| {
+                Some(key.strip_prefix(head)?.strip_suffix(tail.as_str())?.to_owned())
+            };
+            accounts.extend(keys.iter().filter_map(name));
+            cursor = next;
+            if cursor == 0 {
+                return Ok(accounts.into_iter().collect());
+            }
+        }
+    }
+}
+
+fn add_statement(
+    pipeline: &mut Pipeline,
+    script: &str,
+    node: &str,
+    settle: Duration,
+    statement: &Statement,
+) {
+    let Statement { account, month, sequence, target, floor, spent, limit, known } = statement;
+    let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    pipeline.cmd("EVALSHA").arg(script).arg(2);
+    pipeline.arg(numbers_key(account, *month)).arg(settling_key(account, *month));
+    pipeline.arg(node).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
+    pipeline.arg(known.sequence).arg(known.revision).arg(known.leased).arg(known.spent);
+    pipeline.arg(settle.as_millis() as u64).arg(RESTATEMENT.as_millis() as u64);
+    pipeline.arg(expires_at(*month));
+}
+
+fn standing(reply: Value) -> Option<Standing> {
+    let (own, others_leased, others_spent, revision, settling): (u64, u64, u64, u64, u8) =
+        redis::from_redis_value(reply).ok()?;
+    Some(Standing { own, others_leased, others_spent, revision, settling: settling == 1 })
+}

@@ -1,0 +1,79 @@
+-- One statement of one node about one account and month, and the word on it: the verb `state`.
+--
+-- KEYS 1 the account's numbers of the month: a field for each node ("sequence leased spent"), their
+--        sums, and how often they changed
+--      2 there while the account settles after a loss
+-- ARGV 1 node, 2 sequence, 3 target, 4 floor, 5 spent, 6 limit (-1: none),
+--      7-10 what the node knows: sequence, revision, leased and spent of all,
+--      11 ms that the node wants the account to settle, 12 ms that settling takes,
+--      13 Unix second at which the numbers expire
+-- Answers own leased, leased and spent of the others, revision, 1 while settling.
+
+local key, settling_key, node = KEYS[1], KEYS[2], ARGV[1]
+local sequence, target, floor, spent, limit = tonumber(ARGV[2]), tonumber(ARGV[3]),
+    tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local known_sequence, known_revision = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+local read = redis.call('HMGET', key, node, 'leased', 'spent', 'revision', 'base', 'claim')
+local own_sequence, own_leased, own_spent = 0, 0, 0
+if read[1] then
+    local words = {}
+    for word in string.gmatch(read[1], '%d+') do words[#words + 1] = tonumber(word) end
+    own_sequence, own_leased, own_spent = words[1], words[2], words[3]
+end
+local all_leased, all_spent = tonumber(read[2] or 0), tonumber(read[3] or 0)
+local revision, base = tonumber(read[4] or 0), tonumber(read[5] or 0)
+local claim_leased, claim_spent = string.match(read[6] or '', '^(%d+) (%d+)$')
+claim_leased, claim_spent = tonumber(claim_leased or 0), tonumber(claim_spent or 0)
+
+-- What we acknowledged before is not here: something was lost.
+local lost = own_sequence < known_sequence or revision < known_revision
+local settling = redis.call('EXISTS', settling_key) == 1
+local wait = math.max(tonumber(ARGV[11]), lost and tonumber(ARGV[12]) or 0)
+local settles_anew = lost or (wait > 0 and not settling)
+
+if not settling and claim_leased > 0 then
+    -- The time to restate is over. What was known and nobody has restated belongs to nodes that
+    -- are no more; it stays counted.
+    all_leased = math.max(all_leased, claim_leased)
+    all_spent = math.max(all_spent, claim_spent)
+    claim_leased, claim_spent = 0, 0
+end
+if settles_anew and not settling then base = revision end
+settling = settling or settles_anew
+if settling and (known_revision > base or own_sequence < known_sequence) then
+    claim_leased = math.max(claim_leased, tonumber(ARGV[9]))
+    claim_spent = math.max(claim_spent, tonumber(ARGV[10]))
+end
+
+if settling and not lost and claim_leased > 0 and sequence > own_sequence then
+    -- Admitted meanwhile, without our word: nobody can have known of it before the loss.
+    claim_leased = claim_leased + math.max(0, floor - own_leased)
+    claim_spent = claim_spent + math.max(0, spent - own_spent)
+end
+
+-- What is learnt from here while it settles is no knowledge from before the loss.
+local told = settling and base or revision
+if sequence <= own_sequence then
+    return {own_leased, all_leased - own_leased, all_spent - own_spent, told, settling and 1 or 0}
+end
+
+-- The rule: as far as the sum stays within the limit, but what may be spent already stands.
+local others_leased, others_spent = all_leased - own_leased, all_spent - own_spent
+local own = floor
+if not settling then
+    local room = limit < 0 and target or math.max(0, limit - others_leased)
+    own = math.max(floor, math.min(target, room))
+end
+local whole = '%.0f'
+redis.call('HSET', key,
+    node, string.format('%.0f %.0f %.0f', sequence, own, spent),
+    'leased', string.format(whole, others_leased + own),
+    'spent', string.format(whole, others_spent + spent),
+    'revision', string.format(whole, revision + 1),
+    'base', string.format(whole, base),
+    'claim', string.format('%.0f %.0f', claim_leased, claim_spent))
+if settles_anew then redis.call('SET', settling_key, '1', 'PX', wait) end
+if revision == 0 then redis.call('EXPIREAT', key, ARGV[13]) end
+if not settling then told = told + 1 end
+return {own, others_leased, others_spent, told, settling and 1 or 0}

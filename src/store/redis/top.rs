@@ -1,0 +1,131 @@
+//! Top counts on a server: one hash of rows, and one set of marks for each day.
+
+use redis::{Pipeline, Value};
+
+use super::super::{Credit, MAX_ACCOUNTS, StoreError, TopRow};
+use super::{BULK, CHUNK, Redis, Script, error_of};
+
+pub(super) const TOP: &str = "riskgate:{top}:rows";
+/// Marks of a day are kept for so many seconds.
+const MARKS_KEPT_FOR: u64 = 2 * 86_400;
+/// Marks in one script, so that it never holds the server up.
+const MARKS: usize = 2_000;
+
+fn marks_key(day: i64) -> String {
+    format!("riskgate:{{top}}:marks:{day}")
+}
+
+impl Redis {
+    pub(in super::super) fn top(
+        &mut self,
+        day: i64,
+    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
+        let marks: Vec<u64> = self.scan_all("SSCAN", &marks_key(day))?;
+        Ok((self.top_rows()?, marks))
+    }
+
+    pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
+        const DOING: &str = "reading the top counts";
+        let pairs: Vec<(String, String)> = self.scan_all("HSCAN", TOP)?;
+        let row = |(domain, text): (String, String)| {
+            top_row(domain, &text).ok_or_else(|| self.unanswered(DOING, format!("{text:?}")))
+        };
+        pairs.into_iter().map(row).collect()
+    }
+
+    /// Said twice it counts once, by the marks: so many credits may go in several scripts.
+    pub(in super::super) fn credit_top(
+        &mut self,
+        credits: &[Credit],
+        gone: &[String],
+        day: i64,
+        half_life: f64,
+    ) -> Result<Vec<TopRow>, StoreError> {
+        let mut rows = Vec::with_capacity(credits.len());
+        let mut gone = gone;
+        let mut credits = credits;
+        while !credits.is_empty() || !gone.is_empty() {
+            let mut marks = 0;
+            let fits = credits.iter().take_while(|credit| {
+                marks += credit.marks.len() + 1;
+                marks <= MARKS
+            });
+            // One credit alone may have more: as many as there are accounts that ask for it.
+            let (some, more) = credits.split_at(fits.count().clamp(credits.len().min(1), CHUNK));
+            let (some_gone, more_gone) = gone.split_at(gone.len().min(CHUNK));
+            rows.extend(self.credit_some(some, some_gone, day, half_life)?);
+            (credits, gone) = (more, more_gone);
+        }
+        Ok(rows)
+    }
+
+    fn credit_some(
+        &mut self,
+        credits: &[Credit],
+        gone: &[String],
+        day: i64,
+        half_life: f64,
+    ) -> Result<Vec<TopRow>, StoreError> {
+        const DOING: &str = "saving the top counts";
+        let mut replies = self.run_within(DOING, BULK, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[Script::Credit as usize]).arg(2).arg(TOP);
+            pipeline.arg(marks_key(day)).arg(half_life.to_string()).arg(MARKS_KEPT_FOR);
+            pipeline.arg(MAX_ACCOUNTS).arg(gone.len()).arg(gone);
+            for credit in credits {
+                pipeline.arg(&credit.domain).arg(credit.base.to_string()).arg(credit.at);
+                pipeline.arg(credit.marks.len());
+                for (mark, account) in &credit.marks {
+                    pipeline.arg(mark.to_string()).arg(account.to_string());
+                }
+            }
+            pipeline
+        })?;
+        let reply = replies.pop().unwrap_or(Value::Nil);
+        if let Some(found) = error_of(&reply) {
+            self.connection = None;
+            return Err(self.unanswered(DOING, found));
+        }
+        let texts: Vec<String> = self.understand(DOING, reply)?;
+        let row = |(credit, text): (&Credit, String)| {
+            top_row(credit.domain.clone(), &text)
+                .ok_or_else(|| self.unanswered(DOING, format!("{text:?}")))
+        };
+        credits.iter().zip(texts).map(row).collect()
+    }
+
+    /// Whatever a collection holds, a chunk at a time; something may come twice.
+    fn scan_all<T: redis::FromRedisValue>(
+        &mut self,
+        command: &str,
+        key: &str,
+    ) -> Result<Vec<T>, StoreError> {
+        const DOING: &str = "reading the top counts";
+        let mut all = Vec::new();
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = redis::pipe();
+            scan.cmd(command).arg(key).arg(cursor).arg("COUNT").arg(CHUNK);
+            let (next, some): (u64, Vec<T>) = self.read(DOING, &scan)?;
+            all.extend(some);
+            cursor = next;
+            if cursor == 0 {
+                return Ok(all);
+            }
+        }
+    }
+}
+
+pub(super) fn top_text(row: &TopRow) -> String {
+    let accounts: Vec<String> = row.accounts.iter().map(u64::to_string).collect();
+    format!("{} {} {}", row.count, row.at, accounts.join(","))
+}
+
+/// None if the text is not one of ours.
+fn top_row(domain: String, text: &str) -> Option<TopRow> {
+    let mut words = text.split(' ');
+    let (count, at) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    let accounts = words.next()?.split(',').filter(|account| !account.is_empty());
+    let accounts = accounts.map(str::parse).collect::<Result<_, _>>().ok()?;
+    Some(TopRow { domain, count, at, accounts })
+}

@@ -1,0 +1,181 @@
+//! The ledger's verbs in the embedded store: many statements, one commit.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::super::{Round, Standing, Statement, StoreError, UsageRow};
+use super::rows::{signed, unsigned};
+use super::{Sqlite, meta};
+use crate::month::Month;
+
+impl Sqlite {
+    /// One commit for all. A node whose row went back finds itself in a store that is not the one
+    /// that it spoke to, and is told nothing.
+    pub(in super::super) fn state(
+        &mut self,
+        round: Round<'_>,
+        statements: &[Statement],
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        let failed = self.failed("stating the ledger");
+        let place = self.path.display().to_string();
+        let transaction = self.begin("stating the ledger")?;
+        raise_month(&transaction, round.month).map_err(&failed)?;
+        let mut standings = Vec::with_capacity(statements.len());
+        for statement in statements {
+            let standing = apply_one(&transaction, round.node, statement).map_err(&failed)?;
+            if standing.is_none() {
+                return Err(StoreError::Unusable {
+                    place,
+                    expected: "the numbers that were written",
+                    found: "older ones, or none; restart to go on with what is there".to_owned(),
+                });
+            }
+            standings.push(standing);
+        }
+        transaction.commit().map_err(&failed)?;
+        Ok(standings)
+    }
+
+    pub(in super::super) fn others_spent(
+        &self,
+        account: &str,
+        month: Month,
+        node: &[u8; 16],
+    ) -> Result<u64, StoreError> {
+        others(&self.connection, account, month, node)
+            .map(|(_, spent)| spent)
+            .map_err(self.failed("reading usage"))
+    }
+
+    pub(in super::super) fn latest_month(&self) -> Result<Option<Month>, StoreError> {
+        let number: Option<i64> =
+            meta(&self.connection, "month").map_err(self.failed("reading the month"))?;
+        Ok(number.and_then(|n| u16::try_from(n).ok()).and_then(Month::from_number))
+    }
+
+    pub(in super::super) fn usage(
+        &self,
+        month: Month,
+        account: Option<&str>,
+    ) -> Result<Vec<UsageRow>, StoreError> {
+        let failed = self.failed("reading usage");
+        let mut statement = self
+            .connection
+            .prepare(
+                "SELECT account, sum(spent), sum(leased) FROM ledger
+                 WHERE month = ?1 AND (?2 IS NULL OR account = ?2) GROUP BY account ORDER BY account",
+            )
+            .map_err(&failed)?;
+        let rows = statement
+            .query_map(params![month.number(), account], |row| {
+                Ok(UsageRow {
+                    account: row.get(0)?,
+                    spent: unsigned(row.get(1)?),
+                    leased: unsigned(row.get(2)?),
+                })
+            })
+            .map_err(&failed)?;
+        rows.collect::<Result<_, _>>().map_err(failed)
+    }
+}
+
+/// Keeps the latest month. When one begins, numbers older than the last one's are forgotten.
+pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
+    let raised = transaction
+        .prepare_cached(
+            "INSERT INTO meta VALUES ('month', ?1) ON CONFLICT (key) DO UPDATE
+             SET value = excluded.value WHERE value < excluded.value",
+        )?
+        .execute([month.number()])?;
+    if raised > 0 {
+        transaction.execute("DELETE FROM ledger WHERE month < ?1 - 1", [month.number()])?;
+    }
+    Ok(())
+}
+
+fn others(
+    connection: &Connection,
+    account: &str,
+    month: Month,
+    node: &[u8; 16],
+) -> rusqlite::Result<(u64, u64)> {
+    connection
+        .prepare_cached(
+            "SELECT coalesce(sum(leased), 0), coalesce(sum(spent), 0) FROM ledger
+             WHERE account = ?1 AND month = ?2 AND node <> ?3",
+        )?
+        .query_row(params![account, month.number(), node.as_slice()], |row| {
+            Ok((unsigned(row.get(0)?), unsigned(row.get(1)?)))
+        })
+}
+
+fn apply_one(
+    transaction: &Transaction<'_>,
+    node: &[u8; 16],
+    statement: &Statement,
+) -> rusqlite::Result<Option<Standing>> {
+    let Statement { account, month, sequence, .. } = statement;
+    let known: Option<(i64, i64)> = transaction
+        .prepare_cached(
+            "SELECT sequence, leased FROM ledger WHERE account = ?1 AND month = ?2 AND node = ?3",
+        )?
+        .query_row(params![account, month.number(), node.as_slice()], |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })
+        .optional()?;
+    let (known_sequence, own_before) = known.map_or((0, 0), |(s, l)| (unsigned(s), unsigned(l)));
+    if known_sequence < statement.known.sequence {
+        return Ok(None);
+    }
+    let (others_leased, others_spent) = others(transaction, account, *month, node)?;
+    let stands =
+        |own| Some(Standing { own, others_leased, others_spent, revision: 0, settling: false });
+    if *sequence <= known_sequence {
+        return Ok(stands(own_before));
+    }
+    let own = Standing::decide(statement, others_leased);
+    transaction
+        .prepare_cached(
+            "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+             ON CONFLICT DO UPDATE SET sequence = excluded.sequence, leased = excluded.leased,
+             spent = excluded.spent",
+        )?
+        .execute(params![
+            account,
+            month.number(),
+            node.as_slice(),
+            signed(*sequence),
+            signed(own),
+            signed(statement.spent)
+        ])?;
+    Ok(stands(own))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn numbers_of_months_long_past_are_forgotten_when_one_begins() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
+        let month = |number| Month::from_number(number).unwrap();
+        for now in 320..=323 {
+            let statement = Statement {
+                account: "acme".to_owned(),
+                month: month(now),
+                sequence: u64::from(now),
+                target: 1,
+                floor: 0,
+                spent: 0,
+                limit: None,
+                known: Default::default(),
+            };
+            let round = Round { node: &[1; 16], month: month(now), settle: Duration::ZERO };
+            store.state(round, &[statement]).unwrap();
+        }
+        let rows = |number| store.usage(month(number), None).unwrap().len();
+        assert_eq!([320, 321, 322, 323].map(rows), [0, 0, 1, 1]);
+    }
+}

@@ -1,0 +1,226 @@
+//! Rows of keys, accounts and top counts, as statements of the embedded store.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::super::{AccountRow, Contents, Credit, KeyRow, LimitRow, TopRow};
+
+pub(super) fn insert_key(
+    transaction: &Transaction<'_>,
+    key: &KeyRow,
+    plan: Option<&str>,
+    version: i64,
+) -> rusqlite::Result<()> {
+    touch_account(transaction, &key.account, plan, version)?;
+    let origins = serde_json::to_string(&key.origins).unwrap_or_else(|_| "[]".to_owned());
+    transaction.execute(
+        "INSERT INTO api_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            key.id,
+            key.account,
+            key.label,
+            key.digest.as_slice(),
+            origins,
+            key.require_origin,
+            key.created_at,
+            key.expires_at,
+            key.revoked_at,
+            version
+        ],
+    )?;
+    Ok(())
+}
+
+/// Creates an account, or changes its plan if one is given.
+pub(super) fn touch_account(
+    transaction: &Transaction<'_>,
+    name: &str,
+    plan: Option<&str>,
+    version: i64,
+) -> rusqlite::Result<()> {
+    transaction.execute(
+        "INSERT INTO account (name, plan, version) VALUES (?1, ?2, ?3)
+         ON CONFLICT (name) DO UPDATE
+         SET plan = coalesce(excluded.plan, plan), version = excluded.version",
+        params![name, plan, version],
+    )?;
+    Ok(())
+}
+
+/// Accounts that changed after a version of the ring, in no order.
+pub(super) fn read_accounts(
+    connection: &Connection,
+    since: u64,
+) -> rusqlite::Result<Vec<AccountRow>> {
+    let mut statement = connection
+        .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE version > ?1")?;
+    let rows = statement.query_map([signed(since)], |row| {
+        let calls: Option<i64> = row.get(2)?;
+        let limit = if row.get::<_, bool>(3)? {
+            Some(LimitRow::Unlimited)
+        } else {
+            calls.map(|calls| LimitRow::Calls(unsigned(calls)))
+        };
+        Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, limit })
+    })?;
+    rows.collect()
+}
+
+/// Keys that changed after a version of the ring, in no order.
+pub(super) fn read_keys(connection: &Connection, since: u64) -> rusqlite::Result<Vec<KeyRow>> {
+    let mut statement = connection.prepare_cached(
+        "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
+         revoked_at FROM api_key WHERE version > ?1",
+    )?;
+    let rows = statement.query_map([signed(since)], |row| {
+        let origins: String = row.get(4)?;
+        let origins = serde_json::from_str(&origins).map_err(|error| {
+            rusqlite::Error::FromSqlConversionFailure(
+                4,
+                rusqlite::types::Type::Text,
+                Box::new(error),
+            )
+        })?;
+        Ok(KeyRow {
+            id: row.get(0)?,
+            account: row.get(1)?,
+            label: row.get(2)?,
+            digest: row.get(3)?,
+            origins,
+            require_origin: row.get(5)?,
+            created_at: row.get(6)?,
+            expires_at: row.get(7)?,
+            revoked_at: row.get(8)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn read_top(connection: &Connection) -> rusqlite::Result<Vec<TopRow>> {
+    let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
+    let rows = counts.query_map([], |row| {
+        Ok(TopRow {
+            domain: row.get(0)?,
+            count: row.get(1)?,
+            at: row.get(2)?,
+            accounts: accounts_of(&row.get::<_, Vec<u8>>(3)?),
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn read_marks(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
+    let mut seen = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
+    let marks = seen.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
+    marks.collect()
+}
+
+/// Adds what is new in `credits`, and answers the rows as they now stand.
+pub(super) fn credit_top(
+    transaction: &Transaction<'_>,
+    credits: &[Credit],
+    gone: &[String],
+    day: i64,
+    half_life: f64,
+) -> rusqlite::Result<Vec<TopRow>> {
+    let mut forget = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
+    for domain in gone {
+        forget.execute([domain])?;
+    }
+    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1")?.execute([day])?;
+    let mut see = transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
+    let mut read = transaction
+        .prepare_cached("SELECT count, at, accounts FROM top_count WHERE domain = ?1")?;
+    let mut write =
+        transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
+    let mut rows = Vec::with_capacity(credits.len());
+    for credit in credits {
+        let mut accounts = Vec::with_capacity(credit.marks.len());
+        for (mark, account) in &credit.marks {
+            if see.execute(params![day, mark.cast_signed()])? == 1 {
+                accounts.push(*account);
+            }
+        }
+        let known = read
+            .query_row([&credit.domain], |row| {
+                Ok(TopRow {
+                    domain: credit.domain.clone(),
+                    count: row.get(0)?,
+                    at: row.get(1)?,
+                    accounts: accounts_of(&row.get::<_, Vec<u8>>(2)?),
+                })
+            })
+            .optional()?;
+        let row = TopRow::credited(known, credit, &accounts, half_life);
+        let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+        write.execute(params![row.domain, row.count, row.at, accounts])?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn accounts_of(bytes: &[u8]) -> Vec<u64> {
+    bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
+}
+
+/// Whether nothing was ever written.
+pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+    connection.query_row(
+        "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
+         AND NOT EXISTS (SELECT 1 FROM ledger)",
+        [],
+        |row| row.get(0),
+    )
+}
+
+/// What another store held, as this one's first content. Its numbers stand as those of a node
+/// that is no more.
+pub(super) fn fill(
+    transaction: &Transaction<'_>,
+    contents: &Contents,
+    version: i64,
+) -> rusqlite::Result<()> {
+    for account in &contents.ring.accounts {
+        let (calls, unlimited) = limit_columns(account.limit);
+        transaction
+            .prepare_cached("INSERT INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![account.name, account.plan, calls, unlimited, version])?;
+    }
+    for key in &contents.ring.keys {
+        insert_key(transaction, key, None, version)?;
+    }
+    for row in &contents.usage {
+        transaction
+            .prepare_cached("INSERT INTO ledger VALUES (?1, ?2, zeroblob(16), 1, ?3, ?4)")?
+            .execute(params![
+                row.account,
+                contents.month.number(),
+                signed(row.leased),
+                signed(row.spent)
+            ])?;
+    }
+    for row in &contents.top {
+        let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+        transaction
+            .prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?
+            .execute(params![row.domain, row.count, row.at, accounts])?;
+    }
+    Ok(())
+}
+
+/// A limit of an account's own as the columns `calls` and `unlimited`.
+pub(super) fn limit_columns(limit: Option<LimitRow>) -> (Option<i64>, bool) {
+    match limit {
+        Some(LimitRow::Calls(calls)) => (Some(signed(calls)), false),
+        Some(LimitRow::Unlimited) => (None, true),
+        None => (None, false),
+    }
+}
+
+/// Counts stay far below 2^63; a limit above it reads back as that.
+pub(super) fn signed(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn unsigned(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

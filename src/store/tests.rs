@@ -1,0 +1,97 @@
+//! Keys, accounts, top counts and copies: one body of tests for both stores, then what only a
+//! server can go through.
+
+mod both;
+mod copy;
+mod rights;
+mod server;
+
+use std::time::Duration;
+
+use super::redis_server::RedisServer;
+use super::{AccountRow, KeyRow, RedisOptions, RingRows, Store, StoreUrl};
+
+/// Where a store of one kind is, for as long as a test needs it.
+pub(super) enum Place {
+    File(tempfile::TempDir),
+    Server(Box<RedisServer>),
+}
+
+impl Place {
+    fn file() -> Place {
+        Place::File(tempfile::tempdir().unwrap())
+    }
+
+    fn server() -> Place {
+        Place::Server(Box::new(RedisServer::start()))
+    }
+
+    pub(super) fn open(&self) -> Store {
+        match self {
+            Place::File(folder) => {
+                let url = StoreUrl::Sqlite(folder.path().join("store.db"));
+                Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
+            }
+            Place::Server(server) => open(&server.url()),
+        }
+    }
+}
+
+/// The same test on an empty store of each kind.
+pub(super) fn on_both(test: impl Fn(&Place)) {
+    // A test that fails shows the last of these.
+    println!("on SQLite");
+    test(&Place::file());
+    println!("on Redis");
+    test(&Place::server());
+}
+
+fn open(url: &str) -> Store {
+    open_with(url, &RedisOptions::default())
+}
+
+fn open_with(url: &str, options: &RedisOptions) -> Store {
+    Store::open(&StoreUrl::parse(url).unwrap(), options, Duration::from_secs(5)).unwrap()
+}
+
+/// The n-th key, of an account.
+fn key(n: u32, account: &str) -> KeyRow {
+    let mut digest = [7; 32];
+    digest[..4].copy_from_slice(&n.to_le_bytes());
+    KeyRow {
+        id: format!("key_{n}"),
+        account: account.to_owned(),
+        label: None,
+        digest,
+        origins: Vec::new(),
+        require_origin: false,
+        created_at: 1_790_000_000 + i64::from(n),
+        expires_at: None,
+        revoked_at: None,
+    }
+}
+
+fn account(name: &str, plan: Option<&str>) -> AccountRow {
+    AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), limit: None }
+}
+
+fn add(store: &mut Store, keys: &[KeyRow]) {
+    let keys: Vec<_> = keys.iter().map(|key| (key.clone(), None)).collect();
+    store.add_keys(&keys).unwrap();
+}
+
+fn sorted(mut rows: RingRows) -> RingRows {
+    rows.keys.sort_by(|a, b| a.id.cmp(&b.id));
+    rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
+    rows
+}
+
+#[track_caller]
+fn rows(store: &mut Store) -> RingRows {
+    sorted(store.ring_rows().unwrap().expect("a store"))
+}
+
+#[track_caller]
+fn version(store: &mut Store) -> u64 {
+    store.ring_mark().unwrap().expect("a store").version
+}

@@ -1,0 +1,109 @@
+//! What a user of the server must be allowed, as `ACL SETUSER` takes it: no more, and no less.
+
+use super::super::redis_server::RedisServer;
+use super::super::{Credit, Known, LimitRow, Round, Statement, Store, StoreError};
+use super::{add, key, open};
+use crate::month::Month;
+
+/// What every gateway needs: the ledger, reading keys, the top counts. With
+/// `store.wait_replicas` it needs `+wait` too.
+const GATEWAY: [&str; 24] = [
+    "~riskgate:*",
+    "+info",
+    "+time",
+    "+script|load",
+    "+evalsha",
+    "+multi",
+    "+exec",
+    "+scan",
+    "+exists",
+    "+pttl",
+    "+set",
+    "+expire",
+    "+expireat",
+    "+hget",
+    "+hgetall",
+    "+hmget",
+    "+hset",
+    "+hdel",
+    "+hlen",
+    "+hscan",
+    "+sadd",
+    "+sscan",
+    "+zcard",
+    "+zrangebyscore",
+];
+
+/// What `riskgate keys` and `riskgate accounts` need beside it, to change something.
+const WRITER: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
+
+/// Does all that one with such rights does; `without` is taken from them.
+fn act(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), StoreError> {
+    server.tell(&["FLUSHALL"]);
+    let mut all = open(&server.url());
+    let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+    user.extend(rights.iter().copied().flatten().filter(|right| **right != without));
+    server.tell(&user);
+    let mut store = open(&server.url_as("some", "pw"));
+    if rights.contains(&&WRITER[..]) {
+        store.init()?;
+        store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
+        store.set_account("acme", Some("pro"), Some(Some(LimitRow::Calls(5))))?;
+        return store.end_key("key_1", Some(9), Some(9));
+    }
+    add(&mut all, &[key(1, "acme"), key(2, "acme")]);
+    gateway(&mut store, without, &|| {
+        server.tell(&["DEL", "riskgate:ledger:{acme}:2100-01"]);
+        server.tell(&["HDEL", "riskgate:{ring}:mark", "began"]);
+    })
+}
+
+fn gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), StoreError> {
+    let month = Month::from_number(1_200).unwrap();
+    if without != "+info" {
+        // What a check may not read is told by whoever speaks next.
+        store.check()?;
+    }
+    let pulse = store.pulse(month, None)?;
+    store.latest_month()?;
+    let mut raise = Statement {
+        account: "acme".to_owned(),
+        month,
+        sequence: 1,
+        target: 9,
+        floor: 1,
+        spent: 1,
+        limit: Some(5),
+        known: Known::default(),
+    };
+    let round = Round { node: &[1; 16], month, settle: std::time::Duration::ZERO };
+    store.state(round, &[raise.clone()])?;
+    lose();
+    (raise.sequence, raise.known.sequence) = (2, 1);
+    store.state(round, &[raise])?;
+    store.pulse(month, Some(&pulse))?;
+    store.others_spent("acme", month, &[1; 16])?;
+    store.usage(month, Some("acme"))?;
+    store.usage(month, None)?;
+    store.ring_mark()?;
+    store.ring_rows()?;
+    store.ring_changes(1)?;
+    let credit =
+        |domain: &str| Credit { domain: domain.to_owned(), base: 1.0, at: 5, marks: vec![(7, 8)] };
+    store.credit_top(&[credit("a.test")], &[], 3, 100.0)?;
+    store.credit_top(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
+    store.top(3).map(drop)
+}
+
+#[test]
+fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
+    let server = RedisServer::start();
+    for rights in [&[&GATEWAY[..]][..], &[&GATEWAY, &WRITER]] {
+        act(&server, rights, "").unwrap();
+        for right in rights[rights.len() - 1] {
+            let error = act(&server, rights, right).expect_err(right).to_string();
+            let refused = ["NOPERM", "can't run this command"];
+            assert!(refused.iter().any(|words| error.contains(words)), "{right}: {error}");
+        }
+    }
+}

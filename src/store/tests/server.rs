@@ -1,0 +1,348 @@
+//! What only a server can go through.
+
+use std::time::Duration;
+
+use super::super::redis_server::RedisServer;
+use super::super::{Credit, RedisOptions, Store, StoreError, StoreUrl};
+use super::{add, key, open, open_with, rows, version};
+
+#[test]
+fn an_empty_server_is_no_store_until_something_is_written() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    assert_eq!(store.ring_mark().unwrap(), None);
+    assert!(store.ring_rows().unwrap().is_none());
+    store.pulse(crate::month::Month::LAST, None).unwrap();
+    assert_eq!(store.ring_mark().unwrap(), None, "who looks after its pulse makes no store");
+    store.end_key("nobody", None, Some(1)).unwrap_err();
+    assert_eq!(store.ring_mark().unwrap(), None, "nor does what was refused");
+    store.ring_changes(0).unwrap_err();
+    add(&mut store, &[key(1, "acme")]);
+    let mark = store.ring_mark().unwrap();
+    server.tell(&["FLUSHALL"]);
+    assert_eq!(store.ring_mark().unwrap(), None);
+    add(&mut store, &[key(1, "acme")]);
+    assert_ne!(store.ring_mark().unwrap().unwrap().store_id, mark.unwrap().store_id);
+}
+
+#[test]
+fn rows_that_were_lost_are_noticed_and_told() {
+    for lose in [
+        &["DEL", "riskgate:{ring}:keys"][..],
+        &["DEL", "riskgate:{ring}:accounts"],
+        &["DEL", "riskgate:{ring}:digests"],
+        &["DEL", "riskgate:{ring}:changed"],
+        &["HDEL", "riskgate:{ring}:keys", "key_2"],
+        &["HDEL", "riskgate:{ring}:mark", "version"],
+        &["HSET", "riskgate:{ring}:keys", "key_2", "- - - - {}"],
+    ] {
+        let server = RedisServer::start();
+        let mut store = open(&server.url());
+        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        server.tell(lose);
+        let error = store.ring_rows().unwrap_err().to_string();
+        let expected = "expected the keys and accounts that were written, but found";
+        assert!(error.contains(expected), "{lose:?}: {error}");
+        store.ring_changes(0).unwrap_err();
+    }
+}
+
+/// Everything but the last step of an import, and nothing to undo it with: as if it was killed.
+fn import_half(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
+    let denied = ["-hgetall", "-zrangebyscore"];
+    server.tell(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
+    open(&server.url_as("half", "pass")).add_keys(keys).unwrap_err();
+    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
+}
+
+/// What an import holds its names for is over.
+fn give_up(server: &RedisServer) {
+    let imports = server.tell(&["HKEYS", "riskgate:{ring}:imports"]);
+    let import = imports.lines().last().unwrap();
+    let number = server.tell(&["HGET", "riskgate:{ring}:mark", "imports"]);
+    server.tell(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
+}
+
+fn many(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
+    (first..first + 1_500).map(|n| (key(n, account), Some("pro".to_owned()))).collect()
+}
+
+#[test]
+fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
+    let server = RedisServer::start();
+    import_half(&server, &many(0, "acme"));
+    let mut store = open(&server.url());
+    assert_eq!(store.ring_mark().unwrap(), None, "nor is a server made a store by it");
+    store.end_key("key_5", None, Some(1)).unwrap_err();
+    // Others go on beside it.
+    add(&mut store, &[key(9_000, "other")]);
+    let found = rows(&mut store);
+    assert_eq!((found.keys.len(), found.accounts.len()), (1, 1));
+    let all = store.ring_changes(0).unwrap();
+    assert_eq!((all.keys.len(), all.accounts.len()), (1, 1));
+    give_up(&server);
+    assert_eq!(rows(&mut store), found);
+    // Whoever meets it clears it away.
+    store.set_account("acme", None, None).unwrap();
+    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), "1");
+    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:digests"]), "1");
+    assert_eq!(server.tell(&["ZCARD", "riskgate:{ring}:changed"]), "3");
+    assert_eq!(server.keys("*").len(), 5, "{:?}", server.keys("*"));
+    store.add_keys(&many(0, "acme")).unwrap();
+    assert_eq!(rows(&mut store).keys.len(), 1_501);
+}
+
+#[test]
+fn an_import_can_be_run_again_after_it_was_given_up() {
+    let server = RedisServer::start();
+    import_half(&server, &many(0, "acme"));
+    give_up(&server);
+    let mut store = open(&server.url());
+    store.add_keys(&many(0, "acme")).unwrap();
+    let found = rows(&mut store);
+    assert_eq!((found.keys.len(), found.accounts[0].plan.as_deref()), (1_500, Some("pro")));
+    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:imports"]), "1");
+}
+
+#[test]
+fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
+    let server = RedisServer::start();
+    import_half(&server, &many(0, "acme"));
+    let taken = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let mut store = open(&server.url());
+            store.add_keys(&[(key(1_499, "new"), None)])
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!waiting.is_finished(), "it waits for the end of the import");
+        give_up(&server);
+        waiting.join().unwrap()
+    });
+    taken.unwrap();
+    assert_eq!(rows(&mut open(&server.url())).keys, [key(1_499, "new")]);
+}
+
+#[test]
+fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    store.set_account("known", Some("free"), Some(Some(super::super::LimitRow::Calls(7)))).unwrap();
+    add(&mut store, &[key(2_400, "other")]);
+    let before = rows(&mut store);
+    let names = server.keys("*").len();
+    // The last page has a key that is known.
+    store.add_keys(&[many(0, "known"), many(1_500, "new")].concat()).unwrap_err();
+    assert_eq!(rows(&mut store), before);
+    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), "1");
+    assert_eq!(server.keys("*").len(), names);
+
+    store.add_keys(&[many(0, "known"), many(3_000, "new")].concat()).unwrap();
+    let found = rows(&mut store);
+    assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
+    let account = |name: &str| found.accounts.iter().find(|it| it.name == name).unwrap();
+    assert_eq!(account("known").plan.as_deref(), Some("pro"));
+    assert_eq!(account("known").limit, Some(super::super::LimitRow::Calls(7)));
+    assert_eq!((account("new").plan.as_deref(), account("new").limit), (Some("pro"), None));
+    for (since, keys, accounts) in
+        [(0, 3_001, 3), (before.version, 3_000, 2), (found.version, 0, 0)]
+    {
+        let changes = store.ring_changes(since).unwrap();
+        assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
+    }
+    // What came with an import changes as any other.
+    store.end_key("key_3", None, Some(5)).unwrap();
+    store.set_account("new", None, Some(Some(super::super::LimitRow::Unlimited))).unwrap();
+    let changes = store.ring_changes(found.version).unwrap();
+    assert_eq!(
+        (changes.keys[0].revoked_at, changes.accounts[0].plan.as_deref()),
+        (Some(5), Some("pro"))
+    );
+    let older = store.ring_changes(before.version).unwrap();
+    assert_eq!((older.keys.len(), older.accounts.len()), (3_000, 2));
+}
+
+#[test]
+fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
+    let server = RedisServer::start();
+    open(&server.url()).init().unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let followed = std::thread::scope(|scope| {
+        let follower = scope.spawn(|| {
+            let mut store = open(&server.url());
+            let mut held = rows(&mut store);
+            loop {
+                let last = done.load(std::sync::atomic::Ordering::SeqCst);
+                let before = held.keys.len();
+                held.apply(store.ring_changes(held.version).unwrap());
+                let grown = held.keys.len() - before;
+                assert!(!(500..1_500).contains(&grown), "an import is seen whole: {grown}");
+                if last {
+                    return super::sorted(held);
+                }
+            }
+        });
+        let writers: Vec<_> = (0..2u32)
+            .map(|writer| {
+                let server = &server;
+                scope.spawn(move || {
+                    let mut store = open(&server.url());
+                    for turn in 0..3 {
+                        let first = (writer * 3 + turn) * 10_000;
+                        store.add_keys(&many(first, "shared")).unwrap();
+                        add(&mut store, &[key(first + 5_000, "shared")]);
+                        store.end_key(&format!("key_{first}"), Some(7), None).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let written: Vec<_> = writers.into_iter().map(|writer| writer.join()).collect();
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+        written.into_iter().for_each(|outcome| outcome.unwrap());
+        follower.join().unwrap()
+    });
+    assert_eq!(followed.keys.len(), 6 * 1_501);
+    assert_eq!(followed, rows(&mut open(&server.url())));
+}
+
+#[test]
+fn a_server_that_may_throw_keys_away_is_refused() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    store.check().unwrap();
+    server.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    for error in [store.check().unwrap_err(), store.recheck().unwrap_err()] {
+        assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
+        assert!(
+            error
+                .to_string()
+                .contains("noeviction, since others throw counts away, but found allkeys-lru")
+        );
+    }
+    server.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    store.recheck().unwrap();
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_not_refused_but_says_nothing() {
+    let mut server = RedisServer::start();
+    let mut store = open(&server.url());
+    add(&mut store, &[key(1, "acme")]);
+    server.kill();
+    store.check().unwrap();
+    assert!(matches!(store.ring_mark().unwrap_err(), StoreError::Unanswered { .. }));
+    assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unanswered { .. }));
+    assert!(matches!(store.init().unwrap_err(), StoreError::Unanswered { .. }));
+    server.restart();
+    store.init().unwrap();
+}
+
+#[test]
+fn scripts_that_were_forgotten_are_told_again() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    add(&mut store, &[key(1, "acme")]);
+    server.tell(&["SCRIPT", "FLUSH"]);
+    add(&mut store, &[key(2, "acme")]);
+    server.tell(&["SCRIPT", "FLUSH"]);
+    store.end_key("key_1", Some(5), None).unwrap();
+    let found = rows(&mut store);
+    assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
+}
+
+#[test]
+fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
+    let server = RedisServer::start();
+    let options = RedisOptions { wait_replicas: 1, tls_ca: None };
+    let mut store = open_with(&server.url(), &options);
+    let error = store.set_account("acme", Some("pro"), None).unwrap_err().to_string();
+    assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");
+    let _replica = RedisServer::replica_of(&server);
+    let begun = std::time::Instant::now();
+    while store.set_account("acme", Some("pro"), None).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the replica never came");
+    }
+    store.add_keys(&[(key(1, "acme"), None)]).unwrap();
+    store.end_key("key_1", None, Some(1)).unwrap();
+}
+
+#[test]
+fn marks_of_a_day_are_kept_for_two() {
+    let server = RedisServer::start();
+    let credit = Credit { domain: "a.test".to_owned(), base: 0.0, at: 0, marks: vec![(1, 1)] };
+    open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
+    let left: i64 = server.tell(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
+    assert!((172_790..=172_800).contains(&left), "{left}");
+}
+
+#[test]
+fn keys_and_accounts_lie_together_and_so_do_top_counts() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    add(&mut store, &[key(1, "acme")]);
+    let credit = Credit { domain: "a.test".to_owned(), base: 0.0, at: 0, marks: vec![(1, 1)] };
+    store.credit_top(&[credit], &[], 20_000, 60.0).unwrap();
+    let names = server.keys("*");
+    assert_eq!(names.len(), 7, "{names:?}");
+    for name in names {
+        assert!(name.starts_with("riskgate:{ring}:") || name.starts_with("riskgate:{top}:"));
+    }
+}
+
+#[test]
+fn no_error_shows_a_password() {
+    let mut server = RedisServer::start();
+    server.tell(&["ACL", "SETUSER", "me", "on", ">right", "~nothing", "+@all"]);
+    let said = |store: &mut Store| {
+        let mut said = Vec::new();
+        said.extend(store.ring_mark().err().map(|error| error.to_string()));
+        said.extend(store.ring_rows().err().map(|error| error.to_string()));
+        said.extend(store.init().err().map(|error| error.to_string()));
+        said.extend(store.top(1).err().map(|error| error.to_string()));
+        said.extend(store.pulse(crate::month::Month::LAST, None).err().map(|e| e.to_string()));
+        assert_eq!(said.len(), 5, "{said:?}");
+        said
+    };
+    let mut all = said(&mut open(&server.url_as("me", "s3cr3t")));
+    all.extend(said(&mut open(&server.url_as("me", "right"))));
+    let mut store = open(&server.url_as("me", "s3cr3t"));
+    server.kill();
+    all.extend(said(&mut store));
+    for line in all {
+        assert!(!line.contains("s3cr3t") && !line.contains("right"), "{line}");
+        assert!(line.contains(&format!("redis://127.0.0.1:{}", server.port())), "{line}");
+    }
+    let url = "redis://me:s3cr3t@nowhere.invalid:1/0";
+    let store = Store::open(
+        &StoreUrl::parse(url).unwrap(),
+        &RedisOptions::default(),
+        Duration::from_millis(50),
+    );
+    let error = store.unwrap().ring_mark().unwrap_err().to_string();
+    assert!(!error.contains("s3cr3t"), "{error}");
+}
+
+/// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
+#[test]
+#[ignore = "measures, and says what it found"]
+fn a_hundred_thousand_keys_are_added_and_read() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    add(&mut store, &[key(1_000_000, "before")]);
+    let keys: Vec<_> =
+        (0..100_000).map(|n| (key(n, &format!("account-{}", n % 10_000)), None)).collect();
+    let time = |what: &str, act: &mut dyn FnMut(&mut Store)| {
+        let begun = std::time::Instant::now();
+        act(&mut open(&server.url()));
+        println!("{what}: {:?}", begun.elapsed());
+    };
+    time("add", &mut |store| store.add_keys(&keys).unwrap());
+    let slowest = server.tell(&["INFO", "commandstats"]);
+    println!("{}", slowest.lines().find(|line| line.contains("evalsha")).unwrap_or_default());
+    println!("{}", server.tell(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
+    time("rows", &mut |store| drop(store.ring_rows().unwrap()));
+    time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
+    time("one change", &mut |store| store.end_key("key_5", Some(1), None).unwrap());
+    let since = version(&mut store) - 1;
+    time("mark", &mut |store| drop(store.ring_mark().unwrap()));
+    time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));
+}
