@@ -32,6 +32,12 @@ impl Month {
         self.0
     }
 
+    /// Its first second.
+    pub fn start(self) -> i64 {
+        let number = i64::from(self.0);
+        days_from_civil(EPOCH_YEAR + number / 12, number % 12 + 1) * 86_400
+    }
+
     /// The first second of the next month, when the quota starts anew.
     pub fn end(self) -> i64 {
         let next = i64::from(self.0) + 1;

@@ -37,11 +37,17 @@ struct Belief {
 }
 
 impl Calendar {
-    /// Believes the clock at the start, but never before `latest`, which some node counted in.
+    /// Believes the clock at the start, but never before `latest`, which some node counted in. A
+    /// clock that is more than a month beyond it is only believed once it proves steady.
     /// `unix_now` and `passed` are seconds of the clock and of the time that passed.
     pub(super) fn new(latest: Option<Month>, unix_now: i64, passed: i64) -> Calendar {
         let now = Month::containing(unix_now);
-        let month = latest.map_or(now, |latest| latest.max(now));
+        let far_ahead = |latest: &Month| now.number() > latest.number() + 1;
+        let (month, unix_now) = match latest.filter(far_ahead) {
+            // As if that month had just begun.
+            Some(latest) => (latest, latest.start()),
+            None => (latest.map_or(now, |latest| latest.max(now)), unix_now),
+        };
         Calendar {
             latest: AtomicU16::new(month.number()),
             correction: AtomicI64::new(0),
@@ -158,6 +164,19 @@ mod tests {
         assert_eq!(month(&calendar, END, 102), "2026-12");
         let later = Month::containing(END + 1);
         assert_eq!(month(&Calendar::new(Some(later), END, 0), END, 0), "2026-12");
+    }
+
+    #[test]
+    fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
+        let known = Some(Month::containing(END));
+        let wrong = END + 62 * 86_400;
+        let calendar = Calendar::new(known, wrong, 0);
+        assert_eq!(month(&calendar, wrong + 1, 1), "2026-11");
+        assert_eq!(month(&calendar, wrong + 600, 600), "2026-11");
+        assert_eq!(month(&calendar, wrong + 601, 601), "2027-02");
+        // A gateway that was off over a month's end goes on at once.
+        let calendar = Calendar::new(known, END + 5 * 86_400, 0);
+        assert_eq!(month(&calendar, END + 5 * 86_400, 0), "2026-12");
     }
 
     #[test]

@@ -246,9 +246,9 @@ fn the_last_word_on_a_month_does_not_wait_for_a_call() {
     lease.ask_for(month);
     speak(numbers::Occasion::Wanted);
     assert!(node.try_charge(&lease, month).is_some());
-    // Asleep over two months' ends, whose numbers another process then forgets.
-    let later = NOW + 62 * 86_400;
-    node.calendar.month(later, || 62 * 86_400);
+    // Asleep for so long that another process forgets the month's numbers.
+    let later = NOW + 500 * 86_400;
+    node.calendar.month(later, || 500 * 86_400);
     speak(numbers::Occasion::Tick);
     speak(numbers::Occasion::Tick);
     assert!(lease.is_settled(), "it was said, and is over");

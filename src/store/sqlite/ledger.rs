@@ -78,7 +78,10 @@ impl Sqlite {
     }
 }
 
-/// Keeps the latest month. When one begins, numbers older than the last one's are forgotten.
+/// Months for which numbers are kept: a clock that was wrong for a while deletes none in use.
+const KEPT_MONTHS: u16 = 12;
+
+/// Keeps the latest month. When one begins, numbers of a year ago are forgotten.
 pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
     let raised = transaction
         .prepare_cached(
@@ -87,7 +90,8 @@ pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqli
         )?
         .execute([month.number()])?;
     if raised > 0 {
-        transaction.execute("DELETE FROM ledger WHERE month < ?1 - 1", [month.number()])?;
+        let before = month.number().saturating_sub(KEPT_MONTHS);
+        transaction.execute("DELETE FROM ledger WHERE month < ?1", [before])?;
     }
     Ok(())
 }
@@ -161,7 +165,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
-        for now in 320..=323 {
+        for now in [300, 311, 312, 323] {
             let statement = Statement {
                 account: "acme".to_owned(),
                 month: month(now),
@@ -176,6 +180,6 @@ mod tests {
             store.state(round, &[statement]).unwrap();
         }
         let rows = |number| store.usage(month(number), None).unwrap().len();
-        assert_eq!([320, 321, 322, 323].map(rows), [0, 0, 1, 1]);
+        assert_eq!([300, 311, 312, 323].map(rows), [0, 1, 1, 1]);
     }
 }
