@@ -277,7 +277,7 @@ impl Gate {
         let spent = self.state.ledger.usage(&account.lease, month).await;
         let spent = spent.map_err(|_| Refusal::Internal)?;
         let limit = match account.limit {
-            LimitRow::Calls(limit) => limit,
+            LimitRow::Calls(limit) => limit.min(UNLIMITED),
             LimitRow::Unlimited => UNLIMITED,
         };
         let (plan, reset_at) = (crate::refusal::json_string(&account.plan), month.reset_at());
