@@ -126,10 +126,15 @@ fn rows_that_make_no_ring_are_told_and_taken_once_they_do() {
     until_true("/readyz tells of the plan", || degraded(&gateway).contains(unknown));
     let limit = |key: &str| gateway.get(USAGE, key).expect(200).json()["monthly_limit"].clone();
     assert_eq!(limit(&key), 10_000, "the last good ring serves");
-    let later = gateway.create_key("acme", &[]);
+    let failed =
+        || gateway.metric("riskgate_reload_total", &["part=\"keys\"", "outcome=\"failed\""]);
+    let before = failed();
+    let later = gateway.create_key("another", &["--plan", "free"]);
+    until_true("what came later makes no ring either", || failed() > before);
+    assert!(degraded(&gateway).contains(unknown) && status(&gateway, &later) == 401);
     gateway.rewrite(|text| text + "[plans]\nfree = 100\ngold = 8\n");
     until_true("the later key opens too", || status(&gateway, &later) == 200);
-    assert_eq!((limit(&key), limit(&later)), (8.into(), 8.into()));
+    assert_eq!((limit(&key), limit(&later)), (8.into(), 100.into()));
     assert!(degraded(&gateway).is_empty());
 }
 
