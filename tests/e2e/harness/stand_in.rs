@@ -104,9 +104,19 @@ pub fn answer(status: u16, headers: &str, body: &str) -> Vec<u8> {
     format!("HTTP/1.1 {status} Any\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-/// An address that nobody listened on a moment ago.
+/// An address that nobody listened on a moment ago, given to nobody else here. It lies below the
+/// ports that the system hands out itself, so that no connection takes it meanwhile.
 pub fn free_port() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    const FIRST: usize = 10_000;
+    const PORTS: usize = 20_000;
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let begin = std::process::id() as usize * 631;
+    loop {
+        let port = FIRST + (begin + NEXT.fetch_add(1, Ordering::SeqCst)) % PORTS;
+        if let Ok(listener) = TcpListener::bind(("127.0.0.1", port as u16)) {
+            return listener.local_addr().unwrap();
+        }
+    }
 }
 
 fn serve(stream: TcpStream, seen: &Mutex<Vec<Seen>>, play: &Play) {
