@@ -397,10 +397,10 @@ impl Numbers {
         (purse.look().held() + asked, limits, self.leased - self.out)
     }
 
-    /// The highest total that it remembers of the store, and its own part as it would restate it.
+    /// The total that it would claim after a loss, and its own part as it would restate it.
     #[cfg(test)]
     pub(super) fn knows(&self) -> (u64, u64) {
-        (self.known.leased, self.leased - self.out + self.blind)
+        (self.by_all(), self.leased - self.out + self.blind)
     }
 
     /// Whether nothing remains to be told to the store.

@@ -49,7 +49,6 @@ end
 if settling and not lost and claim_leased > 0 and sequence > own_sequence then
     -- Admitted meanwhile, without our word: nobody can have known of it before the loss.
     claim_leased = claim_leased + math.max(0, floor - own_leased)
-    claim_spent = claim_spent + math.max(0, spent - own_spent)
 end
 
 -- What is learnt from here while it settles is no knowledge from before the loss.
