@@ -5,21 +5,24 @@
 
 mod routes;
 mod settings;
+mod tls;
 mod written;
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::access_log::LogTarget;
-use crate::door::{DoorOptions, Sizes};
+use crate::door::{Caps, DoorOptions, Sizes};
 use crate::gate::Policy;
 use crate::keys::{DEFAULT_PLAN, Plans};
+use crate::network::Networks;
 use crate::quota::OnFailure;
 use crate::route::Prefix;
 use crate::store::{LimitRow, MAX_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
 use crate::table::Source;
+use crate::tls::CertificateFiles;
 use crate::top::TopOptions;
 use crate::upstream::UpstreamOptions;
 use crate::verdict::Score;
@@ -37,14 +40,20 @@ pub struct Config {
     pub file: Option<PathBuf>,
     /// Where requests come in.
     pub http: SocketAddr,
+    /// Where requests come in by TLS, if anywhere.
+    pub https: Option<SocketAddr>,
+    /// What is shown there.
+    pub certificates: Vec<CertificateFiles>,
     /// Where the operator looks in.
     pub admin: SocketAddr,
     /// Threads that serve.
     pub threads: usize,
     /// Peers whose forwarding headers are believed.
-    pub trusted_proxies: Vec<IpAddr>,
+    pub trusted_proxies: Networks,
     /// Time and number at the door.
     pub door: DoorOptions,
+    /// Connections at the same time.
+    pub caps: Caps,
     /// Whether each request is logged.
     pub access_log: bool,
     /// Where to.
@@ -69,6 +78,8 @@ pub struct Config {
     pub plans: Plans,
     /// The top list.
     pub top: TopOptions,
+    /// Where the process says who it is, and meets its successor.
+    pub process_folder: Option<PathBuf>,
     /// How long a process that ends still accepts.
     pub drain_delay: Duration,
     /// How long it waits for what is in flight.
@@ -158,6 +169,7 @@ impl Config {
         s.refuse_lane();
         let admin = s.address("listen.admin", "127.0.0.1:9090");
         let admin_token = s.admin_token();
+        let trusted_proxies = s.networks("listen.trusted_proxies");
         if !admin.ip().is_loopback() && admin_token.is_none() {
             s.missing(
                 "admin.token",
@@ -167,22 +179,18 @@ impl Config {
         Config {
             file,
             http: s.address("listen.http", "127.0.0.1:8080"),
+            https: s.optional_address("listen.https"),
+            certificates: s.certificates(),
             admin,
             threads: s.count("listen.threads", 1..=1024, cores as u64) as usize,
-            trusted_proxies: s.addresses("listen.trusted_proxies"),
-            door: DoorOptions {
-                header_timeout: s.time("listen.header_timeout", seconds(10)),
-                keepalive_timeout: s.time("listen.keepalive_timeout", seconds(60)),
-                write_timeout: s.time("listen.write_timeout", seconds(30)),
-                max_connections: s.count("listen.max_connections", 1..=10_000_000, 20_000) as usize,
-                sizes: Sizes {
-                    header_bytes: s.count("listen.max_header_bytes", 512..=1_000_000, 16_384)
-                        as usize,
-                    header_fields: s.count("listen.max_header_fields", 8..=250, 64) as usize,
-                    target_bytes: s.count("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
-                    body_bytes: s.count("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
-                },
+            door: door(s, &trusted_proxies),
+            caps: Caps {
+                connections: s.count("listen.max_connections", 1..=10_000_000, 10_000) as usize,
+                per_address: s.count("listen.max_connections_per_address", 1..=10_000_000, 1_000)
+                    as usize,
+                exempt: trusted_proxies.clone(),
             },
+            trusted_proxies,
             access_log: s.flag("log.access", true),
             log_target: match s.text("log.path") {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
@@ -207,6 +215,7 @@ impl Config {
                 min_accounts: s.count("top.min_accounts", 1..=MAX_ACCOUNTS as u64, 1) as usize,
                 half_life: s.time("top.half_life", seconds(7 * 86_400)).as_secs_f64().max(1.0),
             },
+            process_folder: s.folder("process.folder", "state/run"),
             drain_delay: s.duration("drain.delay", Duration::ZERO),
             drain_grace: s.duration("drain.grace", seconds(30)),
             admin_token,
@@ -225,13 +234,16 @@ impl Config {
             |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
         [
             ("listen.http", same(&self.http, &serving.http)),
+            ("listen.https", same(&self.https, &serving.https)),
             ("listen.admin", same(&self.admin, &serving.admin)),
             ("listen.threads", same(&self.threads, &serving.threads)),
             ("listen.trusted_proxies", same(&self.trusted_proxies, &serving.trusted_proxies)),
             ("listen (timeouts and sizes)", same(&self.door, &serving.door)),
+            ("listen (caps)", same(&self.caps, &serving.caps)),
             ("log.path", same(&self.log_target, &serving.log_target)),
             ("upstream", same(&self.upstream, &serving.upstream)),
             ("store (but for on_failure)", same(&self.store, &serving.store)),
+            ("process.folder", same(&self.process_folder, &serving.process_folder)),
             ("drain.delay", same(&self.drain_delay, &serving.drain_delay)),
             ("drain.grace", same(&self.drain_grace, &serving.drain_grace)),
             ("admin.token", self.admin_token == serving.admin_token),
@@ -248,10 +260,32 @@ impl Config {
     }
 }
 
+fn door(s: &mut Settings, trusted_proxies: &Networks) -> DoorOptions {
+    let seconds = Duration::from_secs;
+    DoorOptions {
+        header_timeout: s.time("listen.header_timeout", seconds(10)),
+        keepalive_timeout: s.time("listen.keepalive_timeout", seconds(60)),
+        write_timeout: s.time("listen.write_timeout", seconds(30)),
+        max_streams: s.count("listen.max_streams", 1..=10_000, 100) as u32,
+        sizes: Sizes {
+            header_bytes: s.count("listen.max_header_bytes", 512..=1_000_000, 16_384) as usize,
+            header_fields: s.count("listen.max_header_fields", 8..=250, 64) as usize,
+            target_bytes: s.count("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
+            body_bytes: s.count("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+        },
+        h2c: s.flag("listen.h2c", false),
+        proxy_protocol: s.flag("listen.proxy_protocol", false).then(|| trusted_proxies.clone()),
+    }
+}
+
 fn upstream(s: &mut Settings) -> UpstreamOptions {
+    let servers = s.servers("upstream.servers", "127.0.0.1:9000");
+    let host = s.text("upstream.host");
     UpstreamOptions {
-        servers: s.servers("upstream.servers", "127.0.0.1:9000"),
-        host: s.text("upstream.host"),
+        tls: s.upstream_tls(&servers, host.as_deref()),
+        max_in_flight: s.count("upstream.max_in_flight", 1..=1_000_000, 1_000) as usize,
+        servers,
+        host,
         connect_timeout: s.time("upstream.connect_timeout", Duration::from_millis(500)),
         deadline: s.time("upstream.deadline", Duration::from_millis(2_500)),
         idle_timeout: s.time("upstream.idle_timeout", Duration::from_secs(60)),

@@ -6,6 +6,7 @@
 
 mod visit;
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -292,21 +293,16 @@ impl Gate {
         visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
         let client = session.client_addr().and_then(|address| address.as_inet());
-        self.record(
-            visit,
-            header.method.as_str(),
-            header.raw_path(),
-            client.map(|address| address.ip().to_string()).unwrap_or_default(),
-        );
+        self.record(visit, header.method.as_str(), header.raw_path(), client.map(SocketAddr::ip));
     }
 
     /// Counts and logs a request that the door refused before it became one.
-    pub fn record_refusal(&self, refusal: &Refusal, visit: &mut Visit, client: String) {
+    pub fn record_refusal(&self, refusal: &Refusal, visit: &mut Visit, client: Option<IpAddr>) {
         visit.conclude(refusal.status(), refusal.code());
         self.record(visit, "", b"", client);
     }
 
-    fn record(&self, visit: &mut Visit, method: &str, target: &[u8], client: String) {
+    fn record(&self, visit: &mut Visit, method: &str, target: &[u8], client: Option<IpAddr>) {
         let elapsed = visit.started().elapsed();
         let outcome = visit.outcome.unwrap_or("other");
         self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
@@ -316,7 +312,7 @@ impl Gate {
         self.state.log.write(Entry {
             at_ms: visit.at_ms,
             request_id: std::mem::take(&mut visit.common.request_id),
-            client,
+            client: client.map(|address| address.to_canonical().to_string()).unwrap_or_default(),
             method: method.chars().take(32).collect(),
             route: visit.route.as_str(),
             path: route::loggable(target),

@@ -4,7 +4,6 @@
 //! what crosses in each direction, `fail_to_proxy` turns what went wrong into an answer, and
 //! `logging` counts it. What each step means stands in the room that it calls.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -17,8 +16,10 @@ use pingora_error::{Error, ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
+use tokio::sync::OwnedSemaphorePermit;
 
 use crate::gate::{Gate, Visit};
+use crate::network::Networks;
 use crate::refusal::Refusal;
 use crate::upstream::{Caller, Deadline, Upstreams, clean_response};
 
@@ -29,7 +30,7 @@ pub const MAX_TRIES: usize = 2;
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
-    trusted_proxies: Vec<IpAddr>,
+    trusted_proxies: Networks,
 }
 
 /// One request on its way through the gateway.
@@ -39,13 +40,15 @@ pub struct Passage {
     tries: usize,
     server: String,
     deadline: Option<Deadline>,
+    /// Its place among the exchanges under way.
+    place: Option<OwnedSemaphorePermit>,
     /// The upstream has a connection on which the request was, or is being, sent.
     connected: bool,
 }
 
 impl Gateway {
     /// A gateway of this gate and these servers.
-    pub fn new(gate: Gate, upstreams: Arc<Upstreams>, trusted_proxies: Vec<IpAddr>) -> Gateway {
+    pub fn new(gate: Gate, upstreams: Arc<Upstreams>, trusted_proxies: Networks) -> Gateway {
         Gateway { gate, upstreams, trusted_proxies }
     }
 
@@ -76,6 +79,10 @@ impl ProxyHttp for Gateway {
     ) -> Result<Box<HttpPeer>> {
         if passage.visit.permit.is_none() {
             return Error::e_explain(ErrorType::InternalError, "no permit");
+        }
+        if passage.place.is_none() {
+            let full = || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
+            passage.place = Some(self.upstreams.enter().ok_or_else(full)?);
         }
         passage.tries += 1;
         passage.connected = false;
@@ -123,7 +130,8 @@ impl ProxyHttp for Gateway {
             key: visit.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &visit.common.request_id,
             address,
-            trusted: address.is_some_and(|a| self.trusted_proxies.contains(&a)),
+            trusted: address.is_some_and(|a| self.trusted_proxies.contains(a)),
+            secure: session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
         };
         let target = visit.forward().unwrap_or(b"/");
         self.upstreams.prepare_request(request, target, &passage.server, &caller)

@@ -11,6 +11,7 @@
 // Floor 0, the words: values without I/O, clock or log.
 pub mod domain;
 pub mod month;
+pub mod network;
 pub mod origin;
 pub mod refusal;
 pub mod verdict;
@@ -23,6 +24,7 @@ pub mod metrics;
 pub mod quota;
 pub mod store;
 pub mod table;
+pub mod tls;
 pub mod top;
 
 // Floor 2, the request.
@@ -37,8 +39,11 @@ pub mod upstream;
 // Floor 3, the process.
 pub mod admin;
 pub mod config;
+pub mod handover;
+pub mod listen;
 pub mod reload;
 pub mod server;
+pub mod supervisor;
 
 // Floor 4, the hand.
 #[doc(hidden)]

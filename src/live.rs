@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arc_swap::{ArcSwap, Guard};
 
 /// A value that is replaced as a whole while others read it.
+#[derive(Debug)]
 pub struct Live<T: Send + Sync + 'static>(ArcSwap<T>);
 
 impl<T: Send + Sync + 'static> Live<T> {

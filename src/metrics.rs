@@ -85,8 +85,12 @@ pub struct Metrics {
     pub in_flight: IntGauge,
     /// Connections that ended by a panic.
     pub panics: IntCounter,
-    /// Connections refused at `listen.max_connections`.
+    /// Connections closed unread: at a cap, or from a proxy that is not trusted.
     pub connections_refused: IntCounter,
+    /// TLS handshakes that failed or took too long.
+    pub handshakes_failed: IntCounter,
+    /// When the first of the serving certificates expires; 0 without one.
+    pub certificate_expires: IntGauge,
     /// Access-log lines that were dropped.
     pub log_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
@@ -146,7 +150,15 @@ impl Metrics {
             panics: counter("riskgate_panics_total", "Connections that ended by a panic.")?,
             connections_refused: counter(
                 "riskgate_connections_refused_total",
-                "Connections refused at the cap.",
+                "Connections closed unread: at a cap, or from a proxy that is not trusted.",
+            )?,
+            handshakes_failed: counter(
+                "riskgate_tls_handshakes_failed_total",
+                "TLS handshakes that failed or took too long.",
+            )?,
+            certificate_expires: gauge(
+                "riskgate_tls_certificate_expires_timestamp_seconds",
+                "When the first of the serving certificates expires; 0 without one.",
             )?,
             log_dropped: gauge("riskgate_access_log_dropped", "Access-log lines dropped.")?,
             top_dropped: gauge("riskgate_top_dropped", "Look-ups that the top list dropped.")?,

@@ -21,6 +21,7 @@ use crate::config::{Config, Overrides};
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::table::{Source, Table};
+use crate::tls::{CertificateSet, Certificates};
 
 pub use keys::Keys;
 use watch::Watch;
@@ -72,6 +73,8 @@ struct Parts {
     started_with: Config,
     overrides: Overrides,
     keys: Keys,
+    certificates: Option<Arc<Certificates>>,
+    certificate_watch: Vec<Watch>,
     table_watch: Watch,
     config_watch: Watch,
     status: Arc<Mutex<ReloadStatus>>,
@@ -84,12 +87,15 @@ impl Reloader {
         config: Config,
         overrides: Overrides,
         keys: Keys,
+        certificates: Option<Arc<Certificates>>,
     ) -> (Reloader, Trigger) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let status = Arc::new(Mutex::new(ReloadStatus::default()));
         let mut parts = Parts {
             table_watch: Watch::new(table_path(&config)),
             config_watch: Watch::new(config.file.clone()),
+            certificate_watch: certificate_watch(&config),
+            certificates,
             state,
             started_with: config.clone(),
             config,
@@ -154,6 +160,12 @@ impl Parts {
         if self.table_watch.is_due() {
             outcome.insert("table", self.reload_table());
         }
+        // All of them are looked at, so that each keeps its time.
+        let due =
+            self.certificate_watch.iter_mut().filter_map(|watch| watch.is_due().then_some(()));
+        if due.count() > 0 {
+            outcome.insert("certificates", self.reload_certificates());
+        }
         let took_something = self.keys.look(&self.state, &self.config.plans);
         let problem = self.note_keys(took_something);
         if took_something {
@@ -168,6 +180,9 @@ impl Parts {
         let mut outcome = Outcome::new();
         outcome.insert("config", self.reload_config());
         outcome.insert("table", self.reload_table());
+        if self.certificates.is_some() {
+            outcome.insert("certificates", self.reload_certificates());
+        }
         self.keys.reload(&self.state, &self.config.plans);
         outcome.insert("keys", self.note_keys(true));
         self.show();
@@ -204,6 +219,26 @@ impl Parts {
         problem
     }
 
+    fn reload_certificates(&mut self) -> Option<String> {
+        let certificates = self.certificates.as_ref()?;
+        for watch in &mut self.certificate_watch {
+            watch.mark();
+        }
+        let problem = match CertificateSet::load(&self.config.certificates) {
+            Ok(Some(set)) => {
+                certificates.publish(set);
+                None
+            }
+            Ok(None) => Some("expected at least one listen.certificate, but found none".to_owned()),
+            Err(faults) => {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Some(faults.join("\n"))
+            }
+        };
+        self.note("certificates", problem.as_deref(), true);
+        problem
+    }
+
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark();
         let problem = match Config::read(&self.overrides) {
@@ -234,6 +269,10 @@ impl Parts {
         if table != serving.table {
             self.table_watch = Watch::new(table_path);
             self.reload_table();
+        }
+        if self.config.certificates != serving.certificates {
+            self.certificate_watch = certificate_watch(&self.config);
+            self.reload_certificates();
         }
         if plans != serving.plans {
             self.keys.take_plans(&self.state, &plans);
@@ -283,9 +322,16 @@ impl Parts {
         let table = self.state.table.peek();
         metrics.table_rows.set(table.rows() as i64);
         metrics.table_built.set(table.built_at());
+        let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
+        metrics.certificate_expires.set(expires);
         let keys = self.state.keys.peek();
         metrics.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
+}
+
+fn certificate_watch(config: &Config) -> Vec<Watch> {
+    let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+    files.map(|path| Watch::new(Some(path.clone()))).collect()
 }
 
 fn table_path(config: &Config) -> Option<PathBuf> {

@@ -15,11 +15,14 @@ use http::header::{
     UPGRADE,
 };
 use pingora_core::Result;
+use pingora_core::connectors::ConnectorOptions;
+use pingora_core::connectors::http::Connector as HttpConnector;
 use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora_load_balancing::selection::RoundRobin;
 use pingora_load_balancing::{Backend, LoadBalancer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::keys::Key;
 use crate::reply::{X_FAIL_OPEN, X_RISKGATE_SOURCE};
@@ -31,6 +34,10 @@ pub struct UpstreamOptions {
     pub servers: Vec<String>,
     /// What `Host` says; the server's own name when empty.
     pub host: Option<String>,
+    /// Whether TLS is spoken to them, and how.
+    pub tls: Option<UpstreamTls>,
+    /// Exchanges at the same time; what comes beyond is refused at once.
+    pub max_in_flight: usize,
     /// For one connection to be made.
     pub connect_timeout: Duration,
     /// For the whole exchange, from the request's header to the last byte of the answer.
@@ -45,11 +52,23 @@ pub struct UpstreamOptions {
     pub eject_for: Duration,
 }
 
+/// TLS to the servers.
+#[derive(Clone, Debug)]
+pub struct UpstreamTls {
+    /// A file with the authorities to trust, instead of the system's; the connector reads it.
+    pub authorities: Option<String>,
+    /// The name that their certificate must be for.
+    pub name: String,
+    /// Whether it is looked at.
+    pub verify: bool,
+}
+
 /// The servers and how they are.
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
     ejected: DashMap<String, Instant>,
+    in_flight: Arc<Semaphore>,
 }
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -84,6 +103,8 @@ pub struct Caller<'c> {
     pub address: Option<IpAddr>,
     /// Whether the peer is one of `listen.trusted_proxies`.
     pub trusted: bool,
+    /// Whether it speaks TLS to us.
+    pub secure: bool,
 }
 
 impl Upstreams {
@@ -101,7 +122,12 @@ impl Upstreams {
                 }
             }
         }
-        Ok(Upstreams { balancer: Arc::new(balancer), options, ejected: DashMap::new() })
+        Ok(Upstreams {
+            balancer: Arc::new(balancer),
+            in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
+            options,
+            ejected: DashMap::new(),
+        })
     }
 
     /// The pool, to be run as a background service: it does the active checks.
@@ -118,6 +144,11 @@ impl Upstreams {
         (backends.iter().filter(good).count(), backends.len())
     }
 
+    /// One more exchange, until the answer is dropped; `None` when there are too many.
+    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.in_flight).try_acquire_owned().ok()
+    }
+
     /// The next server to ask, with what is left of the deadline; `None` when there is none or
     /// no time.
     pub fn peer(&self, started: Instant) -> Option<HttpPeer> {
@@ -128,7 +159,11 @@ impl Upstreams {
             .select_with(b"", 64, healthy)
             // When none is known to be well, one that may have recovered is better than none.
             .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))?;
-        let mut peer = HttpPeer::new(backend.addr, false, String::new());
+        let name = self.options.tls.as_ref().map(|tls| tls.name.clone());
+        let mut peer = HttpPeer::new(backend.addr, name.is_some(), name.unwrap_or_default());
+        let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify);
+        peer.options.verify_cert = verify;
+        peer.options.verify_hostname = verify;
         let connect = self.options.connect_timeout.min(left);
         peer.options.connection_timeout = Some(connect);
         peer.options.total_connection_timeout = Some(connect);
@@ -163,8 +198,11 @@ impl Upstreams {
         caller: &Caller<'_>,
     ) -> Result<()> {
         let said = |request: &RequestHeader, name| request.headers.get(name).cloned();
+        // HTTP/2 says the host in the target.
+        let authority = request.uri.authority();
+        let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
         let (asked_host, forwarded_for, proto, forwarded_host) = (
-            said(request, HOST),
+            authority.or_else(|| said(request, HOST)),
             said(request, X_FORWARDED_FOR),
             said(request, X_FORWARDED_PROTO),
             said(request, X_FORWARDED_HOST),
@@ -184,8 +222,9 @@ impl Upstreams {
             None => address.into_bytes(),
         };
         insert(request, X_FORWARDED_FOR, &chain)?;
+        let spoken: &[u8] = if caller.secure { b"https" } else { b"http" };
         let proto = proto.filter(|_| caller.trusted);
-        insert(request, X_FORWARDED_PROTO, proto.as_ref().map_or(b"http", HeaderValue::as_bytes))?;
+        insert(request, X_FORWARDED_PROTO, proto.as_ref().map_or(spoken, HeaderValue::as_bytes))?;
         let host = forwarded_host.filter(|_| caller.trusted).or(asked_host);
         insert(request, X_FORWARDED_HOST, host.as_ref().map_or(b"", HeaderValue::as_bytes))?;
         insert(request, HOST, self.options.host.as_deref().unwrap_or(server).as_bytes())?;
@@ -256,14 +295,24 @@ fn insert(request: &mut RequestHeader, name: HeaderName, value: &[u8]) -> Result
 }
 
 fn tcp_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
+    // A connection is all that is looked for, also where TLS would be spoken on it.
     let mut check = TcpHealthCheck::new();
     check.peer_template.options.connection_timeout = Some(options.connect_timeout);
     check
 }
 
 fn http_check(options: &UpstreamOptions, path: &str) -> Result<Box<HttpHealthCheck>> {
-    let mut check: HttpHealthCheck =
-        HttpHealthCheck::new(options.host.as_deref().unwrap_or("upstream"), false);
+    let name = options.tls.as_ref().map(|tls| tls.name.as_str());
+    let host = options.host.as_deref().or(name).unwrap_or("upstream");
+    let mut check: HttpHealthCheck = HttpHealthCheck::new(host, options.tls.is_some());
+    if let Some(tls) = &options.tls {
+        let mut connector = ConnectorOptions::new(1);
+        connector.ca_file.clone_from(&tls.authorities);
+        check.set_connector(HttpConnector::new(Some(connector)));
+        check.peer_template.sni.clone_from(&tls.name);
+        check.peer_template.options.verify_cert = tls.verify;
+        check.peer_template.options.verify_hostname = tls.verify;
+    }
     check.req.set_raw_path(path.as_bytes())?;
     check.peer_template.options.connection_timeout = Some(options.connect_timeout);
     check.peer_template.options.read_timeout = Some(options.deadline);

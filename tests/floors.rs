@@ -6,20 +6,25 @@ use std::path::Path;
 
 /// Rooms by floor, from the words up.
 const FLOORS: [&[&str]; 5] = [
-    &["domain", "month", "origin", "refusal", "verdict"],
-    &["access_log", "keys", "live", "metrics", "quota", "store", "table", "top"],
+    &["domain", "month", "network", "origin", "refusal", "verdict"],
+    &["access_log", "keys", "live", "metrics", "quota", "store", "table", "tls", "top"],
     &["admission", "door", "gate", "gateway", "reply", "route", "upstream"],
-    &["admin", "config", "reload", "server"],
+    &["admin", "config", "handover", "listen", "reload", "server", "supervisor"],
     &["cli", "main"],
 ];
 
 /// Outside crates, and the rooms that may name them; all others are free.
-const DOORS: [(&str, &[&str]); 19] = [
+const DOORS: [(&str, &[&str]); 24] = [
     ("arc_swap", &["live"]),
     ("rusqlite", &["store"]),
     ("redis", &["store"]),
-    ("rustls", &["store"]),
-    ("rustix", &["quota"]),
+    ("rustls", &["store", "tls"]),
+    ("rustix", &["quota", "listen", "handover"]),
+    ("h2", &["door"]),
+    ("ipnet", &["network"]),
+    ("ppp", &["door"]),
+    ("sd_notify", &["supervisor"]),
+    ("x509_parser", &["tls"]),
     ("idna", &["domain"]),
     ("psl", &["domain"]),
     ("prometheus", &["metrics"]),
@@ -32,9 +37,20 @@ const DOORS: [(&str, &[&str]); 19] = [
     ("pingora_proxy", &["door", "gate", "gateway", "reply", "server"]),
     (
         "pingora_core",
-        &["door", "gate", "gateway", "reply", "upstream", "admin", "reload", "server"],
+        &[
+            "door",
+            "gate",
+            "gateway",
+            "reply",
+            "upstream",
+            "admin",
+            "listen",
+            "reload",
+            "server",
+            "supervisor",
+        ],
     ),
-    ("pingora_http", &["gateway", "reply", "upstream"]),
+    ("pingora_http", &["door", "gateway", "reply", "upstream"]),
     ("pingora_error", &["gate", "gateway"]),
     ("jiff", &["keys", "cli", "month"]),
 ];

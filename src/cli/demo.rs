@@ -49,6 +49,7 @@ pub fn run() -> Result<(), Failure> {
         ("upstream.servers", servers),
         ("store.url", format!("sqlite:{}", store.display())),
         ("log.access", "false".to_owned()),
+        ("process.folder", String::new()),
     ];
     let flags: Vec<(String, String)> =
         flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();

@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use super::{ConfigArgs, Failure};
 use crate::config::{ConfigFile, Overrides};
-use crate::server::{self, AtEnd};
+use crate::server::{self, AtEnd, Start};
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
@@ -19,17 +19,23 @@ pub struct Args {
     /// A server behind the gateway; can be given several times.
     #[arg(long, value_name = "ADDR")]
     pub upstream: Vec<String>,
+    /// Take over from the process that serves: start, wait until it is sent SIGQUIT, then go on
+    /// with its sockets. Starts as usual when nobody serves from process.folder.
+    #[arg(long)]
+    pub upgrade: bool,
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
     Logger::install();
-    Ok(server::run(args.overrides(), None)?)
+    let start = if args.upgrade { Start::Successor } else { Start::Fresh };
+    Ok(server::run(args.overrides(), start, None)?)
 }
 
 /// As [`run`], with flags from elsewhere and something to do at the end.
 pub fn run_with(flags: Vec<(String, String)>, at_end: AtEnd) -> Result<(), Failure> {
     Logger::install();
-    Ok(server::run(Overrides { file: ConfigFile::Nowhere, flags }, Some(at_end))?)
+    let overrides = Overrides { file: ConfigFile::Nowhere, flags };
+    Ok(server::run(overrides, Start::Fresh, Some(at_end))?)
 }
 
 impl Args {

@@ -7,14 +7,7 @@ use crate::route::Prefix;
 impl Settings {
     /// `[[upstream.route]]`.
     pub fn prefixes(&mut self) -> Vec<Prefix> {
-        let head = "upstream.route.";
-        let indexes: std::collections::BTreeSet<usize> = self
-            .found
-            .keys()
-            .chain(self.sections.keys())
-            .filter_map(|key| key.strip_prefix(head)?.split('.').next()?.parse().ok())
-            .collect();
-        indexes.into_iter().filter_map(|index| self.prefix(&format!("{head}{index}"))).collect()
+        self.members("upstream.route").iter().filter_map(|at| self.prefix(at)).collect()
     }
 
     fn prefix(&mut self, at: &str) -> Option<Prefix> {

@@ -4,9 +4,9 @@
 //! collected, none stops the reading.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::ops::RangeInclusive;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue};
 use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
+use crate::network::Networks;
 use crate::store::{LimitRow, STORE_URL_FORM, StoreUrl};
 
 const ENVIRONMENT: &str = "RISKGATE__";
@@ -171,6 +172,14 @@ impl Settings {
             .filter(|text| !text.is_empty())
     }
 
+    /// A folder; none where the text is empty.
+    pub fn folder(&mut self, key: &str, default: &str) -> Option<PathBuf> {
+        let path = self.parsed(key, "a path", |written| written.text().map(str::to_owned));
+        Some(path.unwrap_or_else(|| default.to_owned()))
+            .filter(|path| !path.is_empty())
+            .map(PathBuf::from)
+    }
+
     pub fn flag(&mut self, key: &str, default: bool) -> bool {
         self.parsed(key, "true or false", Written::flag).unwrap_or(default)
     }
@@ -214,11 +223,27 @@ impl Settings {
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
-    pub fn addresses(&mut self, key: &str) -> Vec<IpAddr> {
-        let parse = |written: &Written| {
-            written.texts()?.iter().map(|text| text.parse().ok()).collect::<Option<Vec<IpAddr>>>()
-        };
-        self.parsed(key, "a list of IP addresses", parse).unwrap_or_default()
+    pub fn optional_address(&mut self, key: &str) -> Option<SocketAddr> {
+        let parse = |written: &Written| written.text()?.parse().ok();
+        self.parsed(key, "an address such as 127.0.0.1:8443", parse)
+    }
+
+    pub fn networks(&mut self, key: &str) -> Networks {
+        let parse = |written: &Written| Networks::parse(&written.texts()?);
+        self.parsed(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
+            .unwrap_or_default()
+    }
+
+    /// The members of an array of tables, such as `upstream.route`, as `upstream.route.0`.
+    pub fn members(&self, array: &str) -> Vec<String> {
+        let head = format!("{array}.");
+        let indexes: std::collections::BTreeSet<usize> = self
+            .found
+            .keys()
+            .chain(self.sections.keys())
+            .filter_map(|key| key.strip_prefix(&head)?.split('.').next()?.parse().ok())
+            .collect();
+        indexes.into_iter().map(|index| format!("{head}{index}")).collect()
     }
 
     pub fn servers(&mut self, key: &str, default: &str) -> Vec<String> {

@@ -3,7 +3,9 @@
 //! Whatever two readers could understand differently is refused here, before anything routes on
 //! it. It looks at bytes only, and changes none.
 
+use http::header::HOST;
 use http::uri::PathAndQuery;
+use pingora_http::RequestHeader;
 
 use crate::refusal::Refusal;
 
@@ -116,27 +118,33 @@ impl<'b> RequestLine<'b> {
         if method.is_empty() || !method.iter().all(|byte| is_token_byte(*byte)) {
             return Err(Refusal::BadRequest);
         }
-        if target.len() > sizes.target_bytes {
+        let is_http_11 = match version {
+            b"HTTP/1.1" => Ok(true),
+            b"HTTP/1.0" => Ok(false),
+            _ => Err(Refusal::BadRequest),
+        };
+        let line = RequestLine { method, target, is_http_11: is_http_11 == Ok(true) };
+        line.check(sizes).and_then(|()| is_http_11.map(|_| line))
+    }
+
+    fn check(&self, sizes: &Sizes) -> Result<(), Refusal> {
+        if self.target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
         }
         // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
-        let is_text = std::str::from_utf8(target).is_ok();
+        let is_text = std::str::from_utf8(self.target).is_ok();
         // What Pingora's own parser refuses would get an empty 400 of its own.
-        let is_answered_here = matches!(method, b"CONNECT" | b"TRACE");
-        let is_target = is_answered_here || is_pingora_target(target);
-        if target.is_empty() || !is_text || !is_target || target.iter().any(bad) {
+        let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
+        let is_target = is_answered_here || is_pingora_target(self.target);
+        let is_empty = self.target.is_empty() && !is_answered_here;
+        if is_empty || !is_text || !is_target || self.target.iter().any(bad) {
             return Err(Refusal::BadRequest);
         }
-        let is_http_11 = match version {
-            b"HTTP/1.1" => true,
-            b"HTTP/1.0" => false,
-            _ => return Err(Refusal::BadRequest),
-        };
         if is_answered_here {
             return Err(Refusal::MethodNotAllowed { allow: crate::route::METHODS });
         }
-        Ok(RequestLine { method, target, is_http_11 })
+        Ok(())
     }
 }
 
@@ -158,6 +166,10 @@ impl<'b> Fields<'b> {
         if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
             return Err(Refusal::BadRequest);
         }
+        self.take(name, value)
+    }
+
+    fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
         if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
             return Err(Refusal::BadRequest);
         }
@@ -205,6 +217,29 @@ impl<'b> Fields<'b> {
         }
         Ok(value)
     }
+}
+
+/// Holds a request of HTTP/2 to what one of HTTP/1.1 must hold. Its framing and the grammar of
+/// its fields were checked where it was decoded; `has_body` says that more than a header follows.
+pub fn check_http2(request: &RequestHeader, has_body: bool, sizes: &Sizes) -> Result<(), Refusal> {
+    let (method, target) = (request.method.as_str().as_bytes(), request.raw_path());
+    if request.headers.len() > sizes.header_fields {
+        return Err(Refusal::HeadersTooLarge);
+    }
+    let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
+    let mut fields = Fields { host: authority.unwrap_or_default(), ..Fields::default() };
+    fields.hosts = usize::from(authority.is_some());
+    for (name, value) in &request.headers {
+        // The same authority may stand in both places; another was refused before.
+        if !(name == HOST && authority.is_some()) {
+            fields.take(name.as_str().as_bytes(), value.as_bytes())?;
+        }
+    }
+    let line = RequestLine { method, target, is_http_11: true };
+    line.check(sizes)?;
+    fields.check(&line)?;
+    let announced = fields.body(&line, sizes)?;
+    if has_body && announced == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
 /// Headers that we rely on must not be declared hop-by-hop by the caller.

@@ -1,21 +1,25 @@
-//! A connection that gives away no more than one request.
+//! A connection that gives away no more than it is allowed to.
 //!
 //! Pingora reads ahead to see whether a client left; what it reads then would be lost to us.
-//! Behind this it sees the header and body of one request, and after that a silent client.
+//! Behind this it sees the header and body of one request, and after that a silent client. It
+//! also knows who the client is, where a proxy in front of us has said so.
 
+use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
+use pingora_core::protocols::l4::socket::SocketAddr;
 use pingora_core::protocols::raw_connect::ProxyDigest;
 use pingora_core::protocols::tls::SslDigest;
 use pingora_core::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, timeout_at};
 
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
@@ -24,20 +28,44 @@ pub struct Wire {
     pub inner: Stream,
     /// Bytes that arrived and were not handed on.
     pub ahead: BytesMut,
-    /// How many more bytes the request in hand may read: the rest of its body.
+    /// How many more bytes may be read: the rest of a request's body, or all.
     pub allowance: usize,
+    /// The client that a proxy speaks for.
+    client: Option<Arc<SocketDigest>>,
 }
 
 impl Wire {
     pub fn new(inner: Stream) -> Wire {
-        Wire { inner, ahead: BytesMut::with_capacity(2048), allowance: 0 }
+        Wire { inner, ahead: BytesMut::with_capacity(2048), allowance: 0, client: None }
     }
 
-    /// The peer's address without its port, for the log.
-    pub fn client_address(&self) -> String {
-        let digest = self.inner.get_socket_digest();
-        let address = digest.as_ref().and_then(|digest| digest.peer_addr());
-        address.and_then(|a| a.as_inet()).map(|a| a.ip().to_string()).unwrap_or_default()
+    /// Everything that arrives, for who reads the whole connection.
+    pub fn unbounded(mut self) -> Wire {
+        self.allowance = usize::MAX;
+        self
+    }
+
+    /// Reads more; `false` at the end, on an error, or when the deadline comes first.
+    pub async fn read_more(&mut self, deadline: Instant) -> bool {
+        matches!(timeout_at(deadline, self.inner.read_buf(&mut self.ahead)).await, Ok(Ok(1..)))
+    }
+
+    /// The peer's address, or that of the client whom it speaks for.
+    pub fn client_address(&self) -> Option<IpAddr> {
+        let digest = self.get_socket_digest()?;
+        digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
+    }
+
+    /// From now on the peer speaks for this client.
+    pub fn speaks_for(&mut self, client: StdAddr) {
+        // No descriptor: what is asked of this digest was said by the proxy, or is not known.
+        let told = SocketDigest::from_raw_fd(-1);
+        let local = self.inner.get_socket_digest().and_then(|d| d.local_addr().cloned());
+        // The cells are new, so that nobody has set them before.
+        let _ = told.peer_addr.set(Some(SocketAddr::Inet(client)));
+        let _ = told.local_addr.set(local);
+        let _ = told.original_dst.set(None);
+        self.client = Some(Arc::new(told));
     }
 }
 
@@ -54,10 +82,12 @@ impl AsyncRead for Wire {
             return Poll::Pending;
         }
         if this.ahead.is_empty() {
-            let mut chunk = [0u8; 8192];
-            let mut part = ReadBuf::new(&mut chunk);
+            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(wanted));
             std::task::ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
-            this.ahead.extend_from_slice(part.filled());
+            let read = part.filled().len();
+            buffer.advance(read);
+            this.allowance -= read;
+            return Poll::Ready(Ok(()));
         }
         let taken = wanted.min(this.ahead.len());
         buffer.put_slice(&this.ahead[..taken]);
@@ -140,7 +170,7 @@ impl GetProxyDigest for Wire {
 
 impl GetSocketDigest for Wire {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.inner.get_socket_digest()
+        self.client.clone().or_else(|| self.inner.get_socket_digest())
     }
 }
 

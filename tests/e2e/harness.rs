@@ -1,5 +1,6 @@
 //! What all tests stand on: a gateway process, a client, an upstream, a folder of lists.
 
+mod authority;
 mod crowd;
 mod gateway;
 mod http;
@@ -9,6 +10,7 @@ mod stand_in;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+pub use authority::Authority;
 pub use crowd::{Crowd, high};
 pub use gateway::{BINARY, Gateway, Setup, run, shared};
 pub use http::{Answer, Connection, Request, get, request};

@@ -47,6 +47,8 @@ impl Setup {
         let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
         setup = setup.text("table.path", &lists).text("log.path", &log);
         setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
+        let process = setup.folder.path().join("run").display().to_string();
+        setup = setup.text("process.folder", &process);
         setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")
     }
 
@@ -118,6 +120,14 @@ impl Setup {
         out + &self.tail
     }
 
+    /// Also listens for TLS, with these certificates: chain and key of each.
+    pub fn https(self, certificates: &[(PathBuf, PathBuf)]) -> Setup {
+        let setup = self.text("listen.https", "127.0.0.1:0");
+        certificates.iter().fold(setup, |setup, (chain, key)| {
+            setup.tail(&format!("[[listen.certificate]]\nchain = {chain:?}\nkey = {key:?}\n"))
+        })
+    }
+
     /// Writes the config, and says where.
     pub fn write(&self) -> PathBuf {
         let path = self.path("riskgate.toml");
@@ -138,6 +148,9 @@ impl Setup {
             let (http, admin) = (free_port(), free_port());
             self = self.text("listen.http", &http.to_string());
             self = self.text("listen.admin", &admin.to_string());
+            if self.settings["listen"].contains_key("https") {
+                self = self.text("listen.https", &free_port().to_string());
+            }
             let config = self.write();
             let mut gateway = Gateway::spawn(self, config, http, admin);
             if gateway.wait_until_ready() {
@@ -222,6 +235,34 @@ impl Gateway {
 
     pub fn connect(&self) -> Connection {
         Connection::open(self.http)
+    }
+
+    /// Where TLS is listened for.
+    #[track_caller]
+    pub fn https(&self) -> SocketAddr {
+        self.setup().settings["listen"]["https"].trim_matches('"').parse().unwrap()
+    }
+
+    /// Another process of the same config that is to take over.
+    pub fn successor(&self) -> Successor {
+        let stderr = self.path("stderr-successor.log");
+        let child = Command::new(BINARY)
+            .args(["run", "--upgrade", "-c"])
+            .arg(&self.config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(std::fs::File::create(&stderr).unwrap())
+            .spawn()
+            .unwrap();
+        Successor { child: Some(child), stderr }
+    }
+
+    /// From now on this is the other process, since it took over. The old one has ended.
+    #[track_caller]
+    pub fn becomes(&mut self, mut successor: Successor) {
+        self.wait();
+        self.child = successor.child.take().unwrap();
+        self.stderr.clone_from(&successor.stderr);
     }
 
     #[track_caller]
@@ -361,6 +402,43 @@ impl Gateway {
         let parse =
             |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
         whole.lines().map(parse).collect()
+    }
+}
+
+/// A process that waits to take over; dropped, it is killed.
+pub struct Successor {
+    child: Option<Child>,
+    stderr: PathBuf,
+}
+
+impl Successor {
+    pub fn stderr(&self) -> String {
+        std::fs::read_to_string(&self.stderr).unwrap()
+    }
+
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.as_mut().unwrap().try_wait().unwrap()
+    }
+
+    /// Waits until it is ready to take over.
+    #[track_caller]
+    pub fn wait_until_ready(&self) {
+        until("the successor waits", || self.stderr().contains("ready to take over").then_some(()));
+    }
+
+    pub fn kill(&mut self) {
+        let child = self.child.as_mut().unwrap();
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+}
+
+impl Drop for Successor {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

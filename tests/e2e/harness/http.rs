@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::PATIENCE;
@@ -119,9 +120,40 @@ impl Request {
     }
 }
 
+/// What a connection goes over.
+enum Line {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Read for Line {
+    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
+        match self {
+            Line::Plain(stream) => stream.read(bytes),
+            Line::Tls(stream) => stream.read(bytes),
+        }
+    }
+}
+
+impl Write for Line {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self {
+            Line::Plain(stream) => stream.write(bytes),
+            Line::Tls(stream) => stream.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        match self {
+            Line::Plain(stream) => stream.flush(),
+            Line::Tls(stream) => stream.flush(),
+        }
+    }
+}
+
 /// A connection that is kept.
 pub struct Connection {
-    reader: BufReader<TcpStream>,
+    reader: BufReader<Line>,
 }
 
 impl Connection {
@@ -136,22 +168,47 @@ impl Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Some(Connection { reader: BufReader::new(stream) })
+        Some(Connection { reader: BufReader::new(Line::Plain(stream)) })
+    }
+
+    pub fn over_tls(stream: StreamOwned<ClientConnection, TcpStream>) -> Connection {
+        Connection { reader: BufReader::new(Line::Tls(Box::new(stream))) }
+    }
+
+    /// From another address of loopback than usual.
+    #[track_caller]
+    pub fn from(source: [u8; 4], address: SocketAddr) -> Connection {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+        bind(&socket, &SocketAddr::from((source, 0))).unwrap();
+        connect(&socket, &address).expect("a connection");
+        let stream = TcpStream::from(socket);
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        Connection { reader: BufReader::new(Line::Plain(stream)) }
     }
 
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.reader.get_mut().write_all(bytes).expect("bytes that are taken");
+        self.write(bytes).expect("bytes that are taken");
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let line = self.reader.get_mut();
+        line.write_all(bytes)?;
+        line.flush()
     }
 
     /// Whether the bytes could be sent.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.reader.get_mut().write_all(bytes).is_ok()
+        self.write(bytes).is_ok()
     }
 
     /// Says that nothing more will be sent.
     pub fn finish_sending(&mut self) {
-        self.reader.get_mut().shutdown(Shutdown::Write).unwrap();
+        match self.reader.get_mut() {
+            Line::Plain(stream) => stream.shutdown(Shutdown::Write).unwrap(),
+            Line::Tls(stream) => stream.conn.send_close_notify(),
+        }
     }
 
     #[track_caller]
@@ -162,7 +219,7 @@ impl Connection {
 
     /// Asks, where the connection may already be closed by the other side.
     pub fn try_ask(&mut self, request: &Request) -> Option<Answer> {
-        self.reader.get_mut().write_all(&request.bytes()).ok()?;
+        self.write(&request.bytes()).ok()?;
         self.read_to(&request.method)
     }
 
@@ -233,6 +290,14 @@ impl Connection {
             }
             body.extend_from_slice(&chunk[..size]);
         }
+    }
+
+    /// Everything that comes until the other side closes.
+    pub fn read_to_end(&mut self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        // A reset is an end too: what counts is what came.
+        let _ = self.reader.read_to_end(&mut bytes);
+        bytes
     }
 
     /// Whether the other side closes without another byte.

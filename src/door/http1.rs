@@ -1,0 +1,146 @@
+//! HTTP/1.1 on a connection: one request after the other, each whole before it is handed on.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use pingora_core::apps::HttpServerApp;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
+use pingora_proxy::ProxyHttp;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+
+use super::Door;
+use super::head::{Head, read_head};
+use super::traffic::Counted;
+use super::wire::Wire;
+use crate::gate::{Visit, new_request_id};
+use crate::refusal::Refusal;
+use crate::reply::{Common, Reply};
+
+/// How long after its last answer a connection counts as busy when the process ends: its next
+/// request may be under way, and is answered.
+const LAST_CALL: Duration = Duration::from_millis(250);
+
+/// What came of waiting for a request.
+enum Arrival {
+    Request(Head),
+    Refused(Refusal),
+    /// Closed, idle for too long, or too slow: there is nobody to answer.
+    Gone,
+}
+
+impl<P> Door<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    /// Serves requests until the connection ends; the first must begin by `deadline`.
+    pub(super) async fn serve_http1(
+        &self,
+        mut wire: Wire,
+        shutdown: &ShutdownWatch,
+        mut deadline: Instant,
+    ) {
+        let mut shutdown = shutdown.clone();
+        loop {
+            let Some(request) = self.await_request(&mut wire, &mut shutdown, deadline).await else {
+                return;
+            };
+            let head = match self.read_rest(&mut wire).await {
+                Arrival::Request(head) => head,
+                Arrival::Refused(refusal) => return self.refuse(wire, &refusal).await,
+                Arrival::Gone => return,
+            };
+            match self.hand_on(wire, head, &shutdown).await {
+                Some(returned) => wire = returned,
+                None => return,
+            }
+            drop(request);
+            deadline = Instant::now() + self.options.keepalive_timeout;
+        }
+    }
+
+    /// Waits for the first byte of a request, which counts as in flight from then on.
+    async fn await_request(
+        &self,
+        wire: &mut Wire,
+        shutdown: &mut ShutdownWatch,
+        deadline: Instant,
+    ) -> Option<Counted> {
+        let last_call = Instant::now() + LAST_CALL;
+        if wire.ahead.is_empty() {
+            let stopped = async {
+                // An error means that there is nobody left to say stop: as good.
+                let _ = shutdown.wait_for(|stop| *stop).await;
+                sleep_until(last_call).await;
+            };
+            tokio::select! {
+                biased;
+                more = wire.read_more(deadline) => if !more { return None },
+                () = stopped => return None,
+            }
+        }
+        Some(self.traffic.begin())
+    }
+
+    async fn read_rest(&self, wire: &mut Wire) -> Arrival {
+        let deadline = Instant::now() + self.options.header_timeout;
+        let mut searched = 0;
+        loop {
+            match read_head(&wire.ahead, searched, &self.options.sizes) {
+                Ok(Some(head)) => return Arrival::Request(head),
+                Ok(None) => {}
+                Err(refusal) => return Arrival::Refused(refusal),
+            }
+            searched = wire.ahead.len();
+            if !wire.read_more(deadline).await {
+                return Arrival::Gone;
+            }
+        }
+    }
+
+    async fn hand_on(&self, mut wire: Wire, head: Head, shutdown: &ShutdownWatch) -> Option<Wire> {
+        let header = wire.ahead.split_to(head.length);
+        wire.allowance = head.body;
+        let mut session = ServerSession::new_http1(Box::new(wire));
+        session.set_pipelined_prefix(header);
+        // Reading the header sets Pingora's keep-alive anew; how often is left to us.
+        session.set_keepalive_reuses_remaining(self.traffic.is_draining().then_some(0));
+        session.set_read_timeout(Some(self.options.header_timeout));
+        session.set_write_timeout(Some(self.options.write_timeout));
+        session.set_total_drain_timeout(Some(self.options.header_timeout));
+        // A client may close its sending side and still wait for the answer.
+        session.set_abort_on_close(false);
+        session.set_ignore_info_resp(true);
+        let returned = self.proxy.process_new_http(session, shutdown).await?;
+        let (stream, _) = returned.consume();
+        let wire = *stream.into_any().downcast::<Wire>().ok()?;
+        // A body that was not read to its end would be taken for the next request.
+        (wire.allowance == 0).then_some(wire)
+    }
+
+    /// Answers what is no request, and closes.
+    async fn refuse(&self, mut wire: Wire, refusal: &Refusal) {
+        let mut visit = Visit::default();
+        visit.common = Common { request_id: new_request_id(), ..Common::default() };
+        let date = httpdate::fmt_http_date(std::time::SystemTime::now());
+        let bytes: Bytes = Reply::refusal(refusal).wire(&visit.common, &date);
+        let client = wire.client_address();
+        let write = async {
+            wire.inner.write_all(&bytes).await?;
+            wire.inner.flush().await?;
+            wire.inner.shutdown().await
+        };
+        let written = timeout(self.options.write_timeout, write).await;
+        self.gate.record_refusal(refusal, &mut visit, client);
+        if matches!(written, Ok(Ok(()))) {
+            // Unread bytes would turn our close into a reset that eats the answer.
+            let mut sink = BytesMut::with_capacity(4096);
+            let linger = Instant::now() + Duration::from_secs(1);
+            while let Ok(Ok(1..)) = timeout_at(linger, wire.inner.read_buf(&mut sink)).await {
+                sink.clear();
+            }
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! HTTP/2 on a connection: its limits, its end, and one task for each request.
+//!
+//! Frames are the h2 crate's, which closes a connection that floods it with CONTINUATION, SETTINGS
+//! or resets. Each request is held to the same grammar and sizes as one of HTTP/1.1.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora_core::apps::HttpServerApp;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::protocols::http::v2::server::{
+    H2Accept, H2Options, HttpSession, default_h2_options, handshake,
+};
+use pingora_core::protocols::{Digest, Stream};
+use pingora_core::server::ShutdownWatch;
+use pingora_proxy::ProxyHttp;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+
+use super::traffic::Counted;
+use super::{Door, DoorOptions, head};
+use crate::gate::{Visit, new_request_id};
+use crate::refusal::Refusal;
+use crate::reply::{Common, Reply};
+
+/// What one stream may keep in memory for a client that does not read.
+const SEND_BUFFER: usize = 64 * 1024;
+/// Streams that a client may reset before they are looked at, or that we reset for its errors.
+const RESETS: usize = 20;
+/// Requests on one connection that are malformed beyond what is answered.
+const MALFORMED: usize = 32;
+/// For a client to take our GOAWAY and close.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The requests of one connection that are under way.
+#[derive(Default)]
+struct Streams {
+    active: AtomicUsize,
+    ended: Notify,
+}
+
+/// One of them, for as long as it lives, panics included.
+struct Active(Arc<Streams>);
+
+impl Active {
+    fn begin(streams: &Arc<Streams>) -> Active {
+        streams.active.fetch_add(1, Ordering::SeqCst);
+        Active(Arc::clone(streams))
+    }
+}
+
+impl Drop for Active {
+    fn drop(&mut self) {
+        self.0.active.fetch_sub(1, Ordering::SeqCst);
+        self.0.ended.notify_one();
+    }
+}
+
+impl Streams {
+    fn active(&self) -> usize {
+        self.active.load(Ordering::SeqCst)
+    }
+
+    /// Resolves once nothing has been under way for this long.
+    async fn idle_for(&self, time: Duration) {
+        while self.active() > 0 {
+            self.ended.notified().await;
+        }
+        sleep(time).await;
+    }
+}
+
+fn options(door: &DoorOptions) -> H2Options {
+    let mut options = default_h2_options();
+    options
+        .max_concurrent_streams(door.max_streams)
+        .max_header_list_size(u32::try_from(door.sizes.header_bytes).unwrap_or(u32::MAX))
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_pending_accept_reset_streams(RESETS)
+        .max_local_error_reset_streams(Some(RESETS));
+    options
+}
+
+impl<P> Door<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    /// Serves requests until the connection ends.
+    pub(super) async fn serve_http2(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) {
+        let digest = Arc::new(Digest {
+            ssl_digest: stream.get_ssl_digest(),
+            timing_digest: stream.get_timing_digest(),
+            proxy_digest: stream.get_proxy_digest(),
+            socket_digest: stream.get_socket_digest(),
+        });
+        let begun = handshake(stream, Some(options(&self.options)));
+        let Ok(Ok(mut connection)) = timeout(self.options.header_timeout, begun).await else {
+            return;
+        };
+        let streams = Arc::new(Streams::default());
+        let (mut closing, mut malformed) = (false, 0);
+        loop {
+            let idle = if closing { GOODBYE } else { self.options.keepalive_timeout };
+            let accepted = tokio::select! {
+                biased;
+                () = self.traffic.drain_begun(), if !closing => {
+                    closing = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+                accepted = HttpSession::from_h2_conn(&mut connection, Arc::clone(&digest)) => accepted,
+                () = streams.idle_for(idle) => {
+                    if closing {
+                        return;
+                    }
+                    closing = true;
+                    connection.graceful_shutdown();
+                    continue;
+                }
+            };
+            match accepted {
+                Ok(Some(H2Accept::Session(session))) => {
+                    // Who resets and asks anew has more under way than its streams show.
+                    if streams.active() > 2 * self.options.max_streams as usize {
+                        connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                        closing = true;
+                        continue;
+                    }
+                    self.spawn(session, Active::begin(&streams), shutdown);
+                }
+                Ok(Some(H2Accept::Rejected)) => {
+                    malformed += 1;
+                    let client = digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
+                    let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
+                    self.gate.record_refusal(&Refusal::BadRequest, &mut Visit::default(), client);
+                    if malformed > MALFORMED {
+                        return;
+                    }
+                }
+                Ok(None) | Err(_) => return,
+            }
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, stream: HttpSession, active: Active, shutdown: &ShutdownWatch) {
+        let (door, shutdown) = (Arc::clone(self), shutdown.clone());
+        let request = self.traffic.begin();
+        tokio::spawn(async move {
+            let _alive: (Active, Counted) = (active, request);
+            let mut session = ServerSession::new_http2(stream);
+            session.set_write_timeout(Some(door.options.write_timeout));
+            session.set_total_drain_timeout(Some(door.options.header_timeout));
+            let has_body = !session.is_body_done();
+            let header = session.req_header();
+            match head::check_http2(header, has_body, &door.options.sizes) {
+                Ok(()) => {
+                    door.proxy.process_new_http(session, &shutdown).await;
+                }
+                Err(refusal) => door.refuse_stream(session, &refusal).await,
+            }
+        });
+    }
+
+    /// Answers what is no request of ours; the connection and its other streams go on.
+    async fn refuse_stream(&self, mut session: ServerSession, refusal: &Refusal) {
+        let mut visit = Visit::default();
+        visit.common = Common { request_id: new_request_id(), ..Common::default() };
+        let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+        let reply = Reply::refusal(refusal);
+        if let Ok(header) = reply.header(&visit.common) {
+            // A client that reset its stream has nobody to tell.
+            let _ = session.write_response_header(Box::new(header)).await;
+            let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
+        }
+        self.gate.record_refusal(refusal, &mut visit, client);
+    }
+}

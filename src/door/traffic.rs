@@ -1,0 +1,200 @@
+//! What is open and what is under way: for the caps, the drain and the metrics.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use dashmap::DashMap;
+use tokio::sync::Notify;
+
+use crate::network::{Networks, Site};
+
+/// Connections that may be open at the same time.
+#[derive(Clone, Debug)]
+pub struct Caps {
+    /// In all.
+    pub connections: usize,
+    /// From one address (one /64 of IPv6).
+    pub per_address: usize,
+    /// Whom the second does not concern.
+    pub exempt: Networks,
+}
+
+/// What is open and what is under way.
+pub struct Traffic {
+    caps: Caps,
+    listeners: AtomicUsize,
+    connections: AtomicUsize,
+    sites: DashMap<Site, usize>,
+    in_flight: AtomicUsize,
+    draining: AtomicBool,
+    drain_begun: Notify,
+    changed: Notify,
+}
+
+impl Traffic {
+    /// Nothing yet, under these caps.
+    pub fn new(caps: Caps) -> Traffic {
+        Traffic {
+            caps,
+            listeners: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
+            sites: DashMap::new(),
+            in_flight: AtomicUsize::new(0),
+            draining: AtomicBool::new(false),
+            drain_begun: Notify::new(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Connections that are open.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::SeqCst)
+    }
+
+    /// Requests between their first byte and the end of their answer.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
+    /// From now on every answer says that its connection closes.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::SeqCst);
+        self.drain_begun.notify_waiters();
+    }
+
+    /// Whether the process is about to end.
+    pub fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
+    /// Resolves once the drain begins.
+    pub async fn drain_begun(&self) {
+        until(&self.drain_begun, || self.is_draining()).await;
+    }
+
+    /// Resolves once no listener accepts any more.
+    pub async fn closed(&self) {
+        until(&self.changed, || self.listeners.load(Ordering::Acquire) == 0).await;
+    }
+
+    /// Resolves once nothing is in flight and no connection is open.
+    pub async fn finished(&self) {
+        until(&self.changed, || self.in_flight() == 0 && self.connections() == 0).await;
+    }
+
+    /// A listener begins to accept; one that stopped is [`Traffic::listener_closed`].
+    pub fn listener_opened(&self) {
+        self.listeners.fetch_add(1, Ordering::Release);
+    }
+
+    /// A listener accepts no more.
+    pub fn listener_closed(&self) {
+        self.listeners.fetch_sub(1, Ordering::Release);
+        self.changed.notify_waiters();
+    }
+
+    /// One more connection, if there may be one; it counts until the answer is dropped.
+    pub(super) fn connect(self: &Arc<Self>) -> Option<Counted> {
+        let counted = Counted::enter(self, |traffic| &traffic.connections);
+        (self.connections() <= self.caps.connections).then_some(counted)
+    }
+
+    /// One more connection from this address, if there may be one.
+    pub(super) fn connect_from(self: &Arc<Self>, address: IpAddr) -> Option<Neighbour> {
+        if self.caps.exempt.contains(address) {
+            return Some(Neighbour { traffic: Arc::clone(self), site: None });
+        }
+        let site = Site::from(address);
+        let mut open = self.sites.entry(site).or_insert(0);
+        if *open >= self.caps.per_address {
+            return None;
+        }
+        *open += 1;
+        drop(open);
+        Some(Neighbour { traffic: Arc::clone(self), site: Some(site) })
+    }
+
+    /// One more request, until the answer is dropped.
+    pub(super) fn begin(self: &Arc<Self>) -> Counted {
+        Counted::enter(self, |traffic| &traffic.in_flight)
+    }
+}
+
+async fn until(changed: &Notify, condition: impl Fn() -> bool) {
+    loop {
+        let notified = changed.notified();
+        tokio::pin!(notified);
+        notified.as_mut().enable();
+        if condition() {
+            return;
+        }
+        notified.await;
+    }
+}
+
+/// Counts one connection or request for as long as it lives, panics included.
+pub(super) struct Counted {
+    traffic: Arc<Traffic>,
+    count: fn(&Traffic) -> &AtomicUsize,
+}
+
+impl Counted {
+    fn enter(traffic: &Arc<Traffic>, count: fn(&Traffic) -> &AtomicUsize) -> Counted {
+        count(traffic).fetch_add(1, Ordering::SeqCst);
+        Counted { traffic: Arc::clone(traffic), count }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        (self.count)(&self.traffic).fetch_sub(1, Ordering::SeqCst);
+        // Only the end waits for it: counted down first, then looked, so that none is missed.
+        if self.traffic.is_draining() {
+            self.traffic.changed.notify_waiters();
+        }
+    }
+}
+
+/// Counts one connection of its address.
+pub(super) struct Neighbour {
+    traffic: Arc<Traffic>,
+    site: Option<Site>,
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        let Some(site) = self.site else { return };
+        self.traffic.sites.remove_if_mut(&site, |_, open| {
+            *open -= 1;
+            *open == 0
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn caps_hold_in_all_and_for_each_address() {
+        let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
+        let traffic = Arc::new(Traffic::new(Caps { connections: 3, per_address: 2, exempt }));
+        let open: Vec<Counted> = (0..3).map(|_| traffic.connect().unwrap()).collect();
+        assert!(traffic.connect().is_none());
+        drop(open);
+        assert!(traffic.connect().is_some());
+        assert_eq!(traffic.connections(), 0);
+
+        let from = |text: &str| traffic.connect_from(text.parse().unwrap());
+        let (first, second) = (from("192.0.2.1").unwrap(), from("192.0.2.1").unwrap());
+        assert!(from("192.0.2.1").is_none());
+        assert!(from("192.0.2.2").is_some());
+        drop(first);
+        assert!(from("192.0.2.1").is_some());
+        drop(second);
+        assert!(traffic.sites.is_empty(), "nothing is kept of who left");
+        let trusted: Vec<Neighbour> = (0..9).map(|_| from("10.1.1.1").unwrap()).collect();
+        assert_eq!(trusted.len(), 9);
+    }
+}

@@ -1,0 +1,231 @@
+//! Handing the listening sockets over to a successor, and the folder where both meet.
+//!
+//! The successor waits at a socket in a private folder; the process that serves gives it the
+//! listeners, waits until it accepts on them, and says goodbye. Until the goodbye either side can
+//! fail and the one that served goes on serving. No connection is refused: the kernel keeps them
+//! with the socket, whoever holds it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
+
+/// How long either side waits for the other's next word.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The most sockets that are handed over.
+const MAX_SOCKETS: usize = 8;
+const ACCEPTING: &[u8] = b"accepting\n";
+const GOODBYE: &[u8] = b"goodbye\n";
+
+/// The process's folder: for its owner only, with its pid and the socket of a successor.
+#[derive(Debug)]
+pub struct Folder {
+    path: PathBuf,
+    /// Held, and locked, by the process that serves from here.
+    pid: Option<File>,
+}
+
+impl Folder {
+    /// Opens the folder, and makes it if it is not there.
+    pub fn open(path: &Path) -> io::Result<Folder> {
+        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        let meta = fs::metadata(path)?;
+        if meta.uid() != rustix::process::geteuid().as_raw() {
+            return Err(io::Error::other("a folder of another user"));
+        }
+        if meta.mode() & 0o022 != 0 {
+            return Err(io::Error::other("a folder that others may write to"));
+        }
+        Ok(Folder { path: path.to_owned(), pid: None })
+    }
+
+    /// Writes the pid down; `false` if another process serves from here.
+    pub fn claim(&mut self) -> io::Result<bool> {
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let mut file = options.open(self.path.join("riskgate.pid"))?;
+        if file.try_lock().is_err() {
+            return Ok(false);
+        }
+        file.set_len(0)?;
+        writeln!(file, "{}", std::process::id())?;
+        self.pid = Some(file);
+        Ok(true)
+    }
+
+    /// Lets another process claim the folder.
+    pub fn release(&mut self) {
+        if let Some(file) = self.pid.take() {
+            // An empty file says that nobody serves.
+            let _ = file.set_len(0);
+        }
+    }
+
+    /// Whether a process serves from here.
+    pub fn is_claimed(&self) -> bool {
+        let file = OpenOptions::new().read(true).open(self.path.join("riskgate.pid"));
+        file.is_ok_and(|file| file.try_lock_shared().is_err())
+    }
+
+    /// Opens the meeting place, as a successor.
+    pub fn await_predecessor(&self) -> io::Result<Meeting> {
+        let path = self.socket();
+        // One that was left behind by a process that died.
+        let _ = fs::remove_file(&path);
+        let listener = UnixListener::bind(&path)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        Ok(Meeting { listener, path })
+    }
+
+    /// Gives the sockets to a successor, if one is in place and takes over; an error says why
+    /// not, and that nothing has changed. This process should stop accepting then.
+    pub fn hand_over(&mut self, sockets: &[(&str, OwnedFd)]) -> io::Result<()> {
+        let mut successor = UnixStream::connect(self.socket())
+            .map_err(|_| io::Error::other("no successor in place"))?;
+        successor.set_read_timeout(Some(PATIENCE))?;
+        successor.set_write_timeout(Some(PATIENCE))?;
+        send(&successor, sockets)?;
+        hear(&mut successor, ACCEPTING)?;
+        self.release();
+        successor.write_all(GOODBYE).inspect_err(|_| {
+            // It has left after all: we are the one who serves.
+            let _ = self.claim();
+        })
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.path.join("successor.sock")
+    }
+}
+
+/// Where a successor waits for the process that serves.
+pub struct Meeting {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Drop for Meeting {
+    fn drop(&mut self) {
+        // A socket that stays behind answers nobody.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+impl Meeting {
+    /// Waits until the predecessor comes, and takes its sockets, by their names.
+    pub fn take_over(self) -> io::Result<(Vec<(String, TcpListener)>, Predecessor)> {
+        let (stream, _) = self.listener.accept()?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        let sockets = receive(&stream)?;
+        let sockets = sockets.into_iter().map(|(name, fd)| (name, TcpListener::from(fd)));
+        Ok((sockets.collect(), Predecessor(stream)))
+    }
+}
+
+/// The process that served before, until it has said goodbye.
+pub struct Predecessor(UnixStream);
+
+impl Predecessor {
+    /// Tells that this process accepts; `Ok` once the other one has said goodbye.
+    pub fn accepting(mut self) -> io::Result<()> {
+        self.0.write_all(ACCEPTING)?;
+        hear(&mut self.0, GOODBYE)
+    }
+}
+
+fn hear(stream: &mut UnixStream, words: &[u8]) -> io::Result<()> {
+    let mut heard = vec![0; words.len()];
+    stream.read_exact(&mut heard)?;
+    if heard == words { Ok(()) } else { Err(io::Error::other("other words than expected")) }
+}
+
+/// Sends the sockets with their names, one name a line, in one message.
+fn send(stream: &UnixStream, sockets: &[(&str, OwnedFd)]) -> io::Result<()> {
+    let names: String = sockets.iter().map(|(name, _)| format!("{name}\n")).collect();
+    let fds: Vec<_> = sockets.iter().map(|(_, fd)| fd.as_fd()).collect();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
+        return Err(io::Error::other("more sockets than can be handed over"));
+    }
+    let sent =
+        sendmsg(stream, &[IoSlice::new(names.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
+    if sent == names.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+fn receive(stream: &UnixStream) -> io::Result<Vec<(String, OwnedFd)>> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut text = [0; 1024];
+    let message = recvmsg(
+        stream,
+        &mut [IoSliceMut::new(&mut text)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let mut fds = Vec::new();
+    for message in ancillary.drain() {
+        if let RecvAncillaryMessage::ScmRights(rights) = message {
+            fds.extend(rights);
+        }
+    }
+    let names = String::from_utf8_lossy(&text[..message.bytes]).into_owned();
+    let names: Vec<&str> = names.lines().collect();
+    if names.is_empty() || names.len() != fds.len() {
+        return Err(io::Error::other("no sockets, or not as many as names"));
+    }
+    Ok(names.into_iter().map(str::to_owned).zip(fds).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_go_over_and_either_side_may_fail_before_the_goodbye() {
+        let folder = tempfile::tempdir().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut serving = Folder::open(folder.path()).unwrap();
+        assert!(serving.claim().unwrap() && serving.is_claimed());
+        let sockets = || [("http", OwnedFd::from(listener.try_clone().unwrap()))];
+        assert!(serving.hand_over(&sockets()).is_err(), "nobody is there");
+
+        let path = folder.path().to_owned();
+        let meeting = Folder::open(&path).unwrap().await_predecessor().unwrap();
+        let leaves = std::thread::spawn(move || drop(meeting.take_over().unwrap()));
+        assert!(serving.hand_over(&sockets()).is_err(), "it left again");
+        assert!(serving.is_claimed());
+        leaves.join().unwrap();
+
+        let meeting = Folder::open(&path).unwrap().await_predecessor().unwrap();
+        let stays = std::thread::spawn(move || {
+            let (mut sockets, predecessor) = meeting.take_over().unwrap();
+            predecessor.accepting().unwrap();
+            sockets.remove(0)
+        });
+        serving.hand_over(&sockets()).unwrap();
+        let (name, taken) = stays.join().unwrap();
+        assert_eq!((name.as_str(), taken.local_addr().unwrap()), ("http", address));
+        let mut successor = Folder::open(&path).unwrap();
+        assert!(!successor.is_claimed() && successor.claim().unwrap());
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), Permissions::from_mode(0o777)).unwrap();
+        assert!(Folder::open(folder.path()).is_err());
+    }
+}

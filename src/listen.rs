@@ -1,0 +1,194 @@
+//! Sockets that listen: bound at the start or taken over, and the loops that accept on them.
+//!
+//! Owns the options of sockets, and how many descriptors may go to whom. What is done with a
+//! connection is its app's matter. A loop never ends for want of descriptors.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::apps::ServerApp;
+use pingora_core::protocols::l4::stream::Stream;
+use pingora_core::protocols::{GetSocketDigest, SocketDigest};
+use pingora_core::server::{ListenFds, ShutdownWatch};
+use pingora_core::services::Service;
+use rustix::net::sockopt::{set_tcp_nodelay, set_tcp_user_timeout};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::supervisor::Heart;
+
+/// Connections that the kernel keeps until they are accepted; it has a limit of its own.
+const BACKLOG: i32 = 65_535;
+/// For descriptors to come free, when there are none.
+const BREATH: Duration = Duration::from_millis(50);
+/// How often an accepting loop shows that it lives.
+const PULSE: Duration = Duration::from_millis(500);
+/// Descriptors for everything but connections: store, log, table, listeners, the runtime's own.
+const KEPT_BACK: u64 = 128;
+
+/// Binds a socket that listens.
+pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+/// How many connections may be open, and how many exchanges with the upstream under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Connections of clients.
+    pub connections: usize,
+    /// Exchanges with the upstream.
+    pub exchanges: usize,
+}
+
+impl Descriptors {
+    /// Raises the limit of open files as far as it goes, and shares it out: some are kept back
+    /// for the process itself, an exchange takes two, a connection one. What was wanted is given
+    /// where there is enough.
+    pub fn share(wanted: Descriptors) -> Descriptors {
+        let limit = getrlimit(Resource::Nofile);
+        let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+        // What can't be raised is shared out as it is.
+        let current = match setrlimit(Resource::Nofile, raised) {
+            Ok(()) => limit.maximum,
+            Err(_) => limit.current,
+        };
+        wanted.within(current.unwrap_or(u64::MAX))
+    }
+
+    fn within(self, limit: u64) -> Descriptors {
+        let spare = limit.saturating_sub(KEPT_BACK).max(8);
+        let spare = usize::try_from(spare).unwrap_or(usize::MAX);
+        let exchanges = self.exchanges.min(spare / 4);
+        let connections = self.connections.min(spare - 2 * exchanges);
+        Descriptors { connections, exchanges }
+    }
+}
+
+/// A service that accepts on one socket and gives each connection to its app.
+pub struct Listening<A> {
+    name: &'static str,
+    socket: Option<TcpListener>,
+    app: Arc<A>,
+    threads: usize,
+    /// For what was sent to be acknowledged, before the peer is taken for dead.
+    user_timeout: Duration,
+    heart: Heart,
+}
+
+impl<A> Listening<A> {
+    /// A service with one thread.
+    pub fn new(
+        name: &'static str,
+        socket: TcpListener,
+        app: A,
+        user_timeout: Duration,
+    ) -> Listening<A> {
+        let (socket, app, heart) = (Some(socket), Arc::new(app), Heart::default());
+        Listening { name, socket, app, threads: 1, user_timeout, heart }
+    }
+
+    /// The same with this many threads, and a heart that beats for as long as it accepts.
+    pub fn with_threads(mut self, threads: usize, heart: Heart) -> Listening<A> {
+        (self.threads, self.heart) = (threads, heart);
+        self
+    }
+}
+
+impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
+    async fn accept(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
+        match socket.accept().await {
+            Ok((stream, _)) => {
+                let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
+                let stream = prepare(stream, self.user_timeout);
+                tokio::spawn(async move {
+                    let mut next = app.process_new(Box::new(stream), &shutdown).await;
+                    while let Some(stream) = next {
+                        next = app.process_new(stream, &shutdown).await;
+                    }
+                });
+            }
+            // The one client left before it was accepted.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(error) => {
+                log::error!("{}: accepting failed, and goes on: {error}", self.name);
+                tokio::time::sleep(BREATH).await;
+            }
+        }
+    }
+}
+
+fn prepare(stream: TcpStream, user_timeout: Duration) -> Stream {
+    let millis = u32::try_from(user_timeout.as_millis()).unwrap_or(u32::MAX);
+    // A socket that refuses these is about to end anyway.
+    let _ = set_tcp_nodelay(&stream, true);
+    let _ = set_tcp_user_timeout(&stream, millis);
+    let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
+    let mut stream = Stream::from(stream);
+    stream.set_socket_digest(digest);
+    stream
+}
+
+#[async_trait]
+impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
+    async fn start_service(
+        &mut self,
+        _fds: Option<ListenFds>,
+        mut shutdown: ShutdownWatch,
+        _listeners_per_fd: usize,
+    ) {
+        let socket = self.socket.take().map(|socket| {
+            socket.set_nonblocking(true)?;
+            tokio::net::TcpListener::from_std(socket)
+        });
+        match socket {
+            Some(Ok(socket)) => {
+                let stopping = shutdown.clone();
+                let mut pulse = tokio::time::interval(PULSE);
+                loop {
+                    tokio::select! {
+                        biased;
+                        _ = shutdown.wait_for(|stop| *stop) => break,
+                        _ = pulse.tick() => self.heart.beat(),
+                        () = self.accept(&socket, &stopping) => {}
+                    }
+                }
+                // Closing resets who is connected and waits; they are served like all others.
+                while timeout(Duration::ZERO, self.accept(&socket, &stopping)).await.is_ok() {}
+            }
+            Some(Err(error)) => log::error!("{}: expected to listen, but found {error}", self.name),
+            None => {}
+        }
+        self.app.cleanup().await;
+    }
+
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Some(self.threads)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn descriptors_are_kept_back_for_store_and_upstream() {
+        let wanted = Descriptors { connections: 20_000, exchanges: 1_000 };
+        assert_eq!(wanted.within(1 << 20), wanted);
+        for limit in [64, 256, 1_024, 4_096, 20_000] {
+            let shared = wanted.within(limit);
+            let used = shared.connections + 2 * shared.exchanges;
+            assert!(shared.connections > 0 && shared.exchanges > 0, "{limit}: {shared:?}");
+            assert!(limit < 256 || used as u64 + KEPT_BACK <= limit, "{limit}: {shared:?}");
+        }
+    }
+}

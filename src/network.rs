@@ -1,0 +1,80 @@
+//! Addresses of clients and networks of them.
+//!
+//! Values only: who is trusted, and which addresses count as one client. It knows no socket.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ipnet::IpNet;
+
+/// Networks, each written as an address (`10.0.0.7`) or with its length (`10.0.0.0/8`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Networks(Vec<IpNet>);
+
+impl Networks {
+    /// Reads a list; `None` if a member is neither an address nor a network.
+    pub fn parse(texts: &[String]) -> Option<Networks> {
+        texts.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
+    }
+
+    /// Whether one of them holds this address; an IPv4 address written as IPv6 is the same.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+fn network(text: &str) -> Option<IpNet> {
+    match IpAddr::from_str(text) {
+        Ok(address) => Some(IpNet::from(address.to_canonical())),
+        Err(_) => IpNet::from_str(text).ok(),
+    }
+}
+
+/// What counts as one client: an IPv4 address, or the /64 that a household or a host has in IPv6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Site(IpAddr);
+
+impl From<IpAddr> for Site {
+    fn from(address: IpAddr) -> Site {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Site(address.into()),
+            IpAddr::V6(address) => {
+                let host_bits = u128::from(u64::MAX);
+                Site(IpAddr::V6((u128::from(address) & !host_bits).into()))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn networks(texts: &[&str]) -> Option<Networks> {
+        Networks::parse(&texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_network_holds_its_addresses_and_no_others() {
+        let trusted = networks(&["10.0.0.0/8", "192.0.2.7", "2001:db8::/32"]).unwrap();
+        for inside in ["10.255.0.1", "192.0.2.7", "2001:db8::1", "::ffff:10.1.2.3"] {
+            assert!(trusted.contains(inside.parse().unwrap()), "{inside}");
+        }
+        for outside in ["11.0.0.1", "192.0.2.8", "2001:db9::1", "::1"] {
+            assert!(!trusted.contains(outside.parse().unwrap()), "{outside}");
+        }
+        for bad in ["10.0.0.0/33", "host", "", "10.0.0"] {
+            assert_eq!(networks(&[bad]), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_site_is_an_address_or_a_64() {
+        let site = |text: &str| Site::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(site("2001:db8::1"), site("2001:db8::ffff:1"));
+        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
+        assert_ne!(site("192.0.2.1"), site("192.0.2.2"));
+        assert_eq!(site("192.0.2.1"), site("::ffff:192.0.2.1"));
+    }
+}

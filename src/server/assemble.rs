@@ -1,0 +1,100 @@
+//! Makes the state that requests are judged by, and the one that keeps it fresh.
+
+use std::sync::Arc;
+
+use pingora_core::services::background::GenBackgroundService;
+
+use super::{Loaded, StartError, unix_now};
+use crate::access_log::{AccessLog, LogTarget};
+use crate::config::Overrides;
+use crate::gate::{Gate, State};
+use crate::live::Live;
+use crate::metrics::Metrics;
+use crate::quota::{Ledger, LedgerOptions};
+use crate::reload::{Keys, Reloader, Trigger};
+use crate::store::StoreError;
+use crate::tls::Certificates;
+use crate::top::Top;
+
+/// A gate for a Pingora server of your own: the same state, kept fresh the same way.
+pub struct Mount {
+    gate: Gate,
+    reloader: Reloader,
+}
+
+impl Mount {
+    /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
+    pub fn new(overrides: Overrides) -> Result<Mount, StartError> {
+        let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
+        let (state, reloader, _) = assemble(loaded, None, overrides)?;
+        Ok(Mount { gate: Gate::new(state), reloader })
+    }
+
+    /// The gate: it can be cloned into as many proxies as there are.
+    pub fn gate(&self) -> Gate {
+        self.gate.clone()
+    }
+
+    /// The service that reloads table, keys and config; add it to your server.
+    pub fn into_service(self) -> GenBackgroundService<Reloader> {
+        GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
+    }
+}
+
+/// Makes the state that requests are judged by, and the one that keeps it fresh.
+pub(super) fn assemble(
+    loaded: Loaded,
+    certificates: Option<Arc<Certificates>>,
+    overrides: Overrides,
+) -> Result<(Arc<State>, Reloader, Trigger), StartError> {
+    let Loaded { config, table, declared, .. } = loaded;
+    let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
+    let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
+    let open = || config.store.open(config.store.deadline);
+    let now = unix_now();
+    let options = LedgerOptions {
+        deadline: config.store.deadline,
+        on_failure: config.on_failure,
+        max_unsettled: config.store.max_unsettled,
+    };
+    let mut ring_store = open().map_err(unusable)?;
+    ring_store.check().map_err(unusable)?;
+    let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
+        .map_err(unusable)?;
+    let (keys, ring) = Keys::load(ring_store, declared, &config, &ledger)
+        .map_err(|problem| StartError::Config(vec![problem]))?;
+    let table = Arc::new(Live::new(table));
+    let (judge, seed) = (Arc::clone(&table), Arc::clone(&table));
+    let top = Top::start(
+        open().map_err(unusable)?,
+        config.top,
+        Box::new(move |name| {
+            let table = judge.peek();
+            let verdict = table.row_of(name)?.own.verdict;
+            verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
+        }),
+        Box::new(move || seed.peek().seed().to_vec()),
+        now,
+    )
+    .map_err(unusable)?;
+    let log = AccessLog::start(config.log_target.clone(), config.access_log).map_err(|error| {
+        let target = match &config.log_target {
+            LogTarget::File(path) => path.display().to_string(),
+            LogTarget::Stdout => "standard output".to_owned(),
+        };
+        let what = format!("config: log.path: expected a file to append to, but found {error}");
+        StartError::Config(vec![format!("{what}: {target}")])
+    })?;
+    let state = Arc::new(State {
+        table,
+        keys: Live::new(ring),
+        ledger,
+        top,
+        metrics: Metrics::new().map_err(|error| failed(&error))?,
+        log,
+        policy: Live::new(config.policy()),
+    });
+    let (reloader, trigger) =
+        Reloader::new(Arc::clone(&state), config, overrides, keys, certificates);
+    Ok((state, reloader, trigger))
+}

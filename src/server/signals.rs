@@ -1,0 +1,220 @@
+//! Signals, and the end of the process: Pingora's own would stop accepting at once and then sleep
+//! blindly, and knows nothing of SIGHUP.
+//!
+//! SIGHUP reloads, SIGTERM drains, SIGINT stops, SIGQUIT hands over to a successor.
+
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
+
+use super::AtEnd;
+use crate::door::Traffic;
+use crate::gate::Gate;
+use crate::handover::{Folder, Predecessor};
+use crate::reload::Trigger;
+use crate::supervisor;
+
+/// The last things, done once however the process ends.
+pub(super) struct End {
+    pub gate: Gate,
+    pub at_end: Mutex<Option<AtEnd>>,
+    pub post: Arc<Mutex<Post>>,
+}
+
+impl End {
+    pub fn now(&self) {
+        self.gate.close();
+        lock(&self.post).leave();
+        let at_end = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(at_end) = at_end {
+            at_end();
+        }
+    }
+}
+
+/// What one process has that serves, and its successor takes over.
+pub(super) struct Post {
+    pub folder: Option<Folder>,
+    /// Duplicates of the sockets that are accepted on, by name.
+    pub sockets: Vec<(String, TcpListener)>,
+}
+
+impl Post {
+    /// Writes down that this process serves, so that a successor finds it.
+    pub fn take(&mut self) {
+        let Some(folder) = &mut self.folder else { return };
+        match folder.claim() {
+            Ok(true) => {}
+            Ok(false) => log::warn!(
+                "another process serves from the same process.folder: no hand-over from this one"
+            ),
+            Err(error) => log::warn!("process.folder: no hand-over, since {error}"),
+        }
+    }
+
+    fn hand_over(&mut self) -> std::io::Result<()> {
+        let no_folder = || std::io::Error::other("no process.folder, so no successor");
+        let duplicate = |(name, socket): &(String, TcpListener)| {
+            Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
+        };
+        let sockets: std::io::Result<Vec<(String, OwnedFd)>> =
+            self.sockets.iter().map(duplicate).collect();
+        let sockets = sockets?;
+        let named: Vec<(&str, OwnedFd)> = sockets
+            .iter()
+            .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
+            .collect::<std::io::Result<_>>()?;
+        self.folder.as_mut().ok_or_else(no_folder)?.hand_over(&named)
+    }
+
+    /// Closes what would keep the sockets open when nobody accepts on them any more.
+    fn leave(&mut self) {
+        self.sockets.clear();
+        if let Some(folder) = &mut self.folder {
+            folder.release();
+        }
+    }
+}
+
+fn lock(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
+    post.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Our own signals.
+pub(super) struct Signals {
+    pub traffic: Arc<Traffic>,
+    pub trigger: Trigger,
+    pub end: Arc<End>,
+    pub delay: Duration,
+    /// The process that serves until this one does.
+    pub predecessor: Mutex<Option<Predecessor>>,
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for Signals {
+    async fn recv(&self) -> ShutdownSignal {
+        let listen = |kind: SignalKind| signal(kind).map_err(|error| log::error!("{error}")).ok();
+        let mut hangup = listen(SignalKind::hangup());
+        let mut quit = listen(SignalKind::quit());
+        let mut terminate = listen(SignalKind::terminate());
+        let mut interrupt = listen(SignalKind::interrupt());
+        if !self.take_over().await {
+            return self.drain(interrupt).await;
+        }
+        supervisor::ready();
+        loop {
+            tokio::select! {
+                () = next(&mut hangup) => self.reload(),
+                () = next(&mut quit) => if self.hand_over().await {
+                    return self.drain(interrupt).await;
+                },
+                () = next(&mut interrupt) => {
+                    self.end.now();
+                    return ShutdownSignal::FastShutdown;
+                }
+                () = next(&mut terminate) => break,
+            }
+        }
+        self.traffic.drain();
+        supervisor::stopping();
+        tokio::select! {
+            () = tokio::time::sleep(self.delay) => {}
+            () = next(&mut interrupt) => {
+                self.end.now();
+                return ShutdownSignal::FastShutdown;
+            }
+        }
+        self.drain(interrupt).await
+    }
+}
+
+async fn next(signal: &mut Option<Signal>) {
+    match signal {
+        Some(signal) => {
+            signal.recv().await;
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl Signals {
+    /// Tells the predecessor, if there is one, that this process accepts; `false` if it serves on.
+    async fn take_over(&self) -> bool {
+        let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let post = Arc::clone(&self.end.post);
+        let taken = spawn_blocking(move || {
+            let Some(predecessor) = predecessor else { return Ok(()) };
+            predecessor.accepting()?;
+            lock(&post).take();
+            log::info!("took over");
+            Ok::<(), std::io::Error>(())
+        });
+        match taken.await {
+            Ok(Ok(())) => true,
+            Ok(Err(error)) => {
+                log::error!("the process that served did not say goodbye and serves on: {error}");
+                false
+            }
+            Err(error) => {
+                log::error!("expected to take over, but found {error}");
+                false
+            }
+        }
+    }
+
+    /// Gives the sockets to a successor; `false` if there is none, or it failed, and we serve on.
+    async fn hand_over(&self) -> bool {
+        let post = Arc::clone(&self.end.post);
+        match spawn_blocking(move || lock(&post).hand_over()).await {
+            Ok(Ok(())) => {
+                log::info!("handed over to a successor");
+                true
+            }
+            Ok(Err(error)) => {
+                log::warn!("SIGQUIT: {error}: serving on");
+                false
+            }
+            Err(error) => {
+                log::error!("SIGQUIT: {error}: serving on");
+                false
+            }
+        }
+    }
+
+    fn reload(&self) {
+        let trigger = self.trigger.clone();
+        tokio::spawn(async move {
+            supervisor::reloading();
+            // How it went is in the log, in metrics and on /readyz.
+            let _ = trigger.and_wait().await;
+            supervisor::ready();
+        });
+    }
+
+    /// Stops accepting, and ends the process as soon as nothing is in flight: Pingora's grace is
+    /// a blind sleep.
+    async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
+        self.traffic.drain();
+        lock(&self.end.post).leave();
+        let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
+        tokio::spawn(async move {
+            let drained = async {
+                traffic.closed().await;
+                traffic.finished().await;
+            };
+            tokio::select! {
+                () = drained => {}
+                () = next(&mut interrupt) => {}
+            }
+            let last_words = spawn_blocking(move || end.now()).await;
+            std::process::exit(i32::from(last_words.is_err()));
+        });
+        ShutdownSignal::GracefulTerminate
+    }
+}

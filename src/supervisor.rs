@@ -1,0 +1,77 @@
+//! What a service manager is told (systemd's sd_notify protocol): ready, reloading, stopping, and
+//! that we are alive.
+//!
+//! Without one, nothing is told to nobody. It takes no orders: those come as signals.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::services::background::BackgroundService;
+use sd_notify::NotifyState;
+
+/// Beats as long as connections are accepted.
+#[derive(Clone, Debug, Default)]
+pub struct Heart(Arc<AtomicU64>);
+
+impl Heart {
+    /// Shows life.
+    pub fn beat(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn beats(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// The process serves.
+pub fn ready() {
+    tell(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
+}
+
+/// The process reads its config anew.
+pub fn reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell(&[NotifyState::Reloading, now]),
+        Err(_) => tell(&[NotifyState::Reloading]),
+    }
+}
+
+/// The process takes no more and finishes what it has.
+pub fn stopping() {
+    tell(&[NotifyState::Stopping]);
+}
+
+fn tell(words: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(words) {
+        log::warn!("expected a service manager that listens, but found {error}");
+    }
+}
+
+/// The background service that feeds the manager's watchdog for as long as the heart beats.
+pub struct Watchdog(pub Heart);
+
+#[async_trait]
+impl BackgroundService for Watchdog {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let Some(interval) = sd_notify::watchdog_enabled() else { return };
+        let mut last = None;
+        loop {
+            let beats = self.0.beats();
+            if last.replace(beats) != Some(beats) {
+                tell(&[NotifyState::Watchdog]);
+            }
+            tokio::select! {
+                () = tokio::time::sleep(interval / 3) => {}
+                _ = shutdown.wait_for(|stop| *stop) => break,
+            }
+        }
+        // What is in flight may take its time now; the manager has its own limit for that.
+        loop {
+            tell(&[NotifyState::Watchdog]);
+            tokio::time::sleep(interval / 3).await;
+        }
+    }
+}

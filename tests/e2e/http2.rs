@@ -1,0 +1,397 @@
+//! HTTP/2: the same answers as HTTP/1.1, its limits, and floods of frames.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::harness::{Authority, Gateway, PATIENCE, Setup, StandIn, answer, get, run, until_true};
+
+const DOMAIN: &str = "/v1/public/domain/first.test";
+const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+const DATA: u8 = 0;
+const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
+const SETTINGS: u8 = 4;
+const PING: u8 = 6;
+const GOAWAY: u8 = 7;
+const CONTINUATION: u8 = 9;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;
+
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    let mut bytes = vec![length[1], length[2], length[3], kind, flags];
+    bytes.extend(stream.to_be_bytes());
+    bytes.extend(payload);
+    bytes
+}
+
+/// A field as HPACK's plainest form: a literal, never indexed, without Huffman.
+fn field(name: &str, value: &str) -> Vec<u8> {
+    let mut bytes = vec![0x10];
+    for text in [name, value] {
+        // Lengths of 127 and more take a continuation (RFC 7541 section 5.1).
+        let mut rest = text.len();
+        if rest < 127 {
+            bytes.push(rest as u8);
+        } else {
+            bytes.push(127);
+            rest -= 127;
+            while rest >= 128 {
+                bytes.push((rest % 128) as u8 | 128);
+                rest /= 128;
+            }
+            bytes.push(rest as u8);
+        }
+        bytes.extend(text.as_bytes());
+    }
+    bytes
+}
+
+fn fields(all: &[(&str, &str)]) -> Vec<u8> {
+    all.iter().flat_map(|(name, value)| field(name, value)).collect()
+}
+
+fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
+    let key = format!("Bearer {key}");
+    let mut all = fields(&[
+        (":method", method),
+        (":scheme", "http"),
+        (":authority", "gate.test"),
+        (":path", path),
+        ("authorization", &key),
+    ]);
+    all.extend(fields(more));
+    all
+}
+
+/// A client of frames, over a plain connection.
+struct Frames {
+    stream: TcpStream,
+}
+
+impl Frames {
+    fn open(address: SocketAddr) -> Frames {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.write_all(PREFACE).unwrap();
+        // No dynamic table: each answer's fields can be read alone.
+        stream.write_all(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
+        Frames { stream }
+    }
+
+    fn send(&mut self, bytes: &[u8]) -> bool {
+        self.stream.write_all(bytes).is_ok()
+    }
+
+    /// The next frame: kind, flags, stream, payload; nothing at the end.
+    fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+        let mut head = [0; 9];
+        self.stream.read_exact(&mut head).ok()?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        let mut payload = vec![0; length];
+        self.stream.read_exact(&mut payload).ok()?;
+        Some((head[3], head[4], stream, payload))
+    }
+
+    /// The status of the answer on a stream; 0 for a reset. An indexed `:status` or a literal one.
+    fn status(&mut self, wanted: u32) -> u16 {
+        while let Some((kind, _, stream, payload)) = self.next() {
+            match kind {
+                HEADERS if stream == wanted => return status_of(&payload),
+                RST_STREAM if stream == wanted => return 0,
+                _ => {}
+            }
+        }
+        panic!("the connection ended before an answer on stream {wanted}");
+    }
+
+    /// Why the connection was closed by the other side, if it said so.
+    fn goodbye(&mut self) -> Option<u32> {
+        while let Some((kind, _, _, payload)) = self.next() {
+            if kind == GOAWAY {
+                return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
+            }
+        }
+        None
+    }
+}
+
+/// The static table's entries of `:status` (RFC 7541 appendix A), or a literal behind one.
+fn status_of(block: &[u8]) -> u16 {
+    const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
+    let block = match block[0] {
+        size if size & 0xe0 == 0x20 => &block[1..],
+        _ => block,
+    };
+    match block[0] {
+        index @ 0x88..=0x8e => INDEXED[usize::from(index - 0x88)],
+        _ => {
+            let huffman = block[1] & 0x80 != 0;
+            let length = usize::from(block[1] & 0x7f);
+            let text = &block[2..2 + length];
+            if huffman { digits(text) } else { std::str::from_utf8(text).unwrap().parse().unwrap() }
+        }
+    }
+}
+
+/// Three digits in Huffman code (RFC 7541 appendix B): 0 to 2 take five bits, the rest six.
+fn digits(code: &[u8]) -> u16 {
+    let bits =
+        code.iter().chain([0; 4].iter()).take(4).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
+    let (mut at, mut value) = (0, 0);
+    for _ in 0..3 {
+        let five = bits << at >> 27;
+        if five < 3 {
+            value = value * 10 + five;
+            at += 5;
+        } else {
+            value = value * 10 + (bits << at >> 26) - 0x19 + 3;
+            at += 6;
+        }
+    }
+    value as u16
+}
+
+fn plain() -> (Gateway, String) {
+    let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000000").start();
+    let key = gateway.key("acme", &[]);
+    (gateway, key)
+}
+
+#[test]
+fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
+    let stand_in = StandIn::playing(|_| vec![crate::harness::Step::Send(answer(200, "", "whole"))]);
+    let setup = Setup::new().upstream(&[stand_in.address]);
+    let authority = Authority::new(setup.path("").as_path());
+    let certificate = authority.certify("first", "DNS:gate.test");
+    let gateway = setup.https(&[certificate]).start();
+    let key = gateway.key("acme", &[]);
+    let at = gateway.https();
+    let curl = |more: &[&str], path: &str| {
+        let mut command = std::process::Command::new("curl");
+        command.args(["-s", "-i", "--max-time", "20", "--cacert"]).arg(authority.path());
+        command.args(["--resolve", &format!("gate.test:{}:127.0.0.1", at.port())]);
+        command.args(["-H", &format!("Authorization: Bearer {key}")]).args(more);
+        let ran = run(command.arg(format!("https://gate.test:{}{path}", at.port())));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stdout
+    };
+    let told = |text: &str| {
+        let kept = text.lines().filter(|line| !line.starts_with("HTTP/"));
+        let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
+        let changing = ["date:", "x-request-id:", "ratelimit:"];
+        let kept = kept.map(str::to_ascii_lowercase);
+        kept.filter(|line| !changing.iter().any(|c| line.starts_with(c))).collect::<Vec<_>>()
+    };
+    for path in [DOMAIN, "/v1/usage", "/v1/nowhere", "/v1/public/domain/no", "/v1/check/a@b.com"] {
+        let (old, new) = (curl(&["--http1.1"], path), curl(&["--http2"], path));
+        assert!(old.starts_with("HTTP/1.1 ") && new.starts_with("HTTP/2 "), "{old}{new}");
+        assert_eq!(old.split(' ').nth(1), new.split(' ').nth(1).map(str::trim), "{path}");
+        assert_eq!(told(&old), told(&new).clone(), "{path}");
+    }
+    assert!(stand_in.last().line().ends_with(" HTTP/1.1"));
+    assert_eq!(stand_in.last().header("X-Forwarded-Host"), format!("gate.test:{}", at.port()));
+    let seven = gateway.month_count(&key);
+    assert_eq!(seven, 6, "three counted calls, twice each");
+}
+
+#[test]
+fn without_h2c_a_preface_is_no_request() {
+    let gateway = Setup::new().start();
+    let mut connection = gateway.connect();
+    connection.send(PREFACE);
+    connection.read().expect("an answer").expect(400);
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
+    let (gateway, key) = plain();
+    gateway.domain("first.test", &key).expect(200);
+    let long = format!("/v1/public/domain/{}", "a".repeat(3000));
+    let many: Vec<(String, String)> =
+        (0..70).map(|at| (format!("x-{at}"), "1".to_owned())).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    let big = "b".repeat(20_000);
+    let mut frames = Frames::open(gateway.http);
+    let mut stream = 1;
+    for (status, counted, block, body) in [
+        (200, 1, request("GET", DOMAIN, &key, &[]), false),
+        (200, 1, request("HEAD", DOMAIN, &key, &[]), false),
+        (422, 1, request("GET", "/v1/public/domain/no", &key, &[]), false),
+        (401, 0, request("GET", DOMAIN, "rg_nobody", &[]), false),
+        (401, 0, request("GET", DOMAIN, &key, &[("authorization", "Bearer x")]), false),
+        (404, 0, request("GET", "/v1/../v1/usage", &key, &[]), false),
+        (405, 0, request("DELETE", DOMAIN, &key, &[]), false),
+        (405, 0, request("TRACE", DOMAIN, &key, &[]), false),
+        (414, 0, request("GET", &long, &key, &[]), false),
+        (431, 0, request("GET", DOMAIN, &key, &many), false),
+        (431, 0, request("GET", DOMAIN, &key, &[("x-big", &big)]), false),
+        // No body, announced or not, where none is taken.
+        (400, 0, request("GET", DOMAIN, &key, &[("content-length", "3")]), true),
+        (400, 0, request("GET", DOMAIN, &key, &[]), true),
+        (400, 0, request("GET", DOMAIN, &key, &[("host", "other.test")]), false),
+        (200, 1, request("GET", DOMAIN, &key, &[("host", "gate.test")]), false),
+        // Connection-specific fields are a stream error (RFC 9113 section 8.2.2).
+        (0, 0, request("GET", DOMAIN, &key, &[("connection", "close")]), false),
+        (0, 0, request("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]), false),
+        (200, 1, request("GET", DOMAIN, &key, &[]), false),
+    ] {
+        let before = gateway.month_count(&key);
+        let end = if body { 0 } else { END_STREAM };
+        for (at, part) in block.chunks(16_000).enumerate() {
+            let last = (at + 1) * 16_000 >= block.len();
+            let flags = if last { END_HEADERS } else { 0 };
+            let kind = if at == 0 { HEADERS } else { CONTINUATION };
+            let flags = if at == 0 { flags | end } else { flags };
+            assert!(frames.send(&frame(kind, flags, stream, part)));
+        }
+        if body {
+            assert!(frames.send(&frame(DATA, END_STREAM, stream, b"abc")));
+        }
+        assert_eq!(frames.status(stream), status, "stream {stream}");
+        assert_eq!(gateway.month_count(&key), before + counted, "stream {stream}, {status}");
+        stream += 2;
+    }
+    // A name that is none costs the connection.
+    let mut frames = Frames::open(gateway.http);
+    let block = request("GET", DOMAIN, &key, &[("Upper", "case")]);
+    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
+    assert!(frames.goodbye().is_some());
+}
+
+/// The n-th part of a flood.
+type Flood<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
+
+#[test]
+fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
+    let (gateway, key) = plain();
+    let memory = || resident(gateway.pid());
+    gateway.domain("first.test", &key).expect(200);
+    let before = memory();
+    let get = request("GET", DOMAIN, &key, &[]);
+    let floods: [(&str, Box<Flood<'_>>); 4] = [
+        (
+            "rapid reset",
+            Box::new(|at| {
+                let stream = at * 2 + 1;
+                let mut bytes = frame(HEADERS, END_HEADERS | END_STREAM, stream, &get);
+                bytes.extend(frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]));
+                bytes
+            }),
+        ),
+        (
+            "continuation",
+            Box::new(|at| match at {
+                0 => frame(HEADERS, END_STREAM, 1, &get),
+                _ => frame(CONTINUATION, 0, 1, &field(&format!("x-{at}"), &"y".repeat(200))),
+            }),
+        ),
+        ("settings", Box::new(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]))),
+        ("ping", Box::new(|_| frame(PING, 0, 0, b"12345678"))),
+    ];
+    for (name, flood) in &floods {
+        std::thread::scope(|scope| {
+            let attackers: Vec<_> = (0..4)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mut frames = Frames::open(gateway.http);
+                        let begun = Instant::now();
+                        let mut at = 0;
+                        // Never reads: what is not taken must not pile up.
+                        frames.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
+                        while begun.elapsed() < Duration::from_secs(2) && at < 200_000 {
+                            let bytes: Vec<u8> = (at..at + 50).flat_map(flood).collect();
+                            if !frames.send(&bytes) {
+                                break;
+                            }
+                            at += 50;
+                        }
+                        frames.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
+                        (at, frames.goodbye())
+                    })
+                })
+                .collect();
+            for _ in 0..20 {
+                gateway.domain("first.test", &key).expect(200);
+            }
+            for attacker in attackers {
+                let (sent, goodbye) = attacker.join().unwrap();
+                // 11 is ENHANCE_YOUR_CALM, 1 a protocol error. SETTINGS and PING are answered one
+                // by one, and the socket's own buffer holds who does not read.
+                if matches!(*name, "rapid reset" | "continuation") {
+                    assert!(matches!(goodbye, Some(1 | 11) | None), "{name}: {goodbye:?}");
+                    assert!(sent < 200_000, "{name}: {sent} were taken");
+                }
+            }
+        });
+        let after = memory();
+        assert!(after < before + 40_000, "{name}: {before} kB became {after} kB");
+    }
+    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
+}
+
+/// Resident memory in kB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().split(' ').next().unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_idle_connection_is_closed_and_a_drain_says_goodbye() {
+    let setup = Setup::new().set("listen.h2c", "true").text("listen.keepalive_timeout", "1s");
+    let mut gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", DOMAIN, &key, &[]));
+    let mut idle = Frames::open(gateway.http);
+    assert!(idle.send(&ask));
+    assert_eq!(idle.status(1), 200);
+    assert_eq!(idle.goodbye(), Some(0));
+    // Its preface alone, and a header that never ends.
+    let mut silent = Frames::open(gateway.http);
+    assert_eq!(silent.goodbye(), Some(0));
+    let mut endless = Frames::open(gateway.http);
+    assert!(endless.send(&frame(HEADERS, END_STREAM, 1, &field(":method", "GET"))));
+    assert!(matches!(endless.goodbye(), Some(0) | None));
+
+    let mut busy = Frames::open(gateway.http);
+    assert!(busy.send(&ask));
+    assert_eq!(busy.status(1), 200);
+    gateway.signal("TERM");
+    assert_eq!(busy.goodbye(), Some(0));
+    drop(busy);
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+}
+
+#[test]
+fn more_streams_than_allowed_are_refused_one_by_one() {
+    let silent = StandIn::playing(|_| vec![crate::harness::Step::Silence]);
+    let setup = Setup::new().set("listen.h2c", "true").set("listen.max_streams", "5");
+    let gateway = setup.upstream(&[silent.address]).start();
+    let key = gateway.key("acme", &[]);
+    let mut frames = Frames::open(gateway.http);
+    // The limit counts once the client has acknowledged it.
+    while let Some((kind, flags, _, _)) = frames.next() {
+        if kind == SETTINGS && flags == 0 {
+            assert!(frames.send(&frame(SETTINGS, 1, 0, &[])));
+            break;
+        }
+    }
+    let ask = request("GET", "/v1/check/a@b.com", &key, &[]);
+    for stream in 0..9 {
+        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &ask)));
+    }
+    let mut refused = 0;
+    while refused < 4 {
+        let (kind, _, _, payload) = frames.next().expect("a refusal");
+        // 7 is REFUSED_STREAM: it may be tried again.
+        refused += u32::from(kind == RST_STREAM && payload == [0, 0, 0, 7]);
+    }
+    until_true("the others are under way", || silent.count() == 5);
+    assert_eq!(gateway.ask(&get("/v1/usage").key(&key)).expect(200).json()["month_count"], 5);
+}

@@ -1,0 +1,122 @@
+//! Proxies in front of us: who speaks for whom, and how many connections one address may have.
+
+use crate::harness::{Connection, Setup, StandIn, get, until_true};
+
+fn checked(connection: &mut Connection, key: &str) {
+    connection.ask(&get("/v1/check/a@b.com").key(key)).expect(200);
+}
+
+#[test]
+fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
+    let stand_in = StandIn::start();
+    let setup = Setup::new().upstream(&[stand_in.address]).set("listen.proxy_protocol", "true");
+    let gateway = setup.set("listen.trusted_proxies", r#"["127.0.0.0/30"]"#).start();
+    let key = gateway.create_key("acme", &[]);
+    let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    binary.extend([192, 0, 2, 9, 127, 0, 0, 1, 0x0f, 0xa0, 1, 187]);
+    let mut local = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\0\0".to_vec();
+    local.truncate(16);
+    for (header, client) in [
+        (b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\n".to_vec(), "192.0.2.7"),
+        (b"PROXY TCP6 2001:db8::7 ::1 4000 80\r\n".to_vec(), "2001:db8::7"),
+        (b"PROXY UNKNOWN\r\n".to_vec(), "127.0.0.1"),
+        (binary, "192.0.2.9"),
+        (local, "127.0.0.1"),
+    ] {
+        let request = get("/v1/check/a@b.com").key(&key);
+        until_true("the key opens", || {
+            let mut connection = gateway.connect();
+            connection.send(&[&header[..], &request.bytes()].concat());
+            connection.read().expect("an answer").status == 200
+        });
+        assert_eq!(stand_in.last().header("X-Forwarded-For"), client);
+        // The header may come in pieces, before any byte of a request.
+        let mut connection = gateway.connect();
+        for byte in &header {
+            connection.send(&[*byte]);
+        }
+        checked(&mut connection, &key);
+        checked(&mut connection, &key);
+        until_true("it is logged", || {
+            gateway.log().last().is_some_and(|line| line["client"] == client)
+        });
+    }
+}
+
+#[test]
+fn who_is_no_trusted_proxy_or_says_nothing_is_turned_away() {
+    let setup = Setup::new().set("listen.proxy_protocol", "true");
+    let setup = setup.set("listen.trusted_proxies", r#"["127.0.0.1"]"#);
+    let gateway = setup.text("listen.header_timeout", "1s").start();
+    let refused = || gateway.metric("riskgate_connections_refused_total", &[]);
+    let before = refused();
+    let mut untrusted = Connection::from([127, 0, 0, 5], gateway.http);
+    let _ = untrusted.try_send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
+    assert!(untrusted.is_closed());
+    for bytes in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 nowhere\r\n", "PROXY TCP"] {
+        let mut silent = gateway.connect();
+        let _ = silent.try_send(bytes.as_bytes());
+        assert!(silent.is_closed(), "{bytes:?}");
+    }
+    until_true("all are counted", || refused() >= before + 4.0);
+    assert!(gateway.log().is_empty(), "nothing of it became a request");
+}
+
+#[test]
+fn without_the_setting_a_proxy_header_is_no_request() {
+    let gateway = Setup::new().set("listen.trusted_proxies", r#"["127.0.0.1"]"#).start();
+    let mut connection = gateway.connect();
+    connection.send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
+    connection.read().expect("an answer").expect(400);
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn one_address_has_its_cap_and_others_are_served() {
+    let gateway = Setup::new().set("listen.max_connections_per_address", "20").start();
+    let key = gateway.key("acme", &[]);
+    let ask = get("/v1/usage").key(&key);
+    let source = [127, 0, 0, 9];
+    let mut open: Vec<Connection> =
+        (0..20).map(|_| Connection::from(source, gateway.http)).collect();
+    for connection in &mut open {
+        connection.ask(&ask).expect(200);
+    }
+    let mut beyond = Connection::from(source, gateway.http);
+    let _ = beyond.try_send(&ask.bytes());
+    assert!(beyond.is_closed());
+    assert!(gateway.metric("riskgate_connections_refused_total", &[]) >= 1.0);
+    gateway.ask(&ask).expect(200);
+    open.truncate(10);
+    until_true("there is room again", || {
+        Connection::from(source, gateway.http).try_ask(&ask).is_some_and(|a| a.status == 200)
+    });
+    let setup = gateway.end().set("listen.trusted_proxies", r#"["127.0.0.8/30"]"#);
+    let gateway = setup.start();
+    let mut many: Vec<Connection> =
+        (0..40).map(|_| Connection::from(source, gateway.http)).collect();
+    for connection in &mut many {
+        connection.ask(&ask).expect(200);
+    }
+}
+
+#[test]
+fn beyond_all_connections_the_next_is_closed_and_later_ones_are_served() {
+    let gateway = Setup::new().set("listen.max_connections", "10").start();
+    let key = gateway.key("acme", &[]);
+    let ask = get("/v1/usage").key(&key);
+    let mut open = Vec::new();
+    until_true("the house is full", || {
+        let mut connection = gateway.connect();
+        let served = connection.try_ask(&ask).is_some();
+        if served {
+            open.push(connection);
+        }
+        !served
+    });
+    assert!((8..=10).contains(&open.len()), "{}", open.len());
+    open.clear();
+    until_true("there is room again", || {
+        Connection::try_open(gateway.http).and_then(|mut c| c.try_ask(&ask)).is_some()
+    });
+}
