@@ -2,6 +2,8 @@
 
 mod authority;
 mod crowd;
+mod fault_proxy;
+mod footprint;
 mod gateway;
 mod http;
 mod lists;
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 
 pub use authority::Authority;
 pub use crowd::{Crowd, high};
+pub use fault_proxy::{Door, End, Fault, FaultProxy};
 pub use gateway::{BINARY, Gateway, Setup, run, shared};
 pub use http::{Answer, Connection, Request, get, request};
 pub use lists::Lists;
