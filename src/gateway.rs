@@ -57,6 +57,13 @@ impl Gateway {
     }
 }
 
+/// Whether a part of a response's header had come: Pingora tells it in words alone.
+fn has_begun_to_answer(error: &Error) -> bool {
+    let said = error.context.as_ref().map(|context| context.as_str());
+    let read = said.and_then(|said| said.rsplit_once("bytes already read: "));
+    read.is_some_and(|(_, read)| read != "0")
+}
+
 #[async_trait]
 impl ProxyHttp for Gateway {
     type CTX = Passage;
@@ -146,7 +153,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let idempotent = session.req_header().method.is_idempotent();
-        let begun = session.response_written().is_some();
+        let begun = session.response_written().is_some() || has_begun_to_answer(&error);
         if idempotent && reused && !begun && passage.tries < MAX_TRIES && !self.is_late(passage) {
             error.retry.decide_reuse(true);
         } else {

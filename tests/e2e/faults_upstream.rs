@@ -278,6 +278,24 @@ fn an_answer_that_ends_before_its_header_does_is_our_failure_and_the_call_is_giv
 }
 
 #[test]
+fn only_what_has_not_begun_to_answer_on_a_kept_connection_is_asked_again() {
+    let stand_in = StandIn::playing(echo);
+    let proxy = FaultProxy::before(stand_in.address);
+    let gateway = Setup::new().upstream(&[proxy.address]).start();
+    let key = gateway.key("acme", &[]);
+    for (after, asked) in [(0, 2), (1, 1), (20, 1)] {
+        proxy.heal();
+        gateway.get("/v1/check/kept", &key).expect(200);
+        let before = stand_in.count();
+        proxy.answers(Fault::Cut { after, by: End::Close });
+        let failed = gateway.get("/v1/check/cut", &key).expect(500);
+        assert_eq!(failed.json()["error"], "upstream_unavailable");
+        assert_eq!(stand_in.count() - before, asked, "{after}");
+    }
+    assert_eq!(gateway.month_count(&key), 3);
+}
+
+#[test]
 fn an_answer_that_ends_inside_its_body_never_looks_complete_and_stays_counted() {
     through(&[
         // A reset may overtake the header.
