@@ -2,6 +2,7 @@
 
 mod authority;
 mod crowd;
+mod disk;
 mod fault_proxy;
 mod footprint;
 mod gateway;
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 
 pub use authority::Authority;
 pub use crowd::{Crowd, high};
+pub use disk::Disk;
 pub use fault_proxy::{Door, End, Fault, FaultProxy};
 pub use gateway::{BINARY, Gateway, Setup, run, shared};
 pub use http::{Answer, Connection, Request, get, request};

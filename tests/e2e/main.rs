@@ -13,6 +13,7 @@ mod cli;
 mod domains;
 mod failures;
 mod faults;
+mod faults_disk;
 mod faults_redis;
 mod faults_upstream;
 mod handover;

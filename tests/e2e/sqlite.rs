@@ -1,4 +1,4 @@
-//! The embedded store under kills, and on a disk that takes nothing more.
+//! The embedded store under kills, and where it may not be written.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rusqlite::Connection;
 
-use crate::harness::{BINARY, Crowd, Gateway, Setup, get, run, until_true};
+use crate::harness::{BINARY, Crowd, Setup, run, until_true};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -50,76 +50,6 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let store = Connection::open(setup.path("riskgate.db")).unwrap();
     let intact: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(intact, "ok");
-}
-
-/// A gateway whose files can be held at their size: a write beyond it fails, as on a full disk,
-/// and instead of a signal that ends the process.
-fn start_bounded(on_failure: &str) -> (Gateway, String) {
-    let setup = Setup::new().under(&["sh", "-c", "trap '' XFSZ; exec \"$@\"", "sh"]);
-    let setup = setup.text("store.on_failure", on_failure).set("log.access", "false");
-    let gateway = setup.set("plans.free", "100000").start();
-    let key = gateway.key("acme", &[]);
-    gateway.get(DOMAIN, &key).expect(200);
-    (gateway, key)
-}
-
-/// The size in bytes that files of the process may grow to.
-fn bound_files(gateway: &Gateway, size: &str) {
-    let pid = gateway.pid().to_string();
-    // The soft limit alone, so that anybody may take it back.
-    run(Command::new("prlimit").args(["--pid", &pid, &format!("--fsize={size}:")])).expect(0);
-}
-
-fn is_down(gateway: &Gateway) -> bool {
-    gateway.metric("riskgate_store_down", &[]) == 1.0
-}
-
-#[test]
-fn on_a_full_disk_an_open_gateway_serves_and_settles_when_there_is_room_again() {
-    let (gateway, key) = start_bounded("open");
-    let mut connection = gateway.connect();
-    let mut served = 1;
-    bound_files(&gateway, "1");
-    until_true("the store counts as down", || {
-        let answer = connection.ask(&get(DOMAIN).key(&key));
-        assert!(matches!(answer.status, 200 | 500), "{}", answer.text());
-        served += u64::from(answer.status == 200);
-        is_down(&gateway)
-    });
-    for _ in 0..200 {
-        connection.ask(&get(DOMAIN).key(&key)).expect(200);
-        served += 1;
-    }
-    assert!(gateway.readyz().text().contains("store"));
-    gateway.ask(&get(DOMAIN)).expect(401);
-    bound_files(&gateway, "unlimited");
-    until_true("every call is settled", || {
-        !is_down(&gateway) && gateway.metric("riskgate_store_unsettled_calls", &[]) == 0.0
-    });
-    assert_eq!(gateway.month_count(&key), served);
-    assert_eq!(gateway.restart().month_count(&key), served);
-}
-
-#[test]
-fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed() {
-    let (mut gateway, key) = start_bounded("closed");
-    let mut served = 1;
-    bound_files(&gateway, "1");
-    until_true("what was leased is spent", || {
-        let status = gateway.get(DOMAIN, &key).status;
-        served += u64::from(status == 200);
-        status == 500
-    });
-    let refused = gateway.get(DOMAIN, &key).expect(500);
-    assert_eq!(refused.header("X-Fail-Open"), Some("true"));
-    gateway.kill();
-    let gateway = gateway.start_again();
-    let counted = gateway.month_count(&key);
-    // What was spent of the lease in hand is published each second, and not from a full disk.
-    assert!(counted <= served && served <= counted + 64, "{counted} of {served}");
-    let usage = gateway.cli(&["usage", "--json"]).expect(0).json();
-    assert_eq!(usage[0]["account"], "acme");
-    gateway.get(DOMAIN, &key).expect(200);
 }
 
 /// Words that run a command as somebody whom the modes of files bind: root they do not.

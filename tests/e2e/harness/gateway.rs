@@ -54,9 +54,7 @@ impl Setup {
 
     /// The table inside the binary.
     pub fn bundled() -> Setup {
-        let mut setup = Setup::new();
-        setup.settings.remove("table");
-        setup
+        Setup::new().unset("table.path")
     }
 
     /// A setting as TOML writes its value.
@@ -66,6 +64,12 @@ impl Setup {
             .entry(section.to_owned())
             .or_default()
             .insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    pub fn unset(mut self, key: &str) -> Setup {
+        let (section, key) = key.split_once('.').unwrap();
+        self.settings.get_mut(section).unwrap().remove(key);
         self
     }
 
@@ -89,7 +93,7 @@ impl Setup {
         self
     }
 
-    /// Runs the gateway by another program, which replaces itself with it.
+    /// Runs the gateway and its commands by another program, which replaces itself with them.
     pub fn under(mut self, words: &[&str]) -> Setup {
         self.under = words.iter().map(|&word| word.to_owned()).collect();
         self
@@ -137,7 +141,14 @@ impl Setup {
 
     /// Runs a command of the binary on this config.
     pub fn cli(&self, arguments: &[&str]) -> Ran {
-        cli(&self.write(), arguments, &self.environment)
+        self.command(&self.write(), arguments)
+    }
+
+    fn command(&self, config: &Path, arguments: &[&str]) -> Ran {
+        let words = [&self.under[..], &[BINARY.to_owned()]].concat();
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).args(arguments).arg("-c").arg(config);
+        run(command.envs(self.environment.iter().map(|(name, value)| (name, value))))
     }
 
     /// Starts the gateway and waits until it is ready.
@@ -310,7 +321,7 @@ impl Gateway {
     }
 
     pub fn cli(&self, arguments: &[&str]) -> Ran {
-        cli(&self.config, arguments, &self.setup().environment)
+        self.setup().command(&self.config, arguments)
     }
 
     /// A new key, in the store but perhaps not yet in the gateway.
@@ -478,12 +489,6 @@ pub fn run(command: &mut Command) -> Ran {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
-}
-
-fn cli(config: &Path, arguments: &[&str], environment: &[(String, String)]) -> Ran {
-    let mut command = Command::new(BINARY);
-    command.args(arguments).arg("-c").arg(config);
-    run(command.envs(environment.iter().map(|(name, value)| (name, value))))
 }
 
 /// One gateway with the bundled table, for all tests that only ask; and a key without a limit.
