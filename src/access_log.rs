@@ -5,7 +5,8 @@
 //! local part of an address: whoever makes them has dropped both.
 
 use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,6 +18,8 @@ use crate::month::rfc3339;
 use crate::refusal::json_string;
 
 const QUEUE: usize = 16_384;
+/// Bytes of lines that are gathered for one write, or wait for room.
+const BUFFER: usize = 64 * 1024;
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,6 +77,7 @@ impl AccessLog {
         let mut writer = Writer {
             out: open(&target)?,
             target,
+            lines: Vec::with_capacity(BUFFER),
             dropped: Arc::clone(&dropped),
             reopen: Arc::clone(&reopen),
         };
@@ -129,10 +133,12 @@ impl AccessLog {
 
 fn open(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
     match target {
-        LogTarget::Stdout => Ok(Box::new(BufWriter::new(std::io::stdout()))),
+        LogTarget::Stdout => Ok(Box::new(std::io::stdout())),
         LogTarget::File(path) => {
-            let file = OpenOptions::new().append(true).create(true).open(path)?;
-            Ok(Box::new(BufWriter::with_capacity(64 * 1024, file)))
+            // A pipe in its place that nobody reads is an error, and not a wait without an end.
+            let mut options = OpenOptions::new();
+            let file = options.append(true).create(true).custom_flags(libc::O_NONBLOCK);
+            Ok(Box::new(file.open(path)?))
         }
     }
 }
@@ -140,6 +146,8 @@ fn open(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
 struct Writer {
     out: Box<dyn Write + Send>,
     target: LogTarget,
+    /// Whole lines that are not written yet; of the first perhaps only the rest.
+    lines: Vec<u8>,
     dropped: Arc<AtomicU64>,
     reopen: Arc<AtomicBool>,
 }
@@ -150,7 +158,10 @@ impl Writer {
             match receiver.recv_timeout(Duration::from_millis(200)) {
                 Ok(entry) => self.write(&entry),
                 Err(RecvTimeoutError::Timeout) => self.flush(),
-                Err(RecvTimeoutError::Disconnected) => return self.flush(),
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.flush();
+                    return self.drop_lines();
+                }
             }
             // What has gathered goes out in one write.
             while let Ok(entry) = receiver.try_recv() {
@@ -167,15 +178,38 @@ impl Writer {
             self.flush();
             self.out = out;
         }
-        if writeln!(self.out, "{}", line(entry)).is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let line = line(entry);
+        if self.lines.len() + line.len() >= BUFFER {
+            self.flush();
         }
+        if self.lines.len() + line.len() >= BUFFER {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.lines.extend_from_slice(line.as_bytes());
+        self.lines.push(b'\n');
     }
 
+    /// Writes what can be written; the rest waits for room, so that no line is ever torn.
     fn flush(&mut self) {
-        if self.out.flush().is_err() {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let mut written = 0;
+        while written < self.lines.len() {
+            match self.out.write(&self.lines[written..]) {
+                Ok(0) => break,
+                Ok(count) => written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => break,
+            }
         }
+        self.lines.drain(..written);
+        // Standard output keeps what lacks the end of its line.
+        let _ = self.out.flush();
+    }
+
+    /// Counts what there was no room for until the end.
+    fn drop_lines(&self) {
+        let lines = self.lines.iter().filter(|byte| **byte == b'\n').count();
+        self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
     }
 }
 

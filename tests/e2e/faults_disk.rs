@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use serde_json::Value;
+
 use crate::harness::{Crowd, Disk, Gateway, Setup, get, until_true};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -86,4 +88,36 @@ fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed
     assert!(counted <= served && served <= counted + LEASE, "{counted} of {served}");
     gateway.get(DOMAIN, &key).expect(200);
     assert_eq!(gateway.cli(&["usage", "--json"]).expect(0).json()[0]["account"], "acme");
+}
+
+#[test]
+fn a_log_without_room_costs_its_lines_and_no_request() {
+    let disk = Disk::of("300k");
+    let log = disk.path().join("access.log");
+    let gateway = setup(&disk).text("log.path", &log.display().to_string()).start();
+    let key = gateway.key("acme", &[]);
+    let dropped = || gateway.metric("riskgate_access_log_dropped", &[]);
+    let crowd = Crowd::new(DOMAIN, &key);
+    std::thread::scope(|scope| {
+        let _ending = crowd.ending();
+        crowd.come(scope, gateway.http, 4);
+        until_true("calls are under way", || crowd.said().admitted > 100);
+        disk.fill();
+        until_true("lines are dropped", || dropped() > 100.0);
+        let served = crowd.said().admitted;
+        until_true("requests go on", || crowd.said().admitted > served + 200);
+        disk.free();
+    });
+    let said = crowd.said();
+    assert_eq!((said.failed, said.unknown), (0, 0), "{said:?}");
+    assert!(crowd.took().1 < LATE, "{:?}", crowd.took());
+    gateway.get("/v1/usage", &key).expect(200);
+    let dropped = dropped() as u64;
+    gateway.end();
+    let lines = disk.read("access.log");
+    let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
+    let lines: Vec<Value> = lines.lines().map(parse).collect();
+    assert_eq!(lines.last().unwrap()["route"], "usage", "it goes on once there is room");
+    let logged = lines.iter().filter(|line| line["route"] == "domain").count() as u64;
+    assert_eq!(logged + dropped, said.admitted, "{logged} logged, {dropped} dropped");
 }

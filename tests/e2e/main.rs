@@ -14,6 +14,7 @@ mod domains;
 mod failures;
 mod faults;
 mod faults_disk;
+mod faults_limits;
 mod faults_redis;
 mod faults_upstream;
 mod handover;

@@ -70,6 +70,11 @@ impl Disk {
         std::fs::remove_file(self.seen_from_here().join("filler")).unwrap();
     }
 
+    /// A file on it, as the test reads it.
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.seen_from_here().join(name)).unwrap()
+    }
+
     fn seen_from_here(&self) -> PathBuf {
         let root = PathBuf::from(format!("/proc/{}/root", self.holder.id()));
         root.join(self.path().strip_prefix("/").unwrap())
