@@ -1,12 +1,129 @@
-//! Limits of the host: a log that nobody reads.
+//! Limits of the host: too few descriptors, a flood that wants memory, a log that nobody reads.
 
+use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Setup, get, run};
+use crate::harness::{
+    Connection, Crowd, DoneOnDrop, Gateway, Setup, StandIn, get, run, until_true,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
+
+/// How many descriptors the process may have from now on.
+fn bound_descriptors(gateway: &Gateway, most: usize) {
+    let (pid, limit) = (gateway.pid().to_string(), format!("--nofile={most}:{most}"));
+    run(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+}
+
+#[test]
+fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alone() {
+    let stand_in = StandIn::start();
+    let setup = Setup::new().upstream(&[stand_in.address]).set("plans.free", "1000000");
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    let mut first = gateway.connect();
+    first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+    let room = 20;
+    bound_descriptors(&gateway, gateway.descriptors() + room);
+    let crowd: Vec<Connection> =
+        (0..200).filter_map(|_| Connection::try_open(gateway.http)).collect();
+    assert!(crowd.len() > room);
+    for _ in 0..50 {
+        first.ask(&get(DOMAIN).key(&key)).expect(200);
+        // Its connection to the upstream is kept.
+        first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+    }
+    drop(crowd);
+    until_true("others are served again", || {
+        Connection::try_open(gateway.http)
+            .and_then(|mut connection| connection.try_ask(&get(DOMAIN).key(&key)))
+            .is_some_and(|answer| answer.status == 200)
+    });
+    assert_eq!(gateway.month_count(&key), stand_in.count() as u64 + 51);
+    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
+    gateway.restart().get(DOMAIN, &key).expect(200);
+}
+
+/// What a client can make a gateway keep for a while.
+#[derive(Clone, Copy, PartialEq)]
+enum Flood {
+    /// A header larger than there may be.
+    LargeHeaders,
+    /// One that never ends.
+    OpenHeaders,
+    /// A body, most of which never comes.
+    OpenBodies,
+}
+
+impl Flood {
+    fn bytes(self, key: &str) -> Vec<u8> {
+        let value = "a".repeat(900);
+        let fields: String = (0..16).map(|at| format!("X-Field-{at}: {value}\r\n")).collect();
+        let bytes = match self {
+            Flood::LargeHeaders => {
+                format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}{fields}\r\n")
+            }
+            Flood::OpenHeaders => format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}"),
+            Flood::OpenBodies => format!(
+                "POST /v1/signup HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
+                 Content-Length: 1048576\r\n\r\n{}",
+                "b".repeat(64 * 1024)
+            ),
+        };
+        bytes.into_bytes()
+    }
+
+    /// Comes on and on, and keeps its last hundred connections open.
+    fn rise(self, gateway: SocketAddr, key: &str, is_over: &AtomicBool) {
+        let bytes = self.bytes(key);
+        let mut kept = VecDeque::new();
+        while !is_over.load(Ordering::Relaxed) {
+            let Some(mut connection) = Connection::try_open(gateway) else { continue };
+            connection.try_send(&bytes);
+            kept.push_back(connection);
+            if kept.len() > 100 {
+                kept.pop_front();
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_headers_and_bodies_takes_little_memory() {
+    const MEBIBYTE: u64 = 1_024;
+    let stand_in = StandIn::start();
+    let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+    let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    let gateway = setup.set("plans.free", "1000000").set("log.access", "false").start();
+    let key = gateway.key("acme", &[]);
+    let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(2));
+    let is_over = AtomicBool::new(false);
+    let before = gateway.peak_memory();
+    std::thread::scope(|scope| {
+        let _ending = (crowd.ending(), DoneOnDrop(&is_over));
+        crowd.come(scope, gateway.http, 2);
+        for flood in [Flood::LargeHeaders, Flood::OpenHeaders, Flood::OpenBodies] {
+            let (address, key, is_over) = (gateway.http, &key, &is_over);
+            scope.spawn(move || flood.rise(address, key, is_over));
+        }
+        until_true("the flood is high", || {
+            gateway.metric("riskgate_connections", &[]) > 150.0
+                && gateway.metric("riskgate_requests_total", &["headers_too_large"]) > 500.0
+                && crowd.said().admitted > 500
+        });
+    });
+    let grown = gateway.peak_memory() - before;
+    println!("{before} KiB, and {grown} more; {:?} {:?}", crowd.said(), crowd.took());
+    assert!(grown < 128 * MEBIBYTE, "{grown} KiB");
+    assert_eq!((crowd.said().failed, crowd.said().unknown), (0, 0));
+    until_true("all of it is gone", || gateway.metric("riskgate_connections", &[]) <= 1.0);
+    gateway.get(DOMAIN, &key).expect(200);
+}
 
 /// A pipe with a name, held open by somebody who never reads from it.
 fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {

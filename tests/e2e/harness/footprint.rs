@@ -12,6 +12,11 @@ impl Gateway {
         self.kernel_says("Threads")
     }
 
+    /// The most memory that it ever had, in KiB.
+    pub fn peak_memory(&self) -> u64 {
+        self.kernel_says("VmHWM")
+    }
+
     fn kernel_says(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
