@@ -1,6 +1,7 @@
 //! What all tests stand on: a gateway process, a client, an upstream, a folder of lists.
 
 mod authority;
+mod clock;
 mod crowd;
 mod disk;
 mod fault_proxy;
@@ -14,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use authority::Authority;
+pub use clock::Clock;
 pub use crowd::{Crowd, high};
 pub use disk::Disk;
 pub use fault_proxy::{Door, End, Fault, FaultProxy};

@@ -13,6 +13,7 @@ mod cli;
 mod domains;
 mod failures;
 mod faults;
+mod faults_clock;
 mod faults_disk;
 mod faults_limits;
 mod faults_redis;

@@ -20,6 +20,7 @@ pub struct RedisServer {
     port: u16,
     tls_port: u16,
     arguments: Vec<String>,
+    environment: Vec<(String, String)>,
     folder: tempfile::TempDir,
 }
 
@@ -36,10 +37,17 @@ impl RedisServer {
         RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
+    /// With these variables set.
+    #[track_caller]
+    pub fn start_among(environment: &[(&str, String)]) -> RedisServer {
+        let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        RedisServer::begin(&[], false, owned.collect())
+    }
+
     /// Also speaks TLS, with a certificate of [`RedisServer::authority`].
     #[track_caller]
     pub fn start_with_tls() -> RedisServer {
-        RedisServer::begin(&["--tls-auth-clients", "no"], true)
+        RedisServer::begin(&["--tls-auth-clients", "no"], true, Vec::new())
     }
 
     /// A copy that follows another server.
@@ -52,11 +60,11 @@ impl RedisServer {
     /// With more settings, as its command line takes them.
     #[track_caller]
     pub fn start_with(arguments: &[&str]) -> RedisServer {
-        RedisServer::begin(arguments, false)
+        RedisServer::begin(arguments, false, Vec::new())
     }
 
     #[track_caller]
-    fn begin(arguments: &[&str], tls: bool) -> RedisServer {
+    fn begin(arguments: &[&str], tls: bool, mut environment: Vec<(String, String)>) -> RedisServer {
         let mut folder = tempfile::tempdir().unwrap();
         let mut arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
         if tls {
@@ -73,13 +81,14 @@ impl RedisServer {
         // A port that was free may be taken by somebody else before the server has it.
         for _ in 0..5 {
             let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
-            let child = spawn(folder.path(), port, tls_port, &arguments);
-            let mut server = RedisServer { child, port, tls_port, arguments, folder };
+            let child = spawn(folder.path(), port, tls_port, &arguments, &environment);
+            let mut server = RedisServer { child, port, tls_port, arguments, environment, folder };
             match server.await_ready() {
                 Ok(()) => return server,
                 Err(said) => assert!(said.contains("Address already in use"), "{said}"),
             }
             arguments = std::mem::take(&mut server.arguments);
+            environment = std::mem::take(&mut server.environment);
             folder = std::mem::replace(&mut server.folder, tempfile::tempdir().unwrap());
         }
         panic!("no free port was left for redis-server");
@@ -144,7 +153,8 @@ impl RedisServer {
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill();
-        self.child = spawn(self.folder.path(), self.port, self.tls_port, &self.arguments);
+        let RedisServer { port, tls_port, arguments, environment, folder, .. } = &*self;
+        self.child = spawn(folder.path(), *port, *tls_port, arguments, environment);
         self.await_ready().unwrap_or_else(|said| panic!("redis-server: {said}"));
     }
 
@@ -202,7 +212,13 @@ fn free_port() -> u16 {
 }
 
 #[track_caller]
-fn spawn(folder: &Path, port: u16, tls_port: u16, arguments: &[String]) -> Child {
+fn spawn(
+    folder: &Path,
+    port: u16,
+    tls_port: u16,
+    arguments: &[String],
+    environment: &[(String, String)],
+) -> Child {
     let words = std::fs::File::create(folder.join("words.log")).unwrap();
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
@@ -212,6 +228,7 @@ fn spawn(folder: &Path, port: u16, tls_port: u16, arguments: &[String]) -> Child
         command.args(["--tls-port", &tls_port.to_string()]);
     }
     command.arg("--dir").arg(folder).args(arguments).stdin(Stdio::null());
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdout(words.try_clone().unwrap()).stderr(words);
     command.spawn().unwrap_or_else(|error| {
         panic!("redis-server: {error}: scripts/setup --tests brings it");
