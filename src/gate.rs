@@ -127,6 +127,10 @@ impl Gate {
     /// Judges a request. `true`: it was answered. `false`: it may pass, with a permit, to
     /// [`Visit::forward`].
     pub async fn request_filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
+        if session.req_header().version < http::Version::HTTP_11 {
+            // Who speaks it behind a proxy may not know whose connection it asks to keep.
+            session.set_keepalive(None);
+        }
         let header = session.req_header();
         visit.common.request_id = request_id(header.headers.get(X_REQUEST_ID));
         let asked = Asked {

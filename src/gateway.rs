@@ -216,7 +216,7 @@ impl ProxyHttp for Gateway {
         passage.deadline = None;
         let gone = FailToProxy { error_code: 0, can_reuse_downstream: false };
         if session.response_written().is_some() || *error.esource() == ErrorSource::Downstream {
-            passage.visit.conclude(0, "aborted");
+            passage.visit.break_off();
             return gone;
         }
         let timed_out = matches!(

@@ -69,6 +69,11 @@ impl Visit {
             self.outcome = Some(outcome);
         }
     }
+
+    /// The answer was cut, also if its header had told how it would end.
+    pub fn break_off(&mut self) {
+        self.outcome = Some("aborted");
+    }
 }
 
 /// The caller's id if it is 1 to 128 visible ASCII characters, otherwise a new one.
