@@ -53,90 +53,22 @@ fn a_silent_upstream_is_cut_in_time_and_the_call_stays_counted() {
 }
 
 #[test]
-fn a_trickled_header_is_cut_at_the_same_deadline() {
-    let (_stand_in, gateway, key) = playing(|_| {
-        let head = format!("HTTP/1.1 200 OK\r\nX-Long: {}\r\n\r\n", "a".repeat(500));
-        vec![Step::Trickle(head.into_bytes(), Duration::from_millis(100))]
-    });
-    let begun = Instant::now();
-    let answer = gateway.get("/v1/check/a@b.com", &key);
-    assert_our_failure(&answer, TIMEOUT);
-    assert!(begun.elapsed() < Duration::from_secs(10));
-    assert_eq!(gateway.month_count(&key), 1);
-}
-
-#[test]
-fn a_trickled_body_is_cut_and_never_looks_complete() {
-    for framing in ["Content-Length: 500\r\n", "Transfer-Encoding: chunked\r\n", ""] {
-        let (_stand_in, gateway, key) = playing(move |_| {
-            let head = format!("HTTP/1.1 200 OK\r\n{framing}\r\n").into_bytes();
-            let body =
-                if framing.starts_with('T') { "1\r\na\r\n".repeat(90) } else { "a".repeat(500) };
-            vec![Step::Send(head), Step::Trickle(body.into_bytes(), Duration::from_millis(100))]
-        });
-        let begun = Instant::now();
-        let mut connection = gateway.connect();
-        let answer = connection.ask(&get("/v1/check/a@b.com").key(&key));
-        assert_eq!(answer.status, 200, "{framing:?}");
-        assert!(!answer.complete, "{framing:?} {:?} {}", answer.headers, answer.text());
-        assert!(answer.body.len() < 90, "{framing:?}");
-        assert!(
-            answer.has("Content-Length") || answer.has("Transfer-Encoding"),
-            "without framing a cut answer looks complete: {framing:?} {:?}",
-            answer.headers
-        );
-        assert!(connection.is_closed(), "{framing:?}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{framing:?}");
-        assert_eq!(gateway.month_count(&key), 1, "{framing:?}");
-    }
-}
-
-#[test]
-fn an_answer_that_breaks_off_never_looks_complete() {
+fn an_answer_that_is_reset_never_looks_complete() {
     for part in [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n9\r\nabc",
     ] {
-        for end in [Step::Close, Step::Reset] {
-            let (_stand_in, gateway, key) =
-                playing(move |_| vec![Step::Send(part.as_bytes().to_vec()), end.clone()]);
-            let mut connection = gateway.connect();
-            let answer = connection.try_ask(&get("/v1/check/a@b.com").key(&key));
-            // A reset may overtake the header; then it is our failure, said whole.
-            let Some(answer) = answer else { continue };
-            match answer.status {
-                200 => assert!(!answer.complete && connection.is_closed(), "{part:?}"),
-                _ => assert_eq!(answer.status, 500, "{part:?}"),
-            }
-        }
-    }
-}
-
-#[test]
-fn garbage_from_the_upstream_is_our_500() {
-    for garbage in [
-        "SSH-2.0-OpenSSH_9.9\r\n\r\n",
-        "\0\0\0\0\r\n\r\n",
-        "HTTP/1.1 two hundred\r\n\r\n",
-        "HTTP/1.1 200 OK\r\nno colon here\r\n\r\n",
-    ] {
         let (_stand_in, gateway, key) =
-            playing(move |_| vec![Step::Send(garbage.as_bytes().to_vec()), Step::Close]);
-        let answer = gateway.get("/v1/check/a@b.com", &key);
-        assert_eq!(answer.status, 500, "{garbage:?}");
-        assert_eq!(answer.header("X-Fail-Open"), Some("true"), "{garbage:?}");
-        let error = answer.json()["error"].clone();
-        assert_eq!(error, "upstream_unavailable", "{garbage:?}");
-    }
-}
-
-#[test]
-fn a_new_connection_that_closes_or_resets_is_our_500() {
-    for step in [Step::Close, Step::Reset] {
-        let (stand_in, gateway, key) = playing(move |_| vec![step.clone()]);
-        assert_our_failure(&gateway.get("/v1/check/a@b.com", &key), UNAVAILABLE);
-        assert_eq!(stand_in.count(), 1, "it had the request: no second try");
+            playing(move |_| vec![Step::Send(part.as_bytes().to_vec()), Step::Reset]);
+        let mut connection = gateway.connect();
+        let answer = connection.try_ask(&get("/v1/check/a@b.com").key(&key));
+        // A reset may overtake the header; then it is our failure, said whole.
+        let Some(answer) = answer else { continue };
+        match answer.status {
+            200 => assert!(!answer.complete && connection.is_closed(), "{part:?}"),
+            _ => assert_eq!(answer.status, 500, "{part:?}"),
+        }
     }
 }
 
@@ -165,41 +97,6 @@ fn with_one_of_several_servers_down_every_call_succeeds() {
     assert_eq!(one.count() + two.count(), 60);
     assert!(one.count() > 10 && two.count() > 10, "{} and {}", one.count(), two.count());
     assert_eq!(gateway.month_count(&key), 60);
-}
-
-#[test]
-fn a_wrong_length_is_never_passed_on_as_right() {
-    // Bytes beyond the length belong to nobody; they must not become the next answer.
-    let (_stand_in, gateway, key) = playing(|seen| {
-        let path = seen.line().to_owned();
-        match path.contains("long") {
-            true => vec![Step::Send(
-                b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged".to_vec(),
-            )],
-            false => vec![ok("honest")],
-        }
-    });
-    let mut connection = gateway.connect();
-    for _ in 0..5 {
-        let first = connection.ask(&get("/v1/check/long").key(&key)).expect(200);
-        assert_eq!(first.text(), "{}");
-        let next = connection.ask(&get("/v1/check/other").key(&key));
-        assert_ne!(next.text(), "forged");
-    }
-}
-
-#[test]
-fn two_content_lengths_from_the_upstream_are_refused() {
-    let (_stand_in, gateway, key) = playing(|_| {
-        vec![Step::Send(
-            b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 30\r\n\r\n{}".to_vec(),
-        )]
-    });
-    let mut connection = gateway.connect();
-    if let Some(answer) = connection.try_ask(&get("/v1/check/a").key(&key)) {
-        let lengths = answer.all("Content-Length");
-        assert!(answer.status == 500 || lengths.len() == 1, "{:?}", answer.headers);
-    }
 }
 
 #[test]

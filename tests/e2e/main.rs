@@ -11,6 +11,7 @@ mod answers;
 mod bad_input;
 mod cli;
 mod domains;
+mod edge;
 mod failures;
 mod faults;
 mod faults_clock;

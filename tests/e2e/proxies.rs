@@ -50,7 +50,7 @@ fn who_is_no_trusted_proxy_or_says_nothing_is_turned_away() {
     let gateway = setup.text("listen.header_timeout", "1s").start();
     let refused = || gateway.metric("riskgate_connections_refused_total", &[]);
     let before = refused();
-    let mut untrusted = Connection::from([127, 0, 0, 5], gateway.http);
+    let mut untrusted = Connection::open_from([127, 0, 0, 5].into(), gateway.http);
     let _ = untrusted.try_send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
     assert!(untrusted.is_closed());
     for bytes in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 nowhere\r\n", "PROXY TCP"] {
@@ -78,23 +78,25 @@ fn one_address_has_its_cap_and_others_are_served() {
     let ask = get("/v1/usage").key(&key);
     let source = [127, 0, 0, 9];
     let mut open: Vec<Connection> =
-        (0..20).map(|_| Connection::from(source, gateway.http)).collect();
+        (0..20).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
     for connection in &mut open {
         connection.ask(&ask).expect(200);
     }
-    let mut beyond = Connection::from(source, gateway.http);
+    let mut beyond = Connection::open_from(source.into(), gateway.http);
     let _ = beyond.try_send(&ask.bytes());
     assert!(beyond.is_closed());
     assert!(gateway.metric("riskgate_connections_refused_total", &[]) >= 1.0);
     gateway.ask(&ask).expect(200);
     open.truncate(10);
     until_true("there is room again", || {
-        Connection::from(source, gateway.http).try_ask(&ask).is_some_and(|a| a.status == 200)
+        Connection::open_from(source.into(), gateway.http)
+            .try_ask(&ask)
+            .is_some_and(|a| a.status == 200)
     });
     let setup = gateway.end().set("listen.trusted_proxies", r#"["127.0.0.8/30"]"#);
     let gateway = setup.start();
     let mut many: Vec<Connection> =
-        (0..40).map(|_| Connection::from(source, gateway.http)).collect();
+        (0..40).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
     for connection in &mut many {
         connection.ask(&ask).expect(200);
     }

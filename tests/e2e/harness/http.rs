@@ -1,9 +1,8 @@
 //! A raw HTTP/1.1 client: it sends the bytes that a test gives it and reads answers exactly.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 
-use rustls::{ClientConnection, StreamOwned};
 use serde_json::Value;
 
 use super::PATIENCE;
@@ -120,40 +119,35 @@ impl Request {
     }
 }
 
-/// What a connection goes over.
-enum Line {
-    Plain(TcpStream),
-    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+/// What a connection runs over.
+pub trait Stream: Read + Write + Send {
+    /// Says that nothing more will be sent.
+    fn finish(&mut self);
 }
 
-impl Read for Line {
-    fn read(&mut self, bytes: &mut [u8]) -> std::io::Result<usize> {
-        match self {
-            Line::Plain(stream) => stream.read(bytes),
-            Line::Tls(stream) => stream.read(bytes),
-        }
+impl Stream for TcpStream {
+    fn finish(&mut self) {
+        self.shutdown(Shutdown::Write).unwrap();
     }
 }
 
-impl Write for Line {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        match self {
-            Line::Plain(stream) => stream.write(bytes),
-            Line::Tls(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        match self {
-            Line::Plain(stream) => stream.flush(),
-            Line::Tls(stream) => stream.flush(),
-        }
-    }
+/// A TCP connection from this address of ours.
+#[track_caller]
+pub fn stream_from(client: IpAddr, address: SocketAddr) -> TcpStream {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+    let stream = runtime.block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.bind(SocketAddr::new(client, 0))?;
+        socket.connect(address).await?.into_std()
+    });
+    let stream = stream.expect("a connection");
+    stream.set_nonblocking(false).unwrap();
+    stream
 }
 
 /// A connection that is kept.
 pub struct Connection {
-    reader: BufReader<Line>,
+    reader: BufReader<Box<dyn Stream>>,
 }
 
 impl Connection {
@@ -165,50 +159,41 @@ impl Connection {
     /// As [`Connection::open`], where perhaps nobody listens any more.
     pub fn try_open(address: SocketAddr) -> Option<Connection> {
         let stream = TcpStream::connect(address).ok()?;
+        Some(Connection::over(stream))
+    }
+
+    /// From this address of ours, so that the gateway can tell whose connection it is.
+    #[track_caller]
+    pub fn open_from(client: IpAddr, address: SocketAddr) -> Connection {
+        Connection::over(stream_from(client, address))
+    }
+
+    /// Over a stream that stands already.
+    pub fn over(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Some(Connection { reader: BufReader::new(Line::Plain(stream)) })
+        Connection::through(Box::new(stream))
     }
 
-    pub fn over_tls(stream: StreamOwned<ClientConnection, TcpStream>) -> Connection {
-        Connection { reader: BufReader::new(Line::Tls(Box::new(stream))) }
-    }
-
-    /// From another address of loopback than usual.
-    #[track_caller]
-    pub fn from(source: [u8; 4], address: SocketAddr) -> Connection {
-        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
-        bind(&socket, &SocketAddr::from((source, 0))).unwrap();
-        connect(&socket, &address).expect("a connection");
-        let stream = TcpStream::from(socket);
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Connection { reader: BufReader::new(Line::Plain(stream)) }
+    /// Through whatever lies between: the caller has set its deadlines.
+    pub fn through(stream: Box<dyn Stream>) -> Connection {
+        Connection { reader: BufReader::new(stream) }
     }
 
     #[track_caller]
     pub fn send(&mut self, bytes: &[u8]) {
-        self.write(bytes).expect("bytes that are taken");
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        let line = self.reader.get_mut();
-        line.write_all(bytes)?;
-        line.flush()
+        self.reader.get_mut().write_all(bytes).expect("bytes that are taken");
     }
 
     /// Whether the bytes could be sent.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
-        self.write(bytes).is_ok()
+        self.reader.get_mut().write_all(bytes).is_ok()
     }
 
     /// Says that nothing more will be sent.
     pub fn finish_sending(&mut self) {
-        match self.reader.get_mut() {
-            Line::Plain(stream) => stream.shutdown(Shutdown::Write).unwrap(),
-            Line::Tls(stream) => stream.conn.send_close_notify(),
-        }
+        self.reader.get_mut().finish();
     }
 
     #[track_caller]
@@ -219,7 +204,7 @@ impl Connection {
 
     /// Asks, where the connection may already be closed by the other side.
     pub fn try_ask(&mut self, request: &Request) -> Option<Answer> {
-        self.write(&request.bytes()).ok()?;
+        self.reader.get_mut().write_all(&request.bytes()).ok()?;
         self.read_to(&request.method)
     }
 
