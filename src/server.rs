@@ -279,7 +279,7 @@ fn server_conf(config: &Config) -> ServerConf {
 }
 
 /// A panic costs its connection; it is counted, and told with where it happened.
-fn count_panics(state: &Arc<State>) {
+pub fn count_panics(state: &Arc<State>) {
     let counted = Arc::clone(state);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -112,6 +112,7 @@ impl ShutdownSignalWatch for Signals {
             tokio::select! {
                 () = next(&mut hangup) => self.reload(),
                 () = next(&mut quit) => if self.hand_over().await {
+                    supervisor::stopping();
                     return self.drain(interrupt).await;
                 },
                 () = next(&mut interrupt) => {

@@ -33,6 +33,7 @@ mod redis_keys;
 mod reload;
 mod routes;
 mod sqlite;
+mod supervised;
 mod tls;
 mod top;
 mod upstream;

@@ -260,6 +260,7 @@ impl Gateway {
         let child = Command::new(BINARY)
             .args(["run", "--upgrade", "-c"])
             .arg(&self.config)
+            .envs(self.setup().environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(std::fs::File::create(&stderr).unwrap())
