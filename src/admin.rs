@@ -1,4 +1,4 @@
-//! The operator's door: health, readiness, metrics, status, reload.
+//! The operator's door: health, readiness, metrics, status, reload, and the OpenAPI document.
 //!
 //! Owns what is told about the process and to whom. From elsewhere than the host everything but
 //! health and readiness needs a token. It shows no key and no address, and serves no caller.
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use async_trait::async_trait;
-use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, Response, StatusCode};
 use pingora_core::apps::http_app::ServeHttp;
 use pingora_core::protocols::http::ServerSession;
@@ -29,6 +29,9 @@ const KNOCK: Duration = Duration::from_millis(200);
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
+const YAML: &str = "application/yaml";
+/// What both listeners answer.
+const DOCUMENT: &str = include_str!("../docs/openapi.yaml");
 
 /// The app behind `listen.admin`.
 pub struct Admin {
@@ -75,18 +78,21 @@ impl Admin {
         match (path, reads) {
             ("/healthz", true) => plain(StatusCode::OK, "ok\n"),
             ("/readyz", true) => self.readiness(self.may_look(headers)).await,
-            ("/healthz" | "/readyz", false) => plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n"),
+            ("/healthz" | "/readyz", false) => only("GET, HEAD", "GET only\n"),
             ("/metrics", true) if self.metrics_public => self.metrics(),
-            ("/metrics" | "/status" | "/" | "/reload", _) if !self.may_look(headers) => {
+            ("/metrics" | "/status" | "/" | "/openapi.yaml" | "/reload", _)
+                if !self.may_look(headers) =>
+            {
                 plain(StatusCode::UNAUTHORIZED, "a token is needed here\n")
             }
             ("/metrics", true) => self.metrics(),
             ("/status", true) => respond(StatusCode::OK, JSON, pretty(&self.describe())),
             ("/", true) => respond(StatusCode::OK, HTML, self.page()),
+            ("/openapi.yaml", true) => respond(StatusCode::OK, YAML, DOCUMENT.into()),
             ("/reload", false) if method == "POST" => self.reload(headers).await,
-            ("/reload", _) => plain(StatusCode::METHOD_NOT_ALLOWED, "POST only\n"),
-            ("/metrics" | "/status" | "/", false) => {
-                plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n")
+            ("/reload", _) => only("POST", "POST only\n"),
+            ("/metrics" | "/status" | "/" | "/openapi.yaml", false) => {
+                only("GET, HEAD", "GET only\n")
             }
             _ => plain(StatusCode::NOT_FOUND, "no such page\n"),
         }
@@ -229,7 +235,8 @@ impl Admin {
              <style>body{{font:14px/1.5 monospace;margin:2em}}</style>\
              <h1>riskgate</h1><pre>{text}</pre>\
              <p><a href=\"/readyz\">readiness</a> · <a href=\"/metrics\">metrics</a> · \
-             <a href=\"/status\">status as JSON</a></p></html>\n"
+             <a href=\"/status\">status as JSON</a> · \
+             <a href=\"/openapi.yaml\">OpenAPI</a></p></html>\n"
         )
         .into_bytes()
     }
@@ -278,6 +285,13 @@ fn pretty(value: &Value) -> Vec<u8> {
 
 fn plain(status: StatusCode, text: &str) -> Response<Vec<u8>> {
     respond(status, TEXT, text.as_bytes().to_vec())
+}
+
+/// Another method than these (RFC 9110 section 15.5.6).
+fn only(methods: &'static str, text: &str) -> Response<Vec<u8>> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+    response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));
+    response
 }
 
 fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Vec<u8>> {

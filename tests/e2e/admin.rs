@@ -32,12 +32,17 @@ fn every_page_answers_on_loopback() {
     assert!(metrics.header("Content-Type").unwrap().starts_with("text/plain"));
     gateway.admin("/nowhere").expect(404);
     gateway.admin("/v1/usage").expect(404);
-    for path in ["/healthz", "/readyz", "/metrics", "/status", "/"] {
+    let document = gateway.admin("/openapi.yaml").expect(200);
+    assert_eq!(document.header("Content-Type"), Some("application/yaml"));
+    assert!(document.text() == include_str!("../../docs/openapi.yaml"));
+    for path in ["/healthz", "/readyz", "/metrics", "/status", "/", "/openapi.yaml"] {
         let head = ask(&gateway, local("HEAD", path)).expect(200);
         assert!(head.body.is_empty(), "{path}");
-        ask(&gateway, local("DELETE", path)).expect(405);
+        let refused = ask(&gateway, local("DELETE", path)).expect(405);
+        assert_eq!(refused.header("Allow"), Some("GET, HEAD"), "{path}");
     }
-    ask(&gateway, local("GET", "/reload")).expect(405);
+    let refused = ask(&gateway, local("GET", "/reload")).expect(405);
+    assert_eq!(refused.header("Allow"), Some("POST"));
 }
 
 #[test]
@@ -56,7 +61,7 @@ fn a_name_that_is_not_this_host_s_opens_only_health_and_readiness() {
     for host in
         ["evil.example", "evil.example:9090", "localhost.evil.example", "10.0.0.1", "0.0.0.0"]
     {
-        for path in ["/", "/status", "/metrics"] {
+        for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
             let answer = ask(&gateway, get(path).with("Host", host));
             assert!(matches!(answer.status, 401 | 403 | 421), "{host} {path} {}", answer.status);
             assert!(!answer.text().contains("riskgate_"), "{host} {path}");
