@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::harness::{
-    Answer, Gateway, Request, Setup, StandIn, free_port, get, request, until_true,
+    Answer, Connection, Gateway, Request, Setup, StandIn, free_port, get, request, until_true,
 };
 
 fn ask(gateway: &Gateway, request: Request) -> Answer {
@@ -83,7 +83,7 @@ fn with_a_token_everything_but_health_and_readiness_needs_it() {
     let with = |path: &str, token: &str| {
         ask(&gateway, local("GET", path).with("Authorization", &format!("Bearer {token}")))
     };
-    for path in ["/", "/status", "/metrics"] {
+    for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
         gateway.admin(path).expect(401);
         with(path, "another-token-altogether").expect(401);
         with(path, "").expect(401);
@@ -97,6 +97,17 @@ fn with_a_token_everything_but_health_and_readiness_needs_it() {
     ask(&gateway, authorised.clone()).expect(200);
     ask(&gateway, authorised.with("Origin", "http://localhost")).expect(403);
     assert!(!gateway.stderr().contains(token));
+}
+
+#[test]
+fn a_header_that_nobody_can_read_is_told_without_the_token_in_it() {
+    let token = "a-token-of-the-operator";
+    let gateway = Setup::new().text("admin.token", token).start();
+    let mut connection = Connection::open(gateway.admin);
+    let header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
+    connection.send(&[header.as_bytes(), b"X-Null: \0\r\n\r\n"].concat());
+    until_true("it is told", || gateway.stderr().contains("InvalidHTTPHeader"));
+    assert!(!gateway.stderr().contains(token), "{}", gateway.stderr());
 }
 
 #[test]
