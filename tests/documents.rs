@@ -1,0 +1,214 @@
+//! Holds the documents against the code: what they name must exist, and what the code says to
+//! callers must stand in them.
+//!
+//! It reads texts only; `scripts/conformance` asks a real gateway whether it answers as the
+//! OpenAPI document says.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use riskgate::domain::DomainError;
+use riskgate::metrics::{Metrics, OUTCOMES};
+use riskgate::refusal::Refusal;
+
+const OPENAPI: &str = include_str!("../docs/openapi.yaml");
+const SETTINGS: &str = include_str!("../conf/riskgate.toml");
+
+/// The documents for operators and callers, by their names.
+fn documents() -> Vec<(&'static str, String)> {
+    ["README.md", "SECURITY.md", "docs/operations.md", "docs/openapi.yaml"]
+        .map(|name| (name, read(name)))
+        .to_vec()
+}
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+fn every_refusal() -> [Refusal; 13] {
+    [
+        Refusal::BadRequest,
+        Refusal::Unauthorized,
+        Refusal::Forbidden { origin: String::new() },
+        Refusal::NotFound,
+        Refusal::MethodNotAllowed { allow: "" },
+        Refusal::UriTooLong,
+        Refusal::InvalidDomain(DomainError::Label),
+        Refusal::InvalidTarget(""),
+        Refusal::QuotaExceeded { reset_at: String::new(), retry_after: 1 },
+        Refusal::HeadersTooLarge,
+        Refusal::Internal,
+        Refusal::UpstreamUnavailable,
+        Refusal::UpstreamTimeout,
+    ]
+}
+
+/// What stands between backticks.
+fn code(text: &str) -> impl Iterator<Item = &str> {
+    text.split('`').skip(1).step_by(2)
+}
+
+/// What stands between two marks, the second behind the first.
+fn between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<&'t str> {
+    let parts = text.split(before).skip(1);
+    parts.filter_map(|part| part.split_once(after)).map(|(found, _)| found).collect()
+}
+
+#[test]
+fn the_document_tells_exactly_the_errors_that_there_are() {
+    let refusals = every_refusal();
+    let said = between(OPENAPI, "error: {const: ", "}");
+    assert_eq!(said, refusals.iter().map(Refusal::code).collect());
+    let said = between(OPENAPI, "message: {const: ", "}");
+    assert_eq!(said, refusals.iter().map(Refusal::message).collect());
+    for refusal in &refusals {
+        let status = format!("        \"{}\":", refusal.status());
+        assert!(OPENAPI.contains(&status), "{status}");
+    }
+    // The list above holds every refusal that a metric can tell.
+    let codes: BTreeSet<&str> = refusals.iter().map(Refusal::code).collect();
+    let no_refusals = ["ok", "upstream_4xx", "upstream_5xx", "aborted", "other"];
+    assert_eq!(codes, OUTCOMES.into_iter().filter(|it| !no_refusals.contains(it)).collect());
+}
+
+#[test]
+fn the_document_tells_exactly_the_routes_that_there_are() {
+    let said: BTreeSet<String> = OPENAPI
+        .lines()
+        .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
+        .map(|path| format!("/{}", path.split('{').next().unwrap()))
+        .collect();
+    let routes = read("src/route.rs");
+    let mut there: BTreeSet<String> =
+        between(&routes, ": &[u8] = b\"", "\";").into_iter().map(str::to_owned).collect();
+    assert_eq!(there.len(), 4, "{there:?}");
+    let pages = read("src/admin.rs");
+    let pages = pages.split_once("match (path, reads)").unwrap().1.split_once("\n    }").unwrap().0;
+    there.extend(between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
+    assert_eq!(said, there);
+}
+
+#[test]
+fn the_document_tells_every_header_that_we_write() {
+    let reply = read("src/reply.rs");
+    let typed = reply.split_once("use http::header::{").unwrap().1.split_once("};").unwrap().0;
+    let of_http = ["CONTENT_LENGTH", "CONTENT_TYPE", "DATE", "HeaderName", "HeaderValue"];
+    let typed = typed.split([',', '\n', ' ']).filter(|it| !it.is_empty() && !of_http.contains(it));
+    let mut names: Vec<String> =
+        typed.map(|name| name.replace('_', "-").to_ascii_lowercase()).collect();
+    let own = between(&reply, "HeaderName::from_static(\"", "\")");
+    assert!(own.len() >= 7 && names.len() >= 9, "{own:?} {names:?}");
+    names.extend(own.into_iter().map(str::to_owned));
+    let document = OPENAPI.to_ascii_lowercase();
+    for name in names {
+        assert!(document.contains(&format!("        {name}:")), "{name}");
+    }
+    let exposed = between(&reply, "EXPOSED: &str = \"", "\"");
+    let allowed = between(&reply, "PREFLIGHT_HEADERS: &str = \"", "\"");
+    for value in exposed.into_iter().chain(allowed) {
+        assert!(OPENAPI.contains(value), "{value}");
+    }
+}
+
+#[test]
+fn the_document_is_of_this_version() {
+    assert!(OPENAPI.contains(&format!("  version: {}\n", env!("CARGO_PKG_VERSION"))));
+}
+
+#[test]
+fn every_metric_named_exists_and_every_metric_is_explained() {
+    let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
+    // A family without samples is not rendered, so the source is asked too.
+    let source = read("src/metrics.rs");
+    let word = |text: &str| -> BTreeSet<String> {
+        let parts = text.split("riskgate_").skip(1);
+        let end = |part: &str| part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+        let names = parts.map(|part| &part[..end(part).unwrap_or(part.len())]);
+        names.filter(|name| !name.is_empty()).map(|name| format!("riskgate_{name}")).collect()
+    };
+    let there = word(source.split_once("#[cfg(test)]").unwrap().0);
+    assert!(there.len() > 15 && metrics.contains("# TYPE riskgate_connections gauge"), "{there:?}");
+    let mut said = BTreeSet::new();
+    for (document, text) in documents() {
+        for name in word(&text) {
+            let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
+            let known = there.contains(&name) || base.is_some_and(|base| there.contains(base));
+            assert!(known, "{document} names {name}");
+            said.insert(name);
+        }
+    }
+    let silent: Vec<_> = there.difference(&said).collect();
+    assert!(silent.is_empty(), "docs/operations.md does not say what {silent:?} mean");
+}
+
+/// Every `section.key` of the config, those that have no default included.
+fn settings() -> BTreeSet<String> {
+    let mut section = String::new();
+    let mut settings = BTreeSet::new();
+    for line in SETTINGS.lines() {
+        let line = line.strip_prefix("# ").unwrap_or(line);
+        if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = name.trim_matches(['[', ']']).to_owned();
+        } else if let Some((key, _)) = line.split_once(" = ")
+            && key.trim().bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_')
+        {
+            settings.insert(format!("{section}.{}", key.trim()));
+        }
+    }
+    settings
+}
+
+#[test]
+fn every_setting_named_exists() {
+    let settings = settings();
+    assert!(settings.contains("store.url") && settings.contains("admin.token"), "{settings:?}");
+    let sections: BTreeSet<&str> =
+        settings.iter().filter_map(|it| it.split_once('.')).map(|(section, _)| section).collect();
+    let mut named = 0;
+    for (document, text) in documents() {
+        for word in code(&text) {
+            let setting = word.split([' ', '=']).next().unwrap();
+            let Some((section, key)) = setting.split_once('.') else { continue };
+            let is_key = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
+            if sections.contains(section) && is_key && !["db", "toml"].contains(&key) {
+                let known = settings.contains(setting) || setting == "upstream.route";
+                assert!(known, "{document} names {setting}");
+                named += 1;
+            }
+        }
+    }
+    assert!(named > 20, "{named}");
+}
+
+#[test]
+fn every_log_line_quoted_is_one_that_the_code_writes() {
+    let mut sources = String::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    let operations = read("docs/operations.md");
+    let lines: BTreeSet<&str> = code(&operations)
+        .filter(|text| ["info: ", "warn: ", "error: "].iter().any(|level| text.starts_with(level)))
+        .collect();
+    assert!(lines.len() >= 8, "{lines:?}");
+    for line in lines {
+        let words = line.split_once(": ").unwrap().1;
+        // A reload's lines begin with the part that they are about.
+        let part =
+            ["config ", "table ", "keys ", "store "].iter().find_map(|it| words.strip_prefix(it));
+        let words = part.unwrap_or(words).split('…').map(|it| it.trim_matches([' ', ':']));
+        for part in words.filter(|part| part.len() > 3) {
+            assert!(sources.contains(part), "no code writes {part:?} of {line:?}");
+        }
+    }
+}
+
+fn collect(folder: &Path, into: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, into);
+        } else if path.extension().is_some_and(|it| it == "rs") {
+            into.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
