@@ -1,0 +1,129 @@
+"""A raw HTTP/1.1 client: sends the bytes that it is given and reads answers exactly.
+
+It judges nothing; who asks knows what may come back.
+"""
+
+import socket
+
+PATIENCE = 20.0
+
+
+class Ended(Exception):
+    """The connection ended before a whole answer; `status` is 0 if none had begun."""
+
+    def __init__(self, what, status=0, headers=None):
+        super().__init__(what)
+        self.status = status
+        self.headers = headers or {}
+
+
+class Refused(Exception):
+    """Nobody took the connection."""
+
+
+class Answer:
+    """One whole answer; header names are in lower case, values of one name in a list."""
+
+    def __init__(self, status, headers, body):
+        self.status = status
+        self.headers = headers
+        self.body = body
+
+    def header(self, name):
+        values = self.headers.get(name, [])
+        if len(values) > 1:
+            raise Ended(f"{name} stands there twice: {values}", self.status)
+        return values[0] if values else None
+
+    def __str__(self):
+        return f"{self.status} {self.headers} {self.body[:300]!r}"
+
+
+class Connection:
+    """A connection that is kept."""
+
+    def __init__(self, port):
+        try:
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+        except ConnectionRefusedError as error:
+            raise Refused(str(error)) from error
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.ahead = b""
+        self.closes = False
+
+    def send(self, data):
+        try:
+            self.socket.sendall(data)
+        except OSError as error:
+            raise Ended(f"sending: {error!r}") from error
+
+    def read(self, head=False):
+        while b"\r\n\r\n" not in self.ahead:
+            self.ahead += self.more("before the end of a header")
+        block, self.ahead = self.ahead.split(b"\r\n\r\n", 1)
+        lines = block.decode("latin-1").split("\r\n")
+        status = int(lines[0].split(" ")[1])
+        headers = {}
+        for line in lines[1:]:
+            name, value = line.split(":", 1)
+            headers.setdefault(name.lower(), []).append(value.strip())
+        self.closes = headers.get("connection") == ["close"]
+        try:
+            body = b"" if head or status == 204 else self.body(headers)
+        except Ended as error:
+            raise Ended(str(error), status, headers) from error
+        return Answer(status, headers, body)
+
+    def body(self, headers):
+        if "transfer-encoding" in headers:
+            return self.chunks()
+        length = int(headers["content-length"][0])
+        return self.exactly(length)
+
+    def chunks(self):
+        whole = b""
+        while True:
+            while b"\r\n" not in self.ahead:
+                self.ahead += self.more("inside a chunked body")
+            size, self.ahead = self.ahead.split(b"\r\n", 1)
+            chunk = self.exactly(int(size, 16) + 2)
+            if chunk == b"\r\n":
+                return whole
+            whole += chunk[:-2]
+
+    def exactly(self, length):
+        while len(self.ahead) < length:
+            self.ahead += self.more(f"{len(self.ahead)} of {length} bytes into a body")
+        taken, self.ahead = self.ahead[:length], self.ahead[length:]
+        return taken
+
+    def more(self, where):
+        try:
+            data = self.socket.recv(65536)
+        except OSError as error:
+            raise Ended(f"{error!r} {where}") from error
+        if not data:
+            raise Ended(f"closed {where}")
+        return data
+
+    def close(self):
+        self.socket.close()
+
+
+def request(target, method="GET", key=None, headers=()):
+    """The bytes of a request."""
+    lines = [f"{method} {target} HTTP/1.1", "Host: gate.test"]
+    if key is not None:
+        lines.append(f"Authorization: Bearer {key}")
+    lines += [f"{name}: {value}" for name, value in headers]
+    return "\r\n".join([*lines, "", ""]).encode("utf-8")
+
+
+def get(port, target, **more):
+    """The answer on a connection of its own."""
+    connection = Connection(port)
+    try:
+        connection.send(request(target, **more))
+        return connection.read(head=more.get("method") == "HEAD")
+    finally:
+        connection.close()

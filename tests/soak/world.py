@@ -1,0 +1,246 @@
+"""What the run stands on: redis-server, gateways, tables, and what happened to them when.
+
+It starts, ends and measures processes, all by their own ids, and keeps the first violations.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from . import client
+
+PATIENCE = 60.0
+
+
+def now():
+    return time.monotonic()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(what, ask, patience=PATIENCE):
+    begun = now()
+    while True:
+        found = ask()
+        if found:
+            return found
+        if now() - begun > patience:
+            raise TimeoutError(f"waited in vain until {what}")
+        time.sleep(0.05)
+
+
+class Spans:
+    """Which trouble was on when, so that each answer is judged by its own time."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.all = {}
+
+    def begin(self, name):
+        with self.lock:
+            self.all.setdefault(name, []).append([now(), float("inf")])
+
+    def end(self, name):
+        with self.lock:
+            self.all[name][-1][1] = now()
+
+    def touches(self, name, since, until_, after):
+        """Whether it was on within this time, or up to `after` seconds before."""
+        with self.lock:
+            spans = list(self.all.get(name, []))
+        return any(begin <= until_ and end + after >= since for begin, end in spans)
+
+    def settled(self, name, moment, margin):
+        """When something begun at `moment` must have taken effect, trouble left aside."""
+        with self.lock:
+            spans = list(self.all.get(name, []))
+        for begin, end in spans:
+            if begin <= moment + margin and end >= moment - margin:
+                moment = max(moment, end)
+        return moment + margin
+
+    def count(self, name):
+        with self.lock:
+            return len(self.all.get(name, []))
+
+
+class Violations:
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.all = []
+        self.stop = threading.Event()
+
+    def add(self, what):
+        with self.lock:
+            self.all.append(f"at {now() - BEGUN:.1f} s: {what}")
+        if len(self.all) >= 20:
+            self.stop.set()
+
+
+BEGUN = now()
+
+
+class Redis:
+    """A redis-server that writes each change to disk before it answers."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+        self.folder.mkdir()
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.start()
+
+    def start(self):
+        words = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
+        words += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.folder)]
+        with open(self.folder / "words.log", "ab") as log:
+            self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until("redis-server answers", lambda: self.tell("PING").startswith(b"+PONG"))
+
+    def tell(self, line):
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=5) as stream:
+                stream.sendall(line.encode() + b"\r\n")
+                return stream.recv(4096)
+        except OSError:
+            return b""
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+
+    def signal(self, number):
+        self.child.send_signal(number)
+
+
+class Gateway:
+    """A gateway process that can be ended and started anew on its ports."""
+
+    def __init__(self, name, binary, folder, settings):
+        self.name, self.binary, self.folder = name, binary, Path(folder)
+        self.settings = settings
+        self.http, self.admin = free_port(), free_port()
+        self.config = self.folder / f"{name}.toml"
+        self.stderr = self.folder / f"{name}.stderr"
+        self.child = None
+        # Set while a load balancer would send nothing here.
+        self.away = threading.Event()
+        self.away.set()
+
+    def write(self):
+        sections = {
+            "listen": {"http": f'"127.0.0.1:{self.http}"', "admin": f'"127.0.0.1:{self.admin}"'},
+            "log": {"path": f'"{self.folder}/{self.name}.log"'},
+            "drain": {"delay": '"2s"', "grace": '"20s"'},
+        }
+        for setting, value in self.settings.items():
+            section, key = setting.split(".")
+            sections.setdefault(section, {})[key] = value
+        text = ""
+        for section, keys in sections.items():
+            text += f"[{section}]\n" + "".join(f"{k} = {v}\n" for k, v in keys.items())
+        self.config.write_text(text)
+
+    def start(self):
+        with open(self.stderr, "ab") as log:
+            self.child = subprocess.Popen(
+                [self.binary, "run", "-c", str(self.config)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(f"gateway {self.name} is ready", self.is_ready)
+        self.away.clear()
+
+    def is_ready(self):
+        if self.child.poll() is not None:
+            raise RuntimeError(f"gateway {self.name} ended: {self.stderr.read_text()[-2000:]}")
+        try:
+            return self.page("/readyz").status == 200
+        except (client.Refused, client.Ended):
+            return False
+
+    def page(self, path, method="GET"):
+        connection = client.Connection(self.admin)
+        try:
+            connection.send(f"{method} {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+            return connection.read()
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        """The sum of a metric's samples."""
+        text = self.page("/metrics").body.decode()
+        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", text, re.M)
+        return sum(float(value) for value in found)
+
+    def terminate(self, notice):
+        """SIGTERM, as a load balancer sees it: after `notice` seconds it sends nothing more."""
+        self.child.send_signal(signal.SIGTERM)
+        time.sleep(notice)
+        self.away.set()
+        return self.child.wait(timeout=PATIENCE)
+
+    def memory(self):
+        """Resident KiB, and open descriptors."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        resident = int(re.search(r"VmRSS:\s+(\d+)", status)[1])
+        return resident, len(os.listdir(f"/proc/{self.child.pid}/fd"))
+
+    def cli(self, *words):
+        ran = subprocess.run([self.binary, *words, "-c", str(self.config)], capture_output=True,
+                             text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+        if ran.returncode != 0:
+            raise RuntimeError(f"{' '.join(words)}: exit {ran.returncode}: {ran.stderr}")
+        return ran.stdout.strip()
+
+
+class Tables:
+    """Two tables with known answers, behind a link that is swapped whole."""
+
+    def __init__(self, binary, folder, versions):
+        self.link = Path(folder) / "table"
+        self.sources, self.ids = [], []
+        for number, files in enumerate(versions):
+            source = Path(folder) / f"table-{number}"
+            source.mkdir()
+            for name, text in files.items():
+                (source / name).write_text(text)
+            ran = subprocess.run([binary, "table", "inspect", str(source)], check=True,
+                                 capture_output=True, text=True)
+            self.sources.append(source)
+            self.ids.append(re.search(r"^version\s+(\w+)", ran.stdout, re.M)[1])
+        self.broken = Path(folder) / "table-broken"
+        shutil.copytree(self.sources[0], self.broken)
+        (self.broken / "disposable.txt").write_text("first.test\nno name at all\n")
+        self.current = 0
+        self.serving = [[[0.0, float("inf")]], []]
+        self.point(self.sources[0])
+
+    def point(self, source):
+        beside = self.link.with_name("table-next")
+        beside.symlink_to(source.name)
+        beside.rename(self.link)
+
+    def swap(self):
+        """The other table, from now on."""
+        other = 1 - self.current
+        self.serving[other].append([now(), float("inf")])
+        self.point(self.sources[other])
+        self.serving[self.current][-1][1] = now()
+        self.current = other
+
+    def which(self, version, since, until_, margin):
+        """The table that a version names, or None if it may not answer at this time."""
+        if version not in self.ids:
+            return None
+        at = self.ids.index(version)
+        fits = any(begin <= until_ and end + margin >= since for begin, end in self.serving[at])
+        return at if fits else None
