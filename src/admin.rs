@@ -16,7 +16,7 @@ use pingora_core::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 use crate::door::Traffic;
 use crate::gate::State;
 use crate::keys::KeyRing;
@@ -40,7 +40,7 @@ pub struct Admin {
     upstreams: Arc<Upstreams>,
     status: Arc<Mutex<ReloadStatus>>,
     trigger: Trigger,
-    token: Option<String>,
+    token: Option<Secret>,
     is_local: bool,
     metrics_public: bool,
     started: i64,
@@ -105,7 +105,7 @@ impl Admin {
             Some(token) => {
                 let sent = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
                 let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
-                sent.is_some_and(|sent| sent.ct_eq(token.as_bytes()).into())
+                sent.is_some_and(|sent| sent.ct_eq(token.reveal().as_bytes()).into())
             }
             None => self.is_local && names_this_host(headers),
         }

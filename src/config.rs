@@ -85,9 +85,26 @@ pub struct Config {
     /// How long it waits for what is in flight.
     pub drain_grace: Duration,
     /// What opens the admin pages from elsewhere than the host.
-    pub admin_token: Option<String>,
+    pub admin_token: Option<Secret>,
     /// Whether `/metrics` needs no token.
     pub metrics_public: bool,
+}
+
+/// A text that no dump of the config shows.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    /// The text itself: to compare with.
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
 }
 
 /// The store, and how it is spoken to.

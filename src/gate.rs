@@ -315,9 +315,9 @@ impl Gate {
         }
         self.state.log.write(Entry {
             at_ms: visit.at_ms,
-            request_id: std::mem::take(&mut visit.common.request_id),
+            request_id: route::loggable_id(std::mem::take(&mut visit.common.request_id)),
             client: client.map(|address| address.to_canonical().to_string()).unwrap_or_default(),
-            method: method.chars().take(32).collect(),
+            method: route::without_key(method).to_owned(),
             route: visit.route.as_str(),
             path: route::loggable(target),
             status: visit.status,

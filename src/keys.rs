@@ -22,7 +22,7 @@ use limits::{InForce, limits};
 use origins::Origins;
 
 pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
-pub use token::{Token, TokenError, digest};
+pub use token::{SHORTEST_KEY, Token, TokenError, digest};
 
 /// The plan of an account that has none set.
 pub const DEFAULT_PLAN: &str = "free";

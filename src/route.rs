@@ -4,6 +4,7 @@
 //! upstream. It reads no header and checks no key.
 
 use crate::domain::{Domain, percent_decode};
+use crate::keys::SHORTEST_KEY;
 use crate::metrics::RouteLabel;
 use crate::refusal::Refusal;
 
@@ -120,30 +121,46 @@ pub fn canonical_check(segment: &[u8]) -> Result<String, Refusal> {
     Ok(path)
 }
 
-/// The path as a log may show it: without query, and without the local part of an address.
+/// The path as a log may show it: without query, without the local part of an address, and
+/// without anything that could be a key.
 pub fn loggable(target: &[u8]) -> String {
     let (path, _) = split_query(target);
-    match path.strip_prefix(CHECK) {
-        Some(segment) => {
-            let decoded = percent_decode(segment).unwrap_or_default();
-            let text = String::from_utf8_lossy(&decoded);
-            // Only what is a domain beyond doubt is shown; anything else may hold a name.
-            let (hidden, domain) = match text.rsplit_once('@') {
-                Some((_, domain)) => ("…@", domain),
-                None => ("", text.as_ref()),
-            };
-            match Domain::parse(domain) {
-                Ok(domain) => format!("/v1/check/{hidden}{domain}"),
-                Err(_) => "/v1/check/…".to_owned(),
-            }
-        }
-        None => {
-            let text = String::from_utf8_lossy(path);
-            // Elsewhere an address has no place; who sends one gets it shortened.
-            let shown = if text.contains(['@', '%', '\u{ff20}']) { "…" } else { &text };
-            shown.chars().take(512).collect()
-        }
+    if let Some(segment) = path.strip_prefix(CHECK) {
+        let decoded = percent_decode(segment).unwrap_or_default();
+        let text = String::from_utf8_lossy(&decoded);
+        // Only what is a domain beyond doubt is shown; anything else may hold a name.
+        let (hidden, domain) = match text.rsplit_once('@') {
+            Some((_, domain)) => ("…@", domain),
+            None => ("", text.as_ref()),
+        };
+        return match Domain::parse(domain) {
+            Ok(domain) => format!("/v1/check/{hidden}{domain}"),
+            Err(_) => "/v1/check/…".to_owned(),
+        };
     }
+    if let Some(segment) = path.strip_prefix(DOMAIN) {
+        return match Domain::from_segment(segment) {
+            Ok(domain) => format!("/v1/public/domain/{domain}"),
+            Err(_) => "/v1/public/domain/…".to_owned(),
+        };
+    }
+    let text = String::from_utf8_lossy(path);
+    // Elsewhere an address has no place; who sends one gets it shortened.
+    if text.contains(['@', '%', '\u{ff20}']) {
+        return "…".to_owned();
+    }
+    let shown: Vec<&str> = text.split('/').map(without_key).collect();
+    shown.join("/").chars().take(512).collect()
+}
+
+/// A word from the caller as a log may show it: not if it is long enough to be a key.
+pub fn without_key(word: &str) -> &str {
+    if word.len() < SHORTEST_KEY { word } else { "…" }
+}
+
+/// A request's id as a log may show it: a caller may have put an address there.
+pub fn loggable_id(id: String) -> String {
+    if id.contains(['@', '%']) { "…".to_owned() } else { id }
 }
 
 fn our_route(path: &[u8]) -> Option<Route<'_>> {
@@ -299,6 +316,19 @@ mod tests {
     }
 
     #[test]
+    fn no_key_in_a_path_reaches_a_log() {
+        let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
+        for head in ["/", "/v1/usage/", "/v1/check/", "/v1/public/domain/", "/v1/signup/x/"] {
+            for tail in ["", "/", "/x", "?a=b"] {
+                let target = format!("{head}{key}{tail}");
+                let shown = loggable(target.as_bytes());
+                assert!(!shown.contains("rg_") && shown.contains('…'), "{target}: {shown}");
+            }
+        }
+        assert_eq!(loggable(b"/v1/public/top-domains"), "/v1/public/top-domains");
+    }
+
+    #[test]
     fn no_local_part_reaches_a_log() {
         for target in [
             "/v1/check/secret@example.com?q=secret@example.com",
@@ -314,6 +344,8 @@ mod tests {
             assert!(!loggable(target.as_bytes()).contains("secret"), "{target}");
         }
         assert_eq!(loggable(b"/v1/check/secret%40example.com"), "/v1/check/…@example.com");
+        let umlaut = loggable(b"/v1/public/domain/B%C3%BCcher.de");
+        assert_eq!(umlaut, "/v1/public/domain/xn--bcher-kva.de");
         assert_eq!(loggable(b"/v1/usage?a=b"), "/v1/usage");
     }
 }

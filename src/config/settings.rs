@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::Secret;
 use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
@@ -270,7 +271,10 @@ impl Settings {
                     None
                 }
                 None => {
-                    self.fault(key, &setting, STORE_URL_FORM);
+                    let at = &setting.at;
+                    self.faults.push(format!(
+                        "{at}: {key}: expected {STORE_URL_FORM}, but found something else"
+                    ));
                     None
                 }
             },
@@ -291,10 +295,10 @@ impl Settings {
             .unwrap_or_else(|| default.to_owned())
     }
 
-    pub fn admin_token(&mut self) -> Option<String> {
+    pub fn admin_token(&mut self) -> Option<Secret> {
         let setting = self.take("admin.token")?;
         match setting.written.text().filter(|text| text.len() >= 16 && text.is_ascii()) {
-            Some(token) => Some(token.to_owned()),
+            Some(token) => Some(Secret(token.to_owned())),
             None => {
                 // What was found is a secret, or nearly one.
                 let at = &setting.at;

@@ -48,6 +48,27 @@ fn every_fault_is_told_with_its_line() {
 }
 
 #[test]
+fn no_fault_and_no_dump_shows_a_secret() {
+    let token = "s3cr3t-of-the-operator";
+    let url = "redis://me:s3cr3t@cache.internal:6380/2";
+    let config = read(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
+    assert_eq!(config.admin_token.as_ref().map(Secret::reveal), Some(token));
+    assert!(!format!("{config:?}").contains("s3cr3t"), "{config:?}");
+    for text in [
+        format!("[store]\nurl = [{url:?}]\n"),
+        "[store]\nurl = \"redis://me:s3cr3t@host:99999\"\n".to_owned(),
+        "[admin]\ntoken = \"s3cr3t\"\n".to_owned(),
+        format!("[admin]\ntoken = [{token:?}]\n"),
+        format!("[admin]\ntokn = {token:?}\n"),
+        format!("[admin]\ntoken = {token:?} x\n"),
+        format!("[admin]\ntoken = \"{token}\n"),
+    ] {
+        let faults = read(&text).unwrap_err();
+        assert!(faults.iter().all(|fault| !fault.contains("s3cr3t")), "{faults:?}");
+    }
+}
+
+#[test]
 fn the_environment_overrides_the_file() {
     let mut settings = Settings::default();
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());

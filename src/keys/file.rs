@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::Spanned;
 
-use super::token::{Token, digest};
+use super::token::{SHORTEST_KEY, Token, digest};
 use crate::origin::OriginPattern;
 use crate::store::KeyRow;
 
@@ -74,7 +74,7 @@ pub fn read_key_file(
     let reader = Reader { name: &name, lines, variable };
     let written: Written = toml::from_str(&text).map_err(|error| {
         let at = reader.at(error.span().map_or(0, |span| span.start));
-        vec![KeyFileError { at, what: error.message().replace('\n', " ") }]
+        vec![KeyFileError { at, what: without_keys(error.message()) }]
     })?;
     let mut keys = Vec::new();
     let mut faults = Vec::new();
@@ -154,8 +154,13 @@ impl Reader<'_> {
     }
 
     fn token_of_variable(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
-        let name = env.get_ref();
-        let token = (self.variable)(name).ok_or_else(|| {
+        // Who writes the key itself here must not find it in a log.
+        let usual = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let name = match env.get_ref() {
+            name if name.bytes().all(usual) => name.as_str(),
+            _ => "of this name",
+        };
+        let token = (self.variable)(env.get_ref()).ok_or_else(|| {
             self.fault("env", env, &format!("the variable {name} to be set, but found none"))
         })?;
         let token = Token::parse(token).map_err(|_| {
@@ -192,6 +197,17 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// What a parser says, in one line and without anything that could be a key: it repeats what it
+/// found.
+fn without_keys(message: &str) -> String {
+    let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
+    let words = message.split_inclusive(ends).map(|word| match word.trim_end_matches(ends) {
+        bare if bare.len() >= SHORTEST_KEY => word.replacen(bare, "…", 1),
+        _ => word.to_owned(),
+    });
+    words.collect::<String>().replace('\n', " ")
 }
 
 /// What a name of a key or an account looks like, in words.
@@ -276,6 +292,16 @@ mod tests {
         ] {
             let faults = read(&text).unwrap_err();
             assert!(faults[0].starts_with(fault), "{} is not {fault}", faults[0]);
+        }
+        let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
+        for (text, fault) in [
+            (format!("{head}env = \"{key}\"\n"), "keys.toml:4: env: expected the variable of this"),
+            (format!("{head}hash = \"{key}\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
+            (format!("key = \"{key}\"\n"), "keys.toml:1: "),
+            (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
+        ] {
+            let said = read(&text).unwrap_err()[0].clone();
+            assert!(said.starts_with(fault) && !said.contains(key), "{said}");
         }
         let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
         assert!(read(&twice).unwrap_err()[0].contains("expected it once"));

@@ -6,6 +6,10 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RANDOM: usize = 26;
 const CHECK: usize = 6;
 
+/// A text of this many characters may be a key, and one of fewer is none.
+pub const SHORTEST_KEY: usize = 16;
+const LONGEST_KEY: usize = 256;
+
 /// The text of a key. It has no `Debug` and no `Display`, so that none can slip into a log.
 pub struct Token(String);
 
@@ -46,7 +50,7 @@ impl Token {
     /// A key that was made elsewhere.
     pub fn parse(text: String) -> Result<Token, TokenError> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if visible && (16..=256).contains(&text.len()) {
+        if visible && (SHORTEST_KEY..=LONGEST_KEY).contains(&text.len()) {
             Ok(Token(text))
         } else {
             Err(TokenError::Form)

@@ -9,6 +9,7 @@ mod footprint;
 mod gateway;
 mod http;
 mod lists;
+mod secrets;
 mod stand_in;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +23,7 @@ pub use fault_proxy::{Door, End, Fault, FaultProxy};
 pub use gateway::{BINARY, Gateway, Setup, run, shared};
 pub use http::{Answer, Connection, Request, get, request, stream_from};
 pub use lists::Lists;
+pub use secrets::Secrets;
 pub use stand_in::{Seen, StandIn, Step, answer, free_port};
 
 /// Longer than anything takes on a loaded machine; only a failing test ever waits for it.

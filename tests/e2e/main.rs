@@ -32,6 +32,7 @@ mod redis;
 mod redis_keys;
 mod reload;
 mod routes;
+mod secrets;
 mod sqlite;
 mod supervised;
 mod tls;

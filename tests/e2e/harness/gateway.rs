@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Answer, Connection, Lists, Request, free_port, get, until};
+use super::{Answer, Connection, Lists, Request, Secrets, free_port, get, until};
 use crate::redis_server::RedisServer;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
@@ -140,15 +140,41 @@ impl Setup {
     }
 
     /// Runs a command of the binary on this config.
+    #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> Ran {
-        self.command(&self.write(), arguments)
+        self.cli_on(&self.write(), arguments)
     }
 
-    fn command(&self, config: &Path, arguments: &[&str]) -> Ran {
+    #[track_caller]
+    fn cli_on(&self, config: &Path, arguments: &[&str]) -> Ran {
         let words = [&self.under[..], &[BINARY.to_owned()]].concat();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(arguments).arg("-c").arg(config);
-        run(command.envs(self.environment.iter().map(|(name, value)| (name, value))))
+        let ran = run(command.envs(self.environment.iter().map(|(name, value)| (name, value))));
+        let secrets = self.secrets();
+        secrets.assert_no_key_in("a command's stderr", &ran.stderr);
+        if !matches!(arguments, ["keys", "create" | "rotate", ..]) {
+            secrets.assert_no_key_in("a command's stdout", &ran.stdout);
+        }
+        ran
+    }
+
+    /// What nothing that this gateway says may show.
+    pub fn secrets(&self) -> Secrets {
+        let setting = |section: &str, key: &str| {
+            let value = self.settings.get(section)?.get(key)?;
+            Some(value.trim_matches('"').to_owned())
+        };
+        let password = setting("store", "url").and_then(|url| {
+            let (user, _) = url.rsplit_once('@')?;
+            Some(user.rsplit_once(':')?.1.to_owned())
+        });
+        let keys = self.environment.iter().filter(|(name, _)| !name.starts_with("RISKGATE__"));
+        let texts = keys.map(|(_, value)| value.clone()).chain(password);
+        Secrets {
+            prefixes: setting("keys", "prefix").into_iter().collect(),
+            texts: texts.chain(setting("admin", "token")).collect(),
+        }
     }
 
     /// Starts the gateway and waits until it is ready.
@@ -172,6 +198,23 @@ impl Setup {
             self = gateway.take_setup();
         }
         panic!("no free port was left for the gateway");
+    }
+}
+
+impl Drop for Setup {
+    /// Whatever a test did: what its gateways wrote shows no secret.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let secrets = self.secrets();
+        for entry in std::fs::read_dir(self.folder.path()).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_file() && path.extension().is_some_and(|extension| extension == "log") {
+                let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
+                secrets.assert_none_in(&path.display().to_string(), &text);
+            }
+        }
     }
 }
 
@@ -300,7 +343,10 @@ impl Gateway {
 
     #[track_caller]
     pub fn admin(&self, target: &str) -> Answer {
-        get(target).with("Host", "localhost").send(self.admin)
+        let answer = get(target).with("Host", "localhost").send(self.admin);
+        let page = String::from_utf8_lossy(&answer.body);
+        self.setup().secrets().assert_none_in(target, &page);
+        answer
     }
 
     pub fn readyz(&self) -> Answer {
@@ -321,8 +367,9 @@ impl Gateway {
         mine.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
+    #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> Ran {
-        self.setup().command(&self.config, arguments)
+        self.setup().cli_on(&self.config, arguments)
     }
 
     /// A new key, in the store but perhaps not yet in the gateway.
