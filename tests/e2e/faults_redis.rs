@@ -227,3 +227,42 @@ fn a_statement_that_breaks_off_is_not_carried_out() {
 fn a_statement_that_is_garbled_is_not_carried_out() {
     through(|proxy| proxy.requests(Fault::Garble { from: 0, every: 3, bits: 0x80 }));
 }
+
+/// Not enough to break every word, and enough to make others of some.
+const BITS: Fault = Fault::Garble { from: 2_500, every: 61, bits: 0x01 };
+
+#[test]
+fn a_garbled_number_is_never_believed_as_a_grant() {
+    let server = RedisServer::start();
+    let proxy = FaultProxy::before(([127, 0, 0, 1], server.port()).into());
+    let setup = plans(Setup::new().redis(&server));
+    setup.cli(&["store", "init"]).expect(0);
+    // Keys come from a file: those in the store are garbled too.
+    let key = "a_key_that_stands_in_a_variable";
+    let declared =
+        "[[key]]\nid = \"one\"\naccount = \"medium\"\nplan = \"medium\"\nenv = \"KEY\"\n";
+    let gateways = [(); 2].map(|()| {
+        let setup = plans(Setup::new()).text("store.deadline", DEADLINE).variable("KEY", key);
+        let (file, url) = (setup.path("keys.toml"), format!("redis://{}", proxy.address));
+        std::fs::write(&file, declared).unwrap();
+        let setup = setup.text("keys.file", &file.display().to_string());
+        setup.text("store.url", &url).text("store.on_failure", "closed").start()
+    });
+    let crowd = Crowd::new(DOMAIN, key).pausing(Duration::from_millis(2));
+    std::thread::scope(|scope| {
+        let _ending = crowd.ending();
+        for gateway in &gateways {
+            crowd.come(scope, gateway.http, 3);
+        }
+        until_true("calls are under way", || crowd.said().admitted > 100);
+        proxy.answers(BITS);
+        let failures = |gateway: &Gateway| gateway.metric("riskgate_store_failures", &[]);
+        until_true("much was garbled", || gateways.iter().all(|gateway| failures(gateway) > 15.0));
+        proxy.heal();
+        until_true("the limit is reached", || crowd.said().admitted >= MEDIUM);
+        let refused = crowd.said().exhausted;
+        until_true("nobody gives back any more", || crowd.said().exhausted > refused + 500);
+    });
+    assert_eq!(crowd.said().admitted, MEDIUM);
+    assert_eq!(counted(&server, "medium"), MEDIUM);
+}

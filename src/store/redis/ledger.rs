@@ -120,12 +120,21 @@ impl Redis {
             self.connection = None;
             return Err(self.unanswered(DOING, found));
         }
-        for (statement, reply) in statements.iter().zip(&replies) {
-            if let Some(found) = error_of(reply) {
+        let mut standings = Vec::with_capacity(statements.len());
+        for (statement, reply) in statements.iter().zip(replies) {
+            if let Some(found) = error_of(&reply) {
                 log::warn!("{}: {DOING}: account {}: {found}", self.place, statement.account);
+                standings.push(None);
+                continue;
             }
+            let Some(standing) = standing(statement.sequence, reply) else {
+                // Nobody knows what else would come, and to which question.
+                self.connection = None;
+                return Err(self.unanswered(DOING, "an answer to something else"));
+            };
+            standings.push(Some(standing));
         }
-        Ok(replies.into_iter().map(standing).collect())
+        Ok(standings)
     }
 
     pub(in super::super) fn others_spent(
@@ -229,8 +238,35 @@ fn add_statement(
     pipeline.arg(expires_at(*month));
 }
 
-fn standing(reply: Value) -> Option<Standing> {
-    let (own, others_leased, others_spent, revision, settling): (u64, u64, u64, u64, u8) =
-        redis::from_redis_value(reply).ok()?;
-    Some(Standing { own, others_leased, others_spent, revision, settling: settling == 1 })
+/// The word on the statement of this number; nothing if it is none, or was harmed on its way.
+fn standing(sequence: u64, reply: Value) -> Option<Standing> {
+    let parts: Vec<u64> = redis::from_redis_value(reply).ok()?;
+    let [own, others_leased, others_spent, revision, settling, sum] = parts.try_into().ok()?;
+    let parts = [sequence, own, others_leased, others_spent, revision, settling];
+    let weighed = parts.into_iter().zip((1u128..).step_by(2));
+    let expected = weighed.map(|(part, weight)| u128::from(part) * weight).sum::<u128>() % 65_521;
+    let standing = Standing { own, others_leased, others_spent, revision, settling: settling == 1 };
+    (expected == u128::from(sum)).then_some(standing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_was_harmed_on_its_way_passes_for_no_other() {
+        let word = b"*6\r\n:64\r\n:1000\r\n:930\r\n:77\r\n:0\r\n:12412\r\n";
+        let read = |sequence, bytes: &[u8]| {
+            redis::parse_redis_value(bytes).ok().and_then(|value| standing(sequence, value))
+        };
+        let sound = read(17, word);
+        assert_eq!(sound.map(|standing| standing.own), Some(64));
+        assert_eq!(read(18, word), None, "the answer to another statement");
+        for (at, bit) in (0..word.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut harmed = word.to_vec();
+            harmed[at] ^= 1 << bit;
+            let heard = read(17, &harmed);
+            assert!(heard.is_none() || heard == sound, "{at} {bit}: {heard:?}");
+        }
+    }
 }

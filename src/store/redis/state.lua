@@ -7,12 +7,20 @@
 --      7-10 what the node knows: sequence, revision, leased and spent of all,
 --      11 ms that the node wants the account to settle, 12 ms that settling takes,
 --      13 Unix second at which the numbers expire
--- Answers own leased, leased and spent of the others, revision, 1 while settling.
+-- Answers own leased, leased and spent of the others, revision, 1 while settling, and a sum by which
+-- an answer that was harmed on its way, or is one to something else, is known.
 
 local key, settling_key, node = KEYS[1], KEYS[2], ARGV[1]
 local sequence, target, floor, spent, limit = tonumber(ARGV[2]), tonumber(ARGV[3]),
     tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local known_sequence, known_revision = tonumber(ARGV[7]), tonumber(ARGV[8])
+
+local function word(...)
+    local parts, sum = {...}, sequence % 65521
+    for at, part in ipairs(parts) do sum = sum + (2 * at + 1) * (part % 65521) end
+    parts[#parts + 1] = sum % 65521
+    return parts
+end
 
 local read = redis.call('HMGET', key, node, 'leased', 'spent', 'revision', 'base', 'claim')
 local own_sequence, own_leased, own_spent = 0, 0, 0
@@ -54,7 +62,7 @@ end
 -- What is learnt from here while it settles is no knowledge from before the loss.
 local told = settling and base or revision
 if sequence <= own_sequence then
-    return {own_leased, all_leased - own_leased, all_spent - own_spent, told, settling and 1 or 0}
+    return word(own_leased, all_leased - own_leased, all_spent - own_spent, told, settling and 1 or 0)
 end
 
 -- The rule: as far as the sum stays within the limit, but what may be spent already stands.
@@ -75,4 +83,4 @@ redis.call('HSET', key,
 if settles_anew then redis.call('SET', settling_key, '1', 'PX', wait) end
 if revision == 0 then redis.call('EXPIREAT', key, ARGV[13]) end
 if not settling then told = told + 1 end
-return {own, others_leased, others_spent, told, settling and 1 or 0}
+return word(own, others_leased, others_spent, told, settling and 1 or 0)
