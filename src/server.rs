@@ -105,15 +105,17 @@ pub enum Start {
 
 /// Runs the gateway until a signal ends it.
 pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<(), StartError> {
+    // A successor is in place before it has read everything: who hands over waits for it. What is
+    // wrong with the config is told with all other faults.
+    let place = match (start, Config::read(&overrides)) {
+        (Start::Successor, Ok(config)) => Some(take_place(&config)?),
+        _ => None,
+    };
     let mut loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
     let wanted = loaded.config.clone();
     let config = limited(wanted.clone());
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
-    let folder = open_folder(&config, start)?;
-    let meeting = match &folder {
-        Some(folder) if start == Start::Successor => await_predecessor(folder)?,
-        _ => None,
-    };
+    let (folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
     let mut sockets = match meeting {
         None => Sockets::bind(&config, Vec::new())?,
         // Those that nobody hands over are bound now, while failing costs nothing.
@@ -203,42 +205,41 @@ fn limited(mut config: Config) -> Config {
     config
 }
 
-/// The process's folder. Only a successor can't do without it.
-fn open_folder(config: &Config, start: Start) -> Result<Option<Folder>, StartError> {
-    let Some(path) = &config.process_folder else {
-        return match start {
-            Start::Fresh => Ok(None),
-            Start::Successor => Err(StartError::Config(vec![
-                "config: process.folder: expected a folder to meet the process that serves in, \
-                 but found none"
-                    .to_owned(),
-            ])),
-        };
-    };
-    let problem = match Folder::open(path) {
-        Ok(folder) => return Ok(Some(folder)),
-        Err(error) => format!(
-            "process.folder: expected a folder for this process alone, but found {error}: {}",
-            path.display()
-        ),
-    };
-    if start == Start::Successor {
-        return Err(StartError::Failed(problem));
+/// The process's folder, without which it serves all the same.
+fn open_folder(config: &Config) -> Option<Folder> {
+    let path = config.process_folder.as_ref()?;
+    match Folder::open(path) {
+        Ok(folder) => Some(folder),
+        Err(error) => {
+            log::warn!("no hand-over will be possible: {}", folder_problem(path, &error));
+            None
+        }
     }
-    log::warn!("no hand-over will be possible: {problem}");
-    Ok(None)
 }
 
-/// Opens the meeting place, if there is somebody to meet.
-fn await_predecessor(folder: &Folder) -> Result<Option<Meeting>, StartError> {
+/// The process's folder, without which there is nobody to succeed, and the meeting place in it, if
+/// there is somebody to meet.
+fn take_place(config: &Config) -> Result<(Option<Folder>, Option<Meeting>), StartError> {
+    let Some(path) = &config.process_folder else {
+        return Err(StartError::Config(vec![
+            "config: process.folder: expected a folder to meet the process that serves in, \
+             but found none"
+                .to_owned(),
+        ]));
+    };
+    let failed = |error| StartError::Failed(folder_problem(path, &error));
+    let folder = Folder::open(path).map_err(failed)?;
     if !folder.is_claimed() {
         log::info!("nobody serves from process.folder: starting as without --upgrade");
-        return Ok(None);
+        return Ok((Some(folder), None));
     }
-    let failed = |error| {
-        StartError::Failed(format!("expected to meet the process that serves, but found {error}"))
-    };
-    folder.await_predecessor().map(Some).map_err(failed)
+    let meeting = folder.await_predecessor().map_err(failed)?;
+    Ok((Some(folder), Some(meeting)))
+}
+
+fn folder_problem(path: &Path, error: &std::io::Error) -> String {
+    let path = path.display();
+    format!("process.folder: expected a folder for this process alone, but found {error}: {path}")
 }
 
 /// Says what begins to serve, and what of the config could not be had.

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Connection, Crowd, DoneOnDrop, Gateway, Setup, StandIn, get, run, until_true,
+    Connection, Crowd, DoneOnDrop, Gateway, Setup, StandIn, Step, answer, get, run, until_true,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -179,4 +179,39 @@ fn a_standard_output_that_nobody_reads_holds_nothing_up() {
     let script = format!("[ \"$2\" != run ] || exec >>{path}; exec \"$@\"");
     let setup = setup.unset("log.path").under(&["sh", "-c", &script, "sh"]);
     goes_on_and_ends(setup);
+}
+
+#[test]
+fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
+    // Its upstream closes each connection, so that every exchange needs a new descriptor.
+    let closing = StandIn::playing(|_| {
+        vec![Step::Send(answer(200, "Connection: close\r\n", "{}")), Step::Close]
+    });
+    let setup = Setup::new().upstream(&[closing.address]).set("plans.free", "1000000");
+    let gateway = setup.under(&["prlimit", "--nofile=256:256"]).start();
+    assert!(gateway.stderr().contains("the limit of open files leaves"), "{}", gateway.stderr());
+    let key = gateway.key("acme", &[]);
+    let mut first = gateway.connect();
+    first.ask(&get("/v1/usage").key(&key)).expect(200);
+    let crowd: Vec<Connection> =
+        (0..300).filter_map(|_| Connection::try_open(gateway.http)).collect();
+    until_true("the house is full", || {
+        gateway.metric("riskgate_connections_refused_total", &[]) > 100.0
+    });
+    for _ in 0..50 {
+        first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
+    }
+    // So can its store and its files.
+    gateway.create_key("other", &[]);
+    gateway.signal("HUP");
+    until_true("it reloads", || {
+        gateway.metric("riskgate_reload_total", &["part=\"table\"", "outcome=\"ok\""]) >= 1.0
+    });
+    drop(crowd);
+    until_true("others are served again", || {
+        Connection::try_open(gateway.http)
+            .and_then(|mut connection| connection.try_ask(&get(DOMAIN).key(&key)))
+            .is_some_and(|answer| answer.status == 200)
+    });
+    assert_eq!(gateway.month_count(&key), 51);
 }
