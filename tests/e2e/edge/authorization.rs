@@ -80,7 +80,7 @@ fn keys() -> Vec<Case> {
         closed("an unknown key", get(DOMAIN).key("{unknown}")),
         closed("a revoked key", get(DOMAIN).key("{revoked}")),
         closed("an expired key", get(DOMAIN).key("{expired}")),
-        closed("a key with another letter's case", get(DOMAIN).key("EDGE.key.authorization.0035")),
+        closed("a key with another letter's case", get(DOMAIN).key("{shouted}")),
         closed("a key on a route that asks the ledger", get("/v1/usage").key("{unknown}")),
         closed("a revoked key on a route upstream", get("/v1/check/a@b.com").key("{revoked}")),
         closed("no key on a prefix that wants one", get("/v1/signup")),
