@@ -43,7 +43,7 @@ class Book:
         while True:
             said = [self.month_count(gateway) for gateway in gateways]
             most = self.admitted + self.unknown + self.given_back
-            good = all(s is not None and self.admitted <= s <= most for s in said)
+            good = None not in said and self.admitted <= min(said) == max(said) <= most
             if good or now() - begun > patience:
                 return said, good
             time.sleep(0.2)
