@@ -59,6 +59,28 @@ fn sigterm_lets_what_is_in_flight_finish() {
 }
 
 #[test]
+fn a_connection_that_was_told_it_stays_is_answered_once_more_in_a_drain() {
+    let slow = StandIn::playing(|_| {
+        vec![Step::Trickle(answer(200, "", "late but whole"), Duration::from_millis(15))]
+    });
+    let setup = Setup::new().upstream(&[slow.address]).text("drain.delay", "3s");
+    let mut gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    let mut connection = gateway.connect();
+    connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
+    until_true("the request reached the upstream", || slow.count() == 1);
+    gateway.signal("TERM");
+    until_true("it drains", || gateway.readyz().status == 503);
+    let answer = connection.read().expect("an answer").expect(200);
+    if answer.header("Connection") != Some("close") {
+        let last = connection.ask(&get("/v1/usage").key(&key)).expect(200);
+        assert_eq!(last.header("Connection"), Some("close"));
+    }
+    assert!(connection.is_closed());
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+}
+
+#[test]
 fn a_drain_says_so_and_accepts_for_its_delay() {
     let mut gateway = Setup::new().text("drain.delay", "3s").start();
     let key = gateway.key("acme", &[]);
