@@ -47,7 +47,11 @@ pub fn read_head(bytes: &[u8], searched: usize, sizes: &Sizes) -> Result<Option<
         return Err(too_large(block, sizes));
     }
     let mut lines = split_lines(&block[..end])?;
-    let request = RequestLine::parse(lines.next().unwrap_or_default(), sizes)?;
+    let line = lines.next().unwrap_or_default();
+    if is_long_line(line.len() + 1, sizes) {
+        return Err(Refusal::UriTooLong);
+    }
+    let request = RequestLine::parse(line, sizes)?;
     let mut fields = Fields::default();
     for line in lines {
         fields.count += 1;
@@ -67,14 +71,19 @@ fn incomplete(block: &[u8], from: usize, sizes: &Sizes) -> Result<(), Refusal> {
         return Err(too_large(block, sizes));
     }
     let line_end = find(block, b"\n").unwrap_or(block.len());
-    // A method, two spaces and a version are far shorter than this.
-    if line_end > sizes.target_bytes + 64 {
+    if is_long_line(line_end, sizes) {
         return Err(too_large(block, sizes));
     }
     // A header that can't become right is not waited for: bare line feeds never end it.
     let bare = (from..block.len())
         .any(|at| block[at] == b'\n' && (at == 0 || block[at - 1] != b'\r') || block[at] == 0);
     if bare { Err(Refusal::BadRequest) } else { Ok(()) }
+}
+
+/// Whether a request line with its CR is too long, whether or not the rest has come: beside the
+/// target, a method, two spaces and a version are far shorter than this.
+fn is_long_line(length: usize, sizes: &Sizes) -> bool {
+    length > sizes.target_bytes + 64
 }
 
 fn too_large(block: &[u8], sizes: &Sizes) -> Refusal {
@@ -384,6 +393,10 @@ mod tests {
         let long = "a".repeat(2048);
         assert_eq!(status(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Err(414));
         assert_eq!(status(&format!("GET /{}", "a".repeat(3000))), Err(414));
+        let method = "M".repeat(200);
+        let text = format!("{method} /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(2_000));
+        assert_eq!(status(&text), Err(414), "whole");
+        assert_eq!(status(&text[..2_120]), Err(414), "as it comes");
         let fields = "A: b\r\n".repeat(63);
         assert!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
         assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n{fields}\r\n")), Err(431));
