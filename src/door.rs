@@ -5,7 +5,7 @@
 //! well-formed requests and knows no key, route or table.
 
 mod greeting;
-mod head;
+pub mod head;
 mod http1;
 mod http2;
 mod traffic;

@@ -1,0 +1,89 @@
+//! Exactly one well-formed header with exactly the right key opens the first gate.
+//!
+//! Each line is one `Authorization` header; `KEY` stands for the one good key.
+#![no_main]
+
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::admission::identify;
+use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, digest};
+use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
+use riskgate::refusal::Refusal;
+use riskgate::store::{KeyRow, LimitRow, RedisOptions, RingRows, Store, StoreUrl};
+use riskgate_fuzz::Scratch;
+
+const NOW: i64 = 1_800_000_000;
+const GOOD: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
+const REVOKED: &str = "rg_revoked456789abcdefghijABCDEFGHI";
+const EXPIRED: &str = "rg_expired456789abcdefghijABCDEFGHI";
+
+fuzz_target!(|data: &[u8]| {
+    let headers: Vec<Vec<u8>> =
+        data.split(|byte| *byte == b'\n').take(3).map(|line| with_key(line)).collect();
+    let found = identify(&RING, headers.iter().map(Vec::as_slice), NOW);
+    let expected = match &headers[..] {
+        [header] => token(header).is_some_and(|token| token == GOOD),
+        _ => false,
+    };
+    match found {
+        Ok(key) => {
+            assert!(expected, "{headers:?} opens the gate");
+            assert_eq!(key.id, "good");
+        }
+        Err(refusal) => {
+            assert!(!expected, "{headers:?} does not open the gate");
+            assert_eq!(refusal, Refusal::Unauthorized, "all causes look the same");
+        }
+    }
+    if let Some(token) = token(&headers[0]) {
+        assert!(Token::parse(token.to_owned()).is_ok(), "what no key could be is no token");
+    }
+});
+
+/// `KEY` written out: no fuzzer finds 154 random bits.
+fn with_key(line: &[u8]) -> Vec<u8> {
+    match line.windows(3).position(|window| window == b"KEY") {
+        Some(at) => [&line[..at], GOOD.as_bytes(), &line[at + 3..]].concat(),
+        None => line.to_vec(),
+    }
+}
+
+/// RFC 6750 section 2.1, read once more: `Bearer`, spaces, and a token to the end.
+fn token(header: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(header).ok()?;
+    let (scheme, rest) = text.split_once(' ')?;
+    let token = rest.trim_matches(|c: char| matches!(c, ' ' | '\t' | '\r' | '\u{c}'));
+    let visible = |c: char| c.is_ascii_graphic() && c != ',';
+    let is_one = (16..=256).contains(&token.len()) && token.chars().all(visible);
+    (scheme.eq_ignore_ascii_case("bearer") && is_one).then_some(token)
+}
+
+static RING: LazyLock<KeyRing> = LazyLock::new(|| {
+    let scratch = Scratch::new("authorization");
+    let url = StoreUrl::Sqlite(scratch.path().join("riskgate.db"));
+    let redis = RedisOptions { wait_replicas: 0, tls_ca: None };
+    let open = || Store::open(&url, &redis, Duration::from_secs(5)).expect("a store");
+    let deadline = Duration::from_secs(1);
+    let options = LedgerOptions { deadline, on_failure: OnFailure::Open, max_unsettled: 0 };
+    let ledger = Ledger::start(open(), open(), options, NOW).expect("a ledger");
+    let key = |id: &str, token: &str| DeclaredKey {
+        plan: None,
+        key: KeyRow {
+            id: id.to_owned(),
+            account: "acme".to_owned(),
+            label: None,
+            digest: digest(token.as_bytes()),
+            origins: Vec::new(),
+            require_origin: false,
+            created_at: 0,
+            expires_at: (id == "expired").then_some(NOW),
+            revoked_at: (id == "revoked").then_some(NOW),
+        },
+    };
+    let keys = [key("good", GOOD), key("revoked", REVOKED), key("expired", EXPIRED)];
+    let plans = Plans::from([("free".to_owned(), LimitRow::Calls(100))]);
+    // The ledger ends here with its thread: nobody is charged, and nothing else runs.
+    KeyRing::build(&RingRows::default(), &keys, &plans, &ledger).expect("a ring")
+});

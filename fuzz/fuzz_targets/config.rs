@@ -1,0 +1,66 @@
+//! A config is read whole, or every fault says where; no secret shows in either.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::config::{Config, ConfigFile, Overrides};
+use riskgate_fuzz::Scratch;
+
+static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("config"));
+/// Stands in passwords and tokens of the seeds.
+const MARK: &str = "s3cr3t";
+
+fuzz_target!(|data: &[u8]| {
+    let path = SCRATCH.file("riskgate.toml", data);
+    let place = path.display().to_string();
+    let file = ConfigFile::At(path);
+    let (config, faults) = Config::attempt(&Overrides { file, flags: Vec::new() });
+    assert!(config.is_some() || !faults.is_empty(), "nothing read and nothing wrong");
+    let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
+    for fault in &faults {
+        if let Some(rest) = fault.strip_prefix(&place) {
+            let line = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
+            let line = line.and_then(|(line, _)| line.parse::<usize>().ok());
+            let whole = rest.starts_with(": expected a config file in UTF-8");
+            assert!(whole || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
+        } else {
+            assert!(fault.starts_with("config: "), "{fault}");
+        }
+        assert!(fault.contains("expected ") && fault.contains("found"), "{fault}");
+    }
+    let is_hidden = only_in_secrets(data);
+    if is_hidden {
+        assert!(faults.iter().all(|fault| !fault.contains(MARK)), "{faults:?}");
+    }
+    let Some(config) = config else { return };
+    if is_hidden {
+        let shown = format!("{config:?}");
+        assert!(!shown.contains(MARK), "{shown}");
+    }
+    assert!(config.needs_restart(&config.clone()).is_empty(), "it differs from itself");
+    if faults.is_empty() {
+        assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
+        assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());
+        assert!(!config.upstream.servers.is_empty());
+        for prefix in &config.prefixes {
+            assert!(prefix.path.starts_with('/') && !prefix.path.ends_with('/'));
+            assert!(prefix.needs_key || !prefix.counts);
+        }
+    }
+});
+
+/// Whether the mark stands in the admin token and in what precedes the host of the store's address,
+/// and nowhere else.
+fn only_in_secrets(data: &[u8]) -> bool {
+    let Ok(text) = std::str::from_utf8(data) else { return false };
+    let Ok(written) = text.parse::<toml::Table>() else { return false };
+    let at = |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
+    let token = at("admin", "token").unwrap_or_default();
+    let url = at("store", "url").unwrap_or_default();
+    let user = url.rsplit_once('@').map_or("", |(user, _)| user);
+    // What stands in the place of a scheme is shown, so that a mistyped one is found.
+    let user = user.split_once("://").map_or(user, |(_, user)| user);
+    let count = |text: &str| text.matches(MARK).count();
+    count(text) > 0 && count(text) == count(&token) + count(user)
+}

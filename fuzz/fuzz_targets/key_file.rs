@@ -1,0 +1,52 @@
+//! A key file gives keys that make a ring, or faults with their lines and never with a key.
+#![no_main]
+
+use std::collections::HashSet;
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::keys::{SHORTEST_KEY, is_name, read_key_file};
+use riskgate::origin::OriginPattern;
+use riskgate_fuzz::Scratch;
+
+static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("key-file"));
+/// What a variable holds, and what seeds put in wrong places.
+const SECRET: &str = "rg_s3cr3t0123456789abcdefghijABCDEF";
+
+fuzz_target!(|data: &[u8]| {
+    let path = SCRATCH.file("keys.toml", data);
+    let variable = |name: &str| match name {
+        "WEB_KEY" => Some(SECRET.to_owned()),
+        "BAD_KEY" => Some(format!("{SECRET} {SECRET}")),
+        _ => None,
+    };
+    match read_key_file(&path, &variable) {
+        Ok(keys) => {
+            let ids: HashSet<&str> = keys.iter().map(|declared| declared.key.id.as_str()).collect();
+            assert_eq!(ids.len(), keys.len(), "an id twice");
+            let digests: HashSet<[u8; 32]> = keys.iter().map(|d| d.key.digest).collect();
+            assert_eq!(digests.len(), keys.len(), "a key twice");
+            for declared in &keys {
+                assert!(is_name(&declared.key.id) && is_name(&declared.key.account));
+                for origin in &declared.key.origins {
+                    assert!(OriginPattern::parse(origin).is_ok());
+                }
+            }
+        }
+        Err(faults) => {
+            assert!(!faults.is_empty());
+            let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
+            for fault in &faults {
+                let rest = fault.at.strip_prefix(&path.display().to_string()).expect("a place");
+                let line = rest.strip_prefix(':').map(|line| line.parse().expect("a line"));
+                assert!(line.is_none_or(|line: usize| (1..=lines).contains(&line)), "{fault}");
+                assert!(!fault.what.is_empty());
+                let said = fault.to_string();
+                // Whatever shows less of a key than the shortest has shows none.
+                let mut parts =
+                    (0..=SECRET.len() - SHORTEST_KEY).map(|at| &SECRET[at..][..SHORTEST_KEY]);
+                assert!(!parts.any(|part| said.contains(part)), "{said}");
+            }
+        }
+    }
+});

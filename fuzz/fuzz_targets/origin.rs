@@ -1,0 +1,56 @@
+//! An origin matches a pattern, or does not, the same way wherever it is asked.
+//!
+//! The first line is a header's value, the others are patterns of a key.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::admission::OriginHeader;
+use riskgate::origin::{Origin, OriginPattern};
+use riskgate_fuzz::first_line;
+
+fuzz_target!(|data: &[u8]| {
+    let (value, rest) = first_line(data);
+    let header = OriginHeader::read([value].into_iter());
+    let origin = std::str::from_utf8(value).ok().and_then(|text| Origin::parse(text).ok());
+    match (&header, &origin) {
+        (OriginHeader::Valid(found, shown), Some(origin)) => {
+            assert_eq!(found, origin);
+            assert_eq!(shown.as_bytes(), value);
+            // It goes into a header of the answer as it is.
+            assert!(shown.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','), "{shown:?}");
+        }
+        (OriginHeader::Malformed(shown), None) => assert!(shown.chars().count() <= 256),
+        _ => panic!("{header:?} is not {origin:?}"),
+    }
+    let twice = OriginHeader::read([value, value].into_iter());
+    assert!(matches!(twice, OriginHeader::Malformed(_)), "two headers never match");
+    for line in rest.split(|byte| *byte == b'\n').take(4) {
+        let Ok(text) = std::str::from_utf8(line) else { continue };
+        let Ok(pattern) = OriginPattern::parse(text) else { continue };
+        let shown = pattern.to_string();
+        assert_eq!(OriginPattern::parse(&shown).as_ref(), Ok(&pattern), "{shown:?}");
+        let louder = OriginPattern::parse(&text.to_ascii_uppercase());
+        assert_eq!(louder.as_ref(), Ok(&pattern), "{text:?}");
+        if let Some(origin) = &origin {
+            // The index of all patterns and the pattern itself agree.
+            let indexed = origin.covering_patterns().any(|covering| covering == shown);
+            assert_eq!(pattern.matches(origin), indexed, "{shown:?} and {origin:?}");
+        }
+    }
+    let Some(origin) = origin else { return };
+    let text = std::str::from_utf8(value).unwrap_or_default();
+    assert_eq!(Origin::parse(&text.to_ascii_lowercase()).as_ref(), Ok(&origin));
+    let itself = OriginPattern::parse(text).expect("an origin is a pattern");
+    assert!(itself.matches(&origin));
+    if let Some((scheme, host)) = text.split_once("://")
+        && let Ok(wild) = OriginPattern::parse(&format!("{scheme}://*.{host}"))
+    {
+        assert!(!wild.matches(&origin), "a wildcard covers its apex");
+        // A label of 64 bytes more may be more than a host can be.
+        if let Ok(below) = Origin::parse(&format!("{scheme}://a.{host}")) {
+            assert!(wild.matches(&below));
+        }
+        let beside = Origin::parse(&format!("{scheme}://a{host}"));
+        assert!(!beside.is_ok_and(|beside| wild.matches(&beside)), "not a whole label");
+    }
+});
