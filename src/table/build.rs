@@ -9,12 +9,12 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::cover::{self, Covered};
 use super::disk::Bytes;
-use super::fault::{Fault, TableError};
+use super::fault::{Fault, TableError, quoted};
 use super::file::{self, ListInfo, Meta};
 use super::lists::Lists;
 use super::manifest::{Kind, Manifest};
 use super::packages::{self, SourceInfo};
-use super::source::Folder;
+use super::source::{self, Folder};
 use crate::domain::suffix_list_version;
 
 /// All that goes into a compiled table.
@@ -39,6 +39,12 @@ pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
     let mut faults = TableError::default();
     let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
     for list in &manifest.lists {
+        if !source::is_plain(&list.file) {
+            let at = format!("{manifest_place}:{}: file", list.line);
+            let found = quoted(&list.file);
+            faults.push(Fault::expected(at, "the name of a file in this folder", found));
+            continue;
+        }
         match folder.read(&list.file) {
             Ok(Some(text)) => texts.push(text),
             Ok(None) => {

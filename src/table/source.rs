@@ -64,10 +64,7 @@ impl Folder<'_> {
     /// The text of a file; `None` if there is none of that name.
     pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, str>>, Fault> {
         let place = self.place(file);
-        let plain = Path::new(file).components().count() == 1
-            && !file.contains(['/', '\\', '\0'])
-            && !matches!(file, "." | "..");
-        if !plain {
+        if !is_plain(file) {
             return Err(Fault::expected(place, "the name of a file in this folder", quoted(file)));
         }
         let folder = match self {
@@ -101,6 +98,13 @@ impl Folder<'_> {
             Fault::expected(format!("{place}:{line}"), "valid UTF-8", "other bytes")
         })
     }
+}
+
+/// Whether a name is that of a file in a folder, and leads nowhere else.
+pub(super) fn is_plain(file: &str) -> bool {
+    Path::new(file).components().count() == 1
+        && !file.contains(['/', '\\', '\0'])
+        && !matches!(file, "." | "..")
 }
 
 /// A regular file of at most `most` bytes, opened for reading, and its length. A FIFO, a device
