@@ -67,9 +67,12 @@ impl std::fmt::Debug for RedisUrl {
 /// What stands before the last `@` may be a password, also where the rest is wrong.
 fn without_password(url: &str) -> String {
     let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+    // A password may hold `://` too, so only what looks like a scheme is shown as one.
     match before.split_once("://") {
-        Some((scheme, _)) => format!("{scheme}://{rest}"),
-        None => format!("…@{rest}"),
+        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
+            format!("{scheme}://{rest}")
+        }
+        _ => format!("…@{rest}"),
     }
 }
 
@@ -101,6 +104,8 @@ mod tests {
             "redis://me:s3cr3t@host/database",
             "me:s3cr3t@host:6379",
             "reddis://me:s3cr3t@host",
+            "me:s3cr3t://x@host:6379",
+            "me:s3cr3t@redis://you:other@host",
         ] {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
