@@ -112,7 +112,8 @@ impl Ledger {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
         })?;
         let latest = match store.latest_month() {
-            Ok(latest) => latest,
+            // A node that has not heard the server's clock yet names month 0: none at all.
+            Ok(latest) => latest.filter(|month| month.number() > 0),
             Err(StoreError::Unanswered { .. }) => None,
             Err(error) => return Err(error),
         };

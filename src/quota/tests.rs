@@ -296,6 +296,18 @@ async fn a_node_that_was_only_refused_remembers_what_others_spent() {
     assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denied::Exhausted));
 }
 
+#[test]
+fn a_node_that_starts_beside_others_knows_the_month_before_it_is_told() {
+    let server = RedisServer::start();
+    // The first of them names none yet, and the others read that.
+    let month = Month::containing(unix_now());
+    let nodes: Vec<(Arc<Ledger>, Month)> = (0..20)
+        .map(|_| on_server(&server, unix_now()))
+        .map(|node| (Arc::clone(&node), node.month(unix_now())))
+        .collect();
+    assert!(nodes.iter().all(|(_, named)| *named >= month));
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wrong_clock_brings_no_month_forward_on_a_server() {
     let mut server = RedisServer::start();
