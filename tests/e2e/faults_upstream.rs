@@ -238,7 +238,9 @@ fn all_get_their_own(callers: &Callers<'_>) {
     callers.garbled.store(false, Ordering::SeqCst);
     let since = callers.said();
     until_true("all get their own", || callers.said().of(Whole) >= since.of(Whole) + 10 * CALLERS);
-    assert_eq!(callers.said().failed(), since.failed(), "it was over");
+    // A machine that stands still for a second makes an exchange late, and no answer wrong.
+    let broken = |said: Tally| said.failed() - said.of(Timeout);
+    assert_eq!(broken(callers.said()), broken(since), "it was over");
 }
 
 #[test]
