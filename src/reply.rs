@@ -157,17 +157,19 @@ impl Reply {
 
     /// Writes the answer; the body is left out for HEAD.
     pub async fn write(&self, session: &mut Session, common: &Common) -> Result<()> {
-        let header = self.header(common)?;
+        let header = Box::new(self.header(common)?);
         let head = session.req_header().method == http::Method::HEAD;
-        let bodyless = head || self.body.is_empty();
+        let body = if head { Bytes::new() } else { self.body.clone() };
         if self.closes {
             session.set_keepalive(None);
         }
-        session.as_downstream_mut().write_response_header(Box::new(header)).await?;
-        if bodyless {
-            return session.as_downstream_mut().write_response_body(Bytes::new(), true).await;
-        }
-        session.as_downstream_mut().write_response_body(self.body.clone(), true).await
+        let client = session.as_downstream_mut();
+        let written = async {
+            client.write_response_header(header).await?;
+            client.write_response_body(body, true).await
+        };
+        // Who does not take an answer has failed, not we.
+        written.await.map_err(|error| error.into_down())
     }
 
     /// The whole answer as HTTP/1.1 bytes, for a connection that closes behind it.

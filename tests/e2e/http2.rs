@@ -10,16 +10,16 @@ const DOMAIN: &str = "/v1/public/domain/first.test";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
+pub const HEADERS: u8 = 1;
+pub const RST_STREAM: u8 = 3;
+pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
+pub const END_STREAM: u8 = 1;
+pub const END_HEADERS: u8 = 4;
 
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     let mut bytes = vec![length[1], length[2], length[3], kind, flags];
     bytes.extend(stream.to_be_bytes());
@@ -53,7 +53,7 @@ fn fields(all: &[(&str, &str)]) -> Vec<u8> {
     all.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
-fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let key = format!("Bearer {key}");
     let mut all = fields(&[
         (":method", method),
@@ -67,12 +67,12 @@ fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8
 }
 
 /// A client of frames, over a plain connection.
-struct Frames {
+pub struct Frames {
     stream: TcpStream,
 }
 
 impl Frames {
-    fn open(address: SocketAddr) -> Frames {
+    pub fn open(address: SocketAddr) -> Frames {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
@@ -82,12 +82,12 @@ impl Frames {
         Frames { stream }
     }
 
-    fn send(&mut self, bytes: &[u8]) -> bool {
+    pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }
 
     /// The next frame: kind, flags, stream, payload; nothing at the end.
-    fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+    pub fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -98,7 +98,7 @@ impl Frames {
     }
 
     /// The status of the answer on a stream; 0 for a reset. An indexed `:status` or a literal one.
-    fn status(&mut self, wanted: u32) -> u16 {
+    pub fn status(&mut self, wanted: u32) -> u16 {
         while let Some((kind, _, stream, payload)) = self.next() {
             match kind {
                 HEADERS if stream == wanted => return status_of(&payload),

@@ -33,6 +33,7 @@ mod redis_keys;
 mod reload;
 mod routes;
 mod secrets;
+mod slow_readers;
 mod sqlite;
 mod supervised;
 mod tls;
