@@ -195,15 +195,17 @@ impl ProxyHttp for Gateway {
 
     fn response_body_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         _body: &mut Option<Bytes>,
         _end_of_stream: bool,
         passage: &mut Passage,
     ) -> Result<Option<Duration>> {
         // What the deadline cut must not look complete.
-        if self.is_late(passage) {
-            return Err(Error::new_up(ErrorType::ReadTimedout));
-        }
+        let left = self.upstreams.left(passage.visit.started());
+        let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
+        // Who reads too slowly must not keep an exchange from others until then.
+        let client = session.as_downstream_mut();
+        client.set_write_timeout(client.get_write_timeout().map(|most| most.min(left)));
         Ok(None)
     }
 

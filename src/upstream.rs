@@ -152,7 +152,7 @@ impl Upstreams {
     /// The next server to ask, with what is left of the deadline; `None` when there is none or
     /// no time.
     pub fn peer(&self, started: Instant) -> Option<HttpPeer> {
-        let left = self.options.deadline.checked_sub(started.elapsed())?;
+        let left = self.left(started)?;
         let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
         let backend = self
             .balancer
@@ -179,9 +179,15 @@ impl Upstreams {
         self.ejected.insert(peer._address.to_string(), Instant::now() + self.options.eject_for);
     }
 
+    /// What the exchange has left of its time.
+    pub fn left(&self, started: Instant) -> Option<Duration> {
+        let left = self.options.deadline.checked_sub(started.elapsed())?;
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Whether the exchange is out of time.
     pub fn is_late(&self, started: Instant) -> bool {
-        started.elapsed() >= self.options.deadline
+        self.left(started).is_none()
     }
 
     /// Ends the exchange at its deadline whatever trickles: see [`Deadline`].

@@ -1,14 +1,27 @@
 //! Clients that take their answers slowly or not at all: they are gone in time, hold nothing from
 //! others, and what was cut never looks complete.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, PATIENCE, Setup, until_true};
+use crate::harness::{Gateway, PATIENCE, Setup, StandIn, Step, answer, get, until_true};
 use crate::http2::{END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, frame};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
+const LARGE: usize = 8 << 20;
+
+/// A gateway whose exchanges have a second, and whose clients have far longer than any test for a
+/// part of an answer; behind it answers that no buffer takes.
+fn before_large_answers() -> (StandIn, Gateway, String) {
+    let stand_in = StandIn::playing(|_| vec![Step::Send(answer(200, "", &"x".repeat(LARGE)))]);
+    let setup = Setup::new().upstream(&[stand_in.address]).set("listen.h2c", "true");
+    let setup = setup.text("upstream.deadline", "1s").text("listen.write_timeout", "10m");
+    let setup = setup.set("upstream.max_in_flight", "30").set("plans.free", "1000000");
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    (stand_in, gateway, key)
+}
 
 fn request(method: &str, target: &str, key: &str) -> Vec<u8> {
     let line = format!("{method} {target} HTTP/1.1\r\nHost: gate.test\r\n");
@@ -20,6 +33,37 @@ fn open(address: SocketAddr) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     stream
+}
+
+/// What came until the end, whatever kind of end it was.
+fn rest(mut stream: TcpStream) -> usize {
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    bytes.len()
+}
+
+#[test]
+fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
+    let (_stand_in, gateway, key) = before_large_answers();
+    let mut readers: Vec<TcpStream> = (0..30).map(|_| open(gateway.http)).collect();
+    for reader in &mut readers {
+        reader.write_all(&request("GET", "/v1/check/a@b.com", &key)).unwrap();
+    }
+    // A few bytes now and then are no reading.
+    let mut taken = 0;
+    until_true("they are gone", || {
+        for reader in &mut readers {
+            taken += reader.read(&mut [0; 10]).unwrap_or(0);
+        }
+        gateway.metric("riskgate_connections", &[]) == 0.0
+    });
+    assert!(taken > 0);
+    for reader in readers {
+        assert!(rest(reader) < LARGE);
+    }
+    let gone = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
+    assert!(gone.complete, "their places are free");
+    assert_eq!(gateway.month_count(&key), 31, "what was cut stays counted");
 }
 
 #[test]
@@ -59,6 +103,29 @@ fn all_reset(frames: &mut Frames, streams: u32) {
         assert!(!is_whole, "stream {stream} looks complete");
         reset += u32::from(kind == RST_STREAM);
     }
+}
+
+#[test]
+fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
+    let (_stand_in, gateway, key) = before_large_answers();
+    let block = crate::http2::request("GET", "/v1/check/a@b.com", &key, &[]);
+    let mut peaks = vec![];
+    for _ in 0..8 {
+        let begun = Instant::now();
+        let mut frames = closed_windows(&gateway, &block, 30);
+        all_reset(&mut frames, 30);
+        assert!(begun.elapsed() > Duration::from_millis(500), "they were held until then");
+        // The connection itself is well.
+        let head = crate::http2::request("HEAD", DOMAIN, &key, &[]);
+        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
+        assert_eq!(frames.status(201), 200);
+        peaks.push(gateway.peak_memory());
+    }
+    println!("{peaks:?} KiB");
+    assert!(peaks[7] < peaks[3] + 16 * 1024, "{peaks:?} KiB");
+    until_true("nothing is in flight", || {
+        gateway.metric("riskgate_requests_in_flight", &[]) == 0.0
+    });
 }
 
 #[test]
