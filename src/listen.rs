@@ -14,7 +14,7 @@ use pingora_core::protocols::l4::stream::Stream;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest};
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service;
-use rustix::net::sockopt::{set_tcp_nodelay, set_tcp_user_timeout};
+use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_nodelay, set_tcp_user_timeout};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -23,6 +23,9 @@ use crate::supervisor::Heart;
 
 /// Connections that the kernel keeps until they are accepted; it has a limit of its own.
 const BACKLOG: i32 = 65_535;
+/// What the kernel may hold of an answer for a client that does not take it. Left alone it grows
+/// to megabytes, and a thousand slow readers of large answers leave no memory to other sockets.
+const SEND_BUFFER: usize = 128 * 1024;
 /// For descriptors to come free, when there are none.
 const BREATH: Duration = Duration::from_millis(50);
 /// How often an accepting loop shows that it lives.
@@ -33,6 +36,7 @@ const KEPT_BACK: u64 = 128;
 /// Binds a socket that listens.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
+    set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
 }

@@ -59,7 +59,8 @@ fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
     });
     assert!(taken > 0);
     for reader in readers {
-        assert!(rest(reader) < LARGE);
+        let rest = rest(reader);
+        assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
     let gone = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
     assert!(gone.complete, "their places are free");
