@@ -11,7 +11,7 @@ use riskgate_fuzz::Scratch;
 
 static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("key-file"));
 /// What a variable holds, and what seeds put in wrong places.
-const SECRET: &str = "rg_s3cr3t0123456789abcdefghijABCDEF";
+const SECRET: &str = "rg_s3cr3tQWERTYUIOPasdfghjklZXCVBNM";
 
 fuzz_target!(|data: &[u8]| {
     let path = SCRATCH.file("keys.toml", data);

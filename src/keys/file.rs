@@ -130,10 +130,9 @@ impl Reader<'_> {
         };
         for origin in &key.origins {
             if OriginPattern::parse(origin.get_ref()).is_err() {
-                let expected = format!(
-                    "an origin such as https://app.example.com, but found {:?}",
-                    origin.get_ref()
-                );
+                let found = shown(origin.get_ref());
+                let expected =
+                    format!("an origin such as https://app.example.com, but found {found}");
                 return Err(self.fault("origins", origin, &expected));
             }
         }
@@ -179,8 +178,8 @@ impl Reader<'_> {
         match value.get_ref().parse::<jiff::Timestamp>() {
             Ok(time) => Ok(Some(time.as_second())),
             Err(_) => {
-                let found = value.get_ref();
-                let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found:?}");
+                let found = shown(value.get_ref());
+                let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
                 Err(self.fault(field, value, &expected))
             }
         }
@@ -197,6 +196,11 @@ impl Reader<'_> {
             }
         }
     }
+}
+
+/// What was found, unless it could be a key.
+fn shown(text: &str) -> String {
+    if text.len() < SHORTEST_KEY { format!("{text:?}") } else { "something else".to_owned() }
 }
 
 /// What a parser says, in one line and without anything that could be a key: it repeats what it
@@ -298,6 +302,8 @@ mod tests {
             (format!("{head}env = \"{key}\"\n"), "keys.toml:4: env: expected the variable of this"),
             (format!("{head}hash = \"{key}\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
             (format!("key = \"{key}\"\n"), "keys.toml:1: "),
+            (format!("{head}env = \"WEB_KEY\"\nexpires = \"{key}\"\n"), "keys.toml:5: expires: "),
+            (format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"), "keys.toml:5: origins: "),
             (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
         ] {
             let said = read(&text).unwrap_err()[0].clone();
