@@ -18,10 +18,6 @@ use crate::gate::{Visit, new_request_id};
 use crate::refusal::Refusal;
 use crate::reply::{Common, Reply};
 
-/// How long after its last answer a connection counts as busy when the process ends: its next
-/// request may be under way, and is answered.
-const LAST_CALL: Duration = Duration::from_millis(250);
-
 /// What came of waiting for a request.
 enum Arrival {
     Request(Head),
@@ -68,12 +64,13 @@ where
         shutdown: &mut ShutdownWatch,
         deadline: Instant,
     ) -> Option<Counted> {
-        let last_call = Instant::now() + LAST_CALL;
+        let answered = Instant::now();
         if wire.ahead.is_empty() {
             let stopped = async {
                 // An error means that there is nobody left to say stop: as good.
                 let _ = shutdown.wait_for(|stop| *stop).await;
-                sleep_until(last_call).await;
+                // Its next request may be under way.
+                sleep_until(answered + self.traffic.last_call()).await;
             };
             tokio::select! {
                 biased;

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use tokio::sync::Notify;
@@ -28,6 +29,8 @@ pub struct Traffic {
     sites: DashMap<Site, usize>,
     in_flight: AtomicUsize,
     draining: AtomicBool,
+    /// In milliseconds.
+    last_call: AtomicU64,
     drain_begun: Notify,
     changed: Notify,
 }
@@ -42,6 +45,7 @@ impl Traffic {
             sites: DashMap::new(),
             in_flight: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
+            last_call: AtomicU64::new(0),
             drain_begun: Notify::new(),
             changed: Notify::new(),
         }
@@ -57,8 +61,11 @@ impl Traffic {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// From now on every answer says that its connection closes.
-    pub fn drain(&self) {
+    /// From now on every answer says that its connection closes. Where none was under way, a last
+    /// request is waited for until so long after the answer before it.
+    pub fn drain(&self, last_call: Duration) {
+        let millis = u64::try_from(last_call.as_millis()).unwrap_or(u64::MAX);
+        self.last_call.store(millis, Ordering::SeqCst);
         self.draining.store(true, Ordering::SeqCst);
         self.drain_begun.notify_waiters();
     }
@@ -66,6 +73,11 @@ impl Traffic {
     /// Whether the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.draining.load(Ordering::SeqCst)
+    }
+
+    /// How long after its last answer a connection is kept for one more request.
+    pub fn last_call(&self) -> Duration {
+        Duration::from_millis(self.last_call.load(Ordering::SeqCst))
     }
 
     /// Resolves once the drain begins.

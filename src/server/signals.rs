@@ -20,6 +20,12 @@ use crate::handover::{Folder, Predecessor};
 use crate::reload::Trigger;
 use crate::supervisor;
 
+/// How long after its last answer a connection counts as busy when the process ends: its next
+/// request may be under way.
+const LAST_CALL: Duration = Duration::from_millis(250);
+/// The same when a successor serves: nothing else waits for this process to end.
+const LAST_CALL_IN_PEACE: Duration = Duration::from_secs(10);
+
 /// The last things, done once however the process ends.
 pub(super) struct End {
     pub gate: Gate,
@@ -105,6 +111,7 @@ impl ShutdownSignalWatch for Signals {
         let mut terminate = listen(SignalKind::terminate());
         let mut interrupt = listen(SignalKind::interrupt());
         if !self.take_over().await {
+            self.traffic.drain(LAST_CALL);
             return self.drain(interrupt).await;
         }
         supervisor::ready();
@@ -112,6 +119,7 @@ impl ShutdownSignalWatch for Signals {
             tokio::select! {
                 () = next(&mut hangup) => self.reload(),
                 () = next(&mut quit) => if self.hand_over().await {
+                    self.traffic.drain(LAST_CALL_IN_PEACE);
                     supervisor::stopping();
                     return self.drain(interrupt).await;
                 },
@@ -122,7 +130,7 @@ impl ShutdownSignalWatch for Signals {
                 () = next(&mut terminate) => break,
             }
         }
-        self.traffic.drain();
+        self.traffic.drain(LAST_CALL);
         supervisor::stopping();
         tokio::select! {
             () = tokio::time::sleep(self.delay) => {}
@@ -201,7 +209,6 @@ impl Signals {
     /// Stops accepting, and ends the process as soon as nothing is in flight: Pingora's grace is
     /// a blind sleep.
     async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
-        self.traffic.drain();
         lock(&self.end.post).leave();
         let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
         tokio::spawn(async move {

@@ -112,3 +112,22 @@ fn with_nobody_to_take_over_from_it_starts_as_usual_and_the_folder_is_private() 
     gateway.becomes(successor);
     gateway.domain("first.test", &key).expect(200);
 }
+
+#[test]
+fn who_kept_a_connection_is_answered_once_more_by_the_old_one() {
+    let mut gateway = Setup::new().start();
+    let key = gateway.key("acme", &[]);
+    let mut kept = gateway.connect();
+    kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    let successor = gateway.successor();
+    successor.wait_until_ready();
+    gateway.signal("QUIT");
+    until_true("the successor serves", || successor.stderr().contains("took over"));
+    // Longer than what a connection that was just used is given at any other end.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let last = kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    assert_eq!(last.header("Connection"), Some("close"));
+    assert!(kept.is_closed());
+    gateway.becomes(successor);
+    assert_eq!(gateway.month_count(&key), 2);
+}

@@ -151,6 +151,14 @@ def restart(run, _random):
     gateway.start()
 
 
+def hand_over(run, _random):
+    """A new binary takes over from one of the two that share a server; nobody is sent away."""
+    gateway = run.restarted
+    code = gateway.hand_over()
+    if code != 0:
+        run.violations.add(f"gateway {gateway.name} ended with {code} after a hand-over")
+
+
 def broken_table(run, random_):
     """A table with a fault in it: the last good one serves, and /readyz says why."""
     with run.table_lock:
@@ -214,10 +222,10 @@ def upstream_dropped(run, _random):
 
 
 def all_of(run):
-    """The threads of trouble. A hand-over to a new binary belongs into the first."""
+    """The threads of trouble."""
     return [
         Troubles("store and process", run,
-                 [store_stopped, store_killed, store_cut, restart, broken_table], (3, 9)),
+                 [store_stopped, store_killed, store_cut, restart, hand_over, broken_table], (3, 9)),
         Troubles("reloads", run, [swap_table, hangup, reload_page, quit_alone], (1, 4)),
         Troubles("upstream", run, [
             *(upstream_trouble(mode) for mode in ("refuse", "silent", "cut", "garbage")),

@@ -142,6 +142,7 @@ class Gateway:
             "listen": {"http": f'"127.0.0.1:{self.http}"', "admin": f'"127.0.0.1:{self.admin}"'},
             "log": {"path": f'"{self.folder}/{self.name}.log"'},
             "drain": {"delay": '"2s"', "grace": '"20s"'},
+            "process": {"folder": f'"{self.folder}/run-{self.name}"'},
         }
         for setting, value in self.settings.items():
             section, key = setting.split(".")
@@ -187,6 +188,20 @@ class Gateway:
         time.sleep(notice)
         self.away.set()
         return self.child.wait(timeout=PATIENCE)
+
+    def hand_over(self):
+        """A new process takes the sockets over; how the old one ended."""
+        old, told = self.child, self.stderr.read_text().count("ready to take over")
+        with open(self.stderr, "ab") as log:
+            new = subprocess.Popen(
+                [self.binary, "run", "--upgrade", "-c", str(self.config)],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        until(f"a successor of {self.name} waits",
+              lambda: self.stderr.read_text().count("ready to take over") > told)
+        old.send_signal(signal.SIGQUIT)
+        code = old.wait(timeout=PATIENCE)
+        self.child = new
+        return code
 
     def memory(self):
         """Resident KiB, and open descriptors."""
