@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -22,6 +22,8 @@ use rustix::net::{
 
 /// How long either side waits for the other's next word.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// How often who waits looks whether it should.
+const LOOK: Duration = Duration::from_millis(200);
 /// The most sockets that are handed over.
 const MAX_SOCKETS: usize = 8;
 const ACCEPTING: &[u8] = b"accepting\n";
@@ -77,25 +79,36 @@ impl Folder {
         file.is_ok_and(|file| file.try_lock_shared().is_err())
     }
 
-    /// Opens the meeting place, as a successor.
+    /// Opens the meeting place, as a successor; there can be one at a time.
     pub fn await_predecessor(&self) -> io::Result<Meeting> {
         let path = self.socket();
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(false).mode(0o600);
+        let lock = options.open(self.path.join("successor.lock"))?;
+        if lock.try_lock().is_err() {
+            return Err(io::Error::other("another successor that waits"));
+        }
         // One that was left behind by a process that died.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
-        Ok(Meeting { listener, path })
+        listener.set_nonblocking(true)?;
+        Ok(Meeting { listener, path, _lock: lock })
     }
 
     /// Gives the sockets to a successor, if one is in place and takes over; an error says why
     /// not, and that nothing has changed. This process should stop accepting then.
-    pub fn hand_over(&mut self, sockets: &[(&str, OwnedFd)]) -> io::Result<()> {
+    /// `gives_up` is asked while there is no answer.
+    pub fn hand_over(
+        &mut self,
+        sockets: &[(&str, OwnedFd)],
+        gives_up: &dyn Fn() -> bool,
+    ) -> io::Result<()> {
         let mut successor = UnixStream::connect(self.socket())
             .map_err(|_| io::Error::other("no successor in place"))?;
-        successor.set_read_timeout(Some(PATIENCE))?;
         successor.set_write_timeout(Some(PATIENCE))?;
         send(&successor, sockets)?;
-        hear(&mut successor, ACCEPTING)?;
+        hear(&mut successor, ACCEPTING, gives_up)?;
         self.release();
         successor.write_all(GOODBYE).inspect_err(|_| {
             // It has left after all: we are the one who serves.
@@ -112,6 +125,7 @@ impl Folder {
 pub struct Meeting {
     listener: UnixListener,
     path: PathBuf,
+    _lock: File,
 }
 
 impl Drop for Meeting {
@@ -122,32 +136,73 @@ impl Drop for Meeting {
 }
 
 impl Meeting {
-    /// Waits until the predecessor comes, and takes its sockets, by their names.
-    pub fn take_over(self) -> io::Result<(Vec<(String, TcpListener)>, Predecessor)> {
-        let (stream, _) = self.listener.accept()?;
+    /// Waits until the predecessor comes, and takes its sockets, by their names; nothing if it
+    /// ends without having come.
+    pub fn take_over(self, folder: &Folder) -> io::Result<Option<Handed>> {
+        let stream = loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => break stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if !folder.is_claimed() {
+                        return Ok(None);
+                    }
+                    std::thread::sleep(LOOK);
+                }
+                Err(error) => return Err(error),
+            }
+        };
+        stream.set_nonblocking(false)?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let sockets = receive(&stream)?;
         let sockets = sockets.into_iter().map(|(name, fd)| (name, TcpListener::from(fd)));
-        Ok((sockets.collect(), Predecessor(stream)))
+        Ok(Some((sockets.collect(), Predecessor(stream))))
     }
 }
+
+/// Sockets by their names, and the process that they come from.
+pub type Handed = (Vec<(String, TcpListener)>, Predecessor);
 
 /// The process that served before, until it has said goodbye.
 pub struct Predecessor(UnixStream);
 
 impl Predecessor {
-    /// Tells that this process accepts; `Ok` once the other one has said goodbye.
-    pub fn accepting(mut self) -> io::Result<()> {
-        self.0.write_all(ACCEPTING)?;
-        hear(&mut self.0, GOODBYE)
+    /// Tells that this process accepts; `Ok` once the other one has said goodbye, or is no more.
+    pub fn accepting(mut self, folder: &Folder) -> io::Result<()> {
+        let said = self.0.write_all(ACCEPTING).and_then(|()| hear(&mut self.0, GOODBYE, &|| false));
+        let begun = Instant::now();
+        // What it held is free a moment after its words end.
+        while said.is_err() && begun.elapsed() < 5 * LOOK {
+            if !folder.is_claimed() {
+                return Ok(());
+            }
+            std::thread::sleep(LOOK);
+        }
+        said
     }
 }
 
-fn hear(stream: &mut UnixStream, words: &[u8]) -> io::Result<()> {
-    let mut heard = vec![0; words.len()];
-    stream.read_exact(&mut heard)?;
-    if heard == words { Ok(()) } else { Err(io::Error::other("other words than expected")) }
+fn hear(stream: &mut UnixStream, words: &[u8], gives_up: &dyn Fn() -> bool) -> io::Result<()> {
+    let (begun, mut heard) = (Instant::now(), 0);
+    let mut bytes = vec![0; words.len()];
+    stream.set_read_timeout(Some(LOOK))?;
+    while heard < words.len() {
+        match stream.read(&mut bytes[heard..]) {
+            Ok(0) => return Err(io::Error::other("the other process has left")),
+            Ok(read) => heard += read,
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
+                if gives_up() {
+                    return Err(io::Error::other("another signal came first"));
+                }
+                if begun.elapsed() > PATIENCE {
+                    return Err(io::Error::other("the other process said nothing for 30 s"));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if bytes == words { Ok(()) } else { Err(io::Error::other("other words than expected")) }
 }
 
 /// Sends the sockets with their names, one name a line, in one message.
@@ -200,26 +255,62 @@ mod tests {
         let mut serving = Folder::open(folder.path()).unwrap();
         assert!(serving.claim().unwrap() && serving.is_claimed());
         let sockets = || [("http", OwnedFd::from(listener.try_clone().unwrap()))];
-        assert!(serving.hand_over(&sockets()).is_err(), "nobody is there");
+        assert!(serving.hand_over(&sockets(), &|| false).is_err(), "nobody is there");
 
         let path = folder.path().to_owned();
-        let meeting = Folder::open(&path).unwrap().await_predecessor().unwrap();
-        let leaves = std::thread::spawn(move || drop(meeting.take_over().unwrap()));
-        assert!(serving.hand_over(&sockets()).is_err(), "it left again");
+        let successor = Folder::open(&path).unwrap();
+        let meeting = successor.await_predecessor().unwrap();
+        assert!(successor.await_predecessor().is_err(), "one is there");
+        let leaves = std::thread::spawn(move || drop(meeting.take_over(&successor).unwrap()));
+        assert!(serving.hand_over(&sockets(), &|| false).is_err(), "it left again");
         assert!(serving.is_claimed());
         leaves.join().unwrap();
 
-        let meeting = Folder::open(&path).unwrap().await_predecessor().unwrap();
+        let successor = Folder::open(&path).unwrap();
+        let meeting = successor.await_predecessor().unwrap();
         let stays = std::thread::spawn(move || {
-            let (mut sockets, predecessor) = meeting.take_over().unwrap();
-            predecessor.accepting().unwrap();
+            let (mut sockets, predecessor) = meeting.take_over(&successor).unwrap().unwrap();
+            predecessor.accepting(&successor).unwrap();
             sockets.remove(0)
         });
-        serving.hand_over(&sockets()).unwrap();
+        serving.hand_over(&sockets(), &|| false).unwrap();
         let (name, taken) = stays.join().unwrap();
         assert_eq!((name.as_str(), taken.local_addr().unwrap()), ("http", address));
         let mut successor = Folder::open(&path).unwrap();
         assert!(!successor.is_claimed() && successor.claim().unwrap());
+    }
+
+    #[test]
+    fn a_successor_serves_when_the_one_before_it_is_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut serving = Folder::open(folder.path()).unwrap();
+        assert!(serving.claim().unwrap());
+        let path = folder.path().to_owned();
+        let waiting = || {
+            let successor = Folder::open(&path).unwrap();
+            let meeting = successor.await_predecessor().unwrap();
+            std::thread::spawn(move || match meeting.take_over(&successor).unwrap() {
+                None => "nobody came",
+                Some((_, predecessor)) => match predecessor.accepting(&successor) {
+                    Ok(()) => "it is no more",
+                    Err(_) => "it serves on",
+                },
+            })
+        };
+        // It dies before its goodbye: what it held is free.
+        let waits = waiting();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = UnixStream::connect(folder.path().join("successor.sock")).unwrap();
+        send(&stream, &[("http", OwnedFd::from(listener))]).unwrap();
+        (&stream).read_exact(&mut [0; ACCEPTING.len()]).unwrap();
+        drop((stream, serving));
+        assert_eq!(waits.join().unwrap(), "it is no more");
+        // It dies before it comes.
+        let mut serving = Folder::open(folder.path()).unwrap();
+        assert!(serving.claim().unwrap());
+        let waits = waiting();
+        drop(serving);
+        assert_eq!(waits.join().unwrap(), "nobody came");
     }
 
     #[test]

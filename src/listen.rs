@@ -5,8 +5,8 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
@@ -17,6 +17,7 @@ use pingora_core::services::Service;
 use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_nodelay, set_tcp_user_timeout};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::supervisor::Heart;
@@ -28,6 +29,8 @@ const BACKLOG: i32 = 65_535;
 const SEND_BUFFER: usize = 128 * 1024;
 /// For descriptors to come free, when there are none.
 const BREATH: Duration = Duration::from_millis(50);
+/// Between two complaints of one kind.
+const QUIET: Duration = Duration::from_secs(10);
 /// How often an accepting loop shows that it lives.
 const PULSE: Duration = Duration::from_millis(500);
 /// Descriptors for everything but connections: store, log, table, listeners, the runtime's own.
@@ -83,6 +86,9 @@ pub struct Listening<A> {
     /// For what was sent to be acknowledged, before the peer is taken for dead.
     user_timeout: Duration,
     heart: Heart,
+    /// Connections at the same time, where the app does not bound them itself.
+    room: Option<Arc<Semaphore>>,
+    told: Mutex<Option<Instant>>,
 }
 
 impl<A> Listening<A> {
@@ -94,7 +100,14 @@ impl<A> Listening<A> {
         user_timeout: Duration,
     ) -> Listening<A> {
         let (socket, app, heart) = (Some(socket), Arc::new(app), Heart::default());
-        Listening { name, socket, app, threads: 1, user_timeout, heart }
+        let told = Mutex::new(None);
+        Listening { name, socket, app, threads: 1, user_timeout, heart, room: None, told }
+    }
+
+    /// The same for so many connections at the same time; what comes beyond is closed at once.
+    pub fn with_room(mut self, connections: usize) -> Listening<A> {
+        self.room = Some(Arc::new(Semaphore::new(connections)));
+        self
     }
 
     /// The same with this many threads, and a heart that beats for as long as it accepts.
@@ -105,12 +118,29 @@ impl<A> Listening<A> {
 }
 
 impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
+    /// Says what goes wrong, but not at each of many times.
+    fn tell(&self, error: &io::Error) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|told| told.elapsed() > QUIET) {
+            *told = Some(Instant::now());
+            log::error!("{}: accepting failed, and goes on: {error}", self.name);
+        }
+    }
+
     async fn accept(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
             Ok((stream, _)) => {
+                let room = match &self.room {
+                    None => None,
+                    Some(room) => match Arc::clone(room).try_acquire_owned() {
+                        Ok(place) => Some(place),
+                        Err(_) => return,
+                    },
+                };
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
                 let stream = prepare(stream, self.user_timeout);
                 tokio::spawn(async move {
+                    let _place = room;
                     let mut next = app.process_new(Box::new(stream), &shutdown).await;
                     while let Some(stream) = next {
                         next = app.process_new(stream, &shutdown).await;
@@ -120,7 +150,7 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
             // The one client left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
-                log::error!("{}: accepting failed, and goes on: {error}", self.name);
+                self.tell(&error);
                 tokio::time::sleep(BREATH).await;
             }
         }

@@ -34,6 +34,9 @@ use assemble::assemble;
 use signals::{End, Post, Signals};
 use sockets::{Doors, Sockets};
 
+/// Connections to the admin pages at the same time: their descriptors are among those kept back.
+const OPERATORS: usize = 64;
+
 /// Why the process did not start; nothing was started and nothing overwritten.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -125,13 +128,17 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let (state, reloader, trigger) = assemble(loaded, certificates.clone(), overrides)?;
     count_panics(&state);
     let mut predecessor = None;
-    if let Some(meeting) = meeting {
+    if let (Some(meeting), Some(folder)) = (meeting, &folder) {
         log::info!("ready to take over: waiting for SIGQUIT to the process that serves");
-        let (handed, before) = meeting.take_over().map_err(|error| {
+        let handed = meeting.take_over(folder).map_err(|error| {
             StartError::Failed(format!("expected to take sockets over, but found {error}"))
         })?;
-        sockets = Sockets::bind(&config, handed)?;
-        predecessor = Some(before);
+        let (handed, before) = handed.unzip();
+        if before.is_none() {
+            log::warn!("the process that served has ended: starting as without --upgrade");
+        }
+        sockets = Sockets::bind(&config, handed.unwrap_or_default())?;
+        predecessor = before;
     }
     announce(&config, &wanted, &state);
 
@@ -154,7 +161,8 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     );
     let admin = HttpServer::new_app(admin);
     if let Some(socket) = sockets.take("admin") {
-        server.add_service(Listening::new("admin", socket, admin, config.door.write_timeout));
+        let service = Listening::new("admin", socket, admin, config.door.write_timeout);
+        server.add_service(service.with_room(OPERATORS));
     }
     let doors = Doors {
         config: &config,
@@ -256,9 +264,10 @@ fn announce(config: &Config, wanted: &Config, state: &State) {
     }
     let table = state.table.peek();
     log::info!(
-        "{} on http://{}, admin on http://{}, table {} with {} rows, {} keys",
+        "{} on http://{}{}, admin on http://{}, table {} with {} rows, {} keys",
         env!("CARGO_PKG_VERSION"),
         config.http,
+        config.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
         config.admin,
         table.version(),
         table.rows(),

@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue,
-    UPGRADE,
+    AUTHORIZATION, CACHE_CONTROL, CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName,
+    HeaderValue, UPGRADE,
 };
 use pingora_core::Result;
 use pingora_core::connectors::ConnectorOptions;
@@ -214,6 +214,7 @@ impl Upstreams {
             said(request, X_FORWARDED_HOST),
         );
         request.set_raw_path(target)?;
+        join_cookies(request)?;
         for name in [AUTHORIZATION, EXPECT, UPGRADE, FORWARDED, X_REAL_IP] {
             request.remove_header(&name);
         }
@@ -278,6 +279,19 @@ pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
         response.insert_header(CACHE_CONTROL, "no-store")?;
     }
     Ok(())
+}
+
+/// HTTP/2 may send cookies in crumbs; HTTP/1.1 knows one header of them (RFC 9113 section 8.2.3).
+fn join_cookies(request: &mut RequestHeader) -> Result<()> {
+    let crumbs: Vec<&[u8]> =
+        request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
+    match crumbs.len() {
+        0 | 1 => Ok(()),
+        _ => {
+            let whole = crumbs.join(&b"; "[..]);
+            insert(request, COOKIE, &whole)
+        }
+    }
 }
 
 /// Whether a caller's header would speak in our name, or route anew behind us. Names with `_` go

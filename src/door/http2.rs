@@ -102,8 +102,10 @@ where
         };
         let streams = Arc::new(Streams::default());
         let (mut closing, mut malformed) = (false, 0);
+        // The first request has the time of a header.
+        let mut patience = self.options.header_timeout;
         loop {
-            let idle = if closing { GOODBYE } else { self.options.keepalive_timeout };
+            let idle = if closing { GOODBYE } else { patience };
             let accepted = tokio::select! {
                 biased;
                 () = self.traffic.drain_begun(), if !closing => {
@@ -129,6 +131,7 @@ where
                         closing = true;
                         continue;
                     }
+                    patience = self.options.keepalive_timeout;
                     self.spawn(session, Active::begin(&streams), shutdown);
                 }
                 Ok(Some(H2Accept::Rejected)) => {

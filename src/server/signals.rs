@@ -5,6 +5,7 @@
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -64,7 +65,7 @@ impl Post {
         }
     }
 
-    fn hand_over(&mut self) -> std::io::Result<()> {
+    fn hand_over(&mut self, gives_up: &dyn Fn() -> bool) -> std::io::Result<()> {
         let no_folder = || std::io::Error::other("no process.folder, so no successor");
         let duplicate = |(name, socket): &(String, TcpListener)| {
             Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
@@ -76,7 +77,7 @@ impl Post {
             .iter()
             .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
             .collect::<std::io::Result<_>>()?;
-        self.folder.as_mut().ok_or_else(no_folder)?.hand_over(&named)
+        self.folder.as_mut().ok_or_else(no_folder)?.hand_over(&named, gives_up)
     }
 
     /// Closes what would keep the sockets open when nobody accepts on them any more.
@@ -118,10 +119,25 @@ impl ShutdownSignalWatch for Signals {
         loop {
             tokio::select! {
                 () = next(&mut hangup) => self.reload(),
-                () = next(&mut quit) => if self.hand_over().await {
-                    self.traffic.drain(LAST_CALL_IN_PEACE);
-                    supervisor::stopping();
-                    return self.drain(interrupt).await;
+                () = next(&mut quit) => {
+                    let gives_up = Arc::new(AtomicBool::new(false));
+                    let handed = self.hand_over(Arc::clone(&gives_up));
+                    tokio::pin!(handed);
+                    let (handed, terminated) = tokio::select! {
+                        handed = &mut handed => (handed, false),
+                        () = next(&mut terminate) => {
+                            gives_up.store(true, Ordering::Relaxed);
+                            (handed.await, true)
+                        }
+                    };
+                    if handed {
+                        self.traffic.drain(LAST_CALL_IN_PEACE);
+                        supervisor::stopping();
+                        return self.drain(interrupt).await;
+                    }
+                    if terminated {
+                        break;
+                    }
                 },
                 () = next(&mut interrupt) => {
                     self.end.now();
@@ -158,9 +174,12 @@ impl Signals {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let post = Arc::clone(&self.end.post);
         let taken = spawn_blocking(move || {
-            let Some(predecessor) = predecessor else { return Ok(()) };
-            predecessor.accepting()?;
-            lock(&post).take();
+            let mut post = lock(&post);
+            let (Some(predecessor), Some(folder)) = (predecessor, &post.folder) else {
+                return Ok(());
+            };
+            predecessor.accepting(folder)?;
+            post.take();
             log::info!("took over");
             Ok::<(), std::io::Error>(())
         });
@@ -178,9 +197,10 @@ impl Signals {
     }
 
     /// Gives the sockets to a successor; `false` if there is none, or it failed, and we serve on.
-    async fn hand_over(&self) -> bool {
+    async fn hand_over(&self, gives_up: Arc<AtomicBool>) -> bool {
         let post = Arc::clone(&self.end.post);
-        match spawn_blocking(move || lock(&post).hand_over()).await {
+        let gives_up = move || gives_up.load(Ordering::Relaxed);
+        match spawn_blocking(move || lock(&post).hand_over(&gives_up)).await {
             Ok(Ok(())) => {
                 log::info!("handed over to a successor");
                 true
