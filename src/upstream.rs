@@ -223,7 +223,7 @@ impl Upstreams {
         for name in forged {
             request.remove_header(&name);
         }
-        let address = caller.address.map(|address| address.to_string()).unwrap_or_default();
+        let address = caller.address.map(|a| a.to_canonical().to_string()).unwrap_or_default();
         let chain = match forwarded_for.filter(|_| caller.trusted) {
             Some(chain) => [chain.as_bytes(), b", ", address.as_bytes()].concat(),
             None => address.into_bytes(),

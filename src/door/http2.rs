@@ -138,7 +138,9 @@ where
                     malformed += 1;
                     let client = digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
                     let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
-                    self.gate.record_refusal(&Refusal::BadRequest, &mut Visit::default(), client);
+                    let mut visit = Visit::default();
+                    visit.common.request_id = new_request_id();
+                    self.gate.record_refusal(&Refusal::BadRequest, &mut visit, client);
                     if malformed > MALFORMED {
                         return;
                     }
