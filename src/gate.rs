@@ -25,7 +25,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
-use crate::reply::{Cors, Reply, X_REQUEST_ID};
+use crate::reply::{Cors, Reply};
 use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
 use crate::table::Table;
@@ -132,7 +132,7 @@ impl Gate {
             session.set_keepalive(None);
         }
         let header = session.req_header();
-        visit.common.request_id = request_id(header.headers.get(X_REQUEST_ID));
+        visit.common.request_id = request_id(&header.headers);
         let asked = Asked {
             method: header.method.as_str(),
             target: header.raw_path(),

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+
 use crate::admission::Permit;
-use crate::keys::Key;
+use crate::keys::{Key, SHORTEST_KEY, Token};
 use crate::metrics::RouteLabel;
-use crate::reply::Common;
+use crate::reply::{Common, X_REQUEST_ID};
 
 /// One request at the gate.
 pub struct Visit {
@@ -76,14 +78,28 @@ impl Visit {
     }
 }
 
-/// The caller's id if it is 1 to 128 visible ASCII characters, otherwise a new one.
-pub(super) fn request_id(sent: Option<&http::HeaderValue>) -> String {
+/// The caller's id if it is 1 to 128 visible ASCII characters and no key, otherwise a new one: ids
+/// are logged and passed on, and keys never are.
+pub(super) fn request_id(headers: &HeaderMap) -> String {
     let visible =
         |bytes: &[u8]| (1..=128).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
-    match sent.map(http::HeaderValue::as_bytes) {
-        Some(bytes) if visible(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+    match headers.get(X_REQUEST_ID).map(HeaderValue::as_bytes) {
+        Some(id) if visible(id) && !Token::is_made_here(id) && !holds_key(id, headers) => {
+            String::from_utf8_lossy(id).into_owned()
+        }
         _ => new_request_id(),
     }
+}
+
+/// Whether the key of this very request stands in its id.
+fn holds_key(id: &[u8], headers: &HeaderMap) -> bool {
+    let sent = headers.get_all(AUTHORIZATION).into_iter().map(HeaderValue::as_bytes);
+    let mut words = sent.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
+    words.any(|word| {
+        word.len() >= SHORTEST_KEY
+            && id.len() >= word.len()
+            && id.windows(word.len()).any(|part| part == word)
+    })
 }
 
 /// 128 random bits in hexadecimal.

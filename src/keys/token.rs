@@ -37,14 +37,16 @@ impl Token {
             let wanted = prefix.len() + RANDOM - text.len();
             text.extend(fair.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
         }
-        let mut check = crc32fast::hash(text.as_bytes());
-        let mut digits = [b'0'; CHECK];
-        for digit in digits.iter_mut().rev() {
-            *digit = BASE62[(check % 62) as usize];
-            check /= 62;
-        }
-        text.extend(digits.iter().map(|digit| char::from(*digit)));
+        text.extend(check(text.as_bytes()).map(char::from));
         Token::parse(text)
+    }
+
+    /// Whether a text ends with the check of what stands before: then it is a key made here, or as
+    /// good as one.
+    pub fn is_made_here(text: &[u8]) -> bool {
+        let Some(split) = text.len().checked_sub(CHECK) else { return false };
+        let (before, sum) = text.split_at(split);
+        before.len() >= RANDOM && check(before) == *sum
     }
 
     /// A key that was made elsewhere.
@@ -66,6 +68,17 @@ impl Token {
     pub fn reveal(&self) -> &str {
         &self.0
     }
+}
+
+/// The CRC-32 of a text, in base62.
+fn check(text: &[u8]) -> [u8; CHECK] {
+    let mut check = crc32fast::hash(text);
+    let mut digits = [b'0'; CHECK];
+    for digit in digits.iter_mut().rev() {
+        *digit = BASE62[(check % 62) as usize];
+        check /= 62;
+    }
+    digits
 }
 
 /// SHA-256 (FIPS 180-4).
@@ -90,6 +103,10 @@ mod tests {
             sum * 62 + BASE62.iter().position(|digit| *digit == byte).unwrap() as u64
         });
         assert_eq!(value, u64::from(crc32fast::hash(head.as_bytes())));
+        assert!(Token::is_made_here(text.as_bytes()));
+        assert!(!Token::is_made_here(head.as_bytes()));
+        assert!(!Token::is_made_here(b"0123456789abcdef0123456789abcdef"));
+        assert!(!Token::is_made_here(b"short"));
     }
 
     #[test]

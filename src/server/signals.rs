@@ -113,7 +113,7 @@ impl ShutdownSignalWatch for Signals {
         let mut interrupt = listen(SignalKind::interrupt());
         if !self.take_over().await {
             self.traffic.drain(LAST_CALL);
-            return self.drain(interrupt).await;
+            return self.drain(interrupt, 1).await;
         }
         supervisor::ready();
         loop {
@@ -133,7 +133,7 @@ impl ShutdownSignalWatch for Signals {
                     if handed {
                         self.traffic.drain(LAST_CALL_IN_PEACE);
                         supervisor::stopping();
-                        return self.drain(interrupt).await;
+                        return self.drain(interrupt, 0).await;
                     }
                     if terminated {
                         break;
@@ -155,7 +155,7 @@ impl ShutdownSignalWatch for Signals {
                 return ShutdownSignal::FastShutdown;
             }
         }
-        self.drain(interrupt).await
+        self.drain(interrupt, 0).await
     }
 }
 
@@ -228,7 +228,7 @@ impl Signals {
 
     /// Stops accepting, and ends the process as soon as nothing is in flight: Pingora's grace is
     /// a blind sleep.
-    async fn drain(&self, mut interrupt: Option<Signal>) -> ShutdownSignal {
+    async fn drain(&self, mut interrupt: Option<Signal>, code: i32) -> ShutdownSignal {
         lock(&self.end.post).leave();
         let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
         tokio::spawn(async move {
@@ -241,7 +241,7 @@ impl Signals {
                 () = next(&mut interrupt) => {}
             }
             let last_words = spawn_blocking(move || end.now()).await;
-            std::process::exit(i32::from(last_words.is_err()));
+            std::process::exit(if last_words.is_err() { 1 } else { code });
         });
         ShutdownSignal::GracefulTerminate
     }
