@@ -49,6 +49,8 @@ impl Setup {
         setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.text("process.folder", &process);
+        // A disk that others use too may take its time for a commit.
+        setup = setup.text("store.deadline", "5s");
         setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")
     }
 
@@ -60,6 +62,10 @@ impl Setup {
     /// A setting as TOML writes its value.
     pub fn set(mut self, key: &str, value: &str) -> Setup {
         let (section, key) = key.split_once('.').unwrap();
+        if (section, key) == ("store", "url") && value.starts_with("\"redis") {
+            // A server has no disk to wait for.
+            self.settings.get_mut("store").unwrap().remove("deadline");
+        }
         self.settings
             .entry(section.to_owned())
             .or_default()
