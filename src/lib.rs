@@ -22,6 +22,7 @@ pub mod keys;
 pub mod live;
 pub mod metrics;
 pub mod quota;
+pub mod regular_file;
 pub mod store;
 pub mod table;
 pub mod tls;

@@ -5,7 +5,6 @@
 //! of certificates is taken whole or not at all; connections that are open keep theirs.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -18,6 +17,10 @@ use rustls::version::{TLS12, TLS13};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::live::Live;
+use crate::regular_file::read_regular;
+
+/// The largest file of certificates or of a key, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// A certificate's files, both in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,12 +141,7 @@ pub fn read_certificates(
 }
 
 fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>, TlsFault> {
-    match fs::metadata(path) {
-        Ok(meta) if meta.is_file() => {}
-        Ok(_) => return Err(TlsFault::new(path, expected, "something that is no file")),
-        Err(error) => return Err(TlsFault::new(path, expected, error)),
-    }
-    fs::read(path).map_err(|error| TlsFault::new(path, expected, error))
+    read_regular(path, LARGEST).map_err(|found| TlsFault::new(path, expected, found))
 }
 
 /// The certificates that serve now.

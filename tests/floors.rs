@@ -7,7 +7,18 @@ use std::path::Path;
 /// Rooms by floor, from the words up.
 const FLOORS: [&[&str]; 5] = [
     &["domain", "month", "network", "origin", "refusal", "verdict"],
-    &["access_log", "keys", "live", "metrics", "quota", "store", "table", "tls", "top"],
+    &[
+        "access_log",
+        "keys",
+        "live",
+        "metrics",
+        "quota",
+        "regular_file",
+        "store",
+        "table",
+        "tls",
+        "top",
+    ],
     &["admission", "door", "gate", "gateway", "reply", "route", "upstream"],
     &["admin", "config", "handover", "listen", "reload", "server", "supervisor"],
     &["cli", "main"],

@@ -16,9 +16,12 @@ use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
 use crate::network::Networks;
+use crate::regular_file::read_regular_text;
 use crate::store::{LimitRow, STORE_URL_FORM, StoreUrl};
 
 const ENVIRONMENT: &str = "RISKGATE__";
+/// The largest config file, in bytes.
+const LARGEST: u64 = 1 << 20;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
@@ -42,18 +45,8 @@ impl Settings {
     /// Reads a file; its own faults of grammar end the reading.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
-        match std::fs::metadata(path) {
-            Ok(meta) if meta.is_file() => {}
-            Ok(_) => {
-                return Err(vec![format!("{name}: expected a file, but found something else")]);
-            }
-            Err(error) => {
-                return Err(vec![format!("{name}: expected a config file, but found {error}")]);
-            }
-        }
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            vec![format!("{name}: expected a config file in UTF-8, but found {error}")]
-        })?;
+        let text = read_regular_text(path, LARGEST)
+            .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
         let line = |offset: usize| {
             let before = text.get(..offset).unwrap_or_default();
             format!("{name}:{}", before.matches('\n').count() + 1)

@@ -9,7 +9,11 @@ use toml::Spanned;
 
 use super::token::{SHORTEST_KEY, Token, digest};
 use crate::origin::OriginPattern;
+use crate::regular_file::read_regular_text;
 use crate::store::KeyRow;
+
+/// The largest key file, in bytes: room for a million keys.
+const LARGEST: u64 = 256 << 20;
 
 /// A key of the file, and the plan that it gives its account.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,14 +66,8 @@ pub fn read_key_file(
 ) -> Result<Vec<DeclaredKey>, Vec<KeyFileError>> {
     let name = path.display().to_string();
     let whole = |what: String| vec![KeyFileError { at: name.clone(), what }];
-    let is_file = std::fs::metadata(path).map(|meta| meta.is_file());
-    match is_file {
-        Ok(true) => {}
-        Ok(false) => return Err(whole("expected a file, but found something else".to_owned())),
-        Err(error) => return Err(whole(format!("expected a key file, but found {error}"))),
-    }
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| whole(format!("expected a key file in UTF-8, but found {error}")))?;
+    let text = read_regular_text(path, LARGEST)
+        .map_err(|found| whole(format!("expected a key file, but found {found}")))?;
     let lines = text.match_indices('\n').map(|(at, _)| at).collect();
     let reader = Reader { name: &name, lines, variable };
     let written: Written = toml::from_str(&text).map_err(|error| {

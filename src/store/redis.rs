@@ -19,11 +19,14 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::{RedisUrl, StoreError};
+use crate::regular_file::read_regular;
 
 /// For a connection to be made, TLS and log-in included; operations have their own deadline.
 const CONNECT: Duration = Duration::from_millis(500);
 /// One exchange of many rows takes longer than a lease may.
 const BULK: Duration = Duration::from_secs(5);
+/// The largest file of certificates, in bytes.
+const LARGEST_CA: u64 = 1 << 20;
 /// Rows in one exchange.
 const CHUNK: usize = 1_000;
 
@@ -114,7 +117,8 @@ impl Redis {
                 let expected = "store.tls_ca to be a file of certificates in PEM form";
                 let wrong =
                     |found: String| unusable(expected, format!("{found}: {}", path.display()));
-                let root = std::fs::read(path).map_err(|error| wrong(error.to_string()))?;
+                let root =
+                    read_regular(path, LARGEST_CA).map_err(|found| wrong(found.to_string()))?;
                 // The crate would take a file without one, and then trust nobody.
                 let found = CertificateDer::pem_slice_iter(&root).collect::<Result<Vec<_>, _>>();
                 match found {

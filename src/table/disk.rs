@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
 use super::lines::LINE;
-use super::source::{MAX_COMPILED, open_regular};
+use super::source::{MAX_COMPILED, unreadable};
+use crate::regular_file::open_regular;
 
 /// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
 ///
@@ -37,7 +38,8 @@ impl Bytes {
 
 /// Reads a compiled file into memory.
 pub(super) fn read(path: &Path) -> Result<Bytes, Fault> {
-    let (mut file, length) = open_regular(path, MAX_COMPILED)?;
+    let opened = open_regular(path, MAX_COMPILED);
+    let (mut file, length) = opened.map_err(|found| unreadable(path, found))?;
     let mut bytes = Bytes::zeroed(length as usize);
     file.read_exact(bytes.of_mut()).map_err(|e| Fault::io(path, e))?;
     Ok(bytes)

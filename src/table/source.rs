@@ -4,12 +4,11 @@
 //! never follows a name out of its folder. What the files mean is not its business.
 
 use std::borrow::Cow;
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use super::fault::{Fault, quoted};
+use crate::regular_file::{Unreadable, read_regular};
 
 /// The largest list, in bytes.
 pub(super) const MAX_LIST: u64 = 64 << 20;
@@ -75,21 +74,12 @@ impl Folder<'_> {
             Folder::Path(path) => path,
         };
         let path = folder.join(file);
-        let (mut opened, length) = match open_regular(&path, MAX_LIST) {
-            Err(Fault::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+        let bytes = match read_regular(&path, MAX_LIST) {
+            Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
             }
-            other => other?,
+            read => read.map_err(|found| unreadable(&path, found))?,
         };
-        let mut bytes = Vec::with_capacity(length as usize);
-        opened
-            .by_ref()
-            .take(MAX_LIST + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|e| Fault::io(&path, e))?;
-        if bytes.len() as u64 > MAX_LIST {
-            return Err(too_large(&place, MAX_LIST, bytes.len() as u64));
-        }
         String::from_utf8(bytes).map(|text| Some(Cow::Owned(text))).map_err(|error| {
             let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
                 .iter()
@@ -107,34 +97,19 @@ pub(super) fn is_plain(file: &str) -> bool {
         && !matches!(file, "." | "..")
 }
 
-/// A regular file of at most `most` bytes, opened for reading, and its length. A FIFO, a device
-/// or a folder is a fault and never keeps the caller waiting.
-pub(super) fn open_regular(path: &Path, most: u64) -> Result<(File, u64), Fault> {
-    let place = || path.display().to_string();
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(path)
-        .map_err(|e| Fault::io(path, e))?;
-    let metadata = file.metadata().map_err(|e| Fault::io(path, e))?;
-    let kind = metadata.file_type();
-    if !kind.is_file() {
-        let found = match kind {
-            kind if kind.is_dir() => "a folder",
-            kind if kind.is_fifo() => "a FIFO",
-            kind if kind.is_socket() => "a socket",
-            _ => "a device",
-        };
-        return Err(Fault::expected(place(), "a regular file", found));
+/// What is wrong with a file, where it should be regular and not too large.
+pub(super) fn unreadable(path: &Path, found: Unreadable) -> Fault {
+    let place = path.display().to_string();
+    match found {
+        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            Fault::expected(place, "a folder of lists or a compiled table", "nothing")
+        }
+        Unreadable::Io(error) => Fault::io(path, error),
+        Unreadable::Kind(kind) => Fault::expected(place, "a regular file", kind),
+        Unreadable::TooLarge { most, found } => {
+            Fault::expected(place, format!("at most {most} bytes"), found.to_string())
+        }
     }
-    if metadata.len() > most {
-        return Err(too_large(&place(), most, metadata.len()));
-    }
-    Ok((file, metadata.len()))
-}
-
-fn too_large(place: &str, most: u64, found: u64) -> Fault {
-    Fault::expected(place, format!("at most {most} bytes"), format!("{found}"))
 }
 
 #[cfg(test)]
@@ -177,7 +152,7 @@ mod tests {
         std::fs::write(folder.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
         let text = at.read("bad.txt").unwrap_err().to_string();
         assert!(text.ends_with("bad.txt:2: expected valid UTF-8, but found other bytes"), "{text}");
-        let large = File::create(folder.path().join("large.txt")).unwrap();
+        let large = std::fs::File::create(folder.path().join("large.txt")).unwrap();
         large.set_len(MAX_LIST + 1).unwrap();
         let text = at.read("large.txt").unwrap_err().to_string();
         assert!(text.contains("expected at most 67108864 bytes"), "{text}");
