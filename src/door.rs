@@ -130,9 +130,7 @@ where
             match read_proxy_header(&wire.ahead) {
                 ProxyHeader::Whole(length, client) => {
                     wire.ahead.advance(length);
-                    if let Some(client) = client {
-                        wire.speaks_for(client);
-                    }
+                    wire.speaks_for(client);
                     return Some(());
                 }
                 ProxyHeader::Partial if wire.read_more(deadline).await => {}

@@ -16,7 +16,8 @@ const LONGEST: usize = 2048;
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// So many bytes, and who the proxy speaks for; nobody when it speaks for itself.
+    /// So many bytes, and who the proxy speaks for, if it says so: of itself it speaks without a
+    /// name.
     Whole(usize, Option<SocketAddr>),
     /// More bytes are needed.
     Partial,

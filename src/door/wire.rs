@@ -50,19 +50,20 @@ impl Wire {
         matches!(timeout_at(deadline, self.inner.read_buf(&mut self.ahead)).await, Ok(Ok(1..)))
     }
 
-    /// The peer's address, or that of the client whom it speaks for.
+    /// The peer's address, or that of the client whom it speaks for, if it said who that is.
     pub fn client_address(&self) -> Option<IpAddr> {
         let digest = self.get_socket_digest()?;
         digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
     }
 
-    /// From now on the peer speaks for this client.
-    pub fn speaks_for(&mut self, client: StdAddr) {
+    /// From now on the peer speaks for this client, or for nobody who is known: that one has no
+    /// address, so that nothing which it says of others is believed either.
+    pub fn speaks_for(&mut self, client: Option<StdAddr>) {
         // No descriptor: what is asked of this digest was said by the proxy, or is not known.
         let told = SocketDigest::from_raw_fd(-1);
         let local = self.inner.get_socket_digest().and_then(|d| d.local_addr().cloned());
         // The cells are new, so that nobody has set them before.
-        let _ = told.peer_addr.set(Some(SocketAddr::Inet(client)));
+        let _ = told.peer_addr.set(client.map(SocketAddr::Inet));
         let _ = told.local_addr.set(local);
         let _ = told.original_dst.set(None);
         self.client = Some(Arc::new(told));
