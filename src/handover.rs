@@ -41,7 +41,11 @@ impl Folder {
     /// Opens the folder, and makes it if it is not there.
     pub fn open(path: &Path) -> io::Result<Folder> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        let meta = fs::metadata(path)?;
+        // Not what a link leads to: who made the link could make it lead elsewhere.
+        let meta = fs::symlink_metadata(path)?;
+        if !meta.is_dir() {
+            return Err(io::Error::other("something that is no folder"));
+        }
         if meta.uid() != rustix::process::geteuid().as_raw() {
             return Err(io::Error::other("a folder of another user"));
         }
@@ -53,6 +57,9 @@ impl Folder {
 
     /// Writes the pid down; `false` if another process serves from here.
     pub fn claim(&mut self) -> io::Result<bool> {
+        if self.pid.is_some() {
+            return Ok(true);
+        }
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let mut file = options.open(self.path.join("riskgate.pid"))?;

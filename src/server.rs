@@ -108,6 +108,7 @@ pub enum Start {
 
 /// Runs the gateway until a signal ends it.
 pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<(), StartError> {
+    signals::outlive_hangup();
     // A successor is in place before it has read everything: who hands over waits for it. What is
     // wrong with the config is told with all other faults.
     let place = match (start, Config::read(&overrides)) {
@@ -118,9 +119,13 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let wanted = loaded.config.clone();
     let config = limited(wanted.clone());
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
-    let (folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
+    let (mut folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
     let mut sockets = match meeting {
-        None => Sockets::bind(&config, Vec::new())?,
+        None => {
+            // Before it binds: who comes to succeed it now waits, and binds nothing.
+            signals::claim(&mut folder);
+            Sockets::bind(&config, Vec::new())?
+        }
         // Those that nobody hands over are bound now, while failing costs nothing.
         Some(_) => Sockets::default(),
     };
@@ -128,14 +133,15 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let (state, reloader, trigger) = assemble(loaded, certificates.clone(), overrides)?;
     count_panics(&state);
     let mut predecessor = None;
-    if let (Some(meeting), Some(folder)) = (meeting, &folder) {
+    if let (Some(meeting), Some(place)) = (meeting, &folder) {
         log::info!("ready to take over: waiting for SIGQUIT to the process that serves");
-        let handed = meeting.take_over(folder).map_err(|error| {
+        let handed = meeting.take_over(place).map_err(|error| {
             StartError::Failed(format!("expected to take sockets over, but found {error}"))
         })?;
         let (handed, before) = handed.unzip();
         if before.is_none() {
             log::warn!("the process that served has ended: starting as without --upgrade");
+            signals::claim(&mut folder);
         }
         sockets = Sockets::bind(&config, handed.unwrap_or_default())?;
         predecessor = before;
@@ -144,10 +150,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
 
     let gate = Gate::new(state);
     let traffic = Arc::new(Traffic::new(config.caps.clone()));
-    let mut post = Post { folder, sockets: sockets.duplicates()? };
-    if predecessor.is_none() {
-        post.take();
-    }
+    let post = Post { folder, sockets: sockets.duplicates()? };
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
     server.bootstrap();
     let heart = Heart::default();

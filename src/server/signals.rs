@@ -52,19 +52,19 @@ pub(super) struct Post {
     pub sockets: Vec<(String, TcpListener)>,
 }
 
-impl Post {
-    /// Writes down that this process serves, so that a successor finds it.
-    pub fn take(&mut self) {
-        let Some(folder) = &mut self.folder else { return };
-        match folder.claim() {
-            Ok(true) => {}
-            Ok(false) => log::warn!(
-                "another process serves from the same process.folder: no hand-over from this one"
-            ),
-            Err(error) => log::warn!("process.folder: no hand-over, since {error}"),
-        }
+/// Writes down that this process serves, so that a successor finds it.
+pub(super) fn claim(folder: &mut Option<Folder>) {
+    let Some(folder) = folder else { return };
+    match folder.claim() {
+        Ok(true) => {}
+        Ok(false) => log::warn!(
+            "another process serves from the same process.folder: no hand-over from this one"
+        ),
+        Err(error) => log::warn!("process.folder: no hand-over, since {error}"),
     }
+}
 
+impl Post {
     fn hand_over(&mut self, gives_up: &dyn Fn() -> bool) -> std::io::Result<()> {
         let no_folder = || std::io::Error::other("no process.folder, so no successor");
         let duplicate = |(name, socket): &(String, TcpListener)| {
@@ -91,6 +91,20 @@ impl Post {
 
 fn lock(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
     post.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// From now on SIGHUP ends nothing: until this process serves there is nothing to reload, and
+/// what changes meanwhile is seen then.
+pub(super) fn outlive_hangup() {
+    // What listens for it first stays in place for as long as the process lives.
+    let listening =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().and_then(|runtime| {
+            let _within = runtime.enter();
+            signal(SignalKind::hangup()).map(drop)
+        });
+    if let Err(error) = listening {
+        log::warn!("SIGHUP will end the process until it serves: {error}");
+    }
 }
 
 /// Our own signals.
@@ -179,7 +193,7 @@ impl Signals {
                 return Ok(());
             };
             predecessor.accepting(folder)?;
-            post.take();
+            claim(&mut post.folder);
             log::info!("took over");
             Ok::<(), std::io::Error>(())
         });

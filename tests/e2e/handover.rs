@@ -78,6 +78,19 @@ fn a_successor_that_fails_changes_nothing() {
 }
 
 #[test]
+fn a_reload_is_no_end_for_a_successor_that_waits() {
+    let mut gateway = Setup::new().start();
+    let key = gateway.key("acme", &[]);
+    let successor = gateway.successor();
+    successor.wait_until_ready();
+    successor.signal("HUP");
+    gateway.signal("QUIT");
+    gateway.becomes(successor);
+    until_true("it took over", || gateway.stderr().contains("took over"));
+    gateway.domain("first.test", &key).expect(200);
+}
+
+#[test]
 fn a_successor_with_a_broken_config_ends_and_the_old_one_serves() {
     let gateway = Setup::new().start();
     let key = gateway.key("acme", &[]);

@@ -421,8 +421,7 @@ impl Gateway {
     }
 
     pub fn signal(&self, name: &str) {
-        let kill = format!("kill -{name} {}", self.child.id());
-        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        signal(&self.child, name);
     }
 
     /// Ends the gateway as a power cut would.
@@ -478,6 +477,11 @@ impl Gateway {
     }
 }
 
+fn signal(process: &Child, name: &str) {
+    let kill = format!("kill -{name} {}", process.id());
+    assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+}
+
 /// A process that waits to take over; dropped, it is killed.
 pub struct Successor {
     child: Option<Child>,
@@ -497,6 +501,10 @@ impl Successor {
     #[track_caller]
     pub fn wait_until_ready(&self) {
         until("the successor waits", || self.stderr().contains("ready to take over").then_some(()));
+    }
+
+    pub fn signal(&self, name: &str) {
+        signal(self.child.as_ref().unwrap(), name);
     }
 
     pub fn kill(&mut self) {
