@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
+use pingora_core::protocols::l4::socket::SocketAddr as PeerAddr;
 use pingora_core::protocols::l4::stream::Stream;
 use pingora_core::protocols::{GetSocketDigest, SocketDigest};
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service;
-use rustix::net::sockopt::{set_socket_send_buffer_size, set_tcp_nodelay, set_tcp_user_timeout};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -24,9 +25,10 @@ use crate::supervisor::Heart;
 
 /// Connections that the kernel keeps until they are accepted; it has a limit of its own.
 const BACKLOG: i32 = 65_535;
-/// What the kernel may hold of an answer for a client that does not take it. Left alone it grows
-/// to megabytes, and a thousand slow readers of large answers leave no memory to other sockets.
-const SEND_BUFFER: usize = 128 * 1024;
+/// What the kernel may hold of an answer beyond what the client has room for, in bytes. Left alone
+/// it grows to megabytes, and a thousand slow readers of large answers leave no memory to other
+/// sockets. What is on its way to a fast client is not counted, so that it costs none of the speed.
+const UNSENT: u32 = 16 * 1024;
 /// For descriptors to come free, when there are none.
 const BREATH: Duration = Duration::from_millis(50);
 /// Between two complaints of one kind.
@@ -39,9 +41,17 @@ const KEPT_BACK: u64 = 128;
 /// Binds a socket that listens.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
-    set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
     rustix::net::listen(&listener, BACKLOG)?;
     Ok(listener)
+}
+
+/// Sets what connections inherit from the socket that they come from: at no cost for each.
+fn prepare(listener: &TcpListener, user_timeout: Duration) -> io::Result<()> {
+    let socket = SockRef::from(listener);
+    socket.set_tcp_nodelay(true)?;
+    socket.set_tcp_user_timeout(Some(user_timeout))?;
+    socket.set_tcp_notsent_lowat(UNSENT)?;
+    listener.set_nonblocking(true)
 }
 
 /// How many connections may be open, and how many exchanges with the upstream under way.
@@ -129,7 +139,7 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
 
     async fn accept(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
-            Ok((stream, _)) => {
+            Ok((stream, peer)) => {
                 let room = match &self.room {
                     None => None,
                     Some(room) => match Arc::clone(room).try_acquire_owned() {
@@ -138,7 +148,7 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
                     },
                 };
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
-                let stream = prepare(stream, self.user_timeout);
+                let stream = known(stream, peer);
                 tokio::spawn(async move {
                     let _place = room;
                     let mut next = app.process_new(Box::new(stream), &shutdown).await;
@@ -157,12 +167,10 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
     }
 }
 
-fn prepare(stream: TcpStream, user_timeout: Duration) -> Stream {
-    let millis = u32::try_from(user_timeout.as_millis()).unwrap_or(u32::MAX);
-    // A socket that refuses these is about to end anyway.
-    let _ = set_tcp_nodelay(&stream, true);
-    let _ = set_tcp_user_timeout(&stream, millis);
+fn known(stream: TcpStream, peer: SocketAddr) -> Stream {
     let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
+    // The cell is new, so that nobody has set it before.
+    let _ = digest.peer_addr.set(Some(PeerAddr::Inet(peer)));
     let mut stream = Stream::from(stream);
     stream.set_socket_digest(digest);
     stream
@@ -177,7 +185,7 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
         _listeners_per_fd: usize,
     ) {
         let socket = self.socket.take().map(|socket| {
-            socket.set_nonblocking(true)?;
+            prepare(&socket, self.user_timeout)?;
             tokio::net::TcpListener::from_std(socket)
         });
         match socket {
@@ -213,6 +221,19 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn connections_inherit_what_their_listener_was_told() {
+        let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        prepare(&listener, Duration::from_secs(7)).unwrap();
+        listener.set_nonblocking(false).unwrap();
+        let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = listener.accept().unwrap();
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(Duration::from_secs(7)));
+        assert_eq!(socket.tcp_notsent_lowat().unwrap(), UNSENT);
+    }
 
     #[test]
     fn descriptors_are_kept_back_for_store_and_upstream() {

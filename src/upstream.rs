@@ -24,6 +24,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 pub use crossing::{Caller, clean_response};
 pub use deadline::Deadline;
 
+/// What the kernel may hold of an upstream's answer that its client does not take yet, in bytes; it
+/// doubles the number for its own needs.
+const UNREAD: usize = 32 * 1024;
+
 /// Connections, deadlines and health.
 #[derive(Clone, Debug)]
 pub struct UpstreamOptions {
@@ -131,6 +135,7 @@ impl Upstreams {
         peer.options.read_timeout = Some(left);
         peer.options.write_timeout = Some(left);
         peer.options.idle_timeout = Some(self.options.idle_timeout);
+        peer.options.tcp_recv_buf = Some(UNREAD);
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
         Some(peer)
     }
