@@ -1,0 +1,86 @@
+//! The least: hyper on one thread, a look-up of the whole path, headers that never change.
+//!
+//! It sends what riskgate sends, and does nothing of what riskgate does for it: no key, no origin,
+//! no count, no parents, and the same request id for all.
+//!
+//!     baseline PORT MIX
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::path::Path;
+use std::rc::Rc;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{HeaderName, HeaderValue, ORIGIN};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpListener;
+
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
+const ALWAYS: [(&str, &str); 7] = [
+    ("content-type", "application/json"),
+    ("cache-control", "no-store"),
+    ("x-table-version", "35a9cb01dba8"),
+    ("x-request-id", "00112233445566778899aabbccddeeff"),
+    ("ratelimit-policy", "\"monthly\";q=100000000"),
+    ("ratelimit", "\"monthly\";r=99999999;t=864000"),
+    ("vary", "Origin"),
+];
+
+fn answer(bodies: &HashMap<String, Bytes>, asked: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let Some(body) = bodies.get(asked.uri().path()) else {
+        let mut missing = Response::new(Full::default());
+        *missing.status_mut() = StatusCode::NOT_FOUND;
+        return missing;
+    };
+    let mut response = Response::new(Full::new(body.clone()));
+    let headers = response.headers_mut();
+    headers.reserve(12);
+    for (name, value) in ALWAYS {
+        headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    if let Some(origin) = asked.headers().get(ORIGIN) {
+        let allow = HeaderName::from_static("access-control-allow-origin");
+        headers.insert(allow, origin.clone());
+        let expose = HeaderName::from_static("access-control-expose-headers");
+        headers.insert(expose, HeaderValue::from_static(EXPOSED));
+    }
+    response
+}
+
+async fn serve(port: u16, bodies: Rc<HashMap<String, Bytes>>) {
+    let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port to be free");
+    loop {
+        let Ok((stream, _)) = listener.accept().await else { continue };
+        // Without it small answers wait for acknowledgements.
+        let _ = stream.set_nodelay(true);
+        let bodies = Rc::clone(&bodies);
+        tokio::task::spawn_local(async move {
+            let service = service_fn(|asked| {
+                let response = answer(&bodies, &asked);
+                async move { Ok::<_, Infallible>(response) }
+            });
+            // How a connection ends is its client's business.
+            let _ = http1::Builder::new()
+                .pipeline_flush(true)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+        });
+    }
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [port, mix] = &words[..] else { panic!("usage: baseline PORT MIX") };
+    let bodies = riskgate_bench::read_mix(Path::new(mix))
+        .into_iter()
+        .map(|asked| (asked.path, Bytes::from(asked.body)))
+        .collect();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");
+    let port = port.parse().expect("a port");
+    tokio::task::LocalSet::new().block_on(&runtime, serve(port, Rc::new(bodies)));
+}

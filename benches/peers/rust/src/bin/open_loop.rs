@@ -1,0 +1,181 @@
+//! Asks at a constant rate, whatever becomes of the answers, and tells how long they took.
+//!
+//! A request has its time before anybody knows how fast the server is, and its latency counts from
+//! that time: one that had to wait because earlier answers were late is late itself, so nothing is
+//! omitted in a co-ordinated way. Times are met by looking at the clock all the while, not by a
+//! timer. Every answer is compared with the right one, byte by byte in its body.
+//!
+//! What it was held up itself, by others on its core, is told too: the longest time between two
+//! looks at the clock. Requests due in the first WARM seconds are asked and not told of.
+//!
+//!     open_loop PORT MIX RATE WARM SECONDS CONNECTIONS
+
+use std::collections::VecDeque;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use riskgate_bench::{Asked, read_mix};
+use rustix::event::epoll;
+
+/// For the last answers; what has not come by then is lost.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+struct Connection {
+    stream: TcpStream,
+    heard: Vec<u8>,
+    /// Which request it waits for an answer to, and when that was due.
+    asked: Option<(usize, Instant)>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    microseconds: Vec<u64>,
+    held_up: Duration,
+    wrong: u64,
+    example: String,
+}
+
+/// How long the whole answer is, once its header is there.
+fn length(heard: &[u8]) -> Option<(usize, usize)> {
+    let head = heard.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&heard[..head]).ok()?;
+    let body = text.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        let it = name.eq_ignore_ascii_case("content-length");
+        if it { value.trim().parse::<usize>().ok() } else { None }
+    })?;
+    Some((head, head + body))
+}
+
+impl Connection {
+    fn open(port: u16) -> Connection {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+        stream.set_nodelay(true).expect("no delay");
+        stream.set_nonblocking(true).expect("not to block");
+        Connection { stream, heard: Vec::with_capacity(4096), asked: None }
+    }
+
+    fn ask(&mut self, which: usize, due: Instant, request: &[u8]) {
+        // A request is far smaller than a socket's buffer.
+        let written = self.stream.write(request).expect("room for a request");
+        assert_eq!(written, request.len(), "room for a whole request");
+        self.asked = Some((which, due));
+    }
+
+    /// Reads what is there; true once the answer is whole.
+    fn hear(&mut self, mix: &[Asked], from: Instant, outcome: &mut Outcome) -> bool {
+        let mut part = [0u8; 4096];
+        match self.stream.read(&mut part) {
+            Ok(0) => panic!("the server closed a connection"),
+            Ok(read) => self.heard.extend_from_slice(&part[..read]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
+            Err(error) => panic!("a connection broke: {error}"),
+        }
+        let Some((head, whole)) = length(&self.heard) else { return false };
+        if self.heard.len() < whole {
+            return false;
+        }
+        let (which, due) = self.asked.take().expect("nobody to speak unasked");
+        if due >= from {
+            outcome.microseconds.push(due.elapsed().as_micros() as u64);
+        }
+        let right = self.heard.starts_with(b"HTTP/1.1 200 ")
+            && self.heard.len() == whole
+            && self.heard[head..] == *mix[which].body.as_bytes();
+        if !right {
+            outcome.wrong += 1;
+            outcome.example = String::from_utf8_lossy(&self.heard).into_owned();
+        }
+        self.heard.clear();
+        true
+    }
+}
+
+/// How to ask.
+struct Plan {
+    rate: f64,
+    warm: f64,
+    seconds: f64,
+    connections: usize,
+}
+
+fn run(port: u16, mix: &[Asked], plan: &Plan) -> (u64, Outcome) {
+    let Plan { rate, connections, .. } = *plan;
+    let requests: Vec<Vec<u8>> = mix.iter().map(Asked::bytes).collect();
+    let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
+    let mut all: Vec<Connection> = (0..connections).map(|_| Connection::open(port)).collect();
+    for (at, connection) in all.iter().enumerate() {
+        let data = epoll::EventData::new_u64(at as u64);
+        epoll::add(&poll, &connection.stream, data, epoll::EventFlags::IN).expect("to be polled");
+    }
+    let mut idle: VecDeque<usize> = (0..connections).collect();
+    let mut outcome = Outcome::default();
+    let mut ready = Vec::with_capacity(connections);
+    let total = (rate * (plan.warm + plan.seconds)) as u64;
+    let begun = Instant::now();
+    let from = begun + Duration::from_secs_f64(plan.warm);
+    let mut looked = from;
+    let due = |number: u64| begun + Duration::from_secs_f64(number as f64 / rate);
+    let mut sent = 0;
+    let mut answered = 0;
+    let end = due(total) + PATIENCE;
+    while answered < total && Instant::now() < end {
+        let now = Instant::now();
+        // Nothing before `from`, since nothing is later than itself.
+        outcome.held_up = outcome.held_up.max(now.saturating_duration_since(looked));
+        looked = now.max(from);
+        while sent < total && due(sent) <= now {
+            let Some(at) = idle.pop_front() else { break };
+            let which = sent as usize % mix.len();
+            all[at].ask(which, due(sent), &requests[which]);
+            sent += 1;
+        }
+        let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let room = rustix::buffer::spare_capacity(&mut ready);
+        epoll::wait(&poll, room, Some(&none)).expect("events");
+        for event in ready.drain(..) {
+            let at = event.data.u64() as usize;
+            if all[at].hear(mix, from, &mut outcome) {
+                idle.push_back(at);
+                answered += 1;
+            }
+        }
+    }
+    (total - answered, outcome)
+}
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let [port, mix, rate, warm, seconds, connections] = &words[..] else {
+        panic!("usage: open_loop PORT MIX RATE WARM SECONDS CONNECTIONS")
+    };
+    let mix = read_mix(Path::new(mix));
+    let plan = Plan {
+        rate: rate.parse().expect("a rate"),
+        warm: warm.parse().expect("seconds to warm up"),
+        seconds: seconds.parse().expect("seconds"),
+        connections: connections.parse().expect("a number of connections"),
+    };
+    let (lost, mut outcome) = run(port.parse().expect("a port"), &mix, &plan);
+    outcome.microseconds.sort_unstable();
+    let at = |share: f64| {
+        let times = &outcome.microseconds;
+        times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)))
+    };
+    let at = |share: f64| at(share).copied().unwrap_or(0);
+    println!(
+        "{{\"answers\":{},\"lost\":{lost},\"wrong\":{},\"held_up\":{},\"p50\":{},\"p99\":{},\
+         \"p999\":{}}}",
+        outcome.microseconds.len(),
+        outcome.wrong,
+        outcome.held_up.as_micros(),
+        at(0.5),
+        at(0.99),
+        at(0.999),
+    );
+    if outcome.wrong > 0 {
+        eprintln!("a wrong answer: {}", outcome.example);
+    }
+}

@@ -1,0 +1,47 @@
+//! The mix of requests, as scripts/bench writes it down: one a line, with its right answer.
+//!
+//! Owns the format of that file. It makes no requests up.
+
+use std::path::Path;
+
+/// One request and the body that is right for it.
+pub struct Asked {
+    /// The target.
+    pub path: String,
+    /// The key.
+    pub key: String,
+    /// The browser's origin; empty for a server.
+    pub origin: String,
+    /// The right body.
+    pub body: String,
+}
+
+impl Asked {
+    /// The request as bytes.
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut text = format!(
+            "GET {} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {}\r\n",
+            self.path, self.key
+        );
+        if !self.origin.is_empty() {
+            text += &format!("Origin: {}\r\n", self.origin);
+        }
+        text += "\r\n";
+        text.into_bytes()
+    }
+}
+
+/// Reads a mix: path, key, origin and body, with tabs between them.
+pub fn read_mix(path: &Path) -> Vec<Asked> {
+    let text = std::fs::read_to_string(path).expect("a file of requests");
+    let mix: Vec<Asked> = text
+        .lines()
+        .map(|line| {
+            let mut parts = line.split('\t').map(str::to_owned);
+            let mut part = || parts.next().expect("four parts in a line of the mix");
+            Asked { path: part(), key: part(), origin: part(), body: part() }
+        })
+        .collect();
+    assert!(!mix.is_empty(), "expected requests in the mix, but found none");
+    mix
+}

@@ -1,0 +1,197 @@
+"""Asks: wrk for as much as goes, our generator for a constant rate, and single requests whose every
+byte is looked at.
+
+A window is one subject under load for some seconds; what it gives is a dictionary of figures.
+"""
+
+import http.client
+import json
+import re
+import socket
+import subprocess
+import time
+
+from . import machine
+
+CONNECTIONS = 64
+PIPELINED = 16
+# How far the mean length of all answers of a window may be from the mean of those looked at.
+LENGTH_SLACK = 0.03
+
+
+class Wrong(Exception):
+    """A subject did not do what it is compared for."""
+
+
+class Late(Exception):
+    """wrk did not end in time. It looks at the clock as often as its first answers took, so where
+    those were held up it goes on for long."""
+
+
+def ask(port, path, key, origin="", connection=None):
+    link = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
+    try:
+        headers = {"Host": "gate.test", "Authorization": f"Bearer {key}"}
+        if origin:
+            headers["Origin"] = origin
+        link.putrequest("GET", path, skip_host=True, skip_accept_encoding=True)
+        for name, value in headers.items():
+            link.putheader(name, value)
+        link.endheaders()
+        answer = link.getresponse()
+        return answer.status, answer.headers, answer.read().decode()
+    finally:
+        if connection is None:
+            link.close()
+
+
+def mean_length(port, lines):
+    """The mean length of whole answers, headers included."""
+    total = 0
+    with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
+        for path, key, origin, _ in lines:
+            browser = f"Origin: {origin}\r\n" if origin else ""
+            link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
+                          f"Authorization: Bearer {key}\r\n{browser}\r\n").encode())
+            heard = b""
+            while not (head := heard.find(b"\r\n\r\n") + 4) > 3:
+                heard += link.recv(65536)
+            length = int(re.search(rb"content-length: *(\d+)", heard[:head], re.IGNORECASE)[1])
+            while len(heard) < head + length:
+                heard += link.recv(65536)
+            total += len(heard)
+    return total / len(lines)
+
+
+def check(subject, mix, count=200):
+    """Asks some of the mix and compares; then what the gates of the subject must refuse."""
+    connection = http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
+    left = []
+    lines = mix.sample(count)
+    for path, key, origin, body in lines:
+        status, headers, said = ask(subject.port, path, key, origin, connection)
+        if (status, said) != (200, body):
+            raise Wrong(f"{subject.name}: {path}: expected 200 {body}, but found {status} {said}")
+        if said and headers["Content-Type"] not in ("application/json", None):
+            raise Wrong(f"{subject.name}: {path}: {headers['Content-Type']}")
+    connection.close()
+    if not subject.gates:
+        return
+    path, key, _, _ = next(line for line in lines if line[2])
+    refused = [(401, key[:-1] + "!", ""), (403, key, "https://elsewhere.example.com")]
+    for wanted, with_key, origin in refused:
+        status, _, said = ask(subject.port, path, with_key, origin)
+        if status != wanted:
+            raise Wrong(f"{subject.name}: expected {wanted}, but found {status} {said}")
+    if "quota" in subject.does:
+        for _ in range(3):
+            _, headers, _ = ask(subject.port, path, key)
+            left.append(int(re.search(r"r=(\d+)", headers["RateLimit"])[1]))
+        if left[0] - left[2] != 2:
+            raise Wrong(f"{subject.name}: expected it to count each call, but found {left}")
+
+
+def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
+    threads = len(machine.LOAD_CORES)
+    words = ["taskset", "-c", ",".join(map(str, machine.LOAD_CORES)), "wrk", "-t", threads,
+             "-c", connections, "-d", f"{seconds}s", "--timeout", "10s", "--latency",
+             "-s", subject.world.peers / "wrk.lua", f"http://127.0.0.1:{subject.port}", "--",
+             mix.path, pipelined]
+    try:
+        ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             timeout=2 * seconds + 10)
+    except subprocess.TimeoutExpired as late:
+        raise Late(f"{subject.name}: wrk did not end") from late
+    found = re.search(r"^OUTCOME (.*)$", ran.stdout, re.MULTILINE)
+    if ran.returncode != 0 or not found:
+        raise Wrong(f"{subject.name}: wrk: {ran.stdout[-1000:]}")
+    return json.loads(found[1])
+
+
+def window(subject, mix, seconds, warm=1, **how):
+    """One subject under wrk, anew where wrk itself failed."""
+    for last in (False, False, True):
+        try:
+            return measured(subject, mix, seconds, warm, **how)
+        except Late:
+            if last:
+                raise
+
+
+def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
+    """What a subject gave, and the CPU that its processes took meanwhile."""
+    if warm:
+        wrk(subject, mix, warm, pipelined, connections)
+    subject.rotate()
+    counted = count(subject)
+    dropped = subject.metric("riskgate_access_log_dropped") if counted is not None else 0
+    stolen, ticks = machine.stolen()
+    total, user, system = subject.processes.used()
+    said = wrk(subject, mix, seconds, pipelined, connections)
+    now_total, now_user, now_system = subject.processes.used()
+    now_stolen, now_ticks = machine.stolen()
+    answers = said["answers"]
+    if said["bad_status"] or said["broken"] or not answers:
+        raise Wrong(f"{subject.name}: {said}")
+    if counted is not None:
+        # What was under way when wrk ended is counted and was not waited for; before as well.
+        beyond = count(subject) - counted - answers
+        if not 0 <= beyond <= 2 * connections * pipelined:
+            raise Wrong(f"{subject.name}: {answers} answers, {beyond} more were counted")
+    length = said["bytes"] / answers
+    wanted = mean_length(subject.port, mix.sample(400))
+    if abs(length / wanted - 1) > LENGTH_SLACK:
+        raise Wrong(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
+    cpu = (now_total - total) / answers * 1e6
+    ticked = (now_user - user) + (now_system - system) or 1
+    found = {
+        "answers": answers, "rate": answers / said["seconds"], "cpu_us": cpu,
+        "user_us": cpu * (now_user - user) / ticked, "system_us": cpu * (now_system - system) / ticked,
+        "busy": (now_total - total) / said["seconds"],
+        "p50_us": said["p50"], "p99_us": said["p99"], "p999_us": said["p999"],
+        "resident": subject.processes.resident(), "answer_bytes": length,
+        "stolen": (now_stolen - stolen) / (now_ticks - ticks),
+    }
+    if counted is not None and subject.log:
+        found["log_dropped"] = (subject.metric("riskgate_access_log_dropped") - dropped) / answers
+    return found
+
+
+def count(subject):
+    """What riskgate itself says that it answered."""
+    return subject.metric("riskgate_requests_total") if hasattr(subject, "metric") else None
+
+
+def at_rate(subject, mix, rate, seconds, warm=2, connections=CONNECTIONS):
+    """Latency at a constant rate, from the time at which each request was due."""
+    words = ["taskset", "-c", str(machine.LOAD_CORES[-1]), subject.world.rust / "open_loop",
+             subject.port, mix.path, rate, warm, seconds, connections]
+    ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    if ran.returncode != 0:
+        raise Wrong(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
+    said = json.loads(ran.stdout)
+    if said["wrong"] or said["lost"]:
+        raise Wrong(f"{subject.name}: at {rate:.0f}/s: {said} {ran.stderr[-500:]}")
+    return said
+
+
+def hold(subject, mix, number):
+    """Connections that each had an answer, and then wait."""
+    held = []
+    for at in range(number):
+        path, key, origin, body = mix.lines[at % len(mix.lines)]
+        link = socket.create_connection(("127.0.0.1", subject.port), timeout=30)
+        browser = f"Origin: {origin}\r\n" if origin else ""
+        link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
+                      f"Authorization: Bearer {key}\r\n{browser}\r\n").encode())
+        heard = b""
+        while not heard.endswith(body.encode()):
+            part = link.recv(65536)
+            if not part:
+                raise Wrong(f"{subject.name}: closed idle connection {at}: {heard[:200]}")
+            heard += part
+        held.append(link)
+    time.sleep(1)
+    return held

@@ -1,0 +1,162 @@
+"""The machine that a run stands on: its cores, and processes that end with the run.
+
+It starts, pins, measures and ends processes, all by their own ids. It knows nothing of HTTP.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+PATIENCE = 120.0
+TICKS = os.sysconf("SC_CLK_TCK")
+PR_SET_PDEATHSIG = 1
+LIBC = ctypes.CDLL(None)
+
+
+def cores():
+    """Cores for servers and for load. Interrupts mostly come to the first, so load has it."""
+    usable = sorted(os.sched_getaffinity(0))
+    if len(usable) < 2:
+        raise SystemExit("bench: expected two cores, one for the server, but found one")
+    half = len(usable) // 2
+    return usable[half:], usable[:half]
+
+
+SERVER_CORES, LOAD_CORES = cores()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def until(what, ask, patience=PATIENCE):
+    begun = time.monotonic()
+    while not (found := ask()):
+        if time.monotonic() - begun > patience:
+            raise TimeoutError(f"waited in vain until {what}")
+        time.sleep(0.01)
+    return found
+
+
+def listens(port):
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+        return True
+    except OSError:
+        return False
+
+
+class Processes:
+    """A process, its children, and what they used. It ends when the run does, however that ends:
+    by stop(), or by the kernel's word that its parent died."""
+
+    def __init__(self, words, folder, pinned_to):
+        self.words, self.said = words, Path(folder) / "stderr"
+        mine = os.getpid()
+
+        def prepare():
+            os.sched_setaffinity(0, pinned_to)
+            LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+            if os.getppid() != mine:
+                os._exit(1)
+
+        # Settings of the caller's shell are none of the bench's.
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("RISKGATE__")}
+        with open(self.said, "ab") as said:
+            # A session of its own, so that its children can be told from others'.
+            self.child = subprocess.Popen(
+                [str(word) for word in words], cwd=folder, env=environment,
+                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+                preexec_fn=prepare)
+
+    def is_up(self, port):
+        if self.child.poll() is not None:
+            raise RuntimeError(f"{self.words[0]} ended with {self.child.returncode}: "
+                               f"{self.said.read_text(errors='replace')[-2000:]}")
+        return listens(port)
+
+    def ids(self):
+        """Its own and its children's: all of its session."""
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                fields = stat(entry)
+                if fields and int(fields[3]) == self.child.pid:
+                    found.append(int(entry.name))
+        return found
+
+    def used(self):
+        """Seconds of CPU so far, in all and in user mode's share of ticks."""
+        total = user = system = 0
+        for pid in self.ids():
+            for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+                try:
+                    total += int(task.read_text().split()[0])
+                except OSError:
+                    pass
+            if fields := stat(Path(f"/proc/{pid}")):
+                user, system = user + int(fields[11]), system + int(fields[12])
+        return total / 1e9, user / TICKS, system / TICKS
+
+    def resident(self):
+        """Bytes of memory, what several of them share counted once."""
+        total = 0
+        for pid in self.ids():
+            try:
+                said = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                total += int(re.search(r"^Pss:\s+(\d+)", said, re.MULTILINE)[1]) * 1024
+            except (OSError, TypeError):
+                pass
+        return total
+
+    def stop(self):
+        if self.child.poll() is None:
+            self.child.terminate()
+            try:
+                self.child.wait(5)
+            except subprocess.TimeoutExpired:
+                pass
+        for pid in self.ids():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.child.wait()
+
+
+def stat(folder):
+    """The fields of a process behind its name; none if it is gone."""
+    try:
+        return (folder / "stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def stolen():
+    """Ticks that the host took from this machine, and all ticks, so far."""
+    fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
+    return fields[7], sum(fields)
+
+
+def describe():
+    """What figures of this machine should be read with."""
+    cpu = Path("/proc/cpuinfo").read_text()
+    model = re.search(r"^model name\s*:\s*(.+)$", cpu, re.MULTILINE)
+    memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
+    return {
+        "cpu": model[1] if model else os.uname().machine,
+        "cores": os.cpu_count(),
+        "server_cores": SERVER_CORES[:1],
+        "load_cores": LOAD_CORES,
+        "memory_gb": round(int(memory[1]) / 1e6, 1),
+        "kernel": os.uname().release,
+        "virtual": "hypervisor" in cpu,
+        "load_before": os.getloadavg()[0],
+    }

@@ -1,0 +1,176 @@
+"""Figures as Markdown tables, as a chart, and as JSON; and the marks that they are held to.
+
+It judges nothing that a run is broken off for: a mark that is missed stands in the table as missed.
+"""
+
+import json
+from html import escape
+
+
+def number(value):
+    if value >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+
+
+def megabytes(value):
+    return f"{value / 1e6:.1f}"
+
+
+# wrk's latencies of pipelined answers mean nothing, and are left out there.
+PIPELINED = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
+             ("system", "system_us", number), ("to nginx", "ratio", number),
+             ("requests/s", "rate", number), ("memory MB", "resident", megabytes)]
+THROUGHPUT = PIPELINED[:-1] + [
+    ("p50 µs", "p50_us", number), ("p99", "p99_us", number), ("p99.9", "p999_us", number),
+    PIPELINED[-1]]
+GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
+          ("system", "system_us", number), ("requests/s", "rate", number),
+          ("memory MB", "resident", megabytes), ("ready after s", "ready_s", number)]
+COLUMNS = {
+    "answer": THROUGHPUT, "pipelined": PIPELINED, "proxied": THROUGHPUT, "workers": THROUGHPUT,
+    "open": [("most/s", "most", number)] + [
+        (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
+        for label, name in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))],
+    "idle": [("each kB", "each", lambda value: f"{value / 1000:.1f}"),
+             ("before MB", "before", megabytes), ("with them MB", "resident", megabytes)],
+    "reload": [("rate/s", "rate", number), ("reloads", "reloads", number),
+               ("p50 µs", "p50", number), ("p99", "p99", number), ("p99.9", "p999", number)],
+    "table": GROWTH + [("built in s", "build_s", number)],
+    "keys": GROWTH + [("imported in s", "import_s", number)],
+}
+BESIDE = {"answer": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
+          "workers": "nginx map, 1 workers"}
+
+# What the ratios of CPU for a request are held to: section, subject, beside whom, at most.
+RATIOS = [
+    ("answer", "riskgate lane", "nginx map, gates", 0.80),
+    ("answer", "riskgate lane", "nginx map", 0.90),
+    ("answer", "riskgate lane", "nginx + Lua", 0.70),
+    ("answer", "riskgate lane", "hyper", 1.20),
+    ("answer", "riskgate lane, log", "nginx map, log", 0.95),
+    ("answer", "riskgate filter", "nginx map", 1.15),
+    ("answer", "riskgate filter", "nginx + Lua", 0.90),
+    ("pipelined", "riskgate lane", "nginx map", 0.20),
+    ("pipelined", "riskgate filter", "nginx map", 0.20),
+    ("proxied", "riskgate lane, proxy", "nginx, proxy", 1.30),
+    ("proxied", "riskgate filter, proxy", "nginx, proxy", 1.30),
+]
+IDLE_BYTES = 10_000
+
+
+def add_ratios(sections):
+    for section in sections:
+        beside = section.rows.get(BESIDE.get(section.name))
+        for row in section.rows.values() if beside else ():
+            row["ratio"] = row["cpu_us"] / beside["cpu_us"]
+
+
+def table(section):
+    columns = [c for c in COLUMNS[section.name]
+               if any(c[1] in row for row in section.rows.values())]
+    lines = [f"### {section.title}", ""]
+    if section.rows:
+        lines.append("| | " + " | ".join(head for head, _, _ in columns) + " |")
+        lines.append("|---|" + "---:|" * len(columns))
+    for subject, row in section.rows.items():
+        cells = [form(row[key]) if key in row else "" for _, key, form in columns]
+        lines.append(f"| {subject} | " + " | ".join(cells) + " |")
+    lines += [""] if section.rows else []
+    lines += [f"{note[0].upper()}{note[1:]}.\n" for note in section.notes]
+    return "\n".join(lines)
+
+
+def marks(sections):
+    """Each mark with what was found; those whose subjects did not run are left out."""
+    by_name = {section.name: section for section in sections}
+    found = []
+    for name, subject, beside, most in RATIOS:
+        rows = by_name[name].rows if name in by_name else {}
+        if subject in rows and beside in rows:
+            ratio = rows[subject]["cpu_us"] / rows[beside]["cpu_us"]
+            found.append((f"{name}: {subject} / {beside}", most, ratio))
+    if "idle" in by_name:
+        for subject, row in by_name["idle"].rows.items():
+            if subject.startswith("riskgate"):
+                found.append((f"idle: {subject}, kB each", IDLE_BYTES / 1000, row["each"] / 1000))
+    if "workers" in by_name:
+        rows = by_name["workers"].rows
+        for form in ("lane", "filter"):
+            if f"{form}, 2 workers" in rows:
+                ratio = rows[f"{form}, 2 workers"]["rate"] / rows[f"{form}, 1 workers"]["rate"]
+                found.append((f"workers: {form}, one / two (rates)", 1 / 1.8, 1 / ratio))
+    return found
+
+
+def marks_table(found):
+    lines = ["### Marks", "", "| CPU for a request | at most | found | |", "|---|---:|---:|---|"]
+    for name, most, value in found:
+        outcome = "met" if value <= most else "missed"
+        lines.append(f"| {name} | {most:.2f} | {value:.2f} | {outcome} |")
+    return "\n".join(lines) + "\n"
+
+
+def head(world, machine):
+    cores = f"{machine['cores']} cores ({machine['cpu']}{', virtual' if machine['virtual'] else ''})"
+    words = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
+    return (f"{machine['date']}, {cores}, {machine['memory_gb']} GB, Linux {machine['kernel']}; "
+            f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
+            f"after, {machine['stolen']:.1%} stolen; {words}. Server on core "
+            f"{machine['server_cores'][0]}, load on {machine['load_cores']}; {world.rounds} rounds "
+            f"of {world.seconds} s, medians.\n")
+
+
+# Layout of the chart, in pixels.
+LEFT, BAR, GAP, WIDTH, TITLE = 190, 16, 6, 860, 40
+
+
+def chart(sections):
+    """CPU for a request as bars, user and system, section by section."""
+    shown = [s for s in sections if s.name in ("answer", "proxied", "pipelined") and s.rows]
+    height = 40 + sum(TITLE + len(s.rows) * (BAR + GAP) for s in shown)
+    out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
+           f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
+           '<rect width="100%" height="100%" fill="#fff"/>',
+           f'<text x="{LEFT}" y="20">CPU of the server for a request, µs: '
+           '<tspan fill="#1f6f8b">user</tspan>, <tspan fill="#99b">system</tspan></text>']
+    top = 30
+    for section in shown:
+        out.append(f'<text x="10" y="{top + 22}" font-weight="bold">{escape(section.title)}</text>')
+        top += TITLE - 8
+        widest = max(row["cpu_us"] for row in section.rows.values())
+        scale = (WIDTH - LEFT - 110) / widest
+        for subject, row in section.rows.items():
+            user, system = row["user_us"] * scale, row["system_us"] * scale
+            bold = ' font-weight="bold"' if subject.startswith("riskgate") else ""
+            ratio = f' ({row["ratio"]:.2f})' if "ratio" in row else ""
+            out += [
+                f'<text x="{LEFT - 8}" y="{top + 12}" text-anchor="end"{bold}>{escape(subject)}'
+                '</text>',
+                f'<rect x="{LEFT}" y="{top}" width="{user:.1f}" height="{BAR}" fill="#1f6f8b"/>',
+                f'<rect x="{LEFT + user:.1f}" y="{top}" width="{system:.1f}" height="{BAR}" '
+                'fill="#99b"/>',
+                f'<text x="{LEFT + user + system + 6:.1f}" y="{top + 12}">{row["cpu_us"]:.2f}'
+                f'{ratio}</text>',
+            ]
+            top += BAR + GAP
+        top += 8
+    out.append("</svg>")
+    return "\n".join(out) + "\n"
+
+
+def write(folder, world, machine, sections):
+    """The Markdown, which is also given back; the chart and the raw figures beside it."""
+    add_ratios(sections)
+    parts = [head(world, machine), *map(table, sections)]
+    if not world.quick and (found := marks(sections)):
+        parts.append(marks_table(found))
+    text = "\n".join(parts)
+    (folder / "bench.md").write_text(text)
+    if any(s.name in ("answer", "proxied", "pipelined") for s in sections):
+        (folder / "bench.svg").write_text(chart(sections))
+    raw = {"machine": machine, "quick": world.quick, "seconds": world.seconds, "sections": [
+        {"name": s.name, "title": s.title, "medians": s.rows, "rounds": s.rounds,
+         "notes": s.notes} for s in sections]}
+    (folder / "bench.json").write_text(json.dumps(raw, indent=1) + "\n")
+    return text

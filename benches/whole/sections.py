@@ -1,0 +1,321 @@
+"""What is measured: a function for each part, which starts its subjects, asks in rounds, and ends
+them.
+
+Rounds are interleaved, each begins with another subject, and what counts is the median of each
+subject's rounds. A part leaves rows of figures with the world, and words for what could not be
+shown; one that breaks off leaves what it had.
+"""
+
+import contextlib
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import threading
+import time
+
+from . import load, machine, mix, subjects
+
+
+class Section:
+    """A part's outcome: rows by subject, the figures of each round, and notes."""
+
+    def __init__(self, name, title):
+        self.name, self.title = name, title
+        self.rows, self.rounds, self.notes = {}, {}, []
+
+    def add(self, subject, found):
+        self.rounds.setdefault(subject, []).append(found)
+
+    def settle(self):
+        for subject, rounds in self.rounds.items():
+            self.rows[subject] = {key: statistics.median(each[key] for each in rounds)
+                                  for key in rounds[0]}
+
+
+@contextlib.contextmanager
+def running(several):
+    """All of them started, and ended whatever happens."""
+    started = []
+    try:
+        for subject in several:
+            # Before the start: who is broken off while starting is ended too.
+            started.append(subject)
+            subject.start()
+        yield started
+    finally:
+        for subject in started:
+            subject.stop()
+
+
+def interleaved(several, rounds):
+    """Subjects round by round, each round begun by the next."""
+    for number in range(rounds):
+        at = number % len(several)
+        for subject in several[at:] + several[:at]:
+            yield subject
+
+
+def throughput(section, several, asked, world, **how):
+    for subject in several:
+        load.check(subject, asked)
+    for subject in interleaved(several, world.rounds):
+        world.say(f"{section.name}: {subject.name}")
+        section.add(subject.name, load.window(subject, asked, world.seconds, world.warm, **how))
+    for subject in several:
+        load.check(subject, asked, 50)
+
+
+def answer(world):
+    """Everything answered from memory, as fast as it goes."""
+    section = world.begin("answer", "Answered from the table, 64 connections")
+    several = subjects.answering(world) + subjects.logging(world)
+    with running(several):
+        throughput(section, several, world.answered, world)
+    for subject in several:
+        if "log_dropped" in section.rounds[subject.name][0]:
+            lost = max(each["log_dropped"] for each in section.rounds[subject.name])
+            if lost:
+                section.notes.append(f"{subject.name}: up to {lost:.1%} of its lines were dropped")
+
+
+def pipelined(world):
+    """Sixteen requests at a time on each connection."""
+    section = world.begin("pipelined", "Pipelined by 16, 64 connections")
+    several = subjects.answering(world)
+    with running(several):
+        throughput(section, several, world.answered, world, pipelined=load.PIPELINED)
+
+
+def proxied(world):
+    """Passed on to one small service."""
+    section = world.begin("proxied", "Passed upstream, 64 connections")
+    behind = subjects.Nginx("upstream", world, "nginx-upstream.conf", "answers", gates=False)
+    behind.processes = machine.Processes(behind.words(), behind.folder, machine.LOAD_CORES)
+    try:
+        machine.until("the upstream listens", lambda: behind.processes.is_up(behind.port))
+        several = subjects.proxying(world, behind.port)
+        with running(several):
+            throughput(section, several, world.passed, world)
+    finally:
+        behind.stop()
+
+
+def open_loop(world):
+    """Latency at a constant rate, below what each can do at most."""
+    section = world.begin("open", "Latency at a constant rate (µs, from when each request was due)")
+    several = subjects.answering(world)
+    with running(several):
+        most = {}
+        for subject in several:
+            load.check(subject, world.answered)
+            # Asked as in the windows that count: alone, one by one on each connection.
+            most[subject.name] = load.window(
+                subject, world.answered, world.seconds, world.warm)["rate"]
+        for subject in interleaved(several, world.rounds):
+            found = {"most": most[subject.name]}
+            for share in (50, 80):
+                rate = int(most[subject.name] * share / 100)
+                world.say(f"open: {subject.name} at {rate}/s")
+                said = load.at_rate(subject, world.answered, rate, world.seconds)
+                found |= {f"{share} {name}": said[name] for name in ("p50", "p99", "p999")}
+                found[f"{share} held up"] = said["held_up"]
+            section.add(subject.name, found)
+    held = max(found[f"{share} held up"] for rounds in section.rounds.values()
+               for found in rounds for share in (50, 80))
+    section.notes.append(f"the generator itself was held up for {held / 1000:.1f} ms at most")
+
+
+def idle(world):
+    """What a connection costs that waits."""
+    number = 500 if world.quick else 10_000
+    section = world.begin("idle", f"{number:,} idle connections, each after one answer")
+    for subject in subjects.answering(world):
+        with running([subject]):
+            load.wrk(subject, world.answered, 1)
+            before = subject.processes.resident()
+            world.say(f"idle: {subject.name}")
+            held = load.hold(subject, world.answered, number)
+            with_them = subject.processes.resident()
+            for link in held:
+                link.close()
+        section.add(subject.name, {"each": (with_them - before) / number, "before": before,
+                                   "resident": with_them})
+    section.notes.append("what nginx and HAProxy set aside for connections at their start stands "
+                         "in `before`")
+
+
+def reload(world):
+    """riskgate at half of its most, while its table is replaced, and while not."""
+    section = world.begin("reload", "The table replaced under load (riskgate at half of its most)")
+    versions = [world.folder / f"reload-{number}" for number in (0, 1)]
+    for number, version in enumerate(versions):
+        source = world.folder / f"source-{number}"
+        shutil.copytree(world.root / "data", source)
+        with open(source / "disposable-a.txt", "a") as names:
+            names.write(f"bench-{number}.com a\n")
+        build(world, source, version)
+    several = [s for s in subjects.answering(world) if isinstance(s, subjects.Riskgate)]
+    for subject in several:
+        text = subject.config.read_text()
+        served = subject.folder / "served"
+        shutil.copy(versions[0], served)
+        subject.config.write_text(text.replace(f'"{world.folder / "table"}"', f'"{served}"'))
+    with running(several):
+        rates = {s.name: load.window(s, world.answered, world.seconds, world.warm)["rate"] / 2
+                 for s in several}
+        for subject in interleaved(several, world.rounds):
+            for replaced in (False, True):
+                world.say(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
+                before = subject.metric("riskgate_reload_total")
+                # Two reloads at least fit into a window.
+                seconds = max(world.seconds, 6)
+                with replacing(subject.folder / "served", versions if replaced else []):
+                    said = load.at_rate(subject, world.answered, int(rates[subject.name]), seconds)
+                reloads = subject.metric("riskgate_reload_total") - before
+                if replaced and not reloads:
+                    raise load.Wrong(f"{subject.name}: the table was not reloaded")
+                found = {name: said[name] for name in ("p50", "p99", "p999", "held_up")}
+                name = f"{subject.name}, {'replaced' if replaced else 'left alone'}"
+                section.add(name, found | {"reloads": reloads, "rate": rates[subject.name]})
+
+
+@contextlib.contextmanager
+def replacing(served, versions):
+    """Puts one version after the other in place, each by a rename, every two seconds."""
+    done = threading.Event()
+
+    def replace():
+        number = 0
+        while versions and not done.wait(2):
+            number += 1
+            beside = served.with_name("next")
+            shutil.copy(versions[number % len(versions)], beside)
+            beside.rename(served)
+
+    thread = threading.Thread(target=replace)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def build(world, source, target):
+    subprocess.run([world.binary, "table", "build", source, "-o", target], check=True,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def start_timed(subject):
+    """Seconds from the start until it is ready."""
+    begun = time.monotonic()
+    subject.start()
+    return time.monotonic() - begun
+
+
+def table(world):
+    """Growth with the table: rows of one list, none of which a person wrote."""
+    section = world.begin("table", "Growth with the table (riskgate)")
+    draw = random.Random(mix.SEED)
+    grown, loads, found = [], {}, {}
+    for rows in ([1_000, 10_000] if world.quick else [10_000, 200_000, 1_000_000]):
+        name = f"{rows:,} rows"
+        names = [f"d{draw.getrandbits(48):012x}.com" for _ in range(rows)]
+        source = world.folder / f"grown-{rows}"
+        source.mkdir()
+        (source / "names.txt").write_text("".join(f"{each}\n" for each in sorted(names)))
+        (source / "manifest.toml").write_text(
+            '[[list]]\nfile = "names.txt"\nkind = "disposable"\ntier = "a"\n')
+        begun = time.monotonic()
+        build(world, source, world.folder / f"table-{rows}")
+        built = time.monotonic() - begun
+        lines = []
+        callers = mix.spread(world.keys, mix.REQUESTS, draw)
+        for key, origin in callers:
+            hit = draw.random() < 0.5
+            asked = draw.choice(names) if hit else f"u{draw.getrandbits(48):012x}.com"
+            facts = mix.UNKNOWN if not hit else mix.UNKNOWN.replace("10", "100", 1).replace(
+                "safe", "disposable")
+            lines.append((f"/v1/public/domain/{asked}", key, origin,
+                          f'{{"domain":"{asked}",{facts}}}'))
+        requests = mix.Mix(lines, world.folder / f"grown-{rows}.tsv")
+        for subject in riskgates(world, name, table=f"table-{rows}"):
+            grown.append(subject)
+            found[subject.name] = requests
+            loads[subject.name] = {"build_s": built}
+    grow(section, world, grown, found, loads)
+
+
+def riskgates(world, name, **how):
+    """riskgate's forms, in a row of growth."""
+    if world.has_lane:
+        yield subjects.Riskgate(f"lane, {name}", world, lane=True, **how)
+    yield subjects.Riskgate(f"filter, {name}", world, **how)
+
+
+def grow(section, world, grown, found, loads):
+    started = []
+    try:
+        for subject in grown:
+            started.append(subject)
+            loads[subject.name]["ready_s"] = start_timed(subject)
+            load.check(subject, found[subject.name])
+        for subject in interleaved(grown, world.rounds):
+            world.say(f"{section.name}: {subject.name}")
+            said = load.window(subject, found[subject.name], world.seconds, world.warm)
+            section.add(subject.name, loads[subject.name] | {
+                key: said[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident")})
+    finally:
+        for subject in started:
+            subject.stop()
+
+
+def keys(world):
+    """Growth with the number of keys, all of which ask in turn, as far as a mix reaches."""
+    section = world.begin("keys", "Growth with the number of keys (riskgate)")
+    grown, loads, found = [], {}, {}
+    for number in ([10, 1_000] if world.quick else [10, 10_000, 1_000_000]):
+        name = f"{number:,} keys"
+        ring = mix.Keys(number)
+        world.say(f"keys: writing {name}")
+        ring.file(world.folder / f"keys-{number}.toml")
+        requests = mix.answered(world.rows, ring, world.folder / f"keys-{number}.tsv",
+                                max(mix.REQUESTS, min(number, 40_000)))
+        # Without a limit: what is asked here is what finding a key costs, and ten accounts would
+        # go for leases far oftener than a thousand.
+        for subject in riskgates(world, name, keys=None, plan="unlimited"):
+            subject.does = "key, origin, table"
+            begun = time.monotonic()
+            subprocess.run([world.binary, "keys", "import", "-c", subject.config,
+                            world.folder / f"keys-{number}.toml"], check=True, cwd=subject.folder,
+                           stderr=subprocess.DEVNULL)
+            grown.append(subject)
+            found[subject.name] = requests
+            loads[subject.name] = {"import_s": time.monotonic() - begun}
+        os.unlink(world.folder / f"keys-{number}.toml")
+    section.notes.append("no limit on these accounts: quota is measured in `answer`")
+    grow(section, world, grown, found, loads)
+
+
+def workers(world):
+    """Two threads beside one."""
+    section = world.begin("workers", "Two workers beside one")
+    if len(machine.SERVER_CORES) < 2 or len(machine.LOAD_CORES) < 2:
+        section.notes.append(
+            f"can't be shown: it takes two cores for the server and two for load, and this machine "
+            f"has {len(machine.SERVER_CORES) + len(machine.LOAD_CORES)} in all")
+        return
+    several = []
+    for number in (1, 2):
+        for subject in riskgates(world, f"{number} workers", workers=number):
+            several.append(subject)
+        several.append(subjects.Nginx(f"nginx map, {number} workers", world, "nginx-map.conf",
+                                      "the same bytes", gates=False, workers=number))
+    with running(several):
+        throughput(section, several, world.answered, world)
+
+
+ALL = {"answer": answer, "pipelined": pipelined, "proxied": proxied, "open": open_loop,
+       "idle": idle, "reload": reload, "table": table, "keys": keys, "workers": workers}

@@ -1,0 +1,210 @@
+"""Who is measured: riskgate in its forms, and its peers, each started as its config says.
+
+A subject has a port, processes, and words for what it does of the job. Configs stand in
+benches/peers/; only ports, folders and numbers are filled in here.
+"""
+
+import http.client
+import re
+import subprocess
+
+from . import machine, mix
+
+EVERYTHING = "key, origin, quota, table"
+
+
+class Subject:
+    """Something that answers on a port of its own, in a folder of its own."""
+
+    def __init__(self, name, does, world, gates=True):
+        self.name, self.does, self.world, self.gates = name, does, world, gates
+        self.port = machine.free_port()
+        # The port tells it from one of the same name in another section.
+        self.folder = world.folder / re.sub(r"[^a-z0-9]+", "-", f"{name.lower()} {self.port}")
+        self.folder.mkdir()
+        (self.folder / "temp").mkdir()
+        self.processes = None
+        self.log = None
+        self.workers = 1
+
+    def fill(self, template, **more):
+        text = (self.world.peers / template).read_text()
+        known = {"PORT": self.port, "FOLDER": self.folder, "WORKERS": self.workers,
+                 "VERSION": self.world.version, "RESET": mix.month_ends(),
+                 "LOG": f"{self.log} line buffer=64k flush=1s" if self.log else "off", **more}
+        return re.sub(r"@([A-Z]+)@", lambda found: str(known[found[1]]), text)
+
+    def share(self, **names):
+        """Files of the world under the names that a config has for them."""
+        for name, target in names.items():
+            (self.folder / name.replace("__", ".")).symlink_to(self.world.folder / target)
+
+    def start(self):
+        self.processes = machine.Processes(
+            self.words(), self.folder, machine.SERVER_CORES[:self.workers])
+        try:
+            machine.until(f"{self.name} listens", lambda: self.processes.is_up(self.port))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def stop(self):
+        if self.processes:
+            self.processes.stop()
+            self.processes = None
+
+    def rotate(self):
+        """Logs of one window fill no memory in the next."""
+        if self.log and self.log.exists():
+            with open(self.log, "r+b") as log:
+                log.truncate(0)
+
+
+class Riskgate(Subject):
+    def __init__(self, name, world, *, lane=False, log=False, keys="keys.toml", table="table",
+                 plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db"):
+        super().__init__(name, EVERYTHING + (", log" if log else ""), world)
+        self.workers, self.admin = workers, machine.free_port()
+        self.log = self.folder / "access.log" if log else None
+        self.config = self.folder / "riskgate.toml"
+        # On a file system in memory: what a disk costs is no matter of servers.
+        self.config.write_text(f"""
+[listen]
+http = "127.0.0.1:{self.port}"
+admin = "127.0.0.1:{self.admin}"
+threads = {workers}
+{"lane = true" if lane else ""}
+max_connections = 14000
+max_connections_per_address = 14000
+keepalive_timeout = "600s"
+[log]
+access = {str(log).lower()}
+path = "{self.folder}/access.log"
+[upstream]
+servers = ["127.0.0.1:{upstream}"]
+health_interval = "0"
+[table]
+path = "{world.folder / table}"
+[store]
+url = "sqlite:{self.folder}/{store}"
+[process]
+folder = ""
+[keys]
+{f'file = "{world.folder / keys}"' if keys else ""}
+[plans]
+free = 100
+bench = {plan if isinstance(plan, int) else f'"{plan}"'}
+""")
+
+    def words(self):
+        return [self.world.binary, "run", "-c", self.config]
+
+    def start(self):
+        super().start()
+        try:
+            machine.until(f"{self.name} is ready", lambda: self.ask("/readyz"))
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def ask(self, path):
+        connection = http.client.HTTPConnection("127.0.0.1", self.admin, timeout=10)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            said = answer.read().decode()
+            return said if answer.status == 200 else None
+        except OSError:
+            return None
+        finally:
+            connection.close()
+
+    def metric(self, name):
+        """The sum of a metric's samples."""
+        said = self.ask("/metrics") or ""
+        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", said, re.MULTILINE)
+        return int(sum(float(value) for value in found))
+
+
+class Nginx(Subject):
+    def __init__(self, name, world, template, does, *, gates=True, log=False, workers=1, **more):
+        super().__init__(name, does + (", log" if log else ""), world, gates)
+        self.workers = workers
+        self.log = self.folder / "access.log" if log else None
+        (self.folder / "common.conf").write_text(self.fill("nginx-common.conf"))
+        (self.folder / "nginx.conf").write_text(self.fill(template, **more))
+        self.share(table__map="table.map", table__tsv="table.tsv", keys__tsv="keys.tsv",
+                   keys__map="nginx-keys.map", origins__map="nginx-origins.map",
+                   bodies__map="bodies.map")
+        (self.folder / "gate.lua").symlink_to(world.peers / "gate.lua")
+
+    def words(self):
+        return ["nginx", "-p", self.folder, "-c", self.folder / "nginx.conf", "-e", "stderr"]
+
+
+class Haproxy(Subject):
+    def __init__(self, name, world, template, does, *, gates=True, workers=1, **more):
+        super().__init__(name, does, world, gates)
+        self.workers = workers
+        (self.folder / "haproxy.cfg").write_text(self.fill(template, **more))
+        self.share(covers__map="covers.map", alone__map="alone.map",
+                   keys__map="haproxy-keys.map", origins__map="haproxy-origins.map")
+
+    def words(self):
+        return ["haproxy", "-f", self.folder / "haproxy.cfg", "-db"]
+
+
+class Baseline(Subject):
+    def __init__(self, name, world):
+        super().__init__(name, "the same bytes", world, gates=False)
+
+    def words(self):
+        return [self.world.rust / "baseline", self.port, self.world.folder / "answered.tsv"]
+
+
+def answering(world):
+    """All that answer for themselves. A subject that this machine or binary lacks is left out."""
+    found = []
+    if world.has_lane:
+        found.append(Riskgate("riskgate lane", world, lane=True))
+    found.append(Riskgate("riskgate filter", world))
+    found += [
+        Nginx("nginx map", world, "nginx-map.conf", "the same bytes", gates=False),
+        Nginx("nginx map, gates", world, "nginx-gates.conf", "key, origin, table"),
+        Nginx("nginx + Lua", world, "nginx-lua.conf", EVERYTHING),
+        Haproxy("HAProxy", world, "haproxy-answer.cfg", EVERYTHING),
+        Baseline("hyper", world),
+    ]
+    return found
+
+
+def logging(world):
+    """Those whose access log has its price measured."""
+    found = [Riskgate("riskgate lane, log", world, lane=True, log=True)] if world.has_lane else []
+    return found + [
+        Riskgate("riskgate filter, log", world, log=True),
+        Nginx("nginx map, log", world, "nginx-map.conf", "the same bytes", gates=False, log=True),
+    ]
+
+
+def proxying(world, upstream):
+    found = []
+    if world.has_lane:
+        found.append(Riskgate("riskgate lane, proxy", world, lane=True, upstream=upstream))
+    return found + [
+        Riskgate("riskgate filter, proxy", world, upstream=upstream),
+        Nginx("nginx, proxy", world, "nginx-proxy.conf", "passes on", gates=False,
+              UPSTREAM=upstream),
+        Haproxy("HAProxy, proxy", world, "haproxy-proxy.cfg", "passes on", gates=False,
+                UPSTREAM=upstream),
+    ]
+
+
+def knows_lane(binary, folder):
+    probe = folder / "lane.toml"
+    probe.write_text("[listen]\nlane = true\n")
+    ran = subprocess.run([binary, "check", "-c", probe], cwd=folder, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True)
+    return "listen.lane" not in ran.stderr
