@@ -112,7 +112,8 @@ def marks_table(found):
 
 
 def head(world, machine):
-    cores = f"{machine['cores']} cores ({machine['cpu']}{', virtual' if machine['virtual'] else ''})"
+    kind = f"{machine['cpu']}{', virtual' if machine['virtual'] else ''}"
+    cores = f"{machine['cores']} cores ({kind})"
     words = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (f"{machine['date']}, {cores}, {machine['memory_gb']} GB, Linux {machine['kernel']}; "
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "

@@ -118,13 +118,18 @@ def open_loop(world):
             for share in (50, 80):
                 rate = int(most[subject.name] * share / 100)
                 world.say(f"open: {subject.name} at {rate}/s")
-                said = load.at_rate(subject, world.answered, rate, world.seconds)
+                said = load.at_rate(subject, world.answered, rate, world.seconds,
+                                    2 * world.warm)
                 found |= {f"{share} {name}": said[name] for name in ("p50", "p99", "p999")}
-                found[f"{share} held up"] = said["held_up"]
+                found |= {f"{share} {name}": said[name] for name in ("held_up", "late")}
             section.add(subject.name, found)
-    held = max(found[f"{share} held up"] for rounds in section.rounds.values()
+    held = max(found[f"{share} held_up"] for rounds in section.rounds.values()
                for found in rounds for share in (50, 80))
     section.notes.append(f"the generator itself was held up for {held / 1000:.1f} ms at most")
+    late = sum(found[f"{share} late"] for rounds in section.rounds.values()
+               for found in rounds for share in (50, 80))
+    if late:
+        section.notes.append(f"{late} answers had not come after 5 s; they stand there with that")
 
 
 def idle(world):
@@ -170,25 +175,26 @@ def reload(world):
                 world.say(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
                 before = subject.metric("riskgate_reload_total")
                 # Two reloads at least fit into a window.
-                seconds = max(world.seconds, 6)
+                seconds = max(world.seconds, 5)
                 with replacing(subject.folder / "served", versions if replaced else []):
-                    said = load.at_rate(subject, world.answered, int(rates[subject.name]), seconds)
+                    said = load.at_rate(subject, world.answered, int(rates[subject.name]), seconds,
+                                        2 * world.warm)
                 reloads = subject.metric("riskgate_reload_total") - before
                 if replaced and not reloads:
                     raise load.Wrong(f"{subject.name}: the table was not reloaded")
-                found = {name: said[name] for name in ("p50", "p99", "p999", "held_up")}
+                found = {name: said[name] for name in ("p50", "p99", "p999", "held_up", "late")}
                 name = f"{subject.name}, {'replaced' if replaced else 'left alone'}"
                 section.add(name, found | {"reloads": reloads, "rate": rates[subject.name]})
 
 
 @contextlib.contextmanager
 def replacing(served, versions):
-    """Puts one version after the other in place, each by a rename, every two seconds."""
+    """Puts one version after the other in place, each by a rename, every second and a half."""
     done = threading.Event()
 
     def replace():
         number = 0
-        while versions and not done.wait(2):
+        while versions and not done.wait(1.5):
             number += 1
             beside = served.with_name("next")
             shutil.copy(versions[number % len(versions)], beside)

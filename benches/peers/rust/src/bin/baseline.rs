@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
-const ALWAYS: [(&str, &str); 7] = [
+const ALWAYS: [(&str, &str); 8] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
     ("x-table-version", "35a9cb01dba8"),
@@ -28,6 +28,7 @@ const ALWAYS: [(&str, &str); 7] = [
     ("ratelimit-policy", "\"monthly\";q=100000000"),
     ("ratelimit", "\"monthly\";r=99999999;t=864000"),
     ("vary", "Origin"),
+    ("connection", "keep-alive"),
 ];
 
 fn answer(bodies: &HashMap<String, Bytes>, asked: &Request<Incoming>) -> Response<Full<Bytes>> {

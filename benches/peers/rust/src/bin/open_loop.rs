@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use riskgate_bench::{Asked, read_mix};
 use rustix::event::epoll;
 
-/// For the last answers; what has not come by then is lost.
+/// For the last answers; what has not come by then is waited for no longer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 struct Connection {
@@ -143,7 +143,11 @@ fn run(port: u16, mix: &[Asked], plan: &Plan) -> (u64, Outcome) {
             }
         }
     }
-    (total - answered, outcome)
+    // What has not come is told with what it has waited so far.
+    let asked = all.iter().filter_map(|connection| connection.asked.map(|(_, due)| due));
+    let late: Vec<Instant> = asked.chain((sent..total).map(due)).filter(|at| *at >= from).collect();
+    outcome.microseconds.extend(late.iter().map(|due| due.elapsed().as_micros() as u64));
+    (late.len() as u64, outcome)
 }
 
 fn main() {
@@ -158,7 +162,7 @@ fn main() {
         seconds: seconds.parse().expect("seconds"),
         connections: connections.parse().expect("a number of connections"),
     };
-    let (lost, mut outcome) = run(port.parse().expect("a port"), &mix, &plan);
+    let (late, mut outcome) = run(port.parse().expect("a port"), &mix, &plan);
     outcome.microseconds.sort_unstable();
     let at = |share: f64| {
         let times = &outcome.microseconds;
@@ -166,7 +170,7 @@ fn main() {
     };
     let at = |share: f64| at(share).copied().unwrap_or(0);
     println!(
-        "{{\"answers\":{},\"lost\":{lost},\"wrong\":{},\"held_up\":{},\"p50\":{},\"p99\":{},\
+        "{{\"answers\":{},\"late\":{late},\"wrong\":{},\"held_up\":{},\"p50\":{},\"p99\":{},\
          \"p999\":{}}}",
         outcome.microseconds.len(),
         outcome.wrong,
