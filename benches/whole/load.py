@@ -128,11 +128,12 @@ def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     subject.rotate()
     counted = count(subject)
     dropped = subject.metric("riskgate_access_log_dropped") if counted is not None else 0
-    stolen, ticks = machine.stolen()
+    behind = subject.world.behind
+    before = machine.spent(), machine.spent_by_children(), behind.used()[0] if behind else 0
     total, user, system = subject.processes.used()
     said = wrk(subject, mix, seconds, pipelined, connections)
     now_total, now_user, now_system = subject.processes.used()
-    now_stolen, now_ticks = machine.stolen()
+    after = machine.spent(), machine.spent_by_children(), behind.used()[0] if behind else 0
     answers = said["answers"]
     if said["bad_status"] or said["broken"] or not answers:
         raise Wrong(f"{subject.name}: {said}")
@@ -145,6 +146,8 @@ def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     wanted = mean_length(subject.port, mix.sample(400))
     if abs(length / wanted - 1) > LENGTH_SLACK:
         raise Wrong(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
+    worked, stolen, every = (b - a for a, b in zip(before[0], after[0]))
+    ours = now_total - total + after[1] - before[1] + after[2] - before[2]
     cpu = (now_total - total) / answers * 1e6
     ticked = (now_user - user) + (now_system - system) or 1
     found = {
@@ -154,7 +157,7 @@ def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
         "busy": (now_total - total) / said["seconds"],
         "p50_us": said["p50"], "p99_us": said["p99"], "p999_us": said["p999"],
         "resident": subject.processes.resident(), "answer_bytes": length,
-        "stolen": (now_stolen - stolen) / (now_ticks - ticks),
+        "others": max(0, worked - ours) / every, "stolen": stolen / every,
     }
     if counted is not None and subject.log:
         found["log_dropped"] = (subject.metric("riskgate_access_log_dropped") - dropped) / answers

@@ -6,6 +6,7 @@ It starts, pins, measures and ends processes, all by their own ids. It knows not
 import ctypes
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
@@ -139,10 +140,18 @@ def stat(folder):
         return None
 
 
-def stolen():
-    """Ticks that the host took from this machine, and all ticks, so far."""
-    fields = [int(f) for f in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9]]
-    return fields[7], sum(fields)
+def spent():
+    """Seconds of all cores so far: at work, taken by the host, and all."""
+    line = Path("/proc/stat").read_text().split("\n", 1)[0]
+    user, nice, system, idle, waiting, irq, softirq, stolen = map(int, line.split()[1:9])
+    worked = user + nice + system + irq + softirq
+    return worked / TICKS, stolen / TICKS, (worked + idle + waiting + stolen) / TICKS
+
+
+def spent_by_children():
+    """Seconds of CPU of what this process started and saw end: the load."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def describe():

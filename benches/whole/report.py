@@ -8,9 +8,9 @@ from html import escape
 
 
 def number(value):
-    if value >= 1000:
+    if value >= 100 or value == int(value):
         return f"{value:,.0f}"
-    return f"{value:.0f}" if value >= 100 else f"{value:.2f}"
+    return f"{value:.2f}"
 
 
 def megabytes(value):
@@ -104,21 +104,28 @@ def marks(sections):
 
 
 def marks_table(found):
-    lines = ["### Marks", "", "| CPU for a request | at most | found | |", "|---|---:|---:|---|"]
+    lines = ["### Marks", "", "| CPU for a request, if nothing else is said | at most | found | |", "|---|---:|---:|---|"]
     for name, most, value in found:
         outcome = "met" if value <= most else "missed"
         lines.append(f"| {name} | {most:.2f} | {value:.2f} | {outcome} |")
     return "\n".join(lines) + "\n"
 
 
-def head(world, machine):
+def disturbed(sections, by):
+    """The most of the machine that somebody else had during a window."""
+    return max((found[by] for section in sections for rounds in section.rounds.values()
+                for found in rounds if by in found), default=0)
+
+
+def head(world, machine, sections):
     kind = f"{machine['cpu']}{', virtual' if machine['virtual'] else ''}"
     cores = f"{machine['cores']} cores ({kind})"
     words = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (f"{machine['date']}, {cores}, {machine['memory_gb']} GB, Linux {machine['kernel']}; "
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
-            f"after, {machine['stolen']:.1%} stolen; {words}. Server on core "
-            f"{machine['server_cores'][0]}, load on {machine['load_cores']}; {world.rounds} rounds "
+            f"after, in a window at most {disturbed(sections, 'others'):.1%} of the machine taken "
+            f"by other processes and {disturbed(sections, 'stolen'):.1%} by its host; {words}. "
+            f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; {world.rounds} rounds "
             f"of {world.seconds} s, medians.\n")
 
 
@@ -163,7 +170,7 @@ def chart(sections):
 def write(folder, world, machine, sections):
     """The Markdown, which is also given back; the chart and the raw figures beside it."""
     add_ratios(sections)
-    parts = [head(world, machine), *map(table, sections)]
+    parts = [head(world, machine, sections), *map(table, sections)]
     if not world.quick and (found := marks(sections)):
         parts.append(marks_table(found))
     text = "\n".join(parts)

@@ -95,10 +95,12 @@ def proxied(world):
     behind.processes = machine.Processes(behind.words(), behind.folder, machine.LOAD_CORES)
     try:
         machine.until("the upstream listens", lambda: behind.processes.is_up(behind.port))
+        world.behind = behind.processes
         several = subjects.proxying(world, behind.port)
         with running(several):
             throughput(section, several, world.passed, world)
     finally:
+        world.behind = None
         behind.stop()
 
 
@@ -272,7 +274,8 @@ def grow(section, world, grown, found, loads):
             world.say(f"{section.name}: {subject.name}")
             said = load.window(subject, found[subject.name], world.seconds, world.warm)
             section.add(subject.name, loads[subject.name] | {
-                key: said[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident")})
+                key: said[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident",
+                                           "others", "stolen")})
     finally:
         for subject in started:
             subject.stop()
