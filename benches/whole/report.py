@@ -104,7 +104,8 @@ def marks(sections):
 
 
 def marks_table(found):
-    lines = ["### Marks", "", "| CPU for a request, if nothing else is said | at most | found | |", "|---|---:|---:|---|"]
+    lines = ["### Marks", "", "| CPU for a request, if nothing else is said | at most | found | |",
+             "|---|---:|---:|---|"]
     for name, most, value in found:
         outcome = "met" if value <= most else "missed"
         lines.append(f"| {name} | {most:.2f} | {value:.2f} | {outcome} |")
@@ -125,8 +126,8 @@ def head(world, machine, sections):
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
             f"after, in a window at most {disturbed(sections, 'others'):.1%} of the machine taken "
             f"by other processes and {disturbed(sections, 'stolen'):.1%} by its host; {words}. "
-            f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; {world.rounds} rounds "
-            f"of {world.seconds} s, medians.\n")
+            f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; "
+            f"{world.rounds} rounds of {world.seconds} s, medians.\n")
 
 
 # Layout of the chart, in pixels.
