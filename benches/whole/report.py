@@ -112,10 +112,15 @@ def marks_table(found):
     return "\n".join(lines) + "\n"
 
 
-def disturbed(sections, by):
-    """The most of the machine that somebody else had during a window."""
-    return max((found[by] for section in sections for rounds in section.rounds.values()
-                for found in rounds if by in found), default=0)
+def disturbed(sections):
+    """The most of the machine that others had during a window; nothing where none was looked at."""
+    found = [each for section in sections for rounds in section.rounds.values()
+             for each in rounds if "others" in each]
+    if not found:
+        return ""
+    others, host = (max(each[by] for each in found) for by in ("others", "stolen"))
+    return (f", in a window at most {others:.1%} of the machine taken by other processes and "
+            f"{host:.1%} by its host")
 
 
 def head(world, machine, sections):
@@ -124,8 +129,7 @@ def head(world, machine, sections):
     words = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (f"{machine['date']}, {cores}, {machine['memory_gb']} GB, Linux {machine['kernel']}; "
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
-            f"after, in a window at most {disturbed(sections, 'others'):.1%} of the machine taken "
-            f"by other processes and {disturbed(sections, 'stolen'):.1%} by its host; {words}. "
+            f"after{disturbed(sections)}; {words}. "
             f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; "
             f"{world.rounds} rounds of {world.seconds} s, medians.\n")
 
