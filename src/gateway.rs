@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora_core::Result;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::Digest;
@@ -21,7 +22,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::gate::{Gate, Visit};
 use crate::network::Networks;
 use crate::refusal::Refusal;
-use crate::upstream::{Caller, Deadline, Upstreams, clean_response};
+use crate::upstream::{Caller, Deadline, Upstreams, clean_response, end_by_reset};
 
 /// How many times an exchange may be tried: once, and once more.
 pub const MAX_TRIES: usize = 2;
@@ -181,6 +182,12 @@ impl ProxyHttp for Gateway {
         // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
+        if session.req_header().version < http::Version::HTTP_11
+            && response.remove_header(&TRANSFER_ENCODING).is_some()
+        {
+            // HTTP/1.0 knows no chunks: the body ends with the connection.
+            response.remove_header(&CONTENT_LENGTH);
+        }
         clean_response(response)?;
         passage.visit.common.apply(response)?;
         let status = response.status.as_u16();
@@ -219,6 +226,12 @@ impl ProxyHttp for Gateway {
         let gone = FailToProxy { error_code: 0, can_reuse_downstream: false };
         if session.response_written().is_some() || *error.esource() == ErrorSource::Downstream {
             passage.visit.break_off();
+            if session.req_header().version < http::Version::HTTP_11
+                && let Some(stream) = session.as_downstream().stream()
+            {
+                // An end in order would say that all of the body has come.
+                end_by_reset(stream.id());
+            }
             return gone;
         }
         let timed_out = matches!(

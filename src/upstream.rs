@@ -22,7 +22,7 @@ use pingora_load_balancing::{Backend, LoadBalancer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use crossing::{Caller, clean_response};
-pub use deadline::Deadline;
+pub use deadline::{Deadline, end_by_reset};
 
 /// What the kernel may hold of an upstream's answer that its client does not take yet, in bytes; it
 /// doubles the number for its own needs.

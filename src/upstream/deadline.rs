@@ -1,7 +1,9 @@
-//! The deadline of a whole exchange, on its connection.
+//! Ends of connections: the deadline of a whole exchange, and a reset in place of a close.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::Instant;
+
+use tokio::net::TcpSocket;
 
 /// Ends an exchange on its connection when the time is up.
 ///
@@ -31,11 +33,20 @@ impl Drop for Deadline {
     }
 }
 
+/// Makes a reset of the end of this connection, once it comes: where the end says that an answer
+/// is whole, one that was cut must not have it.
+pub fn end_by_reset(connection: RawFd) {
+    let Some(connection) = duplicate(connection) else { return };
+    let socket = TcpSocket::from_std_stream(std::net::TcpStream::from(connection));
+    // One that is gone already ends no more.
+    let _ = socket.set_zero_linger();
+}
+
 /// A descriptor of our own, so that the number can't come to mean another connection.
 #[allow(unsafe_code)]
 fn duplicate(connection: RawFd) -> Option<OwnedFd> {
-    // SAFETY: Pingora passes the descriptor of the connection that it holds open during the call
-    // we are in; it is borrowed for the duplication only.
+    // SAFETY: it is the descriptor of a connection that Pingora holds open during the call that we
+    // are in; it is borrowed for the duplication only.
     let borrowed = unsafe { BorrowedFd::borrow_raw(connection) };
     borrowed.try_clone_to_owned().ok()
 }

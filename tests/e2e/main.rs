@@ -20,6 +20,7 @@ mod faults_limits;
 mod faults_redis;
 mod faults_upstream;
 mod handover;
+mod http10;
 mod http2;
 mod keys;
 mod load;
