@@ -5,13 +5,15 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ppp::{HeaderResult, PartialResult, v1, v2};
+use ppp::v2;
 
 /// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
 pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The longest PROXY header that is read, its additional fields included.
 const LONGEST: usize = 2048;
+/// The longest line of version 1, its end included.
+const LONGEST_LINE: usize = 107;
 
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
@@ -27,26 +29,56 @@ pub enum ProxyHeader {
 
 /// Looks for a PROXY header at the front of `bytes`.
 pub fn read_proxy_header(bytes: &[u8]) -> ProxyHeader {
-    if is_part_of_a_line(bytes) {
-        return ProxyHeader::Partial;
+    const BEGINS: &[u8] = b"PROXY ";
+    if bytes.starts_with(BEGINS) {
+        return read_line(bytes);
     }
-    let parsed = HeaderResult::parse(bytes);
-    if parsed.is_incomplete() {
-        return match bytes.len() < LONGEST {
-            true => ProxyHeader::Partial,
-            false => ProxyHeader::Malformed,
-        };
+    if BEGINS.starts_with(bytes) { ProxyHeader::Partial } else { read_binary(bytes) }
+}
+
+/// Version 1: one line of text.
+fn read_line(bytes: &[u8]) -> ProxyHeader {
+    let front = &bytes[..bytes.len().min(LONGEST_LINE)];
+    let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
+        let may_end = front.len() < LONGEST_LINE;
+        return if may_end { ProxyHeader::Partial } else { ProxyHeader::Malformed };
+    };
+    let line = front[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok());
+    match line.and_then(named_by) {
+        Some(client) => ProxyHeader::Whole(end + 1, client),
+        None => ProxyHeader::Malformed,
     }
-    match parsed {
-        HeaderResult::V1(Ok(header)) => {
-            let client = match header.addresses {
-                v1::Addresses::Tcp4(a) => Some((IpAddr::V4(a.source_address), a.source_port)),
-                v1::Addresses::Tcp6(a) => Some((IpAddr::V6(a.source_address), a.source_port)),
-                v1::Addresses::Unknown => None,
+}
+
+/// Whom such a line speaks for, if it is one.
+fn named_by(line: &str) -> Option<Option<SocketAddr>> {
+    match line.split(' ').collect::<Vec<_>>()[..] {
+        // Whatever else it says is to be ignored.
+        [_, "UNKNOWN", ..] => Some(None),
+        [_, family, source, destination, from, to] => {
+            let ends: [IpAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
+            let (from, _) = (port(from)?, port(to)?);
+            let fits = match family {
+                "TCP4" => ends.iter().all(IpAddr::is_ipv4),
+                "TCP6" => ends.iter().all(IpAddr::is_ipv6),
+                _ => false,
             };
-            ProxyHeader::Whole(header.header.len(), client.map(SocketAddr::from))
+            fits.then(|| Some(SocketAddr::new(ends[0], from)))
         }
-        HeaderResult::V2(Ok(header)) if header.len() <= LONGEST => {
+        _ => None,
+    }
+}
+
+/// A port without a sign or leading zeros.
+fn port(text: &str) -> Option<u16> {
+    text.parse().ok().filter(|port: &u16| port.to_string() == text)
+}
+
+/// Version 2: its length stands in front.
+fn read_binary(bytes: &[u8]) -> ProxyHeader {
+    const FRONT: usize = 16;
+    match v2::Header::try_from(bytes) {
+        Ok(header) if header.len() <= LONGEST => {
             let client = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
                 (_, v2::Addresses::IPv4(a)) => Some((IpAddr::V4(a.source_address), a.source_port)),
@@ -55,16 +87,9 @@ pub fn read_proxy_header(bytes: &[u8]) -> ProxyHeader {
             };
             ProxyHeader::Whole(header.len(), client.map(SocketAddr::from))
         }
-        _ => ProxyHeader::Malformed,
-    }
-}
-
-/// Whether these bytes may become a header of version 1, a line of 107 bytes at most.
-fn is_part_of_a_line(bytes: &[u8]) -> bool {
-    const BEGINS: &[u8] = b"PROXY ";
-    match bytes.get(..BEGINS.len()) {
-        None => !bytes.is_empty() && BEGINS.starts_with(bytes),
-        Some(begins) => begins == BEGINS && bytes.len() < 107 && !bytes.contains(&b'\n'),
+        Err(v2::ParseError::Incomplete(_)) => ProxyHeader::Partial,
+        Err(v2::ParseError::Partial(_, rest)) if FRONT + rest <= LONGEST => ProxyHeader::Partial,
+        Ok(_) | Err(_) => ProxyHeader::Malformed,
     }
 }
 
@@ -92,6 +117,8 @@ mod tests {
         assert_eq!(read_proxy_header(line), whole(37, "[2001:db8::1]:4000"));
         let line = b"PROXY UNKNOWN\r\n";
         assert_eq!(read_proxy_header(line), whole(15, ""));
+        let more = b"PROXY UNKNOWN what it says does not matter to us\r\n";
+        assert_eq!(read_proxy_header(more), whole(more.len(), ""));
         for cut in 0..line.len() {
             assert_eq!(read_proxy_header(&line[..cut]), ProxyHeader::Partial, "{cut}");
         }
@@ -112,15 +139,19 @@ mod tests {
             b"GET / HTTP/1.1\r\n".as_slice(),
             b"PROXY TCP4 nowhere 192.0.2.2 4000 443\r\n",
             b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 99999\r\n",
+            b"PROXY TCP4 192.0.2.1 192.0.2.2 +400 443\r\n",
+            b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 0443\r\n",
+            b"PROXY TCP4 192.0.2.1\r\n",
+            b"PROXY TCP6 192.0.2.1 192.0.2.2 4000 443\r\n",
+            b"PROXY UNKNOWN \n",
+            &[b"PROXY UNKNOWN ".as_slice(), &[b'a'; 93]].concat(),
             b"\x16\x03\x01\x02\0",
             b"PROXX ",
             &[b'P'; 200],
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
         ] {
             assert_eq!(read_proxy_header(bytes), ProxyHeader::Malformed, "{bytes:?}");
         }
-        let mut huge = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff".to_vec();
-        huge.resize(LONGEST, 0);
-        assert_eq!(read_proxy_header(&huge), ProxyHeader::Malformed);
     }
 
     #[test]
