@@ -4,7 +4,7 @@
 //! sizes, the grammar of what comes in, and the count of what is in flight. It hands on
 //! well-formed requests and knows no key, route or table.
 
-mod greeting;
+pub mod greeting;
 pub mod head;
 mod http1;
 mod http2;
