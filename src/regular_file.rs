@@ -49,7 +49,9 @@ pub fn open_regular(path: &Path, most: u64) -> Result<(File, u64), Unreadable> {
 /// Reads a whole regular file of at most `most` bytes, also if it grows meanwhile.
 pub fn read_regular(path: &Path, most: u64) -> Result<Vec<u8>, Unreadable> {
     let (file, length) = open_regular(path, most)?;
-    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    let mut bytes = Vec::new();
+    // That there is not so much memory must end no process.
+    bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(io::Error::from)?;
     file.take(most + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
         found if found > most => Err(Unreadable::TooLarge { most, found }),

@@ -3,7 +3,7 @@
 //! What the bytes mean is not asked here.
 
 use std::fs::{self, File};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use super::fault::Fault;
@@ -22,7 +22,19 @@ pub(super) struct Bytes {
 
 impl Bytes {
     pub(super) fn zeroed(length: usize) -> Bytes {
-        let buffer = vec![0; length + LINE].into_boxed_slice();
+        Bytes::within(vec![0; length + LINE], length)
+    }
+
+    /// As many as a file has, which may be none of ours: too little memory ends no process here.
+    fn for_a_file(length: usize) -> io::Result<Bytes> {
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(length + LINE)?;
+        buffer.resize(length + LINE, 0);
+        Ok(Bytes::within(buffer, length))
+    }
+
+    fn within(buffer: Vec<u8>, length: usize) -> Bytes {
+        let buffer = buffer.into_boxed_slice();
         let start = buffer.as_ptr().align_offset(LINE).min(LINE);
         Bytes { buffer, start, length }
     }
@@ -40,7 +52,7 @@ impl Bytes {
 pub(super) fn read(path: &Path) -> Result<Bytes, Fault> {
     let opened = open_regular(path, MAX_COMPILED);
     let (mut file, length) = opened.map_err(|found| unreadable(path, found))?;
-    let mut bytes = Bytes::zeroed(length as usize);
+    let mut bytes = Bytes::for_a_file(length as usize).map_err(|e| Fault::io(path, e))?;
     file.read_exact(bytes.of_mut()).map_err(|e| Fault::io(path, e))?;
     Ok(bytes)
 }
@@ -56,8 +68,7 @@ pub(super) fn write(path: &Path, bytes: &Bytes) -> Result<(), Fault> {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
     };
-    let random =
-        getrandom::u64().map_err(|e| Fault::io(path, std::io::Error::other(e.to_string())))?;
+    let random = getrandom::u64().map_err(|e| Fault::io(path, io::Error::other(e.to_string())))?;
     let mut beside = name.to_owned();
     beside.push(format!(".{random:016x}.new"));
     let beside = folder.join(beside);

@@ -17,6 +17,7 @@ mod faults;
 mod faults_clock;
 mod faults_disk;
 mod faults_limits;
+mod faults_memory;
 mod faults_redis;
 mod faults_upstream;
 mod handover;
