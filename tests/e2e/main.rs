@@ -18,6 +18,7 @@ mod faults_clock;
 mod faults_disk;
 mod faults_limits;
 mod faults_memory;
+mod faults_read_only;
 mod faults_redis;
 mod faults_upstream;
 mod handover;
