@@ -1,25 +1,28 @@
 //! One JSON line for each request, written off the request's way.
 //!
-//! Owns a bounded queue and the thread that writes. When the queue is full or the disk is, lines
-//! are dropped and counted; no request ever waits for its log line. Entries hold no key and no
-//! local part of an address: whoever makes them has dropped both.
+//! Owns the lines that wait, as bytes, and the thread that writes them. When there is no more room
+//! for them, lines are dropped and counted; no request ever waits for the disk. Entries hold no key
+//! and no local part of an address: whoever makes them has dropped both.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::month::rfc3339;
-use crate::refusal::json_string;
+use crate::refusal::push_json;
 
-const QUEUE: usize = 16_384;
-/// Bytes of lines that are gathered for one write, or wait for room.
-const BUFFER: usize = 64 * 1024;
+/// Bytes of lines that may wait for the writer.
+const ROOM: usize = 4 << 20;
+/// From so many bytes on they are written at once; so many are kept while they can't be.
+const BATCH: usize = 64 << 10;
+/// How long a line waits for others to be written with.
+const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,20 +34,20 @@ pub enum LogTarget {
 }
 
 /// One request, as it is logged.
-#[derive(Clone, Debug, Default)]
-pub struct Entry {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Entry<'e> {
     /// Unix milliseconds.
     pub at_ms: i64,
     /// The request's id.
-    pub request_id: String,
+    pub request_id: &'e str,
     /// The peer's address, without its port.
-    pub client: String,
+    pub client: Option<IpAddr>,
     /// The method, as far as there was one.
-    pub method: String,
+    pub method: &'e str,
     /// The route's label.
     pub route: &'static str,
-    /// The path, without query and without local parts.
-    pub path: String,
+    /// The path in two parts, without query and without local parts.
+    pub path: [&'e str; 2],
     /// The answer's status; 0 when none was sent.
     pub status: u16,
     /// `ok`, the refusal's code, or what became of the exchange.
@@ -52,45 +55,55 @@ pub struct Entry {
     /// The verdict's reason, where one was given.
     pub reason: Option<&'static str>,
     /// The key's id.
-    pub key_id: Option<String>,
+    pub key_id: Option<&'e str>,
     /// The account.
-    pub account: Option<String>,
+    pub account: Option<&'e str>,
     /// From header to end of the answer.
     pub latency_us: u64,
 }
 
-/// The log and its queue.
+/// The log and what waits for it.
 pub struct AccessLog {
-    sender: Mutex<Option<SyncSender<Entry>>>,
+    shared: Arc<Shared>,
     enabled: AtomicBool,
-    dropped: Arc<AtomicU64>,
-    reopen: Arc<AtomicBool>,
     writer: Mutex<Option<JoinHandle<()>>>,
+}
+
+struct Shared {
+    waiting: Mutex<Waiting>,
+    /// Enough waits, or all is over.
+    filled: Condvar,
+    dropped: AtomicU64,
+    reopen: AtomicBool,
+}
+
+/// Lines that wait.
+#[derive(Default)]
+struct Waiting {
+    lines: Vec<u8>,
+    /// The second of the latest line, and how it is written.
+    second: (i64, String),
+    /// What was written last could not be written whole.
+    stuck: bool,
+    closed: bool,
 }
 
 impl AccessLog {
     /// Opens the target and starts its thread.
     pub fn start(target: LogTarget, enabled: bool) -> std::io::Result<AccessLog> {
-        let (sender, receiver) = sync_channel(QUEUE);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let reopen = Arc::new(AtomicBool::new(false));
-        let mut writer = Writer {
-            out: open(&target)?,
-            target,
-            lines: Vec::with_capacity(BUFFER),
-            dropped: Arc::clone(&dropped),
-            reopen: Arc::clone(&reopen),
-        };
+        let shared = Arc::new(Shared {
+            waiting: Mutex::new(Waiting::default()),
+            filled: Condvar::new(),
+            dropped: AtomicU64::new(0),
+            reopen: AtomicBool::new(false),
+        });
+        let out = open(&target)?;
+        let mut writer = Writer { out, target, shared: Arc::clone(&shared), lines: Vec::new() };
         let writer = std::thread::Builder::new()
             .name("access-log".to_owned())
-            .spawn(move || writer.run(&receiver))?;
-        Ok(AccessLog {
-            sender: Mutex::new(Some(sender)),
-            enabled: AtomicBool::new(enabled),
-            dropped,
-            reopen,
-            writer: Mutex::new(Some(writer)),
-        })
+            .spawn(move || writer.run())?;
+        let writer = Mutex::new(Some(writer));
+        Ok(AccessLog { shared, enabled: AtomicBool::new(enabled), writer })
     }
 
     /// Whether lines are written at all: ask before making an entry.
@@ -103,31 +116,93 @@ impl AccessLog {
         self.enabled.store(enabled, Ordering::Relaxed);
     }
 
-    /// Queues an entry; never waits.
-    pub fn write(&self, entry: Entry) {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = sender.as_ref().is_some_and(|sender| sender.try_send(entry).is_ok());
-        if !sent {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+    /// Adds a line; never waits for the disk.
+    pub fn write(&self, entry: &Entry<'_>) {
+        let mut waiting = self.shared.waiting();
+        let room = if waiting.stuck { BATCH } else { ROOM };
+        if waiting.closed || waiting.lines.len() >= room {
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let before = waiting.lines.len();
+        waiting.add(entry);
+        if before < BATCH && waiting.lines.len() >= BATCH {
+            self.shared.filled.notify_one();
         }
     }
 
     /// Opens the file anew with the next line: after a rotation.
     pub fn reopen(&self) {
-        self.reopen.store(true, Ordering::Release);
+        self.shared.reopen.store(true, Ordering::Release);
     }
 
     /// Lines that were dropped.
     pub fn dropped(&self) -> u64 {
-        self.dropped.load(Ordering::Relaxed)
+        self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what is queued and stops.
+    /// Writes what waits and stops.
     pub fn close(&self) {
-        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        self.shared.waiting().closed = true;
+        self.shared.filled.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = writer.join();
         }
+    }
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn add(&mut self, entry: &Entry<'_>) {
+        let second = entry.at_ms.div_euclid(1000);
+        if self.second.0 != second || self.second.1.is_empty() {
+            self.second = (second, rfc3339(second).trim_end_matches('Z').to_owned());
+        }
+        let out = &mut self.lines;
+        let millis = entry.at_ms.rem_euclid(1000);
+        out.extend_from_slice(b"{\"time\":\"");
+        out.extend_from_slice(self.second.1.as_bytes());
+        out.push(b'.');
+        for place in [100, 10, 1] {
+            out.push(b'0' + (millis / place % 10) as u8);
+        }
+        out.extend_from_slice(b"Z\",\"request_id\":");
+        push_json(out, &[entry.request_id]);
+        out.extend_from_slice(b",\"client\":\"");
+        if let Some(client) = entry.client {
+            // Writing to memory does not fail.
+            let _ = write!(out, "{client}");
+        }
+        out.extend_from_slice(b"\",\"method\":");
+        push_json(out, &[entry.method]);
+        out.extend_from_slice(b",\"route\":\"");
+        out.extend_from_slice(entry.route.as_bytes());
+        out.extend_from_slice(b"\",\"path\":");
+        push_json(out, &entry.path);
+        out.extend_from_slice(b",\"status\":");
+        out.extend_from_slice(itoa::Buffer::new().format(entry.status).as_bytes());
+        out.extend_from_slice(b",\"outcome\":\"");
+        out.extend_from_slice(entry.outcome.as_bytes());
+        out.extend_from_slice(b"\"");
+        for (name, value) in [
+            (",\"reason\":", entry.reason),
+            (",\"key_id\":", entry.key_id),
+            (",\"account\":", entry.account),
+        ] {
+            out.extend_from_slice(name.as_bytes());
+            match value {
+                Some(value) => push_json(out, &[value]),
+                None => out.extend_from_slice(b"null"),
+            }
+        }
+        out.extend_from_slice(b",\"latency_us\":");
+        out.extend_from_slice(itoa::Buffer::new().format(entry.latency_us).as_bytes());
+        out.extend_from_slice(b"}\n");
     }
 }
 
@@ -146,48 +221,49 @@ fn open(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
 struct Writer {
     out: Box<dyn Write + Send>,
     target: LogTarget,
-    /// Whole lines that are not written yet; of the first perhaps only the rest.
+    shared: Arc<Shared>,
+    /// Whole lines that are being written; of the first perhaps only the rest.
     lines: Vec<u8>,
-    dropped: Arc<AtomicU64>,
-    reopen: Arc<AtomicBool>,
 }
 
 impl Writer {
-    fn run(&mut self, receiver: &Receiver<Entry>) {
+    fn run(&mut self) {
         loop {
-            match receiver.recv_timeout(Duration::from_millis(200)) {
-                Ok(entry) => self.write(&entry),
-                Err(RecvTimeoutError::Timeout) => self.flush(),
-                Err(RecvTimeoutError::Disconnected) => {
+            let left = !self.lines.is_empty();
+            let closed = self.take();
+            if !self.lines.is_empty()
+                && self.shared.reopen.swap(false, Ordering::AcqRel)
+                && let Ok(out) = open(&self.target)
+            {
+                if left {
                     self.flush();
-                    return self.drop_lines();
                 }
-            }
-            // What has gathered goes out in one write.
-            while let Ok(entry) = receiver.try_recv() {
-                self.write(&entry);
+                self.out = out;
             }
             self.flush();
+            self.trim();
+            if closed {
+                return self.drop_lines();
+            }
         }
     }
 
-    fn write(&mut self, entry: &Entry) {
-        if self.reopen.swap(false, Ordering::AcqRel)
-            && let Ok(out) = open(&self.target)
-        {
-            self.flush();
-            self.out = out;
+    /// Waits for lines, and takes all that wait, unless some are still to be written: then those
+    /// who come wait, or are dropped. Whether there will be no more.
+    fn take(&mut self) -> bool {
+        let waiting = self.shared.waiting();
+        let few = |waiting: &mut Waiting| !waiting.closed && waiting.lines.len() < BATCH;
+        let waited = self.shared.filled.wait_timeout_while(waiting, PATIENCE, few);
+        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if self.lines.is_empty() {
+            std::mem::swap(&mut self.lines, &mut waiting.lines);
+        } else if waiting.lines.len() >= BATCH && !waiting.closed {
+            // The disk is full: it is not asked over and over.
+            drop(waiting);
+            std::thread::sleep(PATIENCE);
+            return false;
         }
-        let line = line(entry);
-        if self.lines.len() + line.len() >= BUFFER {
-            self.flush();
-        }
-        if self.lines.len() + line.len() >= BUFFER {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.lines.extend_from_slice(line.as_bytes());
-        self.lines.push(b'\n');
+        waiting.closed
     }
 
     /// Writes what can be written; the rest waits for room, so that no line is ever torn.
@@ -206,32 +282,24 @@ impl Writer {
         let _ = self.out.flush();
     }
 
+    /// Keeps no more than a batch of what could not be written, all lines but the first whole.
+    fn trim(&mut self) {
+        let kept = self.lines.len().min(BATCH);
+        let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if end < self.lines.len() {
+            let over = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
+            self.shared.dropped.fetch_add(over as u64, Ordering::Relaxed);
+            self.lines.truncate(end);
+        }
+        self.shared.waiting().stuck = !self.lines.is_empty();
+    }
+
     /// Counts what there was no room for until the end.
     fn drop_lines(&self) {
-        let lines = self.lines.iter().filter(|byte| **byte == b'\n').count();
-        self.dropped.fetch_add(lines as u64, Ordering::Relaxed);
+        let waiting = self.shared.waiting();
+        let lines = self.lines.iter().chain(&waiting.lines).filter(|byte| **byte == b'\n').count();
+        self.shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
     }
-}
-
-fn line(entry: &Entry) -> String {
-    let time = rfc3339(entry.at_ms.div_euclid(1000));
-    let time = time.trim_end_matches('Z');
-    let millis = entry.at_ms.rem_euclid(1000);
-    let optional = |text: Option<&str>| text.map_or("null".to_owned(), json_string);
-    format!(
-        r#"{{"time":"{time}.{millis:03}Z","request_id":{},"client":{},"method":{},"route":"{}","path":{},"status":{},"outcome":"{}","reason":{},"key_id":{},"account":{},"latency_us":{}}}"#,
-        json_string(&entry.request_id),
-        json_string(&entry.client),
-        json_string(&entry.method),
-        entry.route,
-        json_string(&entry.path),
-        entry.status,
-        entry.outcome,
-        optional(entry.reason),
-        optional(entry.key_id.as_deref()),
-        optional(entry.account.as_deref()),
-        entry.latency_us,
-    )
 }
 
 #[cfg(test)]
@@ -243,9 +311,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::start(LogTarget::File(path.clone()), true).unwrap();
-        log.write(Entry {
+        log.write(&Entry {
             at_ms: 1_795_000_000_123,
-            path: "/v1/\"\n\u{1}".to_owned(),
+            path: ["/v1/", "\"\n\u{1}"],
             status: 200,
             ..Entry::default()
         });

@@ -81,6 +81,12 @@ pub async fn charge(
     }
 }
 
+/// The same without waiting: `None` where no call is in hand.
+pub fn charge_at_once(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
+    let spent = ledger.charge_at_once(&key.account.lease, month)?;
+    Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
+}
+
 /// A permit for a call that does not count; the key, if the route needs one, was checked.
 pub fn uncounted(key: Option<&Arc<Key>>) -> Permit {
     Permit { key: key.cloned(), spent: None }

@@ -14,8 +14,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::access_log::LogTarget;
-use crate::door::{Caps, DoorOptions, Sizes};
+use crate::door::{Caps, DoorOptions};
 use crate::gate::Policy;
+use crate::head::Sizes;
 use crate::keys::{DEFAULT_PLAN, Plans};
 use crate::network::Networks;
 use crate::quota::OnFailure;
@@ -183,7 +184,6 @@ impl Config {
     fn from_settings(file: Option<PathBuf>, s: &mut Settings) -> Config {
         let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        s.refuse_lane();
         let admin = s.address("listen.admin", "127.0.0.1:9090");
         let admin_token = s.admin_token();
         let trusted_proxies = s.networks("listen.trusted_proxies");
@@ -291,6 +291,7 @@ fn door(s: &mut Settings, trusted_proxies: &Networks) -> DoorOptions {
             body_bytes: s.count("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
         },
         h2c: s.flag("listen.h2c", false),
+        lane: s.flag("listen.lane", false),
         proxy_protocol: s.flag("listen.proxy_protocol", false).then(|| trusted_proxies.clone()),
     }
 }

@@ -5,9 +5,9 @@
 //! well-formed requests and knows no key, route or table.
 
 pub mod greeting;
-pub mod head;
 mod http1;
 mod http2;
+mod plain;
 mod traffic;
 mod wire;
 
@@ -24,12 +24,12 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout_at};
 
 use crate::gate::Gate;
+use crate::head::Sizes;
 use crate::network::Networks;
 
 use greeting::{ProxyHeader, is_preface, read_proxy_header};
-pub use head::Sizes;
 pub use traffic::{Caps, Traffic};
-use wire::Wire;
+pub use wire::Wire;
 
 /// Time and number at the door.
 #[derive(Clone, Debug)]
@@ -45,6 +45,8 @@ pub struct DoorOptions {
     pub max_streams: u32,
     /// Sizes of what comes in.
     pub sizes: Sizes,
+    /// Whether plain requests are answered on the short way.
+    pub lane: bool,
     /// Whether HTTP/2 is spoken without TLS too, by prior knowledge.
     pub h2c: bool,
     /// The proxies of which every connection begins with a PROXY header; others are refused.
@@ -84,9 +86,8 @@ where
     }
 
     /// What comes before the first request: who is there, TLS, and which HTTP it is.
-    async fn welcome(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<()> {
+    async fn welcome(self: &Arc<Self>, mut wire: Wire, shutdown: &ShutdownWatch) -> Option<()> {
         let deadline = Instant::now() + self.options.header_timeout;
-        let mut wire = Wire::new(stream);
         if let Some(proxies) = &self.options.proxy_protocol {
             self.hear_proxy(&mut wire, proxies, deadline).await?;
         }
@@ -96,7 +97,7 @@ where
             None => None,
         };
         if let Some(tls) = &self.tls {
-            let handshake = timeout_at(deadline, tls.tls_handshake(wire.unbounded())).await;
+            let handshake = timeout_at(deadline, tls.tls_handshake(wire)).await;
             let Ok(Ok(stream)) = handshake else {
                 self.gate.state().metrics.handshakes_failed.inc();
                 return None;
@@ -105,9 +106,9 @@ where
                 self.serve_http2(Box::new(stream), shutdown).await;
                 return Some(());
             }
-            wire = Wire::new(Box::new(stream));
+            wire = Wire::over(Box::new(stream));
         } else if self.options.h2c && hear_preface(&mut wire, deadline).await? {
-            self.serve_http2(Box::new(wire.unbounded()), shutdown).await;
+            self.serve_http2(Box::new(wire), shutdown).await;
             return Some(());
         }
         self.serve_http1(wire, shutdown, deadline).await;
@@ -169,8 +170,11 @@ where
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _connection = self.traffic.connect().or_else(|| self.turn_away())?;
-        // Whoever was not welcome is gone; there is nobody to tell.
-        let _ = self.welcome(stream, shutdown).await;
+        // Only wires are given to a door. Whoever was not welcome is gone: nobody is to be told.
+        let wire = stream.into_any().downcast::<Wire>().ok().map(|wire| *wire);
+        if let Some(wire) = wire {
+            let _ = self.welcome(wire, shutdown).await;
+        }
         None
     }
 

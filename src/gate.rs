@@ -4,6 +4,7 @@
 //! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
 //! permit; it never chooses or speaks to an upstream.
 
+mod asked;
 mod visit;
 
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +13,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderMap, HeaderName, ORIGIN};
+use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora_core::Result;
 use pingora_error::Error;
 use pingora_proxy::Session;
@@ -25,17 +26,20 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
-use crate::reply::{Cors, Reply};
+use crate::reply::{Cors, Reply, X_REQUEST_ID};
+use crate::request_id::RequestIds;
 use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
 use crate::table::Table;
 use crate::top::Top;
 use crate::verdict::{Rule, Score, Verdict};
 
+pub(crate) use asked::Asked;
 pub use visit::Visit;
-pub(crate) use visit::new_request_id;
-use visit::request_id;
+pub(crate) use visit::request_id;
 
+/// What a verdict's body begins with, before the name.
+const BODY_BEGINS: &str = r#"{"domain":""#;
 /// How long the store and the log may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(4);
 /// What `monthly_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
@@ -64,6 +68,8 @@ pub struct State {
     pub metrics: Metrics,
     /// What happened, in lines.
     pub log: AccessLog,
+    /// Makes ids for requests without one.
+    pub ids: RequestIds,
     /// The rest of the rules.
     pub policy: Live<Policy>,
 }
@@ -81,17 +87,11 @@ enum Decision {
     Pass,
 }
 
-/// The header of a request, as the gates read it.
-struct Asked<'r> {
-    method: &'r str,
-    target: &'r [u8],
-    headers: &'r HeaderMap,
-}
-
-impl Asked<'_> {
-    fn values(&self, name: HeaderName) -> impl Iterator<Item = &[u8]> {
-        self.headers.get_all(name).into_iter().map(|value| value.as_bytes())
-    }
+/// What a request wants, once nothing but its quota stands in the way.
+struct Wanted<'r> {
+    route: Route<'r>,
+    key: Option<Arc<Key>>,
+    counts: bool,
 }
 
 impl Gate {
@@ -132,20 +132,23 @@ impl Gate {
             session.set_keepalive(None);
         }
         let header = session.req_header();
-        visit.common.request_id = request_id(&header.headers);
+        let values =
+            |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+        let id = values(X_REQUEST_ID).next();
+        visit.common.request_id = request_id(id, values(AUTHORIZATION), &self.state.ids);
         let asked = Asked {
             method: header.method.as_str(),
             target: header.raw_path(),
-            headers: &header.headers,
+            authorization: Asked::single(values(AUTHORIZATION)),
+            origin: OriginHeader::read(values(ORIGIN)),
+            is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
-        let reply = match self.judge(&asked, visit).await {
+        let judged = match self.judge(&asked, visit).await {
             Ok(Decision::Pass) => return Ok(false),
-            Ok(Decision::Answer(reply)) => {
-                visit.conclude(reply.status(), "ok");
-                reply
-            }
-            Err(refusal) => self.refused(&refusal, visit),
+            Ok(Decision::Answer(reply)) => Ok(reply),
+            Err(refusal) => Err(refusal),
         };
+        let reply = self.conclude(judged, visit);
         reply.write(session, &visit.common).await?;
         Ok(true)
     }
@@ -171,49 +174,18 @@ impl Gate {
 
     /// The order of the gates: route, key, origin, quota, format, answer. Read it aloud.
     async fn judge(&self, asked: &Asked<'_>, visit: &mut Visit) -> Result<Decision, Refusal> {
-        let now = visit.unix_now();
-        let origin = OriginHeader::read(asked.values(ORIGIN));
-        let keys = self.state.keys.snapshot();
-        let ring = Option::as_ref(&keys);
-        visit.common.cors = open_to_some_key(ring, &origin, now);
-
         let policy = self.state.policy.snapshot();
-        let route = route::find(asked.method, asked.target, &policy.prefixes)?;
-        visit.route = route.label();
-        if let Route::Options(allow) = route {
-            return preflight(asked, ring, &origin, allow, visit).map(Decision::Answer);
-        }
-        let (needs_key, counts) = match route {
-            Route::Usage => (true, false),
-            Route::Prefix(index) => {
-                (policy.prefixes[index].needs_key, policy.prefixes[index].counts)
-            }
-            _ => (true, true),
-        };
-        let key = match needs_key {
-            true => {
-                // Without a key set every key would look unknown.
-                let ring = ring.ok_or(Refusal::Internal)?;
-                Some(self.identify_and_check_origin(asked, ring, &origin, visit)?)
-            }
-            false => None,
-        };
-        drop(keys);
-        let permit = match (&key, counts) {
+        let wanted = self.identify(asked, &policy, visit)?;
+        let now = visit.unix_now();
+        let permit = match (&wanted.key, wanted.counts) {
             (Some(key), true) => {
                 let month = self.state.ledger.month(now);
                 admission::charge(&self.state.ledger, key, month, now).await?
             }
-            _ => admission::uncounted(key.as_ref()),
+            _ => admission::uncounted(wanted.key.as_ref()),
         };
-        visit.common.allowance = permit.allowance(now);
-        visit.permit = Some(permit);
-
-        match route {
-            Route::TopDomains => Ok(Decision::Answer(Reply::json(self.state.top.body()))),
-            Route::Domain(segment) => {
-                self.answer_domain(segment, &policy, visit).map(Decision::Answer)
-            }
+        visit.admit(permit);
+        match wanted.route {
             Route::Usage => self.answer_usage(visit).await.map(Decision::Answer),
             Route::Check(segment) => {
                 let mut target = route::canonical_check(segment)?.into_bytes();
@@ -225,26 +197,107 @@ impl Gate {
                 visit.forward = Some(asked.target.to_vec());
                 Ok(Decision::Pass)
             }
-            Route::Options(allow) => Ok(Decision::Answer(Reply::options(allow))),
+            Route::Options(allow) => self.answer_options(asked, allow, visit).map(Decision::Answer),
+            route => self.answer(route, &policy, visit).map(Decision::Answer),
         }
     }
 
-    fn identify_and_check_origin(
+    /// The same in one go, for a request that needs no more than memory: one for the table or the
+    /// top list, with a call in hand. `None`: it takes more, and nothing was done.
+    pub(crate) fn answer_at_once(&self, asked: &Asked<'_>, visit: &mut Visit) -> Option<Reply> {
+        let policy = self.state.policy.peek();
+        let judged = match self.identify(asked, &policy, visit) {
+            Ok(Wanted { route: route @ (Route::Domain(_) | Route::TopDomains), key, .. }) => {
+                let (key, now) = (key?, visit.unix_now());
+                let month = self.state.ledger.month(now);
+                visit.admit(admission::charge_at_once(&self.state.ledger, &key, month)?);
+                self.answer(route, &policy, visit)
+            }
+            Ok(_) => return None,
+            Err(refusal) => Err(refusal),
+        };
+        Some(self.conclude(judged, visit))
+    }
+
+    /// What to answer, and how the request ended.
+    fn conclude(&self, judged: Result<Reply, Refusal>, visit: &mut Visit) -> Reply {
+        match judged {
+            Ok(reply) => {
+                visit.conclude(reply.status(), "ok");
+                reply
+            }
+            Err(refusal) => self.refused(&refusal, visit),
+        }
+    }
+
+    /// The gates that cost nothing: route, key and origin.
+    fn identify<'r>(
+        &self,
+        asked: &Asked<'r>,
+        policy: &Policy,
+        visit: &mut Visit,
+    ) -> Result<Wanted<'r>, Refusal> {
+        let now = visit.unix_now();
+        let keys = self.state.keys.peek();
+        let ring = Option::as_ref(&keys);
+        visit.common.cors = open_to_some_key(ring, &asked.origin, now);
+        let route = route::find(asked.method, asked.target, &policy.prefixes)?;
+        visit.route = route.label();
+        let (needs_key, counts) = match route {
+            Route::Options(_) => (false, false),
+            Route::Usage => (true, false),
+            Route::Prefix(index) => {
+                (policy.prefixes[index].needs_key, policy.prefixes[index].counts)
+            }
+            Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
+        };
+        let key = match needs_key {
+            true => {
+                // Without a key set every key would look unknown.
+                let ring = ring.ok_or(Refusal::Internal)?;
+                let key = admission::identify(ring, asked.authorization.into_iter(), now)?;
+                visit.key = Some(Arc::clone(&key));
+                visit.common.cors = Cors::Closed;
+                admission::check_origin(&key, &asked.origin)?;
+                if let OriginHeader::Valid(_, text) = &asked.origin {
+                    visit.common.cors = Cors::Open(text.clone());
+                }
+                Some(key)
+            }
+            false => None,
+        };
+        Ok(Wanted { route, key, counts })
+    }
+
+    /// The answer from memory.
+    fn answer(
+        &self,
+        route: Route<'_>,
+        policy: &Policy,
+        visit: &mut Visit,
+    ) -> Result<Reply, Refusal> {
+        match route {
+            Route::Domain(segment) => self.answer_domain(segment, policy, visit),
+            Route::TopDomains => Ok(Reply::json(self.state.top.body())),
+            // These are not answered from memory.
+            Route::Usage | Route::Check(_) | Route::Prefix(_) | Route::Options(_) => {
+                Err(Refusal::Internal)
+            }
+        }
+    }
+
+    /// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
+    fn answer_options(
         &self,
         asked: &Asked<'_>,
-        ring: &KeyRing,
-        origin: &OriginHeader,
-        visit: &mut Visit,
-    ) -> Result<Arc<Key>, Refusal> {
-        let now = visit.unix_now();
-        let key = admission::identify(ring, asked.values(AUTHORIZATION), now)?;
-        visit.key = Some(Arc::clone(&key));
-        visit.common.cors = Cors::Closed;
-        admission::check_origin(&key, origin)?;
-        if let OriginHeader::Valid(_, text) = origin {
-            visit.common.cors = Cors::Open(text.clone());
+        allow: &'static str,
+        visit: &Visit,
+    ) -> Result<Reply, Refusal> {
+        match (&asked.origin, asked.is_preflight) {
+            (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options(allow)),
+            _ if self.state.keys.peek().is_none() => Err(Refusal::Internal),
+            _ => Ok(Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow)),
         }
-        Ok(key)
     }
 
     fn answer_domain(
@@ -261,9 +314,9 @@ impl Gate {
         let body = match (found.matched, policy.unknown_score) {
             (None, Some(score)) if found.verdict.rule == Rule::Unknown => {
                 let verdict = Verdict { score, ..found.verdict };
-                [r#"{"domain":""#, name, &verdict.render_tail(None)].concat()
+                [BODY_BEGINS, name, &verdict.render_tail(None)].concat()
             }
-            _ => [r#"{"domain":""#, name, found.tail()].concat(),
+            _ => [BODY_BEGINS, name, found.tail()].concat(),
         };
         let row = found.matched.map(|start| &name[start..]);
         if found.verdict.reason.is_flagged()
@@ -271,7 +324,10 @@ impl Gate {
         {
             self.state.top.credit(row, &key.account.name, visit.unix_now());
         }
-        let parent = row.filter(|row| row.len() < name.len());
+        // The name stands first in the body, and its parent at its end.
+        let end = BODY_BEGINS.len() + name.len();
+        let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
+        visit.domain = Some(domain);
         Ok(Reply::verdict(Bytes::from(body), table.version(), parent))
     }
 
@@ -306,25 +362,40 @@ impl Gate {
         self.record(visit, "", b"", client);
     }
 
-    fn record(&self, visit: &mut Visit, method: &str, target: &[u8], client: Option<IpAddr>) {
+    /// Counts and logs a request that is over.
+    pub(crate) fn record(
+        &self,
+        visit: &Visit,
+        method: &str,
+        target: &[u8],
+        client: Option<IpAddr>,
+    ) {
         let elapsed = visit.started().elapsed();
         let outcome = visit.outcome.unwrap_or("other");
         self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
         if !self.state.log.is_enabled() {
             return;
         }
-        self.state.log.write(Entry {
+        let other;
+        let path = match &visit.domain {
+            Some(domain) => [route::DOMAIN, domain.as_str()],
+            None => {
+                other = route::loggable(target);
+                ["", other.as_str()]
+            }
+        };
+        self.state.log.write(&Entry {
             at_ms: visit.at_ms,
-            request_id: route::loggable_id(std::mem::take(&mut visit.common.request_id)),
-            client: client.map(|address| address.to_canonical().to_string()).unwrap_or_default(),
-            method: route::without_key(method).to_owned(),
+            request_id: route::loggable_id(&visit.common.request_id),
+            client: client.map(|address| address.to_canonical()),
+            method: route::without_key(method),
             route: visit.route.as_str(),
-            path: route::loggable(target),
+            path,
             status: visit.status,
             outcome,
             reason: visit.reason,
-            key_id: visit.key.as_ref().map(|key| key.id.clone()),
-            account: visit.key.as_ref().map(|key| key.account.name.clone()),
+            key_id: visit.key.as_ref().map(|key| key.id.as_str()),
+            account: visit.key.as_ref().map(|key| key.account.name.as_str()),
             latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         });
     }
@@ -337,21 +408,5 @@ fn open_to_some_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> 
     match origin {
         OriginHeader::Valid(origin, text) if allows(origin) => Cors::Open(text.clone()),
         _ => Cors::Closed,
-    }
-}
-
-/// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
-fn preflight(
-    asked: &Asked<'_>,
-    ring: Option<&KeyRing>,
-    origin: &OriginHeader,
-    allow: &str,
-    visit: &Visit,
-) -> Result<Reply, Refusal> {
-    let is_preflight = asked.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD);
-    match (origin, is_preflight) {
-        (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options(allow)),
-        _ if ring.is_none() => Err(Refusal::Internal),
-        _ => Ok(Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow)),
     }
 }

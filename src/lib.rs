@@ -14,6 +14,7 @@ pub mod month;
 pub mod network;
 pub mod origin;
 pub mod refusal;
+pub mod request_id;
 pub mod verdict;
 
 // Floor 1, the state: no Pingora, no HTTP, no config.
@@ -33,6 +34,8 @@ pub mod admission;
 pub mod door;
 pub mod gate;
 pub mod gateway;
+pub mod head;
+pub mod lane;
 pub mod reply;
 pub mod route;
 pub mod upstream;

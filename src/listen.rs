@@ -10,17 +10,14 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use pingora_core::apps::ServerApp;
-use pingora_core::protocols::l4::socket::SocketAddr as PeerAddr;
-use pingora_core::protocols::l4::stream::Stream;
-use pingora_core::protocols::{GetSocketDigest, SocketDigest};
 use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+use crate::door::Wire;
 use crate::supervisor::Heart;
 
 /// Connections that the kernel keeps until they are accepted; it has a limit of its own.
@@ -148,10 +145,10 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
                     },
                 };
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
-                let stream = known(stream, peer);
                 tokio::spawn(async move {
                     let _place = room;
-                    let mut next = app.process_new(Box::new(stream), &shutdown).await;
+                    let wire = Box::new(Wire::accepted(stream, peer));
+                    let mut next = app.process_new(wire, &shutdown).await;
                     while let Some(stream) = next {
                         next = app.process_new(stream, &shutdown).await;
                     }
@@ -165,15 +162,6 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
             }
         }
     }
-}
-
-fn known(stream: TcpStream, peer: SocketAddr) -> Stream {
-    let digest = SocketDigest::from_raw_fd(std::os::fd::AsRawFd::as_raw_fd(&stream));
-    // The cell is new, so that nobody has set it before.
-    let _ = digest.peer_addr.set(Some(PeerAddr::Inet(peer)));
-    let mut stream = Stream::from(stream);
-    stream.set_socket_digest(digest);
-    stream
 }
 
 #[async_trait]

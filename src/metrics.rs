@@ -95,6 +95,8 @@ pub struct Metrics {
     pub log_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
     pub top_dropped: IntGauge,
+    /// Answers given by the lane.
+    pub lane_answers: IntCounter,
     /// Calls given back, since we failed to serve them.
     pub given_back: IntCounter,
     reloads: IntCounterVec,
@@ -162,6 +164,7 @@ impl Metrics {
             )?,
             log_dropped: gauge("riskgate_access_log_dropped", "Access-log lines dropped.")?,
             top_dropped: gauge("riskgate_top_dropped", "Look-ups that the top list dropped.")?,
+            lane_answers: counter("riskgate_lane_answers_total", "Answers given by the lane.")?,
             given_back: counter("riskgate_calls_given_back_total", "Counted calls given back.")?,
             reloads: register(
                 &registry,

@@ -145,9 +145,7 @@ impl Ledger {
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
     pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        if !lease.has_line()
-            && let Some(spent) = self.try_charge(lease, month)
-        {
+        if let Some(spent) = self.charge_at_once(lease, month) {
             return Ok(spent);
         }
         let deadline = tokio::time::Instant::now() + self.shared.deadline;
@@ -167,6 +165,11 @@ impl Ledger {
                 return self.charge_late(lease, month);
             }
         }
+    }
+
+    /// Spends one call if one is in hand and nobody waits for it.
+    pub fn charge_at_once(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
+        if lease.has_line() { None } else { self.try_charge(lease, month) }
     }
 
     /// Spends one call if the lease in hand lasts; never waits.

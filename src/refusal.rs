@@ -171,6 +171,22 @@ pub fn json_string(text: &str) -> String {
     out
 }
 
+/// Appends a text, in parts, as a JSON string.
+pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
+    let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
+    out.push(b'"');
+    for part in parts {
+        match part.bytes().all(|byte| plain(&byte)) {
+            true => out.extend_from_slice(part.as_bytes()),
+            false => {
+                let quoted = json_string(part);
+                out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+            }
+        }
+    }
+    out.push(b'"');
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,33 +1,25 @@
 //! The one writer of answers: status, headers and body of everything that riskgate says itself.
 //!
-//! Owns the names and the order of our headers. It decides nothing; who calls it has decided.
+//! Owns the names and the order of our headers, once for all protocols and both ways to answer. It
+//! decides nothing; who calls it has decided.
 
-use bytes::{BufMut, Bytes, BytesMut};
-use http::header::{
-    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CACHE_CONTROL, CONNECTION,
-    CONTENT_LENGTH, CONTENT_TYPE, DATE, HeaderName, HeaderValue, RETRY_AFTER, VARY,
-    WWW_AUTHENTICATE,
-};
+mod field;
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use http::StatusCode;
+use http::header::{HeaderValue, VARY};
 use pingora_core::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
 
 use crate::quota::Allowance;
 use crate::refusal::Refusal;
+use crate::request_id::RequestId;
 
-/// The request's id, in both directions.
-pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Set on every answer at which clients let their own user through.
-pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
-/// Says that the upstream answered.
-pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
-/// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
-pub const RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
-/// What remains, and until when (draft-ietf-httpapi-ratelimit-headers).
-pub const RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
-const X_TABLE_VERSION: HeaderName = HeaderName::from_static("x-table-version");
-const X_MATCHED_DOMAIN: HeaderName = HeaderName::from_static("x-matched-domain");
+use field::{Field, Short};
+pub use field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
@@ -48,7 +40,7 @@ pub enum Cors {
 #[derive(Clone, Debug, Default)]
 pub struct Common {
     /// The request's id.
-    pub request_id: String,
+    pub request_id: RequestId,
     /// Which browsers may read it.
     pub cors: Cors,
     /// What the caller may still spend.
@@ -59,37 +51,48 @@ pub struct Common {
 pub struct Reply {
     status: u16,
     body: Bytes,
-    extra: Vec<(HeaderName, HeaderValue)>,
+    more: More,
+    fails_open: bool,
     closes: bool,
 }
 
+/// What an answer says beside what all of them say.
+enum More {
+    Nothing,
+    /// The table's version, and where in the body the parent stands that matched.
+    Verdict(Short<16>, Option<Range<usize>>),
+    /// How to come in.
+    Challenge,
+    /// The methods that there are.
+    Allow(&'static str),
+    /// Seconds until a quota starts anew.
+    RetryAfter(u64),
+    /// The methods that another origin may use.
+    Preflight(&'static str),
+}
+
 impl Reply {
-    /// 200 with a JSON body.
-    pub fn json(body: Bytes) -> Reply {
-        Reply { status: 200, body, extra: Vec::new(), closes: false }
+    fn new(status: u16, body: Bytes, more: More) -> Reply {
+        Reply { status, body, more, fails_open: false, closes: false }
     }
 
-    /// The verdict on a domain: version of the table, and the parent that matched, if one did.
-    pub fn verdict(body: Bytes, table_version: &str, matched: Option<&str>) -> Reply {
-        let mut reply = Reply::json(body);
-        reply.add(X_TABLE_VERSION, table_version);
-        if let Some(matched) = matched {
-            reply.add(X_MATCHED_DOMAIN, matched);
-        }
-        reply
+    /// 200 with a JSON body.
+    pub fn json(body: Bytes) -> Reply {
+        Reply::new(200, body, More::Nothing)
+    }
+
+    /// The verdict on a domain: version of the table, and where in the body the parent stands that
+    /// matched, if one did.
+    pub fn verdict(body: Bytes, table_version: &str, matched: Option<Range<usize>>) -> Reply {
+        Reply::new(200, body, More::Verdict(Short::of(table_version), matched))
     }
 
     /// A refusal, with the headers that belong to it.
     pub fn refusal(refusal: &Refusal) -> Reply {
-        let mut reply = Reply::json(Bytes::from(refusal.body()));
-        reply.status = refusal.status();
-        reply.closes = refusal.closes();
-        match refusal {
-            Refusal::Unauthorized => reply.add(WWW_AUTHENTICATE, r#"Bearer realm="riskgate""#),
-            Refusal::MethodNotAllowed { allow } => reply.add(ALLOW, allow),
-            Refusal::QuotaExceeded { retry_after, .. } => {
-                reply.add(RETRY_AFTER, &retry_after.to_string());
-            }
+        let more = match refusal {
+            Refusal::Unauthorized => More::Challenge,
+            Refusal::MethodNotAllowed { allow } => More::Allow(allow),
+            Refusal::QuotaExceeded { retry_after, .. } => More::RetryAfter(*retry_after),
             Refusal::BadRequest
             | Refusal::Forbidden { .. }
             | Refusal::NotFound
@@ -99,31 +102,24 @@ impl Reply {
             | Refusal::HeadersTooLarge
             | Refusal::Internal
             | Refusal::UpstreamUnavailable
-            | Refusal::UpstreamTimeout => {}
-        }
-        if refusal.fails_open() {
-            reply.add(X_FAIL_OPEN, "true");
-        }
+            | Refusal::UpstreamTimeout => More::Nothing,
+        };
+        let mut reply = Reply::new(refusal.status(), Bytes::from(refusal.body()), more);
+        (reply.fails_open, reply.closes) = (refusal.fails_open(), refusal.closes());
         reply
     }
 
     /// 204 to an OPTIONS request that is no preflight.
-    pub fn options(allow: &str) -> Reply {
-        let mut reply = Reply { status: 204, body: Bytes::new(), extra: Vec::new(), closes: false };
-        reply.add(ALLOW, allow);
-        reply
+    pub fn options(allow: &'static str) -> Reply {
+        Reply::new(204, Bytes::new(), More::Allow(allow))
     }
 
     /// The answer to a preflight: 204 if some key allows the origin, 403 otherwise.
-    pub fn preflight(allowed: bool, allow: &str) -> Reply {
-        let mut reply = Reply { status: 403, body: Bytes::new(), extra: Vec::new(), closes: false };
-        if allowed {
-            reply.status = 204;
-            reply.add(ACCESS_CONTROL_ALLOW_METHODS, allow);
-            reply.add(ACCESS_CONTROL_ALLOW_HEADERS, PREFLIGHT_HEADERS);
-            reply.add(ACCESS_CONTROL_MAX_AGE, "600");
+    pub fn preflight(allowed: bool, allow: &'static str) -> Reply {
+        match allowed {
+            true => Reply::new(204, Bytes::new(), More::Preflight(allow)),
+            false => Reply::new(403, Bytes::new(), More::Nothing),
         }
-        reply
     }
 
     /// The status.
@@ -131,28 +127,55 @@ impl Reply {
         self.status
     }
 
-    fn add(&mut self, name: HeaderName, value: &str) {
-        // Our own values are ASCII; what is not would be our fault and is left out.
-        if let Ok(value) = HeaderValue::from_str(value) {
-            self.extra.push((name, value));
+    /// Whether the connection closes behind it.
+    pub fn closes(&self) -> bool {
+        self.closes
+    }
+
+    /// Every field, in order.
+    fn fields(&self, common: &Common, put: &mut impl FnMut(&Field, &[u8])) {
+        if self.status != 204 {
+            if !self.body.is_empty() {
+                put(&field::CONTENT_TYPE, b"application/json");
+            }
+            put(&field::CONTENT_LENGTH, Short::<20>::number(self.body.len() as u64).bytes());
         }
+        put(&field::CACHE_CONTROL, b"no-store");
+        match &self.more {
+            More::Nothing => {}
+            More::Verdict(version, matched) => {
+                put(&field::X_TABLE_VERSION, version.bytes());
+                if let Some(parent) = matched.as_ref().and_then(|at| self.body.get(at.clone())) {
+                    put(&field::X_MATCHED_DOMAIN, parent);
+                }
+            }
+            More::Challenge => put(&field::WWW_AUTHENTICATE, br#"Bearer realm="riskgate""#),
+            More::Allow(methods) => put(&field::ALLOW, methods.as_bytes()),
+            More::RetryAfter(seconds) => {
+                put(&field::RETRY_AFTER, Short::<20>::number(*seconds).bytes());
+            }
+            More::Preflight(methods) => {
+                put(&field::ALLOW_METHODS, methods.as_bytes());
+                put(&field::ALLOW_HEADERS, PREFLIGHT_HEADERS.as_bytes());
+                put(&field::MAX_AGE, b"600");
+            }
+        }
+        if self.fails_open {
+            put(&field::FAIL_OPEN, b"true");
+        }
+        common.fields(put);
     }
 
     /// The header, as every protocol version needs it.
     pub fn header(&self, common: &Common) -> Result<ResponseHeader> {
         let mut header = ResponseHeader::build_no_case(self.status, Some(16))?;
-        if self.status != 204 {
-            if !self.body.is_empty() {
-                header.insert_header(CONTENT_TYPE, "application/json")?;
+        let mut written = Ok(());
+        self.fields(common, &mut |field, value| {
+            if let Err(error) = insert(&mut header, field, value) {
+                written = Err(error);
             }
-            header.insert_header(CONTENT_LENGTH, self.body.len())?;
-        }
-        header.insert_header(CACHE_CONTROL, "no-store")?;
-        for (name, value) in &self.extra {
-            header.append_header(name, value)?;
-        }
-        common.apply(&mut header)?;
-        Ok(header)
+        });
+        written.map(|()| header)
     }
 
     /// Writes the answer; the body is left out for HEAD.
@@ -172,41 +195,83 @@ impl Reply {
         written.await.map_err(|error| error.into_down())
     }
 
-    /// The whole answer as HTTP/1.1 bytes, for a connection that closes behind it.
-    pub fn wire(&self, common: &Common, date: &str) -> Bytes {
-        let mut out = BytesMut::with_capacity(512);
-        let Ok(mut header) = self.header(common) else { return Bytes::new() };
-        let _ = header.insert_header(DATE, date);
-        let _ = header.insert_header(CONNECTION, "close");
-        out.put_slice(b"HTTP/1.1 ");
-        out.put_slice(header.status.as_str().as_bytes());
-        out.put_slice(b" ");
-        out.put_slice(header.status.canonical_reason().unwrap_or("").as_bytes());
-        out.put_slice(b"\r\n");
-        header.header_to_h1_wire(&mut out);
-        out.put_slice(b"\r\n");
-        out.put_slice(&self.body);
-        out.freeze()
+    /// Appends the whole answer as HTTP/1.1 bytes, as Pingora would write them; the body is left
+    /// out for HEAD. `date` is what `Date` says (RFC 9110 section 5.6.7).
+    pub fn render(&self, common: &Common, date: &[u8], way: Way, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"HTTP/1.1 ");
+        match self.status {
+            200 => out.extend_from_slice(b"200 OK"),
+            other => {
+                let status = StatusCode::from_u16(other).unwrap_or_default();
+                out.extend_from_slice(status.as_str().as_bytes());
+                out.push(b' ');
+                out.extend_from_slice(status.canonical_reason().unwrap_or("").as_bytes());
+            }
+        }
+        out.extend_from_slice(b"\r\n");
+        let mut put = |field: &Field, value: &[u8]| {
+            out.extend_from_slice(field.wire.as_bytes());
+            out.extend_from_slice(value);
+            out.extend_from_slice(b"\r\n");
+        };
+        self.fields(common, &mut put);
+        put(&field::DATE, date);
+        put(&field::CONNECTION, if way.closes { b"close" } else { b"keep-alive" });
+        out.extend_from_slice(b"\r\n");
+        if !way.is_head {
+            out.extend_from_slice(&self.body);
+        }
     }
 }
 
+/// How an answer is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Way {
+    /// The connection closes behind it.
+    pub closes: bool,
+    /// To a HEAD request.
+    pub is_head: bool,
+}
+
 impl Common {
-    /// Puts onto a header what every answer carries, our own or the upstream's.
-    pub fn apply(&self, header: &mut ResponseHeader) -> Result<()> {
-        header.insert_header(X_REQUEST_ID, self.request_id.as_str())?;
+    fn fields(&self, put: &mut impl FnMut(&Field, &[u8])) {
+        put(&field::REQUEST_ID, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
-            header.insert_header(RATELIMIT_POLICY, format!("\"monthly\";q={limit}"))?;
-            header.insert_header(RATELIMIT, format!("\"monthly\";r={remaining};t={reset_in}"))?;
+            let mut policy = Short::<64>::of("\"monthly\";q=");
+            put(&field::RATELIMIT_POLICY, policy.add_number(limit).bytes());
+            let mut left = Short::<64>::of("\"monthly\";r=");
+            left.add_number(remaining).add(";t=").add_number(reset_in);
+            put(&field::RATELIMIT, left.bytes());
         }
         match &self.cors {
-            Cors::Indifferent => return Ok(()),
+            Cors::Indifferent => return,
             Cors::Closed => {}
             Cors::Open(origin) => {
-                header.insert_header(ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_str())?;
-                header.insert_header(ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
+                put(&field::ALLOW_ORIGIN, origin.as_bytes());
+                put(&field::EXPOSE_HEADERS, EXPOSED.as_bytes());
             }
         }
-        header.append_header(VARY, "Origin")?;
-        Ok(())
+        put(&field::VARY_BY, b"Origin");
+    }
+
+    /// Puts onto the upstream's header what every answer carries.
+    pub fn apply(&self, header: &mut ResponseHeader) -> Result<()> {
+        let mut written = Ok(());
+        self.fields(&mut |field, value| {
+            if let Err(error) = insert(header, field, value) {
+                written = Err(error);
+            }
+        });
+        written
+    }
+}
+
+/// `Vary` is added to what the upstream says; all others are ours alone.
+fn insert(header: &mut ResponseHeader, field: &Field, value: &[u8]) -> Result<()> {
+    // Our own values are visible ASCII; what is not would be our fault and is left out.
+    let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
+    match field.name == VARY {
+        true => header.append_header(&field.name, value).map(drop),
+        false => header.insert_header(&field.name, value),
     }
 }

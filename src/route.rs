@@ -15,7 +15,8 @@ pub const METHODS: &str = "GET, HEAD, OPTIONS";
 const MAX_CHECK_TARGET: usize = 1024;
 
 const TOP_DOMAINS: &[u8] = b"/v1/public/top-domains";
-const DOMAIN: &[u8] = b"/v1/public/domain/";
+/// What the path of a verdict begins with.
+pub const DOMAIN: &str = "/v1/public/domain/";
 const CHECK: &[u8] = b"/v1/check/";
 const USAGE: &[u8] = b"/v1/usage";
 
@@ -138,7 +139,7 @@ pub fn loggable(target: &[u8]) -> String {
             Err(_) => "/v1/check/…".to_owned(),
         };
     }
-    if let Some(segment) = path.strip_prefix(DOMAIN) {
+    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
         return match Domain::from_segment(segment) {
             Ok(domain) => format!("/v1/public/domain/{domain}"),
             Err(_) => "/v1/public/domain/…".to_owned(),
@@ -159,8 +160,8 @@ pub fn without_key(word: &str) -> &str {
 }
 
 /// A request's id as a log may show it: a caller may have put an address there.
-pub fn loggable_id(id: String) -> String {
-    if id.contains(['@', '%']) { "…".to_owned() } else { id }
+pub fn loggable_id(id: &str) -> &str {
+    if id.contains(['@', '%']) { "…" } else { id }
 }
 
 fn our_route(path: &[u8]) -> Option<Route<'_>> {
@@ -170,7 +171,7 @@ fn our_route(path: &[u8]) -> Option<Route<'_>> {
     if path == USAGE {
         return Some(Route::Usage);
     }
-    if let Some(segment) = path.strip_prefix(DOMAIN) {
+    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
         return is_segment(segment).then_some(Route::Domain(segment));
     }
     let segment = path.strip_prefix(CHECK)?;

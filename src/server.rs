@@ -281,6 +281,8 @@ fn announce(config: &Config, wanted: &Config, state: &State) {
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
+        // One thread has nobody to look for work at.
+        work_stealing: config.threads > 1,
         max_retries: MAX_TRIES,
         // The drain ends by our own count; this is only how long it may take at the latest.
         grace_period_seconds: Some(config.drain_grace.as_secs_f64().ceil() as u64),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Rooms by floor, from the words up.
 const FLOORS: [&[&str]; 5] = [
-    &["domain", "month", "network", "origin", "refusal", "verdict"],
+    &["domain", "month", "network", "origin", "refusal", "request_id", "verdict"],
     &[
         "access_log",
         "keys",
@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 5] = [
         "tls",
         "top",
     ],
-    &["admission", "door", "gate", "gateway", "reply", "route", "upstream"],
+    &["admission", "door", "gate", "gateway", "head", "lane", "reply", "route", "upstream"],
     &["admin", "config", "handover", "listen", "reload", "server", "supervisor"],
     &["cli", "main"],
 ];

@@ -303,12 +303,6 @@ impl Settings {
         }
     }
 
-    /// The short way for plain requests has its setting before it exists.
-    pub fn refuse_lane(&mut self) {
-        let off = |written: &Written| written.flag().filter(|on| !on);
-        self.parsed("listen.lane", "false, since this version has no lane", off);
-    }
-
     /// Every key below `section` as a limit.
     pub fn limits(&mut self, section: &str) -> Plans {
         let head = format!("{section}.");

@@ -2,25 +2,26 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::ProxyHttp;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::Door;
-use super::head::{Head, read_head};
+use super::plain::Onward;
 use super::traffic::Counted;
 use super::wire::Wire;
-use crate::gate::{Visit, new_request_id};
+use crate::gate::Visit;
+use crate::head::read_head;
 use crate::refusal::Refusal;
-use crate::reply::{Common, Reply};
+use crate::reply::{Common, Reply, Way};
 
 /// What came of waiting for a request.
 enum Arrival {
-    Request(Head),
+    /// So many bytes of header, and of body.
+    Request(usize, usize),
     Refused(Refusal),
     /// Closed, idle for too long, or too slow: there is nobody to answer.
     Gone,
@@ -36,24 +37,44 @@ where
         &self,
         mut wire: Wire,
         shutdown: &ShutdownWatch,
+        deadline: Instant,
+    ) {
+        let mut answered = Instant::now();
+        let mut deadline = deadline;
+        if self.options.lane {
+            match self.serve_plain(&mut wire, shutdown, deadline).await {
+                Onward::Ended => return,
+                Onward::General { answered: last } => answered = last,
+            }
+            deadline = deadline.max(answered + self.options.keepalive_timeout);
+        }
+        // In a place of its own, so that connections which wait in the lane don't hold its room.
+        Box::pin(self.serve_general(wire, shutdown, answered, deadline)).await;
+    }
+
+    async fn serve_general(
+        &self,
+        mut wire: Wire,
+        shutdown: &ShutdownWatch,
+        mut answered: Instant,
         mut deadline: Instant,
     ) {
         let mut shutdown = shutdown.clone();
         loop {
-            let Some(request) = self.await_request(&mut wire, &mut shutdown, deadline).await else {
-                return;
-            };
-            let head = match self.read_rest(&mut wire).await {
-                Arrival::Request(head) => head,
+            let request = self.await_request(&mut wire, &mut shutdown, answered, deadline).await;
+            let Some(request) = request else { return };
+            let (header, body) = match self.read_rest(&mut wire).await {
+                Arrival::Request(header, body) => (header, body),
                 Arrival::Refused(refusal) => return self.refuse(wire, &refusal).await,
                 Arrival::Gone => return,
             };
-            match self.hand_on(wire, head, &shutdown).await {
+            match self.hand_on(wire, header, body, &shutdown).await {
                 Some(returned) => wire = returned,
                 None => return,
             }
             drop(request);
-            deadline = Instant::now() + self.options.keepalive_timeout;
+            answered = Instant::now();
+            deadline = answered + self.options.keepalive_timeout;
         }
     }
 
@@ -62,9 +83,9 @@ where
         &self,
         wire: &mut Wire,
         shutdown: &mut ShutdownWatch,
+        answered: Instant,
         deadline: Instant,
     ) -> Option<Counted> {
-        let answered = Instant::now();
         if wire.ahead.is_empty() {
             let stopped = async {
                 // An error means that there is nobody left to say stop: as good.
@@ -86,7 +107,7 @@ where
         let mut searched = 0;
         loop {
             match read_head(&wire.ahead, searched, &self.options.sizes) {
-                Ok(Some(head)) => return Arrival::Request(head),
+                Ok(Some(head)) => return Arrival::Request(head.length, head.body),
                 Ok(None) => {}
                 Err(refusal) => return Arrival::Refused(refusal),
             }
@@ -97,9 +118,15 @@ where
         }
     }
 
-    async fn hand_on(&self, mut wire: Wire, head: Head, shutdown: &ShutdownWatch) -> Option<Wire> {
-        let header = wire.ahead.split_to(head.length);
-        wire.allowance = head.body;
+    async fn hand_on(
+        &self,
+        mut wire: Wire,
+        header: usize,
+        body: usize,
+        shutdown: &ShutdownWatch,
+    ) -> Option<Wire> {
+        let header = wire.ahead.split_to(header);
+        wire.allowance = body;
         let mut session = ServerSession::new_http1(Box::new(wire));
         session.set_pipelined_prefix(header);
         // Reading the header sets Pingora's keep-alive anew; how often is left to us.
@@ -120,23 +147,23 @@ where
     /// Answers what is no request, and closes.
     async fn refuse(&self, mut wire: Wire, refusal: &Refusal) {
         let mut visit = Visit::default();
-        visit.common = Common { request_id: new_request_id(), ..Common::default() };
+        visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
-        let bytes: Bytes = Reply::refusal(refusal).wire(&visit.common, &date);
+        let mut bytes = Vec::with_capacity(512);
+        let way = Way { closes: true, is_head: false };
+        Reply::refusal(refusal).render(&visit.common, date.as_bytes(), way, &mut bytes);
         let client = wire.client_address();
         let write = async {
-            wire.inner.write_all(&bytes).await?;
-            wire.inner.flush().await?;
-            wire.inner.shutdown().await
+            wire.write_all(&bytes).await?;
+            wire.shutdown().await
         };
         let written = timeout(self.options.write_timeout, write).await;
         self.gate.record_refusal(refusal, &mut visit, client);
         if matches!(written, Ok(Ok(()))) {
             // Unread bytes would turn our close into a reset that eats the answer.
-            let mut sink = BytesMut::with_capacity(4096);
             let linger = Instant::now() + Duration::from_secs(1);
-            while let Ok(Ok(1..)) = timeout_at(linger, wire.inner.read_buf(&mut sink)).await {
-                sink.clear();
+            while wire.read_more(linger).await {
+                wire.ahead.clear();
             }
         }
     }

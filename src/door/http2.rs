@@ -20,8 +20,9 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::traffic::Counted;
-use super::{Door, DoorOptions, head};
-use crate::gate::{Visit, new_request_id};
+use super::{Door, DoorOptions};
+use crate::gate::Visit;
+use crate::head::check_http2;
 use crate::refusal::Refusal;
 use crate::reply::{Common, Reply};
 
@@ -139,7 +140,7 @@ where
                     let client = digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
                     let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
                     let mut visit = Visit::default();
-                    visit.common.request_id = new_request_id();
+                    visit.common.request_id = self.gate.state().ids.next();
                     self.gate.record_refusal(&Refusal::BadRequest, &mut visit, client);
                     if malformed > MALFORMED {
                         return;
@@ -160,7 +161,7 @@ where
             session.set_total_drain_timeout(Some(door.options.header_timeout));
             let has_body = !session.is_body_done();
             let header = session.req_header();
-            match head::check_http2(header, has_body, &door.options.sizes) {
+            match check_http2(header, has_body, &door.options.sizes) {
                 Ok(()) => {
                     door.proxy.process_new_http(session, &shutdown).await;
                 }
@@ -172,7 +173,7 @@ where
     /// Answers what is no request of ours; the connection and its other streams go on.
     async fn refuse_stream(&self, mut session: ServerSession, refusal: &Refusal) {
         let mut visit = Visit::default();
-        visit.common = Common { request_id: new_request_id(), ..Common::default() };
+        visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
         let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
         let reply = Reply::refusal(refusal);
         if let Ok(header) = reply.header(&visit.common) {

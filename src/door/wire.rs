@@ -4,10 +4,13 @@
 //! Behind this it sees the header and body of one request, and after that a silent client. It
 //! also knows who the client is, where a proxy in front of us has said so.
 
+mod inner;
+
+use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr as StdAddr};
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -19,35 +22,66 @@ use pingora_core::protocols::{
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
+
+use inner::Inner;
+
+/// What is gathered of an answer before it is sent, in bytes: a header and a short body.
+const GATHERED: usize = 1460;
+/// Room for what arrives in one go, in bytes.
+const AHEAD: usize = 4096;
 
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
 pub struct Wire {
-    /// The connection itself.
-    pub inner: Stream,
+    inner: Inner,
     /// Bytes that arrived and were not handed on.
     pub ahead: BytesMut,
     /// How many more bytes may be read: the rest of a request's body, or all.
     pub allowance: usize,
+    /// What was written and not sent yet.
+    unsent: BytesMut,
     /// The client that a proxy speaks for.
     client: Option<Arc<SocketDigest>>,
 }
 
 impl Wire {
-    pub fn new(inner: Stream) -> Wire {
-        Wire { inner, ahead: BytesMut::with_capacity(2048), allowance: 0, client: None }
+    /// A connection that was accepted from this peer; everything that arrives may be read.
+    pub fn accepted(stream: TcpStream, peer: StdAddr) -> Wire {
+        Wire::new(Inner::tcp(stream, peer))
     }
 
-    /// Everything that arrives, for who reads the whole connection.
-    pub fn unbounded(mut self) -> Wire {
-        self.allowance = usize::MAX;
-        self
+    /// The same over a stream of Pingora's.
+    pub fn over(stream: Stream) -> Wire {
+        Wire::new(Inner::Other(stream))
+    }
+
+    fn new(inner: Inner) -> Wire {
+        let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
+        Wire { inner, ahead, allowance: usize::MAX, unsent, client: None }
     }
 
     /// Reads more; `false` at the end, on an error, or when the deadline comes first.
     pub async fn read_more(&mut self, deadline: Instant) -> bool {
-        matches!(timeout_at(deadline, self.inner.read_buf(&mut self.ahead)).await, Ok(Ok(1..)))
+        timeout_at(deadline, poll_fn(|context| self.poll_more(context))).await.unwrap_or(false)
+    }
+
+    /// Reads more; `false` at the end or on an error. Who waits keeps no room for what may come.
+    pub fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if ready!(self.inner.poll_arrival(context)).is_err() {
+            return Poll::Ready(false);
+        }
+        self.ahead.reserve(AHEAD);
+        match pin!(self.inner.read_buf(&mut self.ahead)).poll(context) {
+            Poll::Ready(read) => Poll::Ready(matches!(read, Ok(1..))),
+            Poll::Pending => {
+                if self.ahead.is_empty() {
+                    self.ahead = BytesMut::new();
+                }
+                Poll::Pending
+            }
+        }
     }
 
     /// The peer's address, or that of the client whom it speaks for, if it said who that is.
@@ -61,7 +95,7 @@ impl Wire {
     pub fn speaks_for(&mut self, client: Option<StdAddr>) {
         // No descriptor: what is asked of this digest was said by the proxy, or is not known.
         let told = SocketDigest::from_raw_fd(-1);
-        let local = self.inner.get_socket_digest().and_then(|d| d.local_addr().cloned());
+        let local = self.inner.socket_digest().and_then(|d| d.local_addr().cloned());
         // The cells are new, so that nobody has set them before.
         let _ = told.peer_addr.set(client.map(SocketAddr::Inet));
         let _ = told.local_addr.set(local);
@@ -77,6 +111,9 @@ impl AsyncRead for Wire {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
+        // Who waits for the client sends first what there is for it. How that went shows when
+        // more is written.
+        let _ = this.poll_send(context);
         let wanted = this.allowance.min(buffer.remaining());
         if wanted == 0 {
             // Nothing more belongs to this request; whether the client left shows when we write.
@@ -84,7 +121,7 @@ impl AsyncRead for Wire {
         }
         if this.ahead.is_empty() {
             let mut part = ReadBuf::new(buffer.initialize_unfilled_to(wanted));
-            std::task::ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
+            ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
             let read = part.filled().len();
             buffer.advance(read);
             this.allowance -= read;
@@ -98,31 +135,40 @@ impl AsyncRead for Wire {
     }
 }
 
+impl Wire {
+    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+        while !self.unsent.is_empty() {
+            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.unsent))?;
+            if sent == 0 {
+                return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
+            }
+            self.unsent.advance(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 impl AsyncWrite for Wire {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
+        if self.unsent.len() + bytes.len() > GATHERED {
+            ready!(self.poll_send(context))?;
+        }
+        if bytes.len() > GATHERED {
+            return Pin::new(&mut self.inner).poll_write(context, bytes);
+        }
+        self.unsent.extend_from_slice(bytes);
+        Poll::Ready(Ok(bytes.len()))
     }
 
     fn poll_flush(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
+        ready!(self.poll_send(context))?;
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
@@ -130,14 +176,23 @@ impl AsyncWrite for Wire {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
+        ready!(self.poll_send(context))?;
         Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+}
+
+impl Drop for Wire {
+    fn drop(&mut self) {
+        // An answer that is broken off goes as far as it was written.
+        let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
     }
 }
 
 #[async_trait]
 impl Shutdown for Wire {
     async fn shutdown(&mut self) {
-        Shutdown::shutdown(&mut *self.inner).await;
+        // Whoever is gone is told nothing.
+        let _ = tokio::io::AsyncWriteExt::shutdown(self).await;
     }
 }
 
@@ -149,29 +204,29 @@ impl UniqueID for Wire {
 
 impl Ssl for Wire {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner.get_ssl_digest()
+        self.inner.other()?.get_ssl_digest()
     }
 
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.selected_alpn_proto()
+        self.inner.other()?.selected_alpn_proto()
     }
 }
 
 impl GetTimingDigest for Wire {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.get_timing_digest()
+        self.inner.other().map(|stream| stream.get_timing_digest()).unwrap_or_default()
     }
 }
 
 impl GetProxyDigest for Wire {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.inner.get_proxy_digest()
+        self.inner.other()?.get_proxy_digest()
     }
 }
 
 impl GetSocketDigest for Wire {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.client.clone().or_else(|| self.inner.get_socket_digest())
+        self.client.clone().or_else(|| self.inner.socket_digest())
     }
 }
 

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use http::header::{AUTHORIZATION, HeaderMap, HeaderValue};
-
 use crate::admission::Permit;
+use crate::domain::Domain;
 use crate::keys::{Key, SHORTEST_KEY, Token};
 use crate::metrics::RouteLabel;
-use crate::reply::{Common, X_REQUEST_ID};
+use crate::reply::Common;
+use crate::request_id::{RequestId, RequestIds};
 
 /// One request at the gate.
 pub struct Visit {
@@ -23,6 +23,8 @@ pub struct Visit {
     pub(super) outcome: Option<&'static str>,
     pub(super) status: u16,
     pub(super) reason: Option<&'static str>,
+    /// What was asked for, where that was a domain.
+    pub(super) domain: Option<Domain>,
 }
 
 impl Default for Visit {
@@ -38,6 +40,7 @@ impl Default for Visit {
             outcome: None,
             status: 0,
             reason: None,
+            domain: None,
         }
     }
 }
@@ -46,6 +49,12 @@ impl Visit {
     /// When the request began, in seconds since 1970: the clock is read once for a request.
     pub fn unix_now(&self) -> i64 {
         self.at_ms.div_euclid(1000)
+    }
+
+    /// Keeps the permit, and tells the caller what it leaves.
+    pub(super) fn admit(&mut self, permit: Permit) {
+        self.common.allowance = permit.allowance(self.unix_now());
+        self.permit = Some(permit);
     }
 
     /// The path and query to ask the upstream for, in canonical form; none before the gates
@@ -78,36 +87,29 @@ impl Visit {
     }
 }
 
-/// The caller's id if it is 1 to 128 visible ASCII characters and no key, otherwise a new one: ids
-/// are logged and passed on, and keys never are.
-pub(super) fn request_id(headers: &HeaderMap) -> String {
-    let visible =
-        |bytes: &[u8]| (1..=128).contains(&bytes.len()) && bytes.iter().all(u8::is_ascii_graphic);
-    match headers.get(X_REQUEST_ID).map(HeaderValue::as_bytes) {
-        Some(id) if visible(id) && !Token::is_made_here(id) && !holds_key(id, headers) => {
-            String::from_utf8_lossy(id).into_owned()
+/// The caller's id if it may be one and is no key, otherwise a new one: ids are logged and passed
+/// on, and keys never are. `sent` are the values of `Authorization`.
+pub(crate) fn request_id<'h>(
+    id: Option<&[u8]>,
+    sent: impl Iterator<Item = &'h [u8]>,
+    ids: &RequestIds,
+) -> RequestId {
+    match id {
+        Some(id) if !Token::is_made_here(id) && !holds_key(id, sent) => {
+            RequestId::parse(id).unwrap_or_else(|| ids.next())
         }
-        _ => new_request_id(),
+        _ => ids.next(),
     }
 }
 
 /// Whether the key of this very request stands in its id.
-fn holds_key(id: &[u8], headers: &HeaderMap) -> bool {
-    let sent = headers.get_all(AUTHORIZATION).into_iter().map(HeaderValue::as_bytes);
+fn holds_key<'h>(id: &[u8], sent: impl Iterator<Item = &'h [u8]>) -> bool {
     let mut words = sent.flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
     words.any(|word| {
         word.len() >= SHORTEST_KEY
             && id.len() >= word.len()
             && id.windows(word.len()).any(|part| part == word)
     })
-}
-
-/// 128 random bits in hexadecimal.
-pub(crate) fn new_request_id() -> String {
-    let mut bytes = [0u8; 16];
-    // Without random bits ids repeat, which costs nobody an answer.
-    let _ = getrandom::fill(&mut bytes);
-    format!("{:032x}", u128::from_be_bytes(bytes))
 }
 
 fn unix_ms() -> i64 {

@@ -12,6 +12,7 @@ use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::{Ledger, LedgerOptions};
 use crate::reload::{Keys, Reloader, Trigger};
+use crate::request_id::RequestIds;
 use crate::store::StoreError;
 use crate::tls::Certificates;
 use crate::top::Top;
@@ -90,6 +91,7 @@ pub(super) fn assemble(
         keys: Live::new(ring),
         ledger,
         top,
+        ids: RequestIds::new(),
         metrics: Metrics::new().map_err(|error| failed(&error))?,
         log,
         policy: Live::new(config.policy()),

@@ -106,7 +106,9 @@ fn a_log_without_room_costs_its_lines_and_no_request() {
         until_true("lines are dropped", || dropped() > 100.0);
         let served = crowd.said().admitted;
         until_true("requests go on", || crowd.said().admitted > served + 200);
+        let full = disk.read("access.log").len();
         disk.free();
+        until_true("lines are written again", || disk.read("access.log").len() > full);
     });
     let said = crowd.said();
     assert_eq!((said.failed, said.unknown), (0, 0), "{said:?}");

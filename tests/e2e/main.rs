@@ -25,6 +25,7 @@ mod handover;
 mod http10;
 mod http2;
 mod keys;
+mod lane;
 mod load;
 mod origins;
 mod outage;

@@ -49,6 +49,10 @@ impl Setup {
         setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.text("process.folder", &process);
+        // The whole suite is run either way.
+        if std::env::var_os("RISKGATE_LANE").is_some() {
+            setup = setup.set("listen.lane", "true");
+        }
         // A disk that others use too may take its time for a commit.
         setup = setup.text("store.deadline", "5s");
         setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")

@@ -3,11 +3,15 @@
 //! Whatever two readers could understand differently is refused here, before anything routes on
 //! it. It looks at bytes only, and changes none.
 
+mod fields;
+
 use http::header::HOST;
 use http::uri::PathAndQuery;
 use pingora_http::RequestHeader;
 
 use crate::refusal::Refusal;
+use fields::is_token_byte;
+pub use fields::{Fields, Persistence};
 
 /// Sizes of what comes in.
 #[derive(Clone, Debug)]
@@ -24,25 +28,32 @@ pub struct Sizes {
 
 /// A complete header at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct Head<'b> {
     /// Its bytes, the empty line included.
     pub length: usize,
     /// Bytes of body that follow it.
     pub body: usize,
+    /// Its first line.
+    pub line: RequestLine<'b>,
+    /// What is known of its fields.
+    pub fields: Fields<'b>,
 }
 
 /// Looks for a header at the front of `bytes`: complete, not yet, or refused. The first `searched`
 /// bytes were looked at before and did not end one, so that a header that trickles in is not read
 /// over and over.
-pub fn read_head(bytes: &[u8], searched: usize, sizes: &Sizes) -> Result<Option<Head>, Refusal> {
+pub fn read_head<'b>(
+    bytes: &'b [u8],
+    searched: usize,
+    sizes: &Sizes,
+) -> Result<Option<Head<'b>>, Refusal> {
     // An empty line before a request line is to be tolerated (RFC 9112 section 2.2).
     let lead = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let block = &bytes[lead..];
     let from = searched.saturating_sub(lead + 3).min(block.len());
-    let Some(end) = find(&block[from..], b"\r\n\r\n") else {
+    let Some(end) = find_end(block, from) else {
         return incomplete(block, from, sizes).map(|()| None);
     };
-    let end = from + end;
     if end + 4 > sizes.header_bytes {
         return Err(too_large(block, sizes));
     }
@@ -62,7 +73,7 @@ pub fn read_head(bytes: &[u8], searched: usize, sizes: &Sizes) -> Result<Option<
     }
     fields.check(&request)?;
     let body = fields.body(&request, sizes)?;
-    Ok(Some(Head { length: lead + end + 4, body }))
+    Ok(Some(Head { length: lead + end + 4, body, line: request, fields }))
 }
 
 /// What is wrong already with a header that is not complete.
@@ -91,17 +102,23 @@ fn too_large(block: &[u8], sizes: &Sizes) -> Refusal {
     if line > sizes.target_bytes + 64 { Refusal::UriTooLong } else { Refusal::HeadersTooLarge }
 }
 
+/// Where the empty line begins that ends a header, none before `from`.
+fn find_end(block: &[u8], from: usize) -> Option<usize> {
+    let line_ends = memchr::memchr_iter(b'\n', &block[from..]).map(|at| from + at);
+    let mut empty = line_ends.filter(|at| block[..*at].ends_with(b"\r\n\r"));
+    empty.next().map(|at| at - 3).filter(|at| *at >= from)
+}
+
 fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
-    bytes.windows(needle.len()).position(|window| window == needle)
+    memchr::memmem::find(bytes, needle)
 }
 
 /// Lines between CRLFs; a CR or LF anywhere else is refused.
 fn split_lines(block: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Refusal> {
-    for (at, byte) in block.iter().enumerate() {
-        let alone = match byte {
+    for at in memchr::memchr2_iter(b'\r', b'\n', block) {
+        let alone = match block[at] {
             b'\r' => block.get(at + 1) != Some(&b'\n'),
-            b'\n' => at == 0 || block[at - 1] != b'\r',
-            _ => false,
+            _ => at == 0 || block[at - 1] != b'\r',
         };
         if alone {
             return Err(Refusal::BadRequest);
@@ -110,10 +127,26 @@ fn split_lines(block: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Refusal> {
     Ok(block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
-struct RequestLine<'b> {
-    method: &'b [u8],
-    target: &'b [u8],
-    is_http_11: bool,
+/// The first line of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLine<'b> {
+    /// The method as it came; a token.
+    pub method: &'b [u8],
+    /// The target as it came.
+    pub target: &'b [u8],
+    /// Whether this is HTTP/1.1; HTTP/1.0 if not.
+    pub is_http_11: bool,
+}
+
+impl Head<'_> {
+    /// Whether this is a request of the plainest shape: GET or HEAD of HTTP/1.1 for a path, with
+    /// nothing behind its header and nothing in it that asks for more than an answer.
+    pub fn is_plain(&self) -> bool {
+        self.line.is_http_11
+            && matches!(self.line.method, b"GET" | b"HEAD")
+            && self.line.target.first() == Some(&b'/')
+            && self.fields.are_plain()
+    }
 }
 
 impl<'b> RequestLine<'b> {
@@ -157,77 +190,6 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-#[derive(Default)]
-struct Fields<'b> {
-    count: usize,
-    hosts: usize,
-    host: &'b [u8],
-    content_lengths: usize,
-    content_length: &'b [u8],
-    transfer_encoding: bool,
-}
-
-impl<'b> Fields<'b> {
-    fn read(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::BadRequest)?;
-        let (name, value) = (&line[..colon], without_blanks(&line[colon + 1..]));
-        // This refuses folded lines and space before the colon too.
-        if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
-            return Err(Refusal::BadRequest);
-        }
-        self.take(name, value)
-    }
-
-    fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
-            return Err(Refusal::BadRequest);
-        }
-        if name.eq_ignore_ascii_case(b"host") {
-            self.hosts += 1;
-            self.host = value;
-        } else if name.eq_ignore_ascii_case(b"content-length") {
-            self.content_lengths += 1;
-            self.content_length = value;
-        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
-            self.transfer_encoding = true;
-        } else if name.eq_ignore_ascii_case(b"connection") && nominates_ours(value) {
-            return Err(Refusal::BadRequest);
-        }
-        Ok(())
-    }
-
-    fn check(&self, request: &RequestLine<'_>) -> Result<(), Refusal> {
-        let enough = if request.is_http_11 { self.hosts == 1 } else { self.hosts <= 1 };
-        let valid = self.hosts == 0 || is_authority(self.host);
-        let same = match authority_of(request.target) {
-            Some(authority) => authority.eq_ignore_ascii_case(self.host),
-            None => true,
-        };
-        let unframed = !self.transfer_encoding && self.content_lengths <= 1;
-        if enough && valid && same && unframed { Ok(()) } else { Err(Refusal::BadRequest) }
-    }
-
-    /// The length of the body. Methods that carry none may not announce one; that removes request
-    /// smuggling as a class.
-    fn body(&self, request: &RequestLine<'_>, sizes: &Sizes) -> Result<usize, Refusal> {
-        if self.content_lengths == 0 {
-            return Ok(0);
-        }
-        let digits = self.content_length;
-        if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
-            return Err(Refusal::BadRequest);
-        }
-        let value = digits.iter().fold(0usize, |sum, digit| {
-            sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
-        });
-        let takes_body = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
-        if value > 0 && (!takes_body || value > sizes.body_bytes) {
-            return Err(Refusal::BadRequest);
-        }
-        Ok(value)
-    }
-}
-
 /// Holds a request of HTTP/2 to what one of HTTP/1.1 must hold. Its framing and the grammar of
 /// its fields were checked where it was decoded; `has_body` says that more than a header follows.
 pub fn check_http2(request: &RequestHeader, has_body: bool, sizes: &Sizes) -> Result<(), Refusal> {
@@ -236,7 +198,8 @@ pub fn check_http2(request: &RequestHeader, has_body: bool, sizes: &Sizes) -> Re
         return Err(Refusal::HeadersTooLarge);
     }
     let authority = request.uri.authority().map(|authority| authority.as_str().as_bytes());
-    let mut fields = Fields { host: authority.unwrap_or_default(), ..Fields::default() };
+    let mut fields = Fields::default();
+    fields.host = authority.unwrap_or_default();
     fields.hosts = usize::from(authority.is_some());
     for (name, value) in &request.headers {
         // The same authority may stand in both places; another was refused before.
@@ -251,71 +214,15 @@ pub fn check_http2(request: &RequestHeader, has_body: bool, sizes: &Sizes) -> Re
     if has_body && announced == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// A field's value without the blanks around it (RFC 9110 section 5.5). No other character is one,
-/// though ASCII calls a form feed white space.
-fn without_blanks(mut value: &[u8]) -> &[u8] {
-    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
-        value = rest;
-    }
-    value
-}
-
-/// Headers that we rely on must not be declared hop-by-hop by the caller.
-fn nominates_ours(value: &[u8]) -> bool {
-    const OURS: [&[u8]; 10] = [
-        b"authorization",
-        b"host",
-        b"origin",
-        b"content-length",
-        b"transfer-encoding",
-        b"x-request-id",
-        b"traceparent",
-        b"x-forwarded-for",
-        b"x-forwarded-host",
-        b"x-forwarded-proto",
-    ];
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|token| {
-        OURS.iter().any(|ours| token.eq_ignore_ascii_case(ours))
-            || token.len() >= 10 && token[..10].eq_ignore_ascii_case(b"x-riskgate")
-    })
-}
-
-/// The authority of an absolute-form target.
-fn authority_of(target: &[u8]) -> Option<&[u8]> {
-    let start = find(target, b"://")? + 3;
-    if target.starts_with(b"/") {
-        return None;
-    }
-    let rest = &target[start..];
-    let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
-    Some(&rest[..end])
-}
-
-fn is_authority(host: &[u8]) -> bool {
-    let byte = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']' | b'~')
-    };
-    let port = match host.iter().rposition(|byte| *byte == b':') {
-        // The last colon of an IPv6 address stands inside of its brackets.
-        Some(colon) if !host.ends_with(b"]") => &host[colon + 1..],
-        _ => b"",
-    };
-    let port = std::str::from_utf8(port).unwrap_or("-");
-    let good_port = port.is_empty() || port.parse::<u16>().is_ok();
-    !host.is_empty() && host.len() <= 261 && host.iter().all(byte) && good_port
-}
-
 /// Whether Pingora takes this target, also one that does not begin with a slash.
 fn is_pingora_target(target: &[u8]) -> bool {
+    let simple = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
     match target.first() {
+        // What is in every target of ours needs no second opinion.
+        Some(b'/') if target.iter().all(simple) => true,
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),
         _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),
     }
-}
-
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
 #[cfg(test)]
@@ -329,24 +236,28 @@ mod tests {
         body_bytes: 1_048_576,
     };
 
-    fn status(text: &str) -> Result<Option<Head>, u16> {
-        read_head(text.as_bytes(), 0, &SIZES).map_err(|refusal| refusal.status())
+    fn read(text: &str, searched: usize) -> Result<Option<(usize, usize)>, u16> {
+        let head = read_head(text.as_bytes(), searched, &SIZES);
+        head.map(|head| head.map(|head| (head.length, head.body))).map_err(|r| r.status())
+    }
+
+    fn status(text: &str) -> Result<Option<(usize, usize)>, u16> {
+        read(text, 0)
     }
 
     #[test]
     fn a_plain_request_is_taken_and_nothing_behind_it() {
         let text = "GET /v1/usage HTTP/1.1\r\nHost: a\r\n\r\n";
-        let head = Head { length: text.len(), body: 0 };
+        let head = (text.len(), 0);
         assert_eq!(status(text), Ok(Some(head)));
         assert_eq!(status(&format!("{text}{text}")), Ok(Some(head)));
-        assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), Ok(Some(Head { length: 18, body: 0 })));
+        assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), Ok(Some((18, 0))));
         for cut in 0..text.len() {
             assert_eq!(status(&text[..cut]), Ok(None), "{cut}");
-            let whole = read_head(text.as_bytes(), cut, &SIZES);
-            assert!(matches!(whole, Ok(Some(found)) if found == head), "{cut}");
+            assert_eq!(read(text, cut), Ok(Some(head)), "{cut}");
         }
         let post = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
-        assert_eq!(status(post), Ok(Some(Head { length: post.len() - 5, body: 5 })));
+        assert_eq!(status(post), Ok(Some((post.len() - 5, 5))));
     }
 
     #[test]
@@ -394,9 +305,48 @@ mod tests {
             assert_eq!(status(&text), Err(400), "{text:?}");
         }
         let no_text = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
-        assert_eq!(read_head(no_text, 0, &SIZES), Err(Refusal::BadRequest));
+        assert!(read_head(no_text, 0, &SIZES).is_err());
         assert_eq!(status(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
         assert_eq!(status(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
+    }
+
+    #[test]
+    fn a_request_that_asks_for_more_than_an_answer_is_not_plain() {
+        let is_plain = |line: &str, fields: &str| {
+            let text = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+            read_head(text.as_bytes(), 0, &SIZES).unwrap().unwrap().is_plain()
+        };
+        for fields in [
+            "",
+            "Authorization: Bearer x\r\nOrigin: https://a\r\nX-Request-Id: 1\r\n",
+            "Connection: keep-alive\r\nAccept: */*\r\n",
+            "connection: Close\r\n",
+        ] {
+            assert!(is_plain("GET /a", fields) && is_plain("HEAD /a", fields), "{fields:?}");
+        }
+        for fields in [
+            "Content-Length: 0\r\n",
+            "Upgrade: h2c\r\n",
+            "Expect: 100-continue\r\n",
+            "Connection: keep-alive, close\r\n",
+            "Connection: close\r\nConnection: close\r\n",
+            "Connection: te\r\n",
+            "Keep-Alive: timeout=5\r\n",
+            "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n",
+            "Origin: https://a\r\nOrigin: https://a\r\n",
+            "X-Request-Id: 1\r\nX-Request-Id: 1\r\n",
+        ] {
+            assert!(!is_plain("GET /a", fields), "{fields:?}");
+        }
+        for line in ["POST /a", "OPTIONS /a", "GET http://a/a", "OPTIONS *"] {
+            assert!(!is_plain(line, ""), "{line:?}");
+        }
+        assert!(
+            !read_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &SIZES)
+                .unwrap()
+                .unwrap()
+                .is_plain()
+        );
     }
 
     #[test]

@@ -1,0 +1,117 @@
+//! The lane's connection: reads what arrives, sends what the lane answers.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
+
+use bytes::Buf;
+use pingora_core::server::ShutdownWatch;
+use pingora_proxy::ProxyHttp;
+use tokio::io::AsyncWriteExt;
+use tokio::time::{Instant, Sleep, sleep_until, timeout};
+
+use super::Door;
+use super::wire::Wire;
+use crate::lane::{Lane, Next};
+
+/// Where a connection goes on.
+pub(super) enum Onward {
+    /// On the general way, since this moment without a request.
+    General { answered: Instant },
+    /// Nowhere: it has ended.
+    Ended,
+}
+
+impl<P> Door<P>
+where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    /// Answers plain requests until one comes that is not, or the connection ends. The first must
+    /// begin by `deadline`.
+    pub(super) async fn serve_plain(
+        &self,
+        wire: &mut Wire,
+        shutdown: &ShutdownWatch,
+        mut deadline: Instant,
+    ) -> Onward {
+        let client = wire.client_address();
+        let mut lane = Lane::new(self.gate.clone(), self.options.sizes.clone(), client);
+        let mut shutdown = shutdown.clone();
+        // An error means that there is nobody left to say stop: as good.
+        let mut stopped = pin!(async move { drop(shutdown.wait_for(|stop| *stop).await) });
+        let mut timer = pin!(sleep_until(deadline));
+        let mut answered = Instant::now();
+        loop {
+            if wire.ahead.is_empty() {
+                match await_more(wire, deadline, timer.as_mut(), stopped.as_mut()).await {
+                    Some(true) => {}
+                    Some(false) => return Onward::Ended,
+                    // The general way knows how to end.
+                    None => return Onward::General { answered },
+                }
+            }
+            if self.traffic.is_draining() {
+                return Onward::General { answered };
+            }
+            let _under_way = self.traffic.begin();
+            let mut out = Vec::with_capacity(1024);
+            let (done, next) = lane.answer(&wire.ahead, &mut out);
+            wire.ahead.advance(done);
+            if !out.is_empty() {
+                let write = async {
+                    wire.write_all(&out).await?;
+                    wire.flush().await
+                };
+                let written = timeout(self.options.write_timeout, write).await;
+                if !matches!(written, Ok(Ok(()))) {
+                    return Onward::Ended;
+                }
+                answered = Instant::now();
+                deadline = answered + self.options.keepalive_timeout;
+            }
+            match next {
+                Next::HandOver => return Onward::General { answered },
+                Next::Close => {
+                    // Whoever is gone is told nothing.
+                    let _ = timeout(self.options.write_timeout, wire.shutdown()).await;
+                    return Onward::Ended;
+                }
+                Next::Sending => {}
+                // What came in pieces is put together on the general way.
+                Next::Request if done == 0 => return Onward::General { answered },
+                Next::Request => {}
+            }
+            if next == Next::Request && !wire.ahead.is_empty() {
+                // The rest of a batch is under way.
+                let header = Instant::now() + self.options.header_timeout;
+                if !wire.read_more(header).await {
+                    return Onward::Ended;
+                }
+            }
+        }
+    }
+}
+
+/// Waits for bytes: whether they came before the connection ended or the deadline passed; nothing
+/// once the process is to end. The timer is set anew only when it goes off.
+async fn await_more(
+    wire: &mut Wire,
+    deadline: Instant,
+    mut timer: Pin<&mut Sleep>,
+    mut stopped: Pin<&mut impl Future<Output = ()>>,
+) -> Option<bool> {
+    poll_fn(|context| {
+        if let Poll::Ready(more) = wire.poll_more(context) {
+            return Poll::Ready(Some(more));
+        }
+        while timer.as_mut().poll(context).is_ready() {
+            if timer.deadline() >= deadline {
+                return Poll::Ready(Some(false));
+            }
+            timer.as_mut().reset(deadline);
+        }
+        stopped.as_mut().poll(context).map(|()| None)
+    })
+    .await
+}

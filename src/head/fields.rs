@@ -1,0 +1,217 @@
+//! The fields of a request header: their grammar, and those that decide about a request's frame
+//! or about its answer.
+//!
+//! It keeps what the door and the gates ask for and forgets the rest.
+
+use super::{RequestLine, Sizes, find};
+use crate::refusal::Refusal;
+
+/// What `Connection` asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Persistence {
+    /// Nothing: what the version implies.
+    #[default]
+    Implied,
+    /// `keep-alive`.
+    Stays,
+    /// `close`.
+    Closes,
+    /// Something else, or several things.
+    Other,
+}
+
+/// The fields of a header, as far as anybody asks for them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fields<'b> {
+    pub(super) count: usize,
+    pub(super) hosts: usize,
+    pub(super) host: &'b [u8],
+    content_lengths: usize,
+    content_length: &'b [u8],
+    transfer_encoding: bool,
+    /// What `Connection` asks for.
+    pub persistence: Persistence,
+    /// The value of `Authorization`, of `Origin` and of `X-Request-Id`, where it stands there once.
+    pub authorization: Option<&'b [u8]>,
+    /// See above.
+    pub origin: Option<&'b [u8]>,
+    /// See above.
+    pub request_id: Option<&'b [u8]>,
+    /// A field stands there that asks for more than an answer, or one twice that may stand once.
+    is_special: bool,
+}
+
+impl<'b> Fields<'b> {
+    /// Whether the request asks for no more than an answer: it has no body, and nothing in it
+    /// would change how the next one is read.
+    pub fn are_plain(&self) -> bool {
+        self.hosts == 1
+            && self.content_lengths == 0
+            && !self.is_special
+            && self.persistence != Persistence::Other
+    }
+
+    pub(super) fn read(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
+        let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::BadRequest)?;
+        let (name, value) = (&line[..colon], without_blanks(&line[colon + 1..]));
+        // This refuses folded lines and space before the colon too.
+        if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
+            return Err(Refusal::BadRequest);
+        }
+        self.take(name, value)
+    }
+
+    pub(super) fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
+        if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+            return Err(Refusal::BadRequest);
+        }
+        if name.eq_ignore_ascii_case(b"host") {
+            self.hosts += 1;
+            self.host = value;
+        } else if name.eq_ignore_ascii_case(b"content-length") {
+            self.content_lengths += 1;
+            self.content_length = value;
+        } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            self.transfer_encoding = true;
+        } else if name.eq_ignore_ascii_case(b"connection") {
+            if nominates_ours(value) {
+                return Err(Refusal::BadRequest);
+            }
+            self.persistence = match (self.persistence, value) {
+                (Persistence::Implied, _) if value.eq_ignore_ascii_case(b"keep-alive") => {
+                    Persistence::Stays
+                }
+                (Persistence::Implied, _) if value.eq_ignore_ascii_case(b"close") => {
+                    Persistence::Closes
+                }
+                _ => Persistence::Other,
+            };
+        } else {
+            self.note(name, value);
+        }
+        Ok(())
+    }
+
+    /// Keeps what the gates ask for.
+    fn note(&mut self, name: &[u8], value: &'b [u8]) {
+        let kept = match name.len() {
+            6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
+            12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
+            13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
+            _ => {
+                self.is_special |= name.eq_ignore_ascii_case(b"upgrade")
+                    || name.eq_ignore_ascii_case(b"expect")
+                    || name.eq_ignore_ascii_case(b"keep-alive");
+                return;
+            }
+        };
+        self.is_special |= kept.replace(value).is_some();
+    }
+
+    pub(super) fn check(&self, request: &RequestLine<'_>) -> Result<(), Refusal> {
+        let enough = if request.is_http_11 { self.hosts == 1 } else { self.hosts <= 1 };
+        let valid = self.hosts == 0 || is_authority(self.host);
+        let same = match authority_of(request.target) {
+            Some(authority) => authority.eq_ignore_ascii_case(self.host),
+            None => true,
+        };
+        let unframed = !self.transfer_encoding && self.content_lengths <= 1;
+        if enough && valid && same && unframed { Ok(()) } else { Err(Refusal::BadRequest) }
+    }
+
+    /// The length of the body. Methods that carry none may not announce one; that removes request
+    /// smuggling as a class.
+    pub(super) fn body(&self, request: &RequestLine<'_>, sizes: &Sizes) -> Result<usize, Refusal> {
+        if self.content_lengths == 0 {
+            return Ok(0);
+        }
+        let digits = self.content_length;
+        if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
+            return Err(Refusal::BadRequest);
+        }
+        let value = digits.iter().fold(0usize, |sum, digit| {
+            sum.saturating_mul(10).saturating_add(usize::from(digit - b'0'))
+        });
+        let takes_body = matches!(request.method, b"POST" | b"PUT" | b"PATCH");
+        if value > 0 && (!takes_body || value > sizes.body_bytes) {
+            return Err(Refusal::BadRequest);
+        }
+        Ok(value)
+    }
+}
+
+/// A field's value without the blanks around it (RFC 9110 section 5.5). No other character is one,
+/// though ASCII calls a form feed white space.
+fn without_blanks(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+/// Headers that we rely on must not be declared hop-by-hop by the caller.
+fn nominates_ours(value: &[u8]) -> bool {
+    const OURS: [&[u8]; 10] = [
+        b"authorization",
+        b"host",
+        b"origin",
+        b"content-length",
+        b"transfer-encoding",
+        b"x-request-id",
+        b"traceparent",
+        b"x-forwarded-for",
+        b"x-forwarded-host",
+        b"x-forwarded-proto",
+    ];
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|token| {
+        OURS.iter().any(|ours| token.eq_ignore_ascii_case(ours))
+            || token.len() >= 10 && token[..10].eq_ignore_ascii_case(b"x-riskgate")
+    })
+}
+
+/// The authority of an absolute-form target.
+fn authority_of(target: &[u8]) -> Option<&[u8]> {
+    let start = find(target, b"://")? + 3;
+    if target.starts_with(b"/") {
+        return None;
+    }
+    let rest = &target[start..];
+    let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
+    Some(&rest[..end])
+}
+
+fn is_authority(host: &[u8]) -> bool {
+    let byte = |byte: &u8| {
+        byte.is_ascii_alphanumeric()
+            || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']' | b'~')
+    };
+    let port = match host.iter().rposition(|byte| *byte == b':') {
+        // The last colon of an IPv6 address stands inside of its brackets.
+        Some(colon) if !host.ends_with(b"]") => &host[colon + 1..],
+        _ => b"",
+    };
+    let port = std::str::from_utf8(port).unwrap_or("-");
+    let good_port = port.is_empty() || port.parse::<u16>().is_ok();
+    !host.is_empty() && host.len() <= 261 && host.iter().all(byte) && good_port
+}
+
+const TOKEN_BYTES: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let marks = b"!#$%&'*+-.^_`|~";
+        let mut mark = 0;
+        while mark < marks.len() {
+            table[marks[mark] as usize] = true;
+            mark += 1;
+        }
+        table[byte] |= (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    table
+};
+
+/// Whether this byte may stand in a method or a field's name (RFC 9110 section 5.6.2).
+pub(super) fn is_token_byte(byte: u8) -> bool {
+    TOKEN_BYTES[usize::from(byte)]
+}

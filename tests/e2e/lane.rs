@@ -1,0 +1,301 @@
+//! The lane and the general way give the same: the same bytes to two gateways, one with the lane
+//! and one without, bring the same answers, counts, requests to the upstream and log lines, and the
+//! same end of the connection.
+//!
+//! `RISKGATE_DIFFERENCES=1000..2000` names the seeds of other connections than the usual ones;
+//! `scripts/differences` goes through them for as long as it is told.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+use riskgate::keys::hash_text;
+
+use crate::harness::{Gateway, Setup, StandIn, until_true};
+
+const KEY: &str = "rg_differences0000000000000000000001";
+const BOUND: &str = "rg_differences0000000000000000000002";
+const REVOKED: &str = "rg_differences0000000000000000000003";
+const CONNECTIONS: u64 = 400;
+
+/// Draws what a client sends (splitmix64).
+struct Draw(u64);
+
+impl Draw {
+    fn number(&mut self, below: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % below as u64) as usize
+    }
+
+    fn one<'t>(&mut self, of: &[&'t str]) -> &'t str {
+        of[self.number(of.len())]
+    }
+
+    /// One time out of so many.
+    fn rarely(&mut self, of: usize) -> bool {
+        self.number(of) == 0
+    }
+}
+
+/// What a client sends on one connection.
+struct Sent {
+    bytes: Vec<u8>,
+    /// Where it pauses.
+    cuts: Vec<usize>,
+    /// So many plain requests come first.
+    plain: u64,
+}
+
+fn draw(seed: u64) -> Sent {
+    let mut draw = Draw(seed);
+    let mut sent = Sent { bytes: Vec::new(), cuts: Vec::new(), plain: 0 };
+    let mut all_plain = true;
+    for _ in 0..=draw.number(5) {
+        let (request, is_plain) = if draw.rarely(3) { odd(&mut draw) } else { plain(&mut draw) };
+        all_plain &= is_plain;
+        sent.plain += u64::from(all_plain);
+        sent.bytes.extend_from_slice(request.as_bytes());
+        // What comes behind a request for the end is answered by nobody.
+        all_plain &= !request.to_ascii_lowercase().contains("connection: close");
+    }
+    if draw.rarely(8) {
+        garble(&mut draw, &mut sent.bytes);
+        sent.plain = 0;
+    }
+    for _ in 0..draw.number(4) * usize::from(draw.rarely(4)) {
+        sent.cuts.push(draw.number(sent.bytes.len() + 1));
+        sent.plain = 0;
+    }
+    sent.cuts.sort_unstable();
+    sent
+}
+
+const DOMAINS: [&str; 12] = [
+    "first.test",
+    "mail.first.test",
+    "unknown.example",
+    "gmail.com",
+    "a.b.c.second.test",
+    "FIRST.test",
+    "b%C3%BCcher.de",
+    "first.test?x=1",
+    "%",
+    "one",
+    "a_b.com",
+    "xn--bcher-kva.de",
+];
+
+/// A request that the lane is for.
+fn plain(draw: &mut Draw) -> (String, bool) {
+    let method = draw.one(&["GET", "GET", "GET", "HEAD"]);
+    let path = match draw.number(8) {
+        0 => "/v1/public/top-domains".to_owned(),
+        _ => format!("/v1/public/domain/{}", draw.one(&DOMAINS)),
+    };
+    let mut request = format!("{method} {path} HTTP/1.1\r\nHost: gate.test\r\n");
+    request += &match draw.number(12) {
+        0 => String::new(),
+        1 => "Authorization: Bearer nobody-knows-this-key\r\n".to_owned(),
+        2 => format!("authorization: bearer  {KEY} \r\n"),
+        3 => format!("Authorization: Bearer {REVOKED}\r\n"),
+        4 => format!("Authorization: Bearer {BOUND}\r\n"),
+        _ => format!("Authorization: Bearer {KEY}\r\n"),
+    };
+    if draw.rarely(3) {
+        let origin = draw.one(&["https://app.example.com", "https://evil.test", "null", "a b"]);
+        request += &format!("Origin: {origin}\r\n");
+    }
+    if draw.rarely(3) {
+        request += &format!("X-Request-Id: {}\r\n", draw.one(&["abc", "a b", KEY, "x@y", ""]));
+    }
+    if draw.rarely(3) {
+        request += "User-Agent: curl/8.5.0\r\nAccept: */*\r\n";
+    }
+    if draw.rarely(6) {
+        request += draw.one(&["Connection: keep-alive\r\n", "connection: Close\r\n"]);
+    }
+    (request + "\r\n", true)
+}
+
+/// One that is not, for one reason or another.
+fn odd(draw: &mut Draw) -> (String, bool) {
+    let (request, _) = plain(draw);
+    let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
+    let request = match draw.number(22) {
+        0 => more("Expect: 100-continue"),
+        1 => more("Upgrade: h2c"),
+        2 => more("Content-Length: 0"),
+        3 => more("Content-Length: 5"),
+        4 => more("Transfer-Encoding: chunked"),
+        5 => more(&format!("Authorization: Bearer {KEY}")),
+        6 => more("Origin: https://app.example.com"),
+        7 => more("Host: other.test"),
+        8 => more("Connection: authorization"),
+        9 => more("Connection: upgrade, keep-alive"),
+        10 => more(" folded"),
+        11 => more("Keep-Alive: timeout=1"),
+        12 => request.replacen("HTTP/1.1", "HTTP/1.0", 1),
+        13 => request.replacen("GET", "POST", 1),
+        14 => request.replacen("GET ", "GET http://gate.test", 1),
+        15 => request.replacen("GET", "OPTIONS", 1),
+        16 => request.replacen("/v1/public/domain/", "/v1/check/", 1),
+        17 => request.replacen("/v1/public/domain/", "/nowhere/", 1),
+        18 => request.replacen("Host: gate.test\r\n", "", 1),
+        19 => format!("\r\n{request}"),
+        20 => request.replace("\r\n", "\n"),
+        _ => format!("GET /v1/usage HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n\r\n"),
+    };
+    (request, false)
+}
+
+/// A few bytes are other ones, are missing, or come twice.
+fn garble(draw: &mut Draw, bytes: &mut Vec<u8>) {
+    for _ in 0..=draw.number(3) {
+        let at = draw.number(bytes.len());
+        match draw.number(4) {
+            0 => bytes[at] = draw.number(256) as u8,
+            1 => drop(bytes.remove(at)),
+            2 => bytes.truncate(at.max(1)),
+            _ => bytes.insert(at, b"\r\n :\0/%"[draw.number(7)]),
+        }
+    }
+}
+
+/// One of the two gateways, and what stands behind it.
+struct Side {
+    gateway: Gateway,
+    behind: StandIn,
+}
+
+impl Side {
+    fn start(lane: bool) -> Side {
+        let behind = StandIn::start();
+        let setup = Setup::new().upstream(&[behind.address]).set("plans.free", "1000000");
+        let setup = setup.set("listen.lane", if lane { "true" } else { "false" });
+        let setup = setup.text("listen.header_timeout", "2s");
+        let key = |id: &str, key: &str, more: &str| {
+            let hash = hash_text(key);
+            format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nhash = \"{hash}\"\n{more}")
+        };
+        let keys = key("one", KEY, "")
+            + &key("bound", BOUND, "origins = [\"https://app.example.com\"]\n")
+            + &key("revoked", REVOKED, "revoked = \"2026-01-01T00:00:00Z\"\n");
+        let file = setup.path("keys.toml");
+        std::fs::write(&file, keys).unwrap();
+        let gateway = setup.text("keys.file", &file.display().to_string()).start();
+        // Until it holds enough calls for one burst after the other.
+        for _ in 0..300 {
+            gateway.domain("first.test", KEY).expect(200);
+        }
+        Side { gateway, behind }
+    }
+
+    /// Everything that comes back until the connection ends; nothing more is sent at the end.
+    fn ask(&self, sent: &Sent) -> Vec<u8> {
+        let mut stream = TcpStream::connect(self.gateway.http).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let mut from = 0;
+        for at in sent.cuts.iter().copied().chain([sent.bytes.len()]) {
+            // Whoever refuses has closed already, perhaps.
+            let _ = stream.write_all(&sent.bytes[from..at]);
+            if at < sent.bytes.len() {
+                std::thread::sleep(std::time::Duration::from_millis(2));
+            }
+            from = at;
+        }
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut answers = Vec::new();
+        let _ = stream.read_to_end(&mut answers);
+        answers
+    }
+
+    fn answered_by_the_lane(&self) -> u64 {
+        self.gateway.metric("riskgate_lane_answers_total", &[]) as u64
+    }
+
+    /// What the log says of each request, without when and how long.
+    fn log(&self) -> Vec<String> {
+        let told = |mut line: serde_json::Value| {
+            for name in ["time", "latency_us", "request_id"] {
+                line[name] = serde_json::Value::Null;
+            }
+            line.to_string()
+        };
+        self.gateway.log().into_iter().map(told).collect()
+    }
+
+    /// What reached the upstream, without ids and its own address.
+    fn passed_on(&self) -> Vec<String> {
+        let seen = self.behind.seen();
+        let lines = |head: &str| {
+            let other = |line: &&str| {
+                let line = line.to_ascii_lowercase();
+                !line.starts_with("x-request-id") && !line.starts_with("host:")
+            };
+            head.lines().filter(other).collect::<Vec<_>>().join("\n")
+        };
+        seen.iter().map(|seen| lines(&seen.head) + &seen.body).collect()
+    }
+}
+
+/// The answers without what differs from one moment, or one gateway, to another.
+fn comparable(answers: &[u8]) -> String {
+    let text = String::from_utf8_lossy(answers);
+    let own_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let line = |line: &str| match line.split_once(": ") {
+        Some(("Date", _)) => "Date: …".to_owned(),
+        Some(("x-request-id", id)) if own_id(id.trim_end()) => "x-request-id: …".to_owned(),
+        Some(("ratelimit", value)) => {
+            let until = value.rsplit_once(";t=").map_or(value, |(until, _)| until);
+            format!("ratelimit: {until};t=…")
+        }
+        Some(("retry-after", _)) => "retry-after: …".to_owned(),
+        _ => line.to_owned(),
+    };
+    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+}
+
+fn seeds() -> std::ops::Range<u64> {
+    let Ok(told) = std::env::var("RISKGATE_DIFFERENCES") else { return 0..CONNECTIONS };
+    let (first, end) = told.split_once("..").expect("FIRST..END");
+    first.parse().expect("a number")..end.parse().expect("a number")
+}
+
+#[test]
+fn the_lane_and_the_general_way_give_the_same() {
+    let (with, without) = (Side::start(true), Side::start(false));
+    let (mut plain, mut answered) = (0, 0);
+    for seed in seeds() {
+        let sent = draw(seed);
+        let before = with.answered_by_the_lane();
+        let (one, other) = (with.ask(&sent), without.ask(&sent));
+        assert_eq!(
+            comparable(&one),
+            comparable(&other),
+            "seed {seed}, with the lane and without: {}",
+            String::from_utf8_lossy(&sent.bytes)
+        );
+        plain += sent.plain;
+        answered += (with.answered_by_the_lane() - before).min(sent.plain);
+    }
+    assert_eq!(without.answered_by_the_lane(), 0);
+    assert!(plain > 0 && answered * 100 >= plain * 95, "{answered} of {plain} plain requests");
+    assert_eq!(with.passed_on(), without.passed_on());
+    until_true("all is logged", || with.log().len() == without.log().len());
+    assert_eq!(with.log(), without.log());
+    let used = |side: &Side| side.gateway.get("/v1/usage", KEY).expect(200).text();
+    assert_eq!(used(&with), used(&without));
+    for metric in ["domain", "top_domains", "check", "none"] {
+        for outcome in ["ok", "unauthorized", "forbidden", "validation_error", "bad_request"] {
+            let count = |side: &Side| {
+                let labels = [format!("route=\"{metric}\""), format!("outcome=\"{outcome}\"")];
+                let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+                side.gateway.metric("riskgate_requests_total", &labels)
+            };
+            assert_eq!(count(&with), count(&without), "{metric} {outcome}");
+        }
+    }
+}
