@@ -153,6 +153,9 @@ fn odd(draw: &mut Draw) -> (String, bool) {
 /// A few bytes are other ones, are missing, or come twice.
 fn garble(draw: &mut Draw, bytes: &mut Vec<u8>) {
     for _ in 0..=draw.number(3) {
+        if bytes.is_empty() {
+            return;
+        }
         let at = draw.number(bytes.len());
         match draw.number(4) {
             0 => bytes[at] = draw.number(256) as u8,
