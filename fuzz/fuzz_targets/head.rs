@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::door::head::{Head, Sizes, read_head};
+use riskgate::head::{Head, Sizes, read_head};
 use riskgate::refusal::Refusal;
 
 const SHIPPED: Sizes =

@@ -6,7 +6,7 @@ use http::uri::{Authority, Parts, PathAndQuery, Scheme, Uri};
 use http::{Method, Request};
 use libfuzzer_sys::fuzz_target;
 use pingora_http::RequestHeader;
-use riskgate::door::head::{Sizes, check_http2, read_head};
+use riskgate::head::{Sizes, check_http2, read_head};
 use riskgate::refusal::Refusal;
 use riskgate_fuzz::first_line;
 
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 type Verdicts<'v> =
-    (&'v Result<Option<riskgate::door::head::Head>, Refusal>, &'v Result<(), Refusal>);
+    (&'v Result<Option<riskgate::head::Head<'v>>, Refusal>, &'v Result<(), Refusal>);
 
 fn agree(
     request: &RequestHeader,

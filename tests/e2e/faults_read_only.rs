@@ -57,8 +57,10 @@ fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_a
         until_true("lines are dropped", || dropped() > 100.0);
         until_true("it serves", || crowd.said().admitted > before.admitted + 200);
         assert_eq!(crowd.said().failed, before.failed, "it is known to be down");
+        let logged = disk.read("access.log").len();
         disk.take_writes();
         until_true("the store is back", || !is_down(&gateway));
+        until_true("lines are written again", || disk.read("access.log").len() > logged);
     });
     until_true("every call is settled", || {
         gateway.metric("riskgate_store_unsettled_calls", &[]) == 0.0

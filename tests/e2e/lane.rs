@@ -108,7 +108,10 @@ fn plain(draw: &mut Draw) -> (String, bool) {
         request += &format!("Origin: {origin}\r\n");
     }
     if draw.rarely(3) {
-        request += &format!("X-Request-Id: {}\r\n", draw.one(&["abc", "a b", KEY, "x@y", ""]));
+        request += &format!(
+            "X-Request-Id: {}\r\n",
+            draw.one(&["abc", "a b", "x@y", "", &"i".repeat(129)])
+        );
     }
     if draw.rarely(3) {
         request += "User-Agent: curl/8.5.0\r\nAccept: */*\r\n";
