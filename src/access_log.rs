@@ -231,14 +231,14 @@ impl Writer {
         loop {
             let left = !self.lines.is_empty();
             let closed = self.take();
-            if !self.lines.is_empty()
-                && self.shared.reopen.swap(false, Ordering::AcqRel)
-                && let Ok(out) = open(&self.target)
-            {
+            if !self.lines.is_empty() && self.shared.reopen.swap(false, Ordering::AcqRel) {
                 if left {
                     self.flush();
                 }
-                self.out = out;
+                match open(&self.target) {
+                    Ok(out) => self.out = out,
+                    Err(error) => log::error!("log.path: the log goes on where it was: {error}"),
+                }
             }
             self.flush();
             self.trim();

@@ -97,18 +97,19 @@ where
             None => None,
         };
         if let Some(tls) = &self.tls {
-            let handshake = timeout_at(deadline, tls.tls_handshake(wire)).await;
+            // In a place of its own, as all that few connections need: the others hold no room for it.
+            let handshake = Box::pin(timeout_at(deadline, tls.tls_handshake(wire))).await;
             let Ok(Ok(stream)) = handshake else {
                 self.gate.state().metrics.handshakes_failed.inc();
                 return None;
             };
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
-                self.serve_http2(Box::new(stream), shutdown).await;
+                Box::pin(self.serve_http2(Box::new(stream), shutdown)).await;
                 return Some(());
             }
             wire = Wire::over(Box::new(stream));
         } else if self.options.h2c && hear_preface(&mut wire, deadline).await? {
-            self.serve_http2(Box::new(wire), shutdown).await;
+            Box::pin(self.serve_http2(Box::new(wire), shutdown)).await;
             return Some(());
         }
         self.serve_http1(wire, shutdown, deadline).await;

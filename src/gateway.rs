@@ -94,7 +94,7 @@ impl ProxyHttp for Gateway {
         }
         passage.tries += 1;
         passage.connected = false;
-        let peer = self.upstreams.peer(passage.visit.started());
+        let peer = self.upstreams.peer(passage.visit.started(), passage.tries > 1);
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
         passage.server = peer._address.to_string();
         Ok(Box::new(peer))

@@ -12,7 +12,7 @@ use crate::head::{Head, Persistence, Sizes, read_head};
 use crate::reply::Way;
 
 /// Bytes of answers that are gathered before they are sent.
-const GATHERED: usize = 64 * 1024;
+const GATHERED: usize = 16 * 1024;
 
 /// The lane of one connection.
 pub struct Lane {

@@ -199,7 +199,9 @@ fn covers(prefix: &Prefix, path: &[u8]) -> bool {
         let last = segments.peek().is_none();
         let Ok(decoded) = percent_decode(segment) else { return false };
         let structure = |byte: &u8| matches!(byte, b'/' | b'\\' | b'%') || byte.is_ascii_control();
-        let dots = decoded == b"." || decoded == b"..";
+        // Some servers take parameters off a segment before they look at it.
+        let bare = decoded.split(|byte| *byte == b';').next().unwrap_or_default();
+        let dots = bare == b"." || bare == b"..";
         if dots || decoded.iter().any(structure) || (decoded.is_empty() && !last) {
             return false;
         }
@@ -273,6 +275,8 @@ mod tests {
             "/v1/signup/../usage",
             "/v1/signup//a",
             "/v1/signup/%2e%2e/a",
+            "/v1/signup/..;/a",
+            "/v1/signup/.%3bx/a",
             "/v1/signup/a%2Fb",
             "/v1/signup/a\\b",
             "/v1/signup/a%5Cb",

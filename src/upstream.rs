@@ -8,6 +8,7 @@ mod deadline;
 
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
@@ -70,6 +71,7 @@ pub struct Upstreams {
     options: UpstreamOptions,
     ejected: DashMap<String, Instant>,
     in_flight: Arc<Semaphore>,
+    second_tries: AtomicU64,
 }
 
 impl Upstreams {
@@ -92,6 +94,7 @@ impl Upstreams {
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
             options,
             ejected: DashMap::new(),
+            second_tries: AtomicU64::new(0),
         })
     }
 
@@ -115,8 +118,9 @@ impl Upstreams {
     }
 
     /// The next server to ask, with what is left of the deadline; `None` when there is none or
-    /// no time.
-    pub fn peer(&self, started: Instant) -> Option<HttpPeer> {
+    /// no time. A second try takes a connection of its own: of those that are kept, the next could
+    /// have closed like the first.
+    pub fn peer(&self, started: Instant, is_second: bool) -> Option<HttpPeer> {
         let left = self.left(started)?;
         let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
         let backend = self
@@ -135,6 +139,10 @@ impl Upstreams {
         peer.options.read_timeout = Some(left);
         peer.options.write_timeout = Some(left);
         peer.options.idle_timeout = Some(self.options.idle_timeout);
+        if is_second {
+            peer.group_key = 1 + self.second_tries.fetch_add(1, Ordering::Relaxed);
+            peer.options.idle_timeout = Some(Duration::ZERO);
+        }
         peer.options.tcp_recv_buf = Some(UNREAD);
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
         Some(peer)

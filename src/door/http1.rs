@@ -37,44 +37,52 @@ where
         &self,
         mut wire: Wire,
         shutdown: &ShutdownWatch,
-        deadline: Instant,
+        mut deadline: Instant,
     ) {
         let mut answered = Instant::now();
-        let mut deadline = deadline;
-        if self.options.lane {
-            match self.serve_plain(&mut wire, shutdown, deadline).await {
-                Onward::Ended => return,
-                Onward::General { answered: last } => answered = last,
+        loop {
+            if self.options.lane {
+                match self.serve_plain(&mut wire, shutdown, answered, deadline).await {
+                    Onward::Ended => return,
+                    Onward::General(last) => (answered, deadline) = last,
+                }
             }
-            deadline = deadline.max(answered + self.options.keepalive_timeout);
+            // In a place of its own: connections that wait in the lane don't hold its room.
+            match Box::pin(self.serve_general(wire, shutdown, answered, deadline)).await {
+                Some((returned, last)) => (wire, answered) = (returned, last),
+                None => return,
+            }
+            deadline = answered + self.options.keepalive_timeout;
         }
-        // In a place of its own, so that connections which wait in the lane don't hold its room.
-        Box::pin(self.serve_general(wire, shutdown, answered, deadline)).await;
     }
 
+    /// Serves requests on the general way: until the connection ends, or until the lane may go on,
+    /// since then without a request.
     async fn serve_general(
         &self,
         mut wire: Wire,
         shutdown: &ShutdownWatch,
         mut answered: Instant,
         mut deadline: Instant,
-    ) {
+    ) -> Option<(Wire, Instant)> {
         let mut shutdown = shutdown.clone();
         loop {
-            let request = self.await_request(&mut wire, &mut shutdown, answered, deadline).await;
-            let Some(request) = request else { return };
+            let request = self.await_request(&mut wire, &mut shutdown, answered, deadline).await?;
             let (header, body) = match self.read_rest(&mut wire).await {
                 Arrival::Request(header, body) => (header, body),
-                Arrival::Refused(refusal) => return self.refuse(wire, &refusal).await,
-                Arrival::Gone => return,
+                Arrival::Refused(refusal) => {
+                    self.refuse(wire, &refusal).await;
+                    return None;
+                }
+                Arrival::Gone => return None,
             };
-            match self.hand_on(wire, header, body, &shutdown).await {
-                Some(returned) => wire = returned,
-                None => return,
-            }
+            wire = self.hand_on(wire, header, body, &shutdown).await?;
             drop(request);
             answered = Instant::now();
             deadline = answered + self.options.keepalive_timeout;
+            if self.options.lane {
+                return Some((wire, answered));
+            }
         }
     }
 

@@ -16,8 +16,8 @@ use crate::lane::{Lane, Next};
 
 /// Where a connection goes on.
 pub(super) enum Onward {
-    /// On the general way, since this moment without a request.
-    General { answered: Instant },
+    /// On the general way: since when it is without a request, and until when it may be.
+    General((Instant, Instant)),
     /// Nowhere: it has ended.
     Ended,
 }
@@ -27,12 +27,13 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Answers plain requests until one comes that is not, or the connection ends. The first must
-    /// begin by `deadline`.
+    /// Answers plain requests until one comes that is not, or that is not whole, or the connection
+    /// ends. It has been without a request since `answered`; the next must begin by `deadline`.
     pub(super) async fn serve_plain(
         &self,
         wire: &mut Wire,
         shutdown: &ShutdownWatch,
+        mut answered: Instant,
         mut deadline: Instant,
     ) -> Onward {
         let client = wire.client_address();
@@ -41,29 +42,24 @@ where
         // An error means that there is nobody left to say stop: as good.
         let mut stopped = pin!(async move { drop(shutdown.wait_for(|stop| *stop).await) });
         let mut timer = pin!(sleep_until(deadline));
-        let mut answered = Instant::now();
         loop {
             if wire.ahead.is_empty() {
                 match await_more(wire, deadline, timer.as_mut(), stopped.as_mut()).await {
                     Some(true) => {}
                     Some(false) => return Onward::Ended,
                     // The general way knows how to end.
-                    None => return Onward::General { answered },
+                    None => return Onward::General((answered, deadline)),
                 }
             }
             if self.traffic.is_draining() {
-                return Onward::General { answered };
+                return Onward::General((answered, deadline));
             }
             let _under_way = self.traffic.begin();
             let mut out = Vec::with_capacity(1024);
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
             if !out.is_empty() {
-                let write = async {
-                    wire.write_all(&out).await?;
-                    wire.flush().await
-                };
-                let written = timeout(self.options.write_timeout, write).await;
+                let written = timeout(self.options.write_timeout, wire.send(&out)).await;
                 if !matches!(written, Ok(Ok(()))) {
                     return Onward::Ended;
                 }
@@ -71,36 +67,33 @@ where
                 deadline = answered + self.options.keepalive_timeout;
             }
             match next {
-                Next::HandOver => return Onward::General { answered },
                 Next::Close => {
                     // Whoever is gone is told nothing.
                     let _ = timeout(self.options.write_timeout, wire.shutdown()).await;
                     return Onward::Ended;
                 }
-                Next::Sending => {}
-                // What came in pieces is put together on the general way.
-                Next::Request if done == 0 => return Onward::General { answered },
-                Next::Request => {}
-            }
-            if next == Next::Request && !wire.ahead.is_empty() {
-                // The rest of a batch is under way.
-                let header = Instant::now() + self.options.header_timeout;
-                if !wire.read_more(header).await {
-                    return Onward::Ended;
+                Next::HandOver => return Onward::General((answered, deadline)),
+                // What comes in pieces is put together on the general way.
+                Next::Request if !wire.ahead.is_empty() => {
+                    return Onward::General((answered, deadline));
                 }
+                Next::Request | Next::Sending => {}
             }
         }
     }
 }
 
 /// Waits for bytes: whether they came before the connection ended or the deadline passed; nothing
-/// once the process is to end. The timer is set anew only when it goes off.
+/// once the process is to end. The timer is set anew when it goes off, or would go off too late.
 async fn await_more(
     wire: &mut Wire,
     deadline: Instant,
     mut timer: Pin<&mut Sleep>,
     mut stopped: Pin<&mut impl Future<Output = ()>>,
 ) -> Option<bool> {
+    if timer.deadline() > deadline {
+        timer.as_mut().reset(deadline);
+    }
     poll_fn(|context| {
         if let Poll::Ready(more) = wire.poll_more(context) {
             return Poll::Ready(Some(more));

@@ -21,7 +21,7 @@ use pingora_core::protocols::{
     ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, Peek, Shutdown, SocketDigest, Ssl,
     Stream, TimingDigest, UniqueID, UniqueIDType,
 };
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout_at};
 
@@ -42,6 +42,8 @@ pub struct Wire {
     pub allowance: usize,
     /// What was written and not sent yet.
     unsent: BytesMut,
+    /// Nothing that was sent lies in the stream below.
+    is_flushed: bool,
     /// The client that a proxy speaks for.
     client: Option<Arc<SocketDigest>>,
 }
@@ -59,7 +61,7 @@ impl Wire {
 
     fn new(inner: Inner) -> Wire {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
-        Wire { inner, ahead, allowance: usize::MAX, unsent, client: None }
+        Wire { inner, ahead, allowance: usize::MAX, unsent, is_flushed: true, client: None }
     }
 
     /// Reads more; `false` at the end, on an error, or when the deadline comes first.
@@ -82,6 +84,13 @@ impl Wire {
                 Poll::Pending
             }
         }
+    }
+
+    /// Sends these bytes now, behind what was written before.
+    pub async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        poll_fn(|context| self.poll_send(context)).await?;
+        self.inner.write_all(bytes).await?;
+        self.inner.flush().await
     }
 
     /// The peer's address, or that of the client whom it speaks for, if it said who that is.
@@ -143,6 +152,16 @@ impl Wire {
                 return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
             }
             self.unsent.advance(sent);
+            if self.unsent.is_empty() {
+                // A connection that waits keeps no room.
+                self.unsent = BytesMut::new();
+                self.is_flushed = false;
+            }
+        }
+        if !self.is_flushed {
+            // TLS gathers on its own.
+            ready!(Pin::new(&mut self.inner).poll_flush(context))?;
+            self.is_flushed = true;
         }
         Poll::Ready(Ok(()))
     }
@@ -158,6 +177,7 @@ impl AsyncWrite for Wire {
             ready!(self.poll_send(context))?;
         }
         if bytes.len() > GATHERED {
+            self.is_flushed = false;
             return Pin::new(&mut self.inner).poll_write(context, bytes);
         }
         self.unsent.extend_from_slice(bytes);
@@ -192,7 +212,7 @@ impl Drop for Wire {
 impl Shutdown for Wire {
     async fn shutdown(&mut self) {
         // Whoever is gone is told nothing.
-        let _ = tokio::io::AsyncWriteExt::shutdown(self).await;
+        let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
 

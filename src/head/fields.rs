@@ -3,6 +3,8 @@
 //!
 //! It keeps what the door and the gates ask for and forgets the rest.
 
+use std::net::Ipv6Addr;
+
 use super::{RequestLine, Sizes, find};
 use crate::refusal::Refusal;
 
@@ -180,19 +182,22 @@ fn authority_of(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
+/// A name or an address, and perhaps a port (RFC 3986 section 3.2); no user.
 fn is_authority(host: &[u8]) -> bool {
-    let byte = |byte: &u8| {
-        byte.is_ascii_alphanumeric()
-            || matches!(byte, b'-' | b'.' | b'_' | b':' | b'[' | b']' | b'~')
-    };
-    let port = match host.iter().rposition(|byte| *byte == b':') {
-        // The last colon of an IPv6 address stands inside of its brackets.
-        Some(colon) if !host.ends_with(b"]") => &host[colon + 1..],
-        _ => b"",
-    };
-    let port = std::str::from_utf8(port).unwrap_or("-");
+    let Ok(text) = std::str::from_utf8(host) else { return false };
+    // The colons of an IPv6 address stand inside of its brackets.
+    let address_end = text.rfind(']').map_or(0, |at| at + 1);
+    let name_end = text[address_end..].find(':').map_or(text.len(), |at| address_end + at);
+    let (name, port) = (&text[..name_end], text[name_end..].strip_prefix(':').unwrap_or_default());
     let good_port = port.is_empty() || port.parse::<u16>().is_ok();
-    !host.is_empty() && host.len() <= 261 && host.iter().all(byte) && good_port
+    let good_name = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+        None => {
+            let byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
+            name.bytes().all(byte) && name.bytes().any(|byte| byte.is_ascii_alphanumeric())
+        }
+    };
+    host.len() <= 261 && good_name && good_port && !port.starts_with('+')
 }
 
 const TOKEN_BYTES: [bool; 256] = {

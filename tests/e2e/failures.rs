@@ -87,6 +87,23 @@ fn a_reused_connection_that_closed_is_tried_once_more() {
 }
 
 #[test]
+fn a_second_try_takes_none_of_the_kept_connections() {
+    // As above, but that several were kept: the first answers take their time.
+    let (_stand_in, gateway, key) = playing(|seen| match seen.number {
+        0 => vec![Step::Trickle(answer(200, "", "{}"), Duration::from_millis(5))],
+        _ => vec![Step::Close],
+    });
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| gateway.get("/v1/check/a@b.com", &key).expect(200));
+        }
+    });
+    for _ in 0..4 {
+        gateway.get("/v1/check/a@b.com", &key).expect(200);
+    }
+}
+
+#[test]
 fn with_one_of_several_servers_down_every_call_succeeds() {
     let (one, two) = (StandIn::start(), StandIn::start());
     let gateway = Setup::new().upstream(&[one.address, free_port(), two.address]).start();

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 
 use riskgate::keys::hash_text;
 
-use crate::harness::{Gateway, Setup, StandIn, until_true};
+use crate::harness::{Gateway, Setup, StandIn, get, until_true};
 
 const KEY: &str = "rg_differences0000000000000000000001";
 const BOUND: &str = "rg_differences0000000000000000000002";
@@ -180,7 +180,8 @@ impl Side {
         let behind = StandIn::start();
         let setup = Setup::new().upstream(&[behind.address]).set("plans.free", "1000000");
         let setup = setup.set("listen.lane", if lane { "true" } else { "false" });
-        let setup = setup.text("listen.header_timeout", "2s");
+        // A list that is ranked once a second would not be the same at two gateways.
+        let setup = setup.set("top.min_accounts", "16");
         let key = |id: &str, key: &str, more: &str| {
             let hash = hash_text(key);
             format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nhash = \"{hash}\"\n{more}")
@@ -304,4 +305,20 @@ fn the_lane_and_the_general_way_give_the_same() {
             assert_eq!(count(&with), count(&without), "{metric} {outcome}");
         }
     }
+}
+
+#[test]
+fn a_connection_comes_back_to_the_lane_and_has_its_own_time_there() {
+    let setup = Setup::new().set("listen.lane", "true");
+    let setup = setup.text("listen.keepalive_timeout", "1s");
+    let gateway = setup.text("listen.header_timeout", "1h").start();
+    let key = gateway.key("acme", &[]);
+    let answers = || gateway.metric("riskgate_lane_answers_total", &[]);
+    let mut connection = gateway.connect();
+    connection.ask(&get("/v1/usage").key(&key)).expect(200);
+    let before = answers();
+    connection.ask(&get("/v1/public/top-domains")).expect(401);
+    assert_eq!(answers(), before + 1.0);
+    // Idle, it has a second, and not the hour of a header.
+    assert!(connection.is_closed());
 }

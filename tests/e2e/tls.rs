@@ -1,8 +1,11 @@
 //! TLS: which certificate, which versions, and how both change without a dropped connection.
 
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
-use crate::harness::{Authority, Connection, Gateway, Setup, StandIn, get, until, until_true};
+use crate::harness::{
+    Authority, Connection, Gateway, Setup, StandIn, Step, get, until, until_true,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -137,6 +140,26 @@ fn the_upstream_learns_how_the_client_came() {
     assert_eq!(stand_in.last().header("X-Forwarded-Proto"), "https");
     gateway.ask(&ask).expect(200);
     assert_eq!(stand_in.last().header("X-Forwarded-Proto"), "http");
+}
+
+#[test]
+fn what_has_come_of_an_answer_is_not_kept_back() {
+    let late = StandIn::playing(|_| {
+        let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n0123456789".to_vec();
+        vec![Step::Send(begun), Step::Trickle(b"abcd".to_vec(), Duration::from_millis(400))]
+    });
+    let setup = Setup::new().upstream(&[late.address]);
+    let authority = Authority::new(setup.path("").as_path());
+    let gateway = setup.https(&[authority.certify("first", "DNS:gate.test")]).start();
+    let key = gateway.key("acme", &[]);
+    for mut connection in [gateway.connect(), authority.connect(gateway.https(), "gate.test")] {
+        connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
+        connection.wait_for_bytes();
+        let first = Instant::now();
+        let answer = connection.read().expect("an answer").expect(200);
+        assert_eq!(answer.text(), "0123456789abcd");
+        assert!(first.elapsed() > Duration::from_millis(800), "{:?}", first.elapsed());
+    }
 }
 
 #[test]

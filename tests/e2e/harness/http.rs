@@ -191,6 +191,12 @@ impl Connection {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
 
+    /// Waits for the first of what comes next.
+    #[track_caller]
+    pub fn wait_for_bytes(&mut self) {
+        assert!(!self.reader.fill_buf().expect("bytes").is_empty(), "the end");
+    }
+
     /// Says that nothing more will be sent.
     pub fn finish_sending(&mut self) {
         self.reader.get_mut().finish();

@@ -1,0 +1,242 @@
+//! What a request costs without a network: its parts, each beside a plain one, and the whole way
+//! from the bytes of a request to the bytes of its answer.
+//!
+//! `cargo bench --bench request`; `-- --quick` for a short look. Each asserts what it did.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use riskgate::config::{ConfigFile, Overrides};
+use riskgate::domain::Domain;
+use riskgate::head::{Sizes, read_head};
+use riskgate::keys::{Token, hash_text};
+use riskgate::lane::{Lane, Next};
+use riskgate::origin::Origin;
+use riskgate::quota::Allowance;
+use riskgate::reply::{Common, Reply, Way};
+use riskgate::request_id::RequestId;
+use riskgate::server::Mount;
+use riskgate::{Gate, Visit};
+
+const SIZES: Sizes =
+    Sizes { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+/// Accounts that ask in turn, so that none asks for more than it has in hand.
+const ACCOUNTS: usize = 8_000;
+/// Requests of one account before all leases are filled up again.
+const STRETCH: usize = 3;
+
+/// Counts what is allocated.
+struct Counting;
+
+static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: it hands everything on to the system's allocator as it came.
+#[allow(unsafe_code)]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: the caller keeps the promises that `System` asks for.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: as above.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+fn request(key: &str, domain: &str) -> Vec<u8> {
+    format!(
+        "GET /v1/public/domain/{domain} HTTP/1.1\r\nHost: gate.example.com\r\n\
+         Authorization: Bearer {key}\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+fn parts(c: &mut Criterion) {
+    let bytes = request("rg_0123456789abcdefghijklmnopqrstuv", "mail.example.com");
+    let mut group = c.benchmark_group("header");
+    group.throughput(Throughput::Elements(1));
+    group.bench_function("baseline: httparse", |b| {
+        b.iter(|| {
+            let mut fields = [httparse::EMPTY_HEADER; 64];
+            let mut request = httparse::Request::new(&mut fields);
+            assert!(request.parse(black_box(&bytes)).is_ok_and(|status| status.is_complete()));
+        });
+    });
+    group.bench_function("read and held to its grammar", |b| {
+        b.iter(|| {
+            let head = read_head(black_box(&bytes), 0, &SIZES);
+            assert!(head.is_ok_and(|head| head.is_some_and(|head| head.is_plain())));
+        });
+    });
+    group.finish();
+
+    let mut group = c.benchmark_group("domain");
+    group.bench_function("baseline: lower case", |b| {
+        b.iter(|| black_box("mail.example.com").to_ascii_lowercase());
+    });
+    for (name, segment, domain) in [
+        ("plain", "mail.example.com", "mail.example.com"),
+        ("capitals", "Mail.Example.COM", "mail.example.com"),
+        ("international", "b%C3%BCcher.example", "xn--bcher-kva.example"),
+    ] {
+        group.bench_function(name, |b| {
+            b.iter(|| {
+                let parsed = Domain::from_segment(black_box(segment.as_bytes()));
+                assert!(parsed.is_ok_and(|parsed| parsed.as_str() == domain));
+            });
+        });
+    }
+    group.finish();
+
+    let mut group = c.benchmark_group("origin");
+    group.bench_function("baseline: split", |b| {
+        b.iter(|| assert!(black_box("https://app.example.com:8443").split_once("://").is_some()));
+    });
+    group.bench_function("parsed", |b| {
+        b.iter(|| assert!(Origin::parse(black_box("https://app.example.com:8443")).is_ok()));
+    });
+    group.finish();
+    render(c);
+}
+
+fn render(c: &mut Criterion) {
+    const BODY: &str = r#"{"domain":"mail.example.com","risk_score":50}"#;
+    let allowance = Allowance { limit: 10_000, remaining: 1_234, reset_in: 86_400 };
+    let id = RequestId::parse(b"0123456789abcdef0123456789abcdef").expect("an id");
+    let common = Common { request_id: id, allowance: Some(allowance), ..Common::default() };
+    let date = "Sat, 21 Nov 2026 12:00:00 GMT";
+    let mut group = c.benchmark_group("reply");
+    let mut out = Vec::with_capacity(1024);
+    group.bench_function("baseline: format", |b| {
+        let mut text = String::with_capacity(1024);
+        b.iter(|| {
+            text.clear();
+            let Allowance { limit, remaining, reset_in } = black_box(allowance);
+            write!(
+                text,
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+                 Cache-Control: no-store\r\nx-request-id: {}\r\n\
+                 ratelimit-policy: \"monthly\";q={limit}\r\n\
+                 ratelimit: \"monthly\";r={remaining};t={reset_in}\r\nDate: {}\r\n\
+                 Connection: keep-alive\r\n\r\n{BODY}",
+                BODY.len(),
+                common.request_id,
+                date,
+            )
+            .expect("memory");
+        });
+        out = text.clone().into_bytes();
+    });
+    let expected = out.clone();
+    group.bench_function("rendered", |b| {
+        let reply = Reply::json(Bytes::from_static(BODY.as_bytes()));
+        b.iter(|| {
+            out.clear();
+            reply.render(black_box(&common), date.as_bytes(), Way::default(), &mut out);
+        });
+        assert!(expected.is_empty() || out == expected, "{}", String::from_utf8_lossy(&out));
+    });
+    group.finish();
+}
+
+/// A gate as `riskgate run` has it, with keys of many accounts; and the keys.
+fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
+    let (mut file, mut keys) = (String::new(), Vec::new());
+    for number in 0..ACCOUNTS {
+        let token = Token::generate("rg_").expect("a key");
+        let hash = hash_text(token.reveal());
+        let account = format!("account-{number}");
+        let key =
+            format!("[[key]]\nid = \"k{number}\"\naccount = \"{account}\"\nhash = \"{hash}\"\n");
+        file.push_str(&key);
+        keys.push(token.reveal().to_owned());
+    }
+    std::fs::write(folder.join("keys.toml"), file).expect("a key file");
+    let config = format!(
+        "[store]\nurl = \"sqlite:{0}/riskgate.db\"\n[keys]\nfile = \"{0}/keys.toml\"\n\
+         [log]\nenabled = false\n[plans]\nfree = 1000000\n",
+        folder.display()
+    );
+    let path = folder.join("riskgate.toml");
+    std::fs::write(&path, config).expect("a config");
+    let overrides = Overrides { file: ConfigFile::At(path), flags: Vec::new() };
+    let mount = Mount::new(overrides).expect("a gate");
+    let gate = mount.gate();
+    (mount, gate, keys)
+}
+
+fn whole(c: &mut Criterion) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (_mount, gate, keys) = gate(folder.path());
+    let domains = ["yopmail.com", "mail.yopmail.com", "gmail.com", "unknown-to-all.example"];
+    let requests: Vec<Vec<u8>> =
+        keys.iter().enumerate().map(|(n, key)| request(key, domains[n % domains.len()])).collect();
+    let mut lane = Lane::new(gate.clone(), SIZES, None);
+    let mut out = Vec::with_capacity(64 * 1024);
+    let mut ask = |request: &[u8]| {
+        out.clear();
+        let said = lane.answer(black_box(request), &mut out);
+        said == (request.len(), Next::Request) && out.starts_with(b"HTTP/1.1 200 OK\r\n")
+    };
+    // Each account has something in hand after its first call.
+    for request in &requests {
+        while !ask(request) {
+            std::thread::sleep(Duration::from_millis(1));
+            first_call(&gate, request);
+        }
+    }
+    let allocated = ALLOCATIONS.load(Ordering::Relaxed);
+    assert!(ask(&requests[0]) && ask(&requests[1]) && ask(&requests[3]));
+    let each = (ALLOCATIONS.load(Ordering::Relaxed) - allocated) / 3;
+    println!("whole decision: {each} allocations");
+    let mut group = c.benchmark_group("whole decision");
+    group.throughput(Throughput::Elements(1)).sample_size(10);
+    group.measurement_time(Duration::from_secs(2));
+    group.bench_function("bytes in to bytes out", |b| {
+        b.iter_custom(|times| {
+            let (mut left, mut took) = (times, Duration::ZERO);
+            while left > 0 {
+                // Meanwhile the leases are filled up.
+                std::thread::sleep(Duration::from_millis(60));
+                let batch = left.min((ACCOUNTS * STRETCH) as u64) as usize;
+                let begun = Instant::now();
+                let answered = (0..batch).filter(|n| ask(&requests[n % ACCOUNTS])).count();
+                took += begun.elapsed();
+                assert!(answered * 1_000 >= batch * 999, "{answered} of {batch} were answered");
+                left -= batch as u64;
+            }
+            took
+        });
+    });
+    group.finish();
+}
+
+/// What has no call in hand waits for the store once, as on the general way.
+fn first_call(gate: &Gate, request: &[u8]) {
+    let state = gate.state();
+    let keys = state.keys.peek();
+    let ring = Option::as_ref(&keys).expect("keys");
+    let head = read_head(request, 0, &SIZES).expect("a header").expect("a whole one");
+    let sent = head.fields.authorization.into_iter();
+    let now = Visit::default().unix_now();
+    let key = riskgate::admission::identify(ring, sent, now).expect("a key");
+    let month = state.ledger.month(now);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let charged =
+        runtime.expect("a runtime").block_on(state.ledger.charge(&key.account.lease, month));
+    charged.expect("a call");
+}
+
+criterion_group!(benches, parts, whole);
+criterion_main!(benches);
