@@ -98,7 +98,8 @@ impl AccessLog {
             reopen: AtomicBool::new(false),
         });
         let out = open(&target)?;
-        let mut writer = Writer { out, target, shared: Arc::clone(&shared), lines: Vec::new() };
+        let mut writer =
+            Writer { out, target, shared: Arc::clone(&shared), lines: Vec::new(), torn: false };
         let writer = std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;
@@ -224,6 +225,8 @@ struct Writer {
     shared: Arc<Shared>,
     /// Whole lines that are being written; of the first perhaps only the rest.
     lines: Vec<u8>,
+    /// Of the first line a part was written already.
+    torn: bool,
 }
 
 impl Writer {
@@ -234,6 +237,7 @@ impl Writer {
             if !self.lines.is_empty() && self.shared.reopen.swap(false, Ordering::AcqRel) {
                 if left {
                     self.flush();
+                    self.drop_torn_line();
                 }
                 match open(&self.target) {
                     Ok(out) => self.out = out,
@@ -277,9 +281,22 @@ impl Writer {
                 Err(_) => break,
             }
         }
+        if written > 0 {
+            self.torn = self.lines[written - 1] != b'\n';
+        }
         self.lines.drain(..written);
         // Standard output keeps what lacks the end of its line.
         let _ = self.out.flush();
+    }
+
+    /// The rest of a line has no place in another file.
+    fn drop_torn_line(&mut self) {
+        let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+        if self.torn && end > 0 {
+            self.lines.drain(..end);
+            self.shared.dropped.fetch_add(1, Ordering::Relaxed);
+            self.torn = false;
+        }
     }
 
     /// Keeps no more than a batch of what could not be written, all lines but the first whole.

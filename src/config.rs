@@ -255,7 +255,7 @@ impl Config {
             ("listen.admin", same(&self.admin, &serving.admin)),
             ("listen.threads", same(&self.threads, &serving.threads)),
             ("listen.trusted_proxies", same(&self.trusted_proxies, &serving.trusted_proxies)),
-            ("listen (timeouts and sizes)", same(&self.door, &serving.door)),
+            ("listen (timeouts, sizes, lane)", same(&self.door, &serving.door)),
             ("listen (caps)", same(&self.caps, &serving.caps)),
             ("log.path", same(&self.log_target, &serving.log_target)),
             ("upstream", same(&self.upstream, &serving.upstream)),

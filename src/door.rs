@@ -104,12 +104,12 @@ where
                 return None;
             };
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
-                Box::pin(self.serve_http2(Box::new(stream), shutdown)).await;
+                Box::pin(self.serve_http2(Wire::over(Box::new(stream)), shutdown)).await;
                 return Some(());
             }
             wire = Wire::over(Box::new(stream));
         } else if self.options.h2c && hear_preface(&mut wire, deadline).await? {
-            Box::pin(self.serve_http2(Box::new(wire), shutdown)).await;
+            Box::pin(self.serve_http2(wire, shutdown)).await;
             return Some(());
         }
         self.serve_http1(wire, shutdown, deadline).await;

@@ -14,7 +14,6 @@ pub mod month;
 pub mod network;
 pub mod origin;
 pub mod refusal;
-pub mod request_id;
 pub mod verdict;
 
 // Floor 1, the state: no Pingora, no HTTP, no config.
@@ -24,6 +23,7 @@ pub mod live;
 pub mod metrics;
 pub mod quota;
 pub mod regular_file;
+pub mod request_id;
 pub mod store;
 pub mod table;
 pub mod tls;

@@ -42,13 +42,17 @@ pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// Sets what connections inherit from the socket that they come from: at no cost for each.
-fn prepare(listener: &TcpListener, user_timeout: Duration) -> io::Result<()> {
+/// Sets what connections inherit from the socket that they come from: at no cost for each. They
+/// are served without, where the kernel does not know an option.
+fn prepare(name: &str, listener: &TcpListener, user_timeout: Duration) {
     let socket = SockRef::from(listener);
-    socket.set_tcp_nodelay(true)?;
-    socket.set_tcp_user_timeout(Some(user_timeout))?;
-    socket.set_tcp_notsent_lowat(UNSENT)?;
-    listener.set_nonblocking(true)
+    let set = socket
+        .set_tcp_nodelay(true)
+        .and_then(|()| socket.set_tcp_user_timeout(Some(user_timeout)))
+        .and_then(|()| socket.set_tcp_notsent_lowat(UNSENT));
+    if let Err(error) = set {
+        log::warn!("{name}: an option of its socket could not be set: {error}");
+    }
 }
 
 /// How many connections may be open, and how many exchanges with the upstream under way.
@@ -173,7 +177,8 @@ impl<A: ServerApp + Send + Sync + 'static> Service for Listening<A> {
         _listeners_per_fd: usize,
     ) {
         let socket = self.socket.take().map(|socket| {
-            prepare(&socket, self.user_timeout)?;
+            prepare(self.name, &socket, self.user_timeout);
+            socket.set_nonblocking(true)?;
             tokio::net::TcpListener::from_std(socket)
         });
         match socket {
@@ -213,8 +218,7 @@ mod tests {
     #[test]
     fn connections_inherit_what_their_listener_was_told() {
         let listener = bind("127.0.0.1:0".parse().unwrap()).unwrap();
-        prepare(&listener, Duration::from_secs(7)).unwrap();
-        listener.set_nonblocking(false).unwrap();
+        prepare("test", &listener, Duration::from_secs(7));
         let _client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (accepted, _) = listener.accept().unwrap();
         let socket = SockRef::from(&accepted);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 /// Rooms by floor, from the words up.
 const FLOORS: [&[&str]; 5] = [
-    &["domain", "month", "network", "origin", "refusal", "request_id", "verdict"],
+    &["domain", "month", "network", "origin", "refusal", "verdict"],
     &[
         "access_log",
         "keys",
@@ -14,6 +14,7 @@ const FLOORS: [&[&str]; 5] = [
         "metrics",
         "quota",
         "regular_file",
+        "request_id",
         "store",
         "table",
         "tls",

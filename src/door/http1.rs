@@ -1,7 +1,5 @@
 //! HTTP/1.1 on a connection: one request after the other, each whole before it is handed on.
 
-use std::time::Duration;
-
 use pingora_core::apps::HttpServerApp;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
@@ -168,11 +166,7 @@ where
         let written = timeout(self.options.write_timeout, write).await;
         self.gate.record_refusal(refusal, &mut visit, client);
         if matches!(written, Ok(Ok(()))) {
-            // Unread bytes would turn our close into a reset that eats the answer.
-            let linger = Instant::now() + Duration::from_secs(1);
-            while wire.read_more(linger).await {
-                wire.ahead.clear();
-            }
+            wire.linger().await;
         }
     }
 }

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::traffic::Counted;
+use super::wire::Wire;
 use super::{Door, DoorOptions};
 use crate::gate::Visit;
 use crate::head::check_http2;
@@ -32,6 +33,8 @@ const SEND_BUFFER: usize = 64 * 1024;
 const RESETS: usize = 20;
 /// Requests on one connection that are malformed beyond what is answered.
 const MALFORMED: usize = 32;
+/// Bytes that a client may send without a request: settings, pings, windows.
+const TALK: usize = 64 * 1024;
 /// For a client to take our GOAWAY and close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -90,7 +93,9 @@ where
     P::CTX: Send + Sync,
 {
     /// Serves requests until the connection ends.
-    pub(super) async fn serve_http2(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) {
+    pub(super) async fn serve_http2(self: &Arc<Self>, mut wire: Wire, shutdown: &ShutdownWatch) {
+        let talk = wire.metered(TALK);
+        let stream: Stream = Box::new(wire);
         let digest = Arc::new(Digest {
             ssl_digest: stream.get_ssl_digest(),
             timing_digest: stream.get_timing_digest(),
@@ -115,6 +120,15 @@ where
                     continue;
                 }
                 accepted = HttpSession::from_h2_conn(&mut connection, Arc::clone(&digest)) => accepted,
+                () = talk.exceeded() => {
+                    talk.reset();
+                    // Bodies are counted too, but not when nothing is under way.
+                    if streams.active() == 0 && !closing {
+                        connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+                        closing = true;
+                    }
+                    continue;
+                }
                 () = streams.idle_for(idle) => {
                     if closing {
                         return;
@@ -133,6 +147,7 @@ where
                         continue;
                     }
                     patience = self.options.keepalive_timeout;
+                    talk.reset();
                     self.spawn(session, Active::begin(&streams), shutdown);
                 }
                 Ok(Some(H2Accept::Rejected)) => {

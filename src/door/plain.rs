@@ -14,6 +14,9 @@ use super::Door;
 use super::wire::Wire;
 use crate::lane::{Lane, Next};
 
+/// Bytes of answers in one batch, beyond which it is a long one.
+const LONG: usize = 4 * 1024;
+
 /// Where a connection goes on.
 pub(super) enum Onward {
     /// On the general way: since when it is without a request, and until when it may be.
@@ -65,11 +68,16 @@ where
                 }
                 answered = Instant::now();
                 deadline = answered + self.options.keepalive_timeout;
+                if out.len() > LONG {
+                    // Others have their turn before the next batch.
+                    tokio::task::yield_now().await;
+                }
             }
             match next {
                 Next::Close => {
                     // Whoever is gone is told nothing.
                     let _ = timeout(self.options.write_timeout, wire.shutdown()).await;
+                    wire.linger().await;
                     return Onward::Ended;
                 }
                 Next::HandOver => return Onward::General((answered, deadline)),

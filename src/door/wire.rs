@@ -10,7 +10,9 @@ use std::future::{Future, poll_fn};
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Buf, BytesMut};
@@ -23,6 +25,7 @@ use pingora_core::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use inner::Inner;
@@ -31,6 +34,9 @@ use inner::Inner;
 const GATHERED: usize = 1460;
 /// Room for what arrives in one go, in bytes.
 const AHEAD: usize = 4096;
+
+/// How long a client may take to close behind us.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
@@ -42,10 +48,40 @@ pub struct Wire {
     pub allowance: usize,
     /// What was written and not sent yet.
     unsent: BytesMut,
+    /// Counts what is read, where somebody wants to know.
+    meter: Option<Arc<Meter>>,
     /// Nothing that was sent lies in the stream below.
     is_flushed: bool,
     /// The client that a proxy speaks for.
     client: Option<Arc<SocketDigest>>,
+}
+
+/// Counts bytes that are read.
+#[derive(Debug)]
+pub struct Meter {
+    most: usize,
+    read: AtomicUsize,
+    exceeded: Notify,
+}
+
+impl Meter {
+    fn add(&self, bytes: usize) {
+        if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most {
+            self.exceeded.notify_one();
+        }
+    }
+
+    /// Begins anew.
+    pub fn reset(&self) {
+        self.read.store(0, Ordering::Relaxed);
+    }
+
+    /// Resolves once there was more than there may be.
+    pub async fn exceeded(&self) {
+        while self.read.load(Ordering::Relaxed) <= self.most {
+            self.exceeded.notified().await;
+        }
+    }
 }
 
 impl Wire {
@@ -61,7 +97,21 @@ impl Wire {
 
     fn new(inner: Inner) -> Wire {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
-        Wire { inner, ahead, allowance: usize::MAX, unsent, is_flushed: true, client: None }
+        Wire {
+            inner,
+            ahead,
+            allowance: usize::MAX,
+            unsent,
+            meter: None,
+            is_flushed: true,
+            client: None,
+        }
+    }
+
+    /// Counts what is read from now on, and tells when it is more than this.
+    pub fn metered(&mut self, most: usize) -> Arc<Meter> {
+        let meter = Meter { most, read: AtomicUsize::new(0), exceeded: Notify::new() };
+        Arc::clone(self.meter.insert(Arc::new(meter)))
     }
 
     /// Reads more; `false` at the end, on an error, or when the deadline comes first.
@@ -91,6 +141,15 @@ impl Wire {
         poll_fn(|context| self.poll_send(context)).await?;
         self.inner.write_all(bytes).await?;
         self.inner.flush().await
+    }
+
+    /// Takes what still comes, for a moment: unread bytes would turn our close into a reset that
+    /// eats the answer.
+    pub async fn linger(&mut self) {
+        let end = Instant::now() + LINGER;
+        while self.read_more(end).await {
+            self.ahead.clear();
+        }
     }
 
     /// The peer's address, or that of the client whom it speaks for, if it said who that is.
@@ -133,6 +192,9 @@ impl AsyncRead for Wire {
             ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
             let read = part.filled().len();
             buffer.advance(read);
+            if let Some(meter) = &this.meter {
+                meter.add(read);
+            }
             this.allowance -= read;
             return Poll::Ready(Ok(()));
         }

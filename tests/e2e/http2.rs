@@ -312,7 +312,14 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                             at += 50;
                         }
                         frames.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-                        (at, frames.goodbye())
+                        let goodbye = frames.goodbye();
+                        // What the kernel took before the end is no matter.
+                        let ping = frame(PING, 0, 0, b"12345678");
+                        let ended = (0..100).any(|_| {
+                            std::thread::sleep(Duration::from_millis(50));
+                            !frames.send(&ping)
+                        });
+                        (at, goodbye, ended)
                     })
                 })
                 .collect();
@@ -320,13 +327,10 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                 gateway.domain("first.test", &key).expect(200);
             }
             for attacker in attackers {
-                let (sent, goodbye) = attacker.join().unwrap();
-                // 11 is ENHANCE_YOUR_CALM, 1 a protocol error. SETTINGS and PING are answered one
-                // by one, and the socket's own buffer holds who does not read.
-                if matches!(*name, "rapid reset" | "continuation") {
-                    assert!(matches!(goodbye, Some(1 | 11) | None), "{name}: {goodbye:?}");
-                    assert!(sent < 200_000, "{name}: {sent} were taken");
-                }
+                let (sent, goodbye, ended) = attacker.join().unwrap();
+                // 11 is ENHANCE_YOUR_CALM, 1 a protocol error. A reset may overtake them.
+                assert!(matches!(goodbye, Some(1 | 11) | None), "{name}: {goodbye:?}");
+                assert!(ended, "{name}: after {sent} frames it goes on");
             }
         });
         let after = memory();
