@@ -65,7 +65,7 @@ fn means_what_its_text_says(bytes: &[u8], settled: &ProxyHeader) {
     };
     // The other reader takes a port with a sign.
     let client = client.filter(|_| !line.contains(&b'+')).map(SocketAddr::from);
-    let says_nobody = line.starts_with(b"PROXY UNKNOWN\r") || line.starts_with(b"PROXY UNKNOWN ");
+    let says_nobody = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
     let is_text = line.ends_with(b"\r\n") && std::str::from_utf8(line).is_ok();
     let expected = match client {
         None if !(is_text && says_nobody) => ProxyHeader::Malformed,

@@ -41,6 +41,8 @@ class Service(BaseHTTPRequestHandler):
         pass
 
 
+# Many come at once, and each is to be served.
+ThreadingHTTPServer.request_queue_size = 1024
 server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
 print(server.server_port, flush=True)
 server.serve_forever()
