@@ -143,6 +143,8 @@ mod tests {
             b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 0443\r\n",
             b"PROXY TCP4 192.0.2.1\r\n",
             b"PROXY TCP6 192.0.2.1 192.0.2.2 4000 443\r\n",
+            b"PROXY TCP6 2001:db8::1 ::1 4000 443 \n",
+            b"PROXY UNKNOWN\r\r\n",
             b"PROXY UNKNOWN \n",
             &[b"PROXY UNKNOWN ".as_slice(), &[b'a'; 93]].concat(),
             b"\x16\x03\x01\x02\0",
