@@ -26,6 +26,9 @@ use crate::upstream::{Caller, Deadline, Upstreams, clean_response, end_by_reset}
 
 /// How many times an exchange may be tried: once, and once more.
 pub const MAX_TRIES: usize = 2;
+/// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
+/// another try.
+const SHORT_BODY: usize = 64 * 1024;
 
 /// riskgate as a proxy of its own: a [`Gate`] with an upstream behind it.
 pub struct Gateway {
@@ -56,6 +59,27 @@ impl Gateway {
     fn is_late(&self, passage: &Passage) -> bool {
         self.upstreams.is_late(passage.visit.started())
     }
+
+    /// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and
+    /// no place from others. A long one, or one that does not say how long it is, crosses as it
+    /// comes.
+    async fn take_short_body(&self, session: &mut Session, passage: &Passage) -> Result<()> {
+        let length = session.req_header().headers.get(CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
+            return Ok(());
+        }
+        let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
+        let client = session.as_downstream_mut();
+        client.enable_retry_buffering();
+        let whole = async {
+            while client.read_request_body().await?.is_some() {}
+            Ok(())
+        };
+        let late = |_| Error::explain(ErrorType::ReadTimedout, "a short body");
+        let taken = tokio::time::timeout(left, whole).await.map_err(late).flatten();
+        taken.map_err(|error| error.into_down())
+    }
 }
 
 /// Whether a part of a response's header had come: Pingora tells it in words alone.
@@ -77,7 +101,11 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, passage: &mut Passage) -> Result<bool> {
-        self.gate.request_filter(session, &mut passage.visit).await
+        let is_answered = self.gate.request_filter(session, &mut passage.visit).await?;
+        if !is_answered {
+            self.take_short_body(session, passage).await?;
+        }
+        Ok(is_answered)
     }
 
     async fn upstream_peer(

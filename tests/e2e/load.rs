@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::harness::{DoneOnDrop, Setup, StandIn, Step, answer, get, request, until_true};
+use crate::harness::{DoneOnDrop, Setup, StandIn, Step, answer, get, request, until, until_true};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -214,4 +214,44 @@ fn a_body_that_waits_for_100_continue_is_sent_after_it() {
     let post = request("POST", "/v1/signup").key(&key).with("Expect", "100-continue").body("body");
     gateway.ask(&post).expect(200);
     assert_eq!(stand_in.last().body, "body");
+}
+
+#[test]
+fn no_server_waits_for_a_short_body_and_a_long_one_crosses_as_it_comes() {
+    // Each request has a connection of its own, by which it shows.
+    let said = || answer(200, "Connection: close\r\n", "");
+    let stand_in = StandIn::playing(move |_| vec![Step::Send(said()), Step::Close]);
+    let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+    let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    let gateway = setup.text("upstream.deadline", "1s").start();
+    let key = gateway.key("acme", &[]);
+    let half = |length: usize| {
+        let bytes = request("POST", "/v1/signup").key(&key).body(&"b".repeat(length)).bytes();
+        let (first, rest) = bytes.split_at(bytes.len() - length / 2);
+        let mut connection = gateway.connect();
+        connection.send(first);
+        (connection, rest.to_vec())
+    };
+    for (length, crosses_at_once) in [(2, false), (65_536, false), (65_537, true)] {
+        let before = stand_in.connections();
+        let (mut connection, rest) = half(length);
+        if crosses_at_once {
+            until_true("a server was asked", || stand_in.connections() > before);
+        } else {
+            std::thread::sleep(Duration::from_millis(200));
+            assert_eq!(stand_in.connections(), before, "{length}");
+        }
+        connection.send(&rest);
+        assert_eq!(connection.read().expect("an answer").status, 200, "{length}");
+        assert_eq!(stand_in.last().body.len(), length);
+    }
+    let seen = stand_in.count();
+    let (mut connection, _) = half(4_096);
+    assert!(connection.is_closed(), "at the deadline of the exchange");
+    assert_eq!(stand_in.count(), seen, "half of a body reached a server");
+    let last = until("its line in the log", || {
+        gateway.log().into_iter().find(|line| line["outcome"] == "aborted")
+    });
+    assert_eq!(last["status"], 0);
+    assert_eq!(gateway.month_count(&key), 4, "it was let in, and was not served by its own doing");
 }
