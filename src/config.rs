@@ -207,13 +207,13 @@ impl Config {
                     as usize,
                 exempt: trusted_proxies.clone(),
             },
+            upstream: upstream(s, &trusted_proxies),
             trusted_proxies,
             access_log: s.flag("log.access", true),
             log_target: match s.text("log.path") {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
                 None => LogTarget::Stdout,
             },
-            upstream: upstream(s),
             prefixes: s.prefixes(),
             table: s.text("table.path").map_or(Source::Bundled, |p| Source::Path(PathBuf::from(p))),
             unknown_score: s
@@ -296,12 +296,15 @@ fn door(s: &mut Settings, trusted_proxies: &Networks) -> DoorOptions {
     }
 }
 
-fn upstream(s: &mut Settings) -> UpstreamOptions {
+fn upstream(s: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
     let servers = s.servers("upstream.servers", "127.0.0.1:9000");
     let host = s.text("upstream.host");
     UpstreamOptions {
         tls: s.upstream_tls(&servers, host.as_deref()),
         max_in_flight: s.count("upstream.max_in_flight", 1..=1_000_000, 1_000) as usize,
+        max_in_flight_per_address: s.count("upstream.max_in_flight_per_address", 1..=1_000_000, 500)
+            as usize,
+        exempt: trusted_proxies.clone(),
         servers,
         host,
         connect_timeout: s.time("upstream.connect_timeout", Duration::from_millis(500)),

@@ -352,8 +352,7 @@ impl Gate {
         let status = session.response_written().map_or(0, |header| header.status.as_u16());
         visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
-        let client = session.client_addr().and_then(|address| address.as_inet());
-        self.record(visit, header.method.as_str(), header.raw_path(), client.map(SocketAddr::ip));
+        self.record(visit, header.method.as_str(), header.raw_path(), client_address(session));
     }
 
     /// Counts and logs a request that the door refused before it became one.
@@ -399,6 +398,11 @@ impl Gate {
             latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         });
     }
+}
+
+/// The address of the client, as far as it is known.
+pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
+    session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }
 
 /// Where no key is known, a browser may read what some key's origin could; without a key set, all

@@ -17,12 +17,11 @@ use pingora_error::{Error, ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 
-use crate::gate::{Gate, Visit};
+use crate::gate::{Gate, Visit, client_address};
 use crate::network::Networks;
 use crate::refusal::Refusal;
-use crate::upstream::{Caller, Deadline, Upstreams, clean_response, end_by_reset};
+use crate::upstream::{Caller, Deadline, Place, Upstreams, clean_response, end_by_reset};
 
 /// How many times an exchange may be tried: once, and once more.
 pub const MAX_TRIES: usize = 2;
@@ -45,7 +44,7 @@ pub struct Passage {
     server: String,
     deadline: Option<Deadline>,
     /// Its place among the exchanges under way.
-    place: Option<OwnedSemaphorePermit>,
+    place: Option<Place>,
     /// The upstream has a connection on which the request was, or is being, sent.
     connected: bool,
 }
@@ -110,7 +109,7 @@ impl ProxyHttp for Gateway {
 
     async fn upstream_peer(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         passage: &mut Passage,
     ) -> Result<Box<HttpPeer>> {
         if passage.visit.permit.is_none() {
@@ -118,7 +117,7 @@ impl ProxyHttp for Gateway {
         }
         if passage.place.is_none() {
             let full = || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            passage.place = Some(self.upstreams.enter().ok_or_else(full)?);
+            passage.place = Some(self.upstreams.enter(client_address(session)).ok_or_else(full)?);
         }
         passage.tries += 1;
         passage.connected = false;
@@ -160,7 +159,7 @@ impl ProxyHttp for Gateway {
         request: &mut RequestHeader,
         passage: &mut Passage,
     ) -> Result<()> {
-        let address = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+        let address = client_address(session);
         let visit = &passage.visit;
         let caller = Caller {
             key: visit.permit.as_ref().and_then(|permit| permit.key()),

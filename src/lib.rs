@@ -24,6 +24,7 @@ pub mod metrics;
 pub mod quota;
 pub mod regular_file;
 pub mod request_id;
+pub mod shares;
 pub mod store;
 pub mod table;
 pub mod tls;

@@ -6,6 +6,7 @@
 mod crossing;
 mod deadline;
 
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,9 @@ use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora_load_balancing::selection::RoundRobin;
 use pingora_load_balancing::{Backend, LoadBalancer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::network::Networks;
+use crate::shares::{Share, Shares};
 
 pub use crossing::{Caller, clean_response};
 pub use deadline::{Deadline, end_by_reset};
@@ -40,6 +44,10 @@ pub struct UpstreamOptions {
     pub tls: Option<UpstreamTls>,
     /// Exchanges at the same time; what comes beyond is refused at once.
     pub max_in_flight: usize,
+    /// Of those, for clients of one address (one /64 of IPv6).
+    pub max_in_flight_per_address: usize,
+    /// Whom that does not concern.
+    pub exempt: Networks,
     /// For one connection to be made.
     pub connect_timeout: Duration,
     /// For the whole exchange, from the request's header to the last byte of the answer.
@@ -65,12 +73,19 @@ pub struct UpstreamTls {
     pub verify: bool,
 }
 
+/// A place among the exchanges under way.
+pub struct Place {
+    _permit: OwnedSemaphorePermit,
+    _share: Option<Share>,
+}
+
 /// The servers and how they are.
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
     ejected: DashMap<String, Instant>,
     in_flight: Arc<Semaphore>,
+    shares: Arc<Shares>,
     second_tries: AtomicU64,
 }
 
@@ -92,6 +107,10 @@ impl Upstreams {
         Ok(Upstreams {
             balancer: Arc::new(balancer),
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
+            shares: Arc::new(Shares::new(
+                options.max_in_flight_per_address,
+                options.exempt.clone(),
+            )),
             options,
             ejected: DashMap::new(),
             second_tries: AtomicU64::new(0),
@@ -112,9 +131,15 @@ impl Upstreams {
         (backends.iter().filter(good).count(), backends.len())
     }
 
-    /// One more exchange, until the answer is dropped; `None` when there are too many.
-    pub fn enter(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.in_flight).try_acquire_owned().ok()
+    /// One more exchange for a client of this address, until the answer is dropped; `None` when
+    /// there are too many. Who has no address has no share.
+    pub fn enter(&self, client: Option<IpAddr>) -> Option<Place> {
+        let share = match client {
+            Some(address) => Some(self.shares.take(address)?),
+            None => None,
+        };
+        let permit = Arc::clone(&self.in_flight).try_acquire_owned().ok()?;
+        Some(Place { _permit: permit, _share: share })
     }
 
     /// The next server to ask, with what is left of the deadline; `None` when there is none or

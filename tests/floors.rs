@@ -15,6 +15,7 @@ const FLOORS: [&[&str]; 5] = [
         "quota",
         "regular_file",
         "request_id",
+        "shares",
         "store",
         "table",
         "tls",

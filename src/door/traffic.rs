@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use dashmap::DashMap;
 use tokio::sync::Notify;
 
-use crate::network::{Networks, Site};
+use crate::network::Networks;
+use crate::shares::{Share, Shares};
 
 /// Connections that may be open at the same time.
 #[derive(Clone, Debug)]
@@ -23,10 +23,10 @@ pub struct Caps {
 
 /// What is open and what is under way.
 pub struct Traffic {
-    caps: Caps,
+    most: usize,
     listeners: AtomicUsize,
     connections: AtomicUsize,
-    sites: DashMap<Site, usize>,
+    shares: Arc<Shares>,
     in_flight: AtomicUsize,
     draining: AtomicBool,
     /// In milliseconds.
@@ -39,10 +39,10 @@ impl Traffic {
     /// Nothing yet, under these caps.
     pub fn new(caps: Caps) -> Traffic {
         Traffic {
-            caps,
+            most: caps.connections,
             listeners: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
-            sites: DashMap::new(),
+            shares: Arc::new(Shares::new(caps.per_address, caps.exempt)),
             in_flight: AtomicUsize::new(0),
             draining: AtomicBool::new(false),
             last_call: AtomicU64::new(0),
@@ -109,22 +109,12 @@ impl Traffic {
     /// One more connection, if there may be one; it counts until the answer is dropped.
     pub(super) fn connect(self: &Arc<Self>) -> Option<Counted> {
         let counted = Counted::enter(self, |traffic| &traffic.connections);
-        (self.connections() <= self.caps.connections).then_some(counted)
+        (self.connections() <= self.most).then_some(counted)
     }
 
     /// One more connection from this address, if there may be one.
-    pub(super) fn connect_from(self: &Arc<Self>, address: IpAddr) -> Option<Neighbour> {
-        if self.caps.exempt.contains(address) {
-            return Some(Neighbour { traffic: Arc::clone(self), site: None });
-        }
-        let site = Site::from(address);
-        let mut open = self.sites.entry(site).or_insert(0);
-        if *open >= self.caps.per_address {
-            return None;
-        }
-        *open += 1;
-        drop(open);
-        Some(Neighbour { traffic: Arc::clone(self), site: Some(site) })
+    pub(super) fn connect_from(&self, address: IpAddr) -> Option<Share> {
+        self.shares.take(address)
     }
 
     /// One more request, until the answer is dropped.
@@ -168,45 +158,18 @@ impl Drop for Counted {
     }
 }
 
-/// Counts one connection of its address.
-pub(super) struct Neighbour {
-    traffic: Arc<Traffic>,
-    site: Option<Site>,
-}
-
-impl Drop for Neighbour {
-    fn drop(&mut self) {
-        let Some(site) = self.site else { return };
-        self.traffic.sites.remove_if_mut(&site, |_, open| {
-            *open -= 1;
-            *open == 0
-        });
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn caps_hold_in_all_and_for_each_address() {
-        let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
-        let traffic = Arc::new(Traffic::new(Caps { connections: 3, per_address: 2, exempt }));
+    fn what_is_open_is_counted_and_capped() {
+        let caps = Caps { connections: 3, per_address: 2, exempt: Networks::default() };
+        let traffic = Arc::new(Traffic::new(caps));
         let open: Vec<Counted> = (0..3).map(|_| traffic.connect().unwrap()).collect();
         assert!(traffic.connect().is_none());
         drop(open);
         assert!(traffic.connect().is_some());
         assert_eq!(traffic.connections(), 0);
-
-        let from = |text: &str| traffic.connect_from(text.parse().unwrap());
-        let (first, second) = (from("192.0.2.1").unwrap(), from("192.0.2.1").unwrap());
-        assert!(from("192.0.2.1").is_none());
-        assert!(from("192.0.2.2").is_some());
-        drop(first);
-        assert!(from("192.0.2.1").is_some());
-        drop(second);
-        assert!(traffic.sites.is_empty(), "nothing is kept of who left");
-        let trusted: Vec<Neighbour> = (0..9).map(|_| from("10.1.1.1").unwrap()).collect();
-        assert_eq!(trusted.len(), 9);
     }
 }

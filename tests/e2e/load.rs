@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::harness::{DoneOnDrop, Setup, StandIn, Step, answer, get, request, until, until_true};
+use crate::harness::{
+    Connection, DoneOnDrop, Setup, StandIn, Step, answer, get, request, until, until_true,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -214,6 +216,31 @@ fn a_body_that_waits_for_100_continue_is_sent_after_it() {
     let post = request("POST", "/v1/signup").key(&key).with("Expect", "100-continue").body("body");
     gateway.ask(&post).expect(200);
     assert_eq!(stand_in.last().body, "body");
+}
+
+#[test]
+fn an_address_takes_no_more_than_its_share_of_the_exchanges() {
+    let stand_in = StandIn::playing(|_| vec![Step::Silence]);
+    let setup = Setup::new().upstream(&[stand_in.address]);
+    let setup = setup.set("listen.trusted_proxies", "[\"127.0.0.9\"]");
+    let gateway = setup.set("upstream.max_in_flight_per_address", "2").start();
+    let key = gateway.key("acme", &[]);
+    let check = get("/v1/check/a@b.com").key(&key);
+    let ask = |client: &str| {
+        let mut connection = Connection::open_from(client.parse().unwrap(), gateway.http);
+        connection.send(&check.bytes());
+        connection
+    };
+    let clients = ["127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.9", "127.0.0.9", "127.0.0.9"];
+    let served: Vec<Connection> = clients.map(ask).into();
+    until_true("all of them are with the server", || stand_in.count() == served.len());
+    let refused = ask("127.0.0.1").read().expect("an answer").expect(500);
+    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    assert_eq!(gateway.month_count(&key), served.len() as u64, "given back");
+    assert_eq!(stand_in.count(), served.len());
+    drop(served);
+    let again = || ask("127.0.0.1").read().is_some_and(|a| a.json()["error"] == "upstream_timeout");
+    until_true("there is a place again", again);
 }
 
 #[test]
