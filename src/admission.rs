@@ -71,7 +71,7 @@ pub async fn charge(
     month: Month,
     unix_now: i64,
 ) -> Result<Permit, Refusal> {
-    match ledger.charge(&key.account.lease, month).await {
+    match ledger.charge(&key.lease, month).await {
         Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), spent: Some(spent) }),
         Err(Denied::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
@@ -83,7 +83,7 @@ pub async fn charge(
 
 /// The same without waiting: `None` where no call is in hand.
 pub fn charge_at_once(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
-    let spent = ledger.charge_at_once(&key.account.lease, month)?;
+    let spent = ledger.charge_at_once(&key.lease, month)?;
     Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
 }
 
@@ -116,7 +116,7 @@ impl Permit {
     pub fn give_back(&mut self, ledger: &Ledger) -> bool {
         match (self.spent.take(), &self.key) {
             (Some(spent), Some(key)) => {
-                ledger.give_back(&key.account.lease, spent);
+                ledger.give_back(&key.lease, spent);
                 true
             }
             _ => false,

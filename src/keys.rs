@@ -48,6 +48,8 @@ pub struct Key {
     pub id: String,
     /// Whose it is.
     pub account: Arc<Account>,
+    /// The account's lease, one step nearer.
+    pub lease: Arc<Lease>,
     /// Whether a request without `Origin` is refused.
     pub require_origin: bool,
     digest: [u8; 32],
@@ -207,6 +209,7 @@ impl KeyRing {
             let key = Key {
                 id: row.id.clone(),
                 account: Arc::clone(account),
+                lease: Arc::clone(&account.lease),
                 require_origin: row.require_origin,
                 digest: row.digest,
                 origins,

@@ -86,6 +86,7 @@ impl Key {
         Key {
             id: self.id.clone(),
             account: Arc::clone(account),
+            lease: Arc::clone(&account.lease),
             require_origin: self.require_origin,
             digest: self.digest,
             origins: self.origins.clone(),

@@ -36,7 +36,6 @@ pub struct Lease {
     /// Who waits for a call, in order: without it, those who come late take what the first waits
     /// for.
     line: Semaphore,
-    waiting: AtomicU32,
     numbers: Mutex<Numbers>,
 }
 
@@ -47,6 +46,19 @@ struct Hand {
     /// From how many calls in hand on more are asked for.
     low: AtomicU64,
     unlimited: AtomicBool,
+    /// What is held lasts for long enough that a wish for more may wait for others.
+    lasts: AtomicBool,
+    /// Who waits for a call.
+    waiting: AtomicU32,
+}
+
+/// Whether more should be asked for, so that no call has to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Need {
+    Nothing,
+    /// Along with what others ask for.
+    Soon,
+    Now,
 }
 
 /// A call that was spent. Whoever holds it can give it back to the lease that it came from, once.
@@ -80,7 +92,7 @@ impl<'l> Place<'l> {
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.lease.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.lease.hand.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -99,6 +111,8 @@ impl Lease {
                 purse: Purse::new(),
                 low: AtomicU64::new(0),
                 unlimited: AtomicBool::new(limit == LimitRow::Unlimited),
+                lasts: AtomicBool::new(false),
+                waiting: AtomicU32::new(0),
             },
             refused_until: AtomicU64::new(0),
             settling_until: AtomicU64::new(0),
@@ -106,7 +120,6 @@ impl Lease {
             active: AtomicBool::new(false),
             replied: Notify::new(),
             line: Semaphore::new(1),
-            waiting: AtomicU32::new(0),
             numbers: Mutex::new(Numbers::new(calls(limit))),
         }
     }
@@ -123,10 +136,14 @@ impl Lease {
     // --- spending ---
 
     /// Spends one call in hand: one compare-and-swap, no lock, no allocation. Says too whether
-    /// more should be asked for now, so that no call has to wait.
-    pub(super) fn take(&self, month: Month) -> Option<(Spent, bool)> {
+    /// more should be asked for.
+    pub(super) fn take(&self, month: Month) -> Option<(Spent, Need)> {
         let word = self.hand.purse.take(u64::from(month.number()))?;
-        let low = word.held() <= self.hand.low.load(Ordering::Relaxed);
+        let need = match word.held() <= self.hand.low.load(Ordering::Relaxed) {
+            false => Need::Nothing,
+            true if self.hand.lasts.load(Ordering::Relaxed) => Need::Soon,
+            true => Need::Now,
+        };
         let remaining = word.held() + word.beyond();
         let spent = Spent {
             month: match word.month() == u64::from(month.number()) {
@@ -138,7 +155,7 @@ impl Lease {
             blind: false,
             remaining: (!self.hand.unlimited.load(Ordering::Relaxed)).then_some(remaining),
         };
-        Some((spent, low))
+        Some((spent, need))
     }
 
     /// Admits a call without the store's word. Refused only when what is known for certain has
@@ -192,12 +209,12 @@ impl Lease {
 
     /// Whether somebody waits for a call of this account.
     pub(super) fn has_line(&self) -> bool {
-        self.waiting.load(Ordering::Relaxed) > 0
+        self.hand.waiting.load(Ordering::Relaxed) > 0
     }
 
     /// A place in the line of those who wait.
     pub(super) fn stand_in_line(&self) -> Place<'_> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
+        self.hand.waiting.fetch_add(1, Ordering::Relaxed);
         Place { lease: self }
     }
 
@@ -266,6 +283,7 @@ impl Lease {
             return 0;
         };
         self.hand.low.store(outcome.low, Ordering::Relaxed);
+        self.hand.lasts.store(outcome.lasts, Ordering::Relaxed);
         let until = |holds: bool, time: u64| if holds { clock + time } else { 0 };
         self.refused_until.store(until(outcome.refused, REFUSED_FOR), Ordering::Release);
         self.settling_until.store(until(outcome.settling, SETTLING_FOR), Ordering::Release);

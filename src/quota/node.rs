@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use dashmap::DashMap;
 
 use super::calendar::Calendar;
-use super::lease::{Lease, Spent};
+use super::lease::{Lease, Need, Spent};
 use super::numbers::{Occasion, Returned};
 use super::{Denied, OnFailure, lock};
 use crate::month::Month;
@@ -27,6 +27,8 @@ pub(super) struct Node {
     pub leases: DashMap<String, Arc<Lease>>,
     pub health: Health,
     queue: Mutex<Queue>,
+    /// One of those who want something can't wait for others.
+    pub pressing: AtomicBool,
     pub wake: Condvar,
     fails_closed: AtomicBool,
     /// The most calls that may be admitted blindly and not yet settled.
@@ -80,6 +82,7 @@ impl Node {
             leases: DashMap::new(),
             health: Health::default(),
             queue: Mutex::default(),
+            pressing: AtomicBool::new(false),
             wake: Condvar::new(),
             fails_closed: AtomicBool::new(on_failure == OnFailure::Closed),
             max_unsettled,
@@ -111,9 +114,11 @@ impl Node {
 
     /// Spends one call if the lease in hand lasts; never waits.
     pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
-        let (spent, low) = lease.take(month)?;
-        if low {
-            self.want(lease);
+        let (spent, need) = lease.take(month)?;
+        match need {
+            Need::Nothing => {}
+            Need::Soon => self.queue_up(lease, false),
+            Need::Now => self.want(lease),
         }
         Some(spent)
     }
@@ -190,8 +195,27 @@ impl Node {
     }
 
     pub(super) fn want(&self, lease: &Arc<Lease>) {
-        if lease.mark_queued() {
-            self.queue().wanting.push(Arc::clone(lease));
+        self.queue_up(lease, true);
+    }
+
+    fn queue_up(&self, lease: &Arc<Lease>, pressing: bool) {
+        let is_new = lease.mark_queued();
+        // Looked at first: a call that changes nothing takes no lock.
+        let presses = pressing && !self.pressing.load(Ordering::Relaxed);
+        if !is_new && !presses {
+            return;
+        }
+        let mut queue = self.queue();
+        let wakes = queue.wanting.is_empty() || presses;
+        if is_new {
+            queue.wanting.push(Arc::clone(lease));
+        }
+        if presses {
+            self.pressing.store(true, Ordering::Relaxed);
+        }
+        drop(queue);
+        // The first wakes the worker, and the first that can't wait does so again.
+        if wakes {
             self.wake.notify_one();
         }
     }

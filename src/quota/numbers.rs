@@ -13,6 +13,9 @@ const LEAST_WISHED: u64 = 8;
 /// A lease should last for so many seconds at the rate at which calls come, within the bound.
 const LASTS: u64 = 4;
 
+/// What is left must last for so many seconds, or more is asked for at once.
+const PATIENT: f64 = 0.05;
+
 /// Why the worker looks at a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {
@@ -54,6 +57,8 @@ pub(super) struct Outcome {
     pub settling: bool,
     /// From how many calls in hand on more should be asked for.
     pub low: u64,
+    /// So many last for longer than [`PATIENT`], at the rate at which calls come.
+    pub lasts: bool,
 }
 
 #[derive(Default)]
@@ -287,9 +292,13 @@ impl Numbers {
 
     /// A lease grows with the rate of calls, within the bound, and is filled up at half.
     fn to_ask(&self, bound: u64, held: u64, spent: u64) -> u64 {
-        let rate = self.rate.max(spent.saturating_sub(self.spent_at_tick));
-        let size = (LASTS * rate).max(LEAST_WISHED).min(bound);
+        let size = (LASTS * self.rate_now(spent)).max(LEAST_WISHED).min(bound);
         if held <= size / 2 { size - held } else { 0 }
+    }
+
+    /// Calls in a second: in the last one, or in this one so far if there are more of them already.
+    fn rate_now(&self, spent: u64) -> u64 {
+        self.rate.max(spent.saturating_sub(self.spent_at_tick))
     }
 
     fn farewells(&mut self, account: &str) -> Vec<Statement> {
@@ -340,12 +349,14 @@ impl Numbers {
         let put = if void { 0 } else { grown.min(room) };
         self.out += grown - put;
         let held = purse.put(put, beyond.saturating_add(self.out).saturating_sub(self.blind));
+        // Half of a lease left is the moment to ask; of a lease of one there is no half.
+        let low = if bound(limit, by_all) == 1 { 0 } else { held / 2 };
         Some(Outcome {
             settled: pending.blind,
             refused: pending.asked > 0 && grown == 0 && held == 0 && !void && !standing.settling,
             settling: standing.settling,
-            // Half of a lease left is the moment to ask; of a lease of one there is no half.
-            low: if bound(limit, by_all) == 1 { 0 } else { held / 2 },
+            low,
+            lasts: low as f64 > PATIENT * self.rate_now(pending.spent) as f64,
         })
     }
 

@@ -4,12 +4,13 @@
 //! to state, and believe only what comes back from here. After a failure it takes the store's
 //! pulse before it says anything: it may be another store by then.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::lease::Lease;
+use super::node::Queue;
 use super::numbers::Occasion;
 use super::{Shared, passed};
 use crate::month::Month;
@@ -25,6 +26,8 @@ const STRETCH: Duration = Duration::from_millis(10);
 const REST: Duration = Duration::from_millis(2);
 /// At most this long to say the last words to a store that does not answer.
 const LAST_WORDS: Duration = Duration::from_secs(3);
+/// Wishes that can wait are gathered for so long, so that they share a commit.
+const GATHER: Duration = Duration::from_millis(5);
 /// After a failure the store is left alone for this long, then for twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
@@ -136,11 +139,16 @@ impl Worker {
             false => Duration::ZERO,
         };
         let queue = node.queue();
-        let idle = |queue: &mut super::node::Queue| queue.wanting.is_empty() && !queue.closing;
-        let (mut queue, _) = node
-            .wake
-            .wait_timeout_while(queue, until_tick, idle)
-            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let idle = |queue: &mut Queue| queue.wanting.is_empty() && !queue.closing;
+        let waited = node.wake.wait_timeout_while(queue, until_tick, idle);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        if !queue.wanting.is_empty() {
+            let presses = || node.pressing.load(Ordering::Relaxed);
+            let patient = |queue: &mut Queue| !presses() && !queue.closing;
+            let gathered = node.wake.wait_timeout_while(queue, GATHER, patient);
+            (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
+        }
+        node.pressing.store(false, Ordering::Relaxed);
         (std::mem::take(&mut queue.wanting), queue.closing)
     }
 

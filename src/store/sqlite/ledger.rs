@@ -1,6 +1,6 @@
 //! The ledger's verbs in the embedded store: many statements, one commit.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::{Connection, Transaction, params};
 
 use super::super::{Round, Standing, Statement, StoreError, UsageRow};
 use super::rows::{signed, unsigned};
@@ -118,19 +118,20 @@ fn apply_one(
     statement: &Statement,
 ) -> rusqlite::Result<Option<Standing>> {
     let Statement { account, month, sequence, .. } = statement;
-    let known: Option<(i64, i64)> = transaction
+    let [known_sequence, own_before, others_leased, others_spent] = transaction
         .prepare_cached(
-            "SELECT sequence, leased FROM ledger WHERE account = ?1 AND month = ?2 AND node = ?3",
+            "SELECT coalesce(sum(CASE WHEN node = ?3 THEN sequence END), 0),
+                    coalesce(sum(CASE WHEN node = ?3 THEN leased END), 0),
+                    coalesce(sum(CASE WHEN node <> ?3 THEN leased END), 0),
+                    coalesce(sum(CASE WHEN node <> ?3 THEN spent END), 0)
+             FROM ledger WHERE account = ?1 AND month = ?2",
         )?
         .query_row(params![account, month.number(), node.as_slice()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
-    let (known_sequence, own_before) = known.map_or((0, 0), |(s, l)| (unsigned(s), unsigned(l)));
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(unsigned))
+        })?;
     if known_sequence < statement.known.sequence {
         return Ok(None);
     }
-    let (others_leased, others_spent) = others(transaction, account, *month, node)?;
     let stands =
         |own| Some(Standing { own, others_leased, others_spent, revision: 0, settling: false });
     if *sequence <= known_sequence {
