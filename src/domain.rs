@@ -79,7 +79,7 @@ impl Domain {
 
     fn checked(name: String) -> Result<Domain, DomainError> {
         check_labels(&name)?;
-        if !name.contains('.') {
+        if !name.as_bytes().contains(&b'.') {
             return Err(DomainError::SingleLabel);
         }
         Ok(Domain(name))
@@ -174,8 +174,9 @@ fn hex(byte: u8) -> Option<u8> {
 
 /// Lower-case LDH text without A-labels needs no UTS-46: it maps to itself.
 fn plain(text: &[u8]) -> bool {
-    text.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.'))
-        && !text.windows(4).any(|w| w == b"xn--")
+    let is_plain = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    text.iter().all(is_plain)
+        && !(text.contains(&b'-') && text.windows(4).any(|w| w == b"xn--"))
         && text.last() != Some(&b'.')
 }
 
@@ -203,20 +204,19 @@ fn check_labels(name: &str) -> Result<(), DomainError> {
     if name.len() > MAX_NAME {
         return Err(DomainError::NameLength);
     }
-    let mut last = "";
-    for label in name.split('.') {
+    let mut last: &[u8] = b"";
+    for label in name.as_bytes().split(|byte| *byte == b'.') {
         if label.is_empty() || label.len() > MAX_LABEL {
             return Err(DomainError::LabelLength);
         }
-        if label.starts_with('-') || label.ends_with('-') {
+        if label.starts_with(b"-") || label.ends_with(b"-") {
             return Err(DomainError::Label);
         }
         last = label;
     }
     // inet_aton reads 0x… as a number too, and no TLD looks like that.
-    let hexadecimal =
-        last.strip_prefix("0x").is_some_and(|h| h.bytes().all(|b| b.is_ascii_hexdigit()));
-    if last.bytes().all(|b| b.is_ascii_digit()) || hexadecimal {
+    let hexadecimal = last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
+    if last.iter().all(u8::is_ascii_digit) || hexadecimal {
         return Err(DomainError::Numeric);
     }
     Ok(())

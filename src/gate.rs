@@ -21,7 +21,7 @@ use pingora_proxy::Session;
 use crate::access_log::{AccessLog, Entry};
 use crate::admission::{self, OriginHeader};
 use crate::domain::Domain;
-use crate::keys::{Key, KeyRing};
+use crate::keys::KeyRing;
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::Ledger;
@@ -90,7 +90,6 @@ enum Decision {
 /// What a request wants, once nothing but its quota stands in the way.
 struct Wanted<'r> {
     route: Route<'r>,
-    key: Option<Arc<Key>>,
     counts: bool,
 }
 
@@ -177,12 +176,12 @@ impl Gate {
         let policy = self.state.policy.snapshot();
         let wanted = self.identify(asked, &policy, visit)?;
         let now = visit.unix_now();
-        let permit = match (&wanted.key, wanted.counts) {
+        let permit = match (&visit.key, wanted.counts) {
             (Some(key), true) => {
                 let month = self.state.ledger.month(now);
                 admission::charge(&self.state.ledger, key, month, now).await?
             }
-            _ => admission::uncounted(wanted.key.as_ref()),
+            (key, _) => admission::uncounted(key.as_ref()),
         };
         visit.admit(permit);
         match wanted.route {
@@ -207,10 +206,10 @@ impl Gate {
     pub(crate) fn answer_at_once(&self, asked: &Asked<'_>, visit: &mut Visit) -> Option<Reply> {
         let policy = self.state.policy.peek();
         let judged = match self.identify(asked, &policy, visit) {
-            Ok(Wanted { route: route @ (Route::Domain(_) | Route::TopDomains), key, .. }) => {
-                let (key, now) = (key?, visit.unix_now());
-                let month = self.state.ledger.month(now);
-                visit.admit(admission::charge_at_once(&self.state.ledger, &key, month)?);
+            Ok(Wanted { route: route @ (Route::Domain(_) | Route::TopDomains), .. }) => {
+                let (key, month) = (visit.key.as_ref()?, self.state.ledger.month(visit.unix_now()));
+                let permit = admission::charge_at_once(&self.state.ledger, key, month)?;
+                visit.admit(permit);
                 self.answer(route, &policy, visit)
             }
             Ok(_) => return None,
@@ -237,36 +236,19 @@ impl Gate {
         policy: &Policy,
         visit: &mut Visit,
     ) -> Result<Wanted<'r>, Refusal> {
-        let now = visit.unix_now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        visit.common.cors = open_to_some_key(ring, &asked.origin, now);
-        let route = route::find(asked.method, asked.target, &policy.prefixes)?;
-        visit.route = route.label();
-        let (needs_key, counts) = match route {
-            Route::Options(_) => (false, false),
-            Route::Usage => (true, false),
-            Route::Prefix(index) => {
-                (policy.prefixes[index].needs_key, policy.prefixes[index].counts)
-            }
-            Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
+        let wanted = find_key(ring, asked, policy, visit);
+        let Some(key) = &visit.key else {
+            visit.common.cors = open_to_some_key(ring, &asked.origin, visit.unix_now());
+            return wanted;
         };
-        let key = match needs_key {
-            true => {
-                // Without a key set every key would look unknown.
-                let ring = ring.ok_or(Refusal::Internal)?;
-                let key = admission::identify(ring, asked.authorization.into_iter(), now)?;
-                visit.key = Some(Arc::clone(&key));
-                visit.common.cors = Cors::Closed;
-                admission::check_origin(&key, &asked.origin)?;
-                if let OriginHeader::Valid(_, text) = &asked.origin {
-                    visit.common.cors = Cors::Open(text.clone());
-                }
-                Some(key)
-            }
-            false => None,
-        };
-        Ok(Wanted { route, key, counts })
+        visit.common.cors = Cors::Closed;
+        admission::check_origin(key, &asked.origin)?;
+        if let OriginHeader::Valid(_, text) = &asked.origin {
+            visit.common.cors = Cors::Open(text.clone());
+        }
+        wanted
     }
 
     /// The answer from memory.
@@ -403,6 +385,29 @@ impl Gate {
 /// The address of the client, as far as it is known.
 pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
     session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
+}
+
+/// The route, and the key that it needs; without a key set every key would look unknown.
+fn find_key<'r>(
+    ring: Option<&KeyRing>,
+    asked: &Asked<'r>,
+    policy: &Policy,
+    visit: &mut Visit,
+) -> Result<Wanted<'r>, Refusal> {
+    let route = route::find(asked.method, asked.target, &policy.prefixes)?;
+    visit.route = route.label();
+    let (needs_key, counts) = match route {
+        Route::Options(_) => (false, false),
+        Route::Usage => (true, false),
+        Route::Prefix(index) => (policy.prefixes[index].needs_key, policy.prefixes[index].counts),
+        Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
+    };
+    if needs_key {
+        let (ring, now) = (ring.ok_or(Refusal::Internal)?, visit.unix_now());
+        let key = admission::identify(ring, asked.authorization.into_iter(), now)?;
+        visit.key = Some(key);
+    }
+    Ok(Wanted { route, counts })
 }
 
 /// Where no key is known, a browser may read what some key's origin could; without a key set, all

@@ -57,14 +57,14 @@ pub fn read_head<'b>(
     if end + 4 > sizes.header_bytes {
         return Err(too_large(block, sizes));
     }
-    let mut lines = split_lines(&block[..end])?;
-    let line = lines.next().unwrap_or_default();
+    let mut lines = Lines(&block[..end + 2]);
+    let line = lines.next_line()?.unwrap_or_default();
     if is_long_line(line.len() + 1, sizes) {
         return Err(Refusal::UriTooLong);
     }
     let request = RequestLine::parse(line, sizes)?;
     let mut fields = Fields::default();
-    for line in lines {
+    while let Some(line) = lines.next_line()? {
         fields.count += 1;
         if fields.count > sizes.header_fields {
             return Err(Refusal::HeadersTooLarge);
@@ -113,18 +113,17 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
     memchr::memmem::find(bytes, needle)
 }
 
-/// Lines between CRLFs; a CR or LF anywhere else is refused.
-fn split_lines(block: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Refusal> {
-    for at in memchr::memchr2_iter(b'\r', b'\n', block) {
-        let alone = match block[at] {
-            b'\r' => block.get(at + 1) != Some(&b'\n'),
-            _ => at == 0 || block[at - 1] != b'\r',
-        };
-        if alone {
-            return Err(Refusal::BadRequest);
-        }
+/// Lines that end with CRLF. A LF alone is refused; a CR within a line is no part of what stands
+/// in one, and refused there.
+struct Lines<'b>(&'b [u8]);
+
+impl<'b> Lines<'b> {
+    fn next_line(&mut self) -> Result<Option<&'b [u8]>, Refusal> {
+        let Some(end) = memchr::memchr(b'\n', self.0) else { return Ok(None) };
+        let (line, rest) = self.0.split_at(end + 1);
+        self.0 = rest;
+        line.strip_suffix(b"\r\n").map(Some).ok_or(Refusal::BadRequest)
     }
-    Ok(block.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line)))
 }
 
 /// The first line of a request.
@@ -173,6 +172,14 @@ impl<'b> RequestLine<'b> {
         if self.target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
         }
+        // What is in every target of ours needs no second look.
+        let simple = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+        if self.target.first() == Some(&b'/')
+            && !matches!(self.method, b"CONNECT" | b"TRACE")
+            && self.target.iter().all(simple)
+        {
+            return Ok(());
+        }
         // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
@@ -216,10 +223,7 @@ pub fn check_http2(request: &RequestHeader, has_body: bool, sizes: &Sizes) -> Re
 
 /// Whether Pingora takes this target, also one that does not begin with a slash.
 fn is_pingora_target(target: &[u8]) -> bool {
-    let simple = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
     match target.first() {
-        // What is in every target of ours needs no second opinion.
-        Some(b'/') if target.iter().all(simple) => true,
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),
         _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),
     }

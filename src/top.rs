@@ -125,7 +125,10 @@ impl Top {
     /// Counts one flagged look-up of `account` for the row that matched.
     pub fn credit(&self, row: &str, account: &str, unix_now: i64) {
         let day = unix_now.div_euclid(DAY);
-        if self.day.swap(day.cast_unsigned(), Ordering::Relaxed) != day.cast_unsigned() {
+        let today = day.cast_unsigned();
+        // Looked at first: what nobody changes stays with every core.
+        let is_new = self.day.load(Ordering::Relaxed) != today;
+        if is_new && self.day.swap(today, Ordering::Relaxed) != today {
             self.seen.clear();
         }
         let mark = hash(&(account, row, day));

@@ -62,8 +62,7 @@ where
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
             if !out.is_empty() {
-                let written = timeout(self.options.write_timeout, wire.send(&out)).await;
-                if !matches!(written, Ok(Ok(()))) {
+                if !self.send(wire, &out).await {
                     return Onward::Ended;
                 }
                 answered = Instant::now();
@@ -88,6 +87,17 @@ where
                 Next::Request | Next::Sending => {}
             }
         }
+    }
+
+    /// Whether these bytes could be sent in time. Mostly they go at once: only who waits needs a
+    /// clock.
+    async fn send(&self, wire: &mut Wire, bytes: &[u8]) -> bool {
+        let mut sending = pin!(wire.send(bytes));
+        let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
+            Poll::Ready(sent) => Ok(sent),
+            Poll::Pending => timeout(self.options.write_timeout, sending).await,
+        };
+        matches!(sent, Ok(Ok(())))
     }
 }
 

@@ -64,7 +64,7 @@ impl<'b> Fields<'b> {
     }
 
     pub(super) fn take(&mut self, name: &[u8], value: &'b [u8]) -> Result<(), Refusal> {
-        if value.iter().any(|byte| byte.is_ascii_control() && *byte != b'\t') {
+        if has_control(value) {
             return Err(Refusal::BadRequest);
         }
         if name.eq_ignore_ascii_case(b"host") {
@@ -151,6 +151,12 @@ fn without_blanks(mut value: &[u8]) -> &[u8] {
     value
 }
 
+/// Whether a control character stands in a value, other than a tab. All of it is looked at, many
+/// bytes at a time.
+fn has_control(value: &[u8]) -> bool {
+    value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
+}
+
 /// Headers that we rely on must not be declared hop-by-hop by the caller.
 fn nominates_ours(value: &[u8]) -> bool {
     const OURS: [&[u8]; 10] = [
@@ -184,20 +190,30 @@ fn authority_of(target: &[u8]) -> Option<&[u8]> {
 
 /// A name or an address, and perhaps a port (RFC 3986 section 3.2); no user.
 fn is_authority(host: &[u8]) -> bool {
-    let Ok(text) = std::str::from_utf8(host) else { return false };
     // The colons of an IPv6 address stand inside of its brackets.
-    let address_end = text.rfind(']').map_or(0, |at| at + 1);
-    let name_end = text[address_end..].find(':').map_or(text.len(), |at| address_end + at);
-    let (name, port) = (&text[..name_end], text[name_end..].strip_prefix(':').unwrap_or_default());
-    let good_port = port.is_empty() || port.parse::<u16>().is_ok();
-    let good_name = match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
-        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
+    let name_end = match host.first() {
+        Some(b'[') => memchr::memchr(b']', host).map_or(0, |at| at + 1),
+        _ => memchr::memchr(b':', host).unwrap_or(host.len()),
+    };
+    let (name, port) = host.split_at(name_end);
+    let good_name = match name.strip_prefix(b"[") {
+        Some(address) => parsed::<Ipv6Addr>(&address[..address.len() - 1]).is_some(),
         None => {
-            let byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
-            name.bytes().all(byte) && name.bytes().any(|byte| byte.is_ascii_alphanumeric())
+            let mark = |byte: &u8| matches!(byte, b'-' | b'.' | b'_' | b'~');
+            name.iter().all(|byte| byte.is_ascii_alphanumeric() || mark(byte))
+                && !name.iter().all(mark)
         }
     };
-    host.len() <= 261 && good_name && good_port && !port.starts_with('+')
+    let good_port = match port {
+        [] | [b':'] => true,
+        [b':', digits @ ..] => digits[0].is_ascii_digit() && parsed::<u16>(digits).is_some(),
+        _ => false,
+    };
+    host.len() <= 261 && good_name && good_port
+}
+
+fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
+    std::str::from_utf8(text).ok()?.parse().ok()
 }
 
 const TOKEN_BYTES: [bool; 256] = {
