@@ -102,7 +102,7 @@ impl Permit {
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.spent.as_ref()?;
         let key = self.key.as_ref()?;
-        match key.account.limit {
+        match key.limit {
             LimitRow::Unlimited => None,
             LimitRow::Calls(limit) => Some(Allowance {
                 limit,

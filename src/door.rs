@@ -8,6 +8,7 @@ pub mod greeting;
 mod http1;
 mod http2;
 mod plain;
+mod silence;
 mod traffic;
 mod wire;
 

@@ -36,7 +36,7 @@ use crate::verdict::{Rule, Score, Verdict};
 
 pub(crate) use asked::Asked;
 pub use visit::Visit;
-pub(crate) use visit::request_id;
+pub(crate) use visit::{Moment, request_id};
 
 /// What a verdict's body begins with, before the name.
 const BODY_BEGINS: &str = r#"{"domain":""#;

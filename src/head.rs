@@ -173,7 +173,8 @@ impl<'b> RequestLine<'b> {
             return Err(Refusal::UriTooLong);
         }
         // What is in every target of ours needs no second look.
-        let simple = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(byte);
+        let mark = |byte: &u8| matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
+        let simple = |byte: &u8| byte.is_ascii_alphanumeric() || mark(byte);
         if self.target.first() == Some(&b'/')
             && !matches!(self.method, b"CONNECT" | b"TRACE")
             && self.target.iter().all(simple)

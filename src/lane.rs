@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use crate::admission::OriginHeader;
-use crate::gate::{Asked, Gate, Visit, request_id};
+use crate::gate::{Asked, Gate, Moment, Visit, request_id};
 use crate::head::{Head, Persistence, Sizes, read_head};
 use crate::reply::Way;
 
@@ -45,13 +45,15 @@ impl Lane {
     /// bytes they were, and what comes next; the answers are appended to `out`.
     pub fn answer(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
         let mut done = 0;
+        // What came together came now.
+        let moment = Moment::now();
         while done < arrived.len() {
             let head = match read_head(&arrived[done..], 0, &self.sizes) {
                 Ok(Some(head)) if head.is_plain() => head,
                 Ok(None) => return (done, Next::Request),
                 Ok(Some(_)) | Err(_) => return (done, Next::HandOver),
             };
-            let Some(closes) = self.answer_one(&head, out) else {
+            let Some(closes) = self.answer_one(&head, moment, out) else {
                 return (done, Next::HandOver);
             };
             done += head.length;
@@ -66,9 +68,9 @@ impl Lane {
     }
 
     /// Whether the connection closes behind the answer; `None` if it is not for the lane.
-    fn answer_one(&mut self, head: &Head<'_>, out: &mut Vec<u8>) -> Option<bool> {
+    fn answer_one(&mut self, head: &Head<'_>, moment: Moment, out: &mut Vec<u8>) -> Option<bool> {
         let (method, fields) = (std::str::from_utf8(head.line.method).ok()?, &head.fields);
-        let mut visit = Visit::default();
+        let mut visit = Visit::from(moment);
         let ids = &self.gate.state().ids;
         let sent = fields.authorization.into_iter();
         visit.common.request_id = request_id(fields.request_id, sent, ids);

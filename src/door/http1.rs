@@ -5,10 +5,11 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::Door;
 use super::plain::Onward;
+use super::silence::{End, Silence};
 use super::traffic::Counted;
 use super::wire::Wire;
 use crate::gate::Visit;
@@ -38,15 +39,17 @@ where
         mut deadline: Instant,
     ) {
         let mut answered = Instant::now();
+        let mut silence = Silence::new(deadline, shutdown);
         loop {
             if self.options.lane {
-                match self.serve_plain(&mut wire, shutdown, answered, deadline).await {
+                match self.serve_plain(&mut wire, &mut silence, answered, deadline).await {
                     Onward::Ended => return,
                     Onward::General(last) => (answered, deadline) = last,
                 }
             }
             // In a place of its own: connections that wait in the lane don't hold its room.
-            match Box::pin(self.serve_general(wire, shutdown, answered, deadline)).await {
+            let served = self.serve_general(wire, &mut silence, shutdown, answered, deadline);
+            match Box::pin(served).await {
                 Some((returned, last)) => (wire, answered) = (returned, last),
                 None => return,
             }
@@ -59,13 +62,13 @@ where
     async fn serve_general(
         &self,
         mut wire: Wire,
+        silence: &mut Silence,
         shutdown: &ShutdownWatch,
         mut answered: Instant,
         mut deadline: Instant,
     ) -> Option<(Wire, Instant)> {
-        let mut shutdown = shutdown.clone();
         loop {
-            let request = self.await_request(&mut wire, &mut shutdown, answered, deadline).await?;
+            let request = self.await_request(&mut wire, silence, answered, deadline).await?;
             let (header, body) = match self.read_rest(&mut wire).await {
                 Arrival::Request(header, body) => (header, body),
                 Arrival::Refused(refusal) => {
@@ -74,7 +77,7 @@ where
                 }
                 Arrival::Gone => return None,
             };
-            wire = self.hand_on(wire, header, body, &shutdown).await?;
+            wire = self.hand_on(wire, header, body, shutdown).await?;
             drop(request);
             answered = Instant::now();
             deadline = answered + self.options.keepalive_timeout;
@@ -88,24 +91,21 @@ where
     async fn await_request(
         &self,
         wire: &mut Wire,
-        shutdown: &mut ShutdownWatch,
+        silence: &mut Silence,
         answered: Instant,
         deadline: Instant,
     ) -> Option<Counted> {
-        if wire.ahead.is_empty() {
-            let stopped = async {
-                // An error means that there is nobody left to say stop: as good.
-                let _ = shutdown.wait_for(|stop| *stop).await;
+        let has_come = !wire.ahead.is_empty()
+            || match silence.end(wire, deadline).await {
+                End::Bytes => true,
+                End::Over => false,
                 // Its next request may be under way.
-                sleep_until(answered + self.traffic.last_call()).await;
+                End::Stop => {
+                    let last_call = answered + self.traffic.last_call();
+                    wire.read_more(deadline.min(last_call)).await
+                }
             };
-            tokio::select! {
-                biased;
-                more = wire.read_more(deadline) => if !more { return None },
-                () = stopped => return None,
-            }
-        }
-        Some(self.traffic.begin())
+        has_come.then(|| self.traffic.begin())
     }
 
     async fn read_rest(&self, wire: &mut Wire) -> Arrival {

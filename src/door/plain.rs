@@ -1,16 +1,16 @@
 //! The lane's connection: reads what arrives, sends what the lane answers.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::task::Poll;
 
 use bytes::Buf;
-use pingora_core::server::ShutdownWatch;
 use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, Sleep, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
 use super::Door;
+use super::silence::{End, Silence};
 use super::wire::Wire;
 use crate::lane::{Lane, Next};
 
@@ -35,30 +35,26 @@ where
     pub(super) async fn serve_plain(
         &self,
         wire: &mut Wire,
-        shutdown: &ShutdownWatch,
+        silence: &mut Silence,
         mut answered: Instant,
         mut deadline: Instant,
     ) -> Onward {
         let client = wire.client_address();
         let mut lane = Lane::new(self.gate.clone(), self.options.sizes.clone(), client);
-        let mut shutdown = shutdown.clone();
-        // An error means that there is nobody left to say stop: as good.
-        let mut stopped = pin!(async move { drop(shutdown.wait_for(|stop| *stop).await) });
-        let mut timer = pin!(sleep_until(deadline));
         loop {
             if wire.ahead.is_empty() {
-                match await_more(wire, deadline, timer.as_mut(), stopped.as_mut()).await {
-                    Some(true) => {}
-                    Some(false) => return Onward::Ended,
+                match silence.end(wire, deadline).await {
+                    End::Bytes => {}
+                    End::Over => return Onward::Ended,
                     // The general way knows how to end.
-                    None => return Onward::General((answered, deadline)),
+                    End::Stop => return Onward::General((answered, deadline)),
                 }
             }
             if self.traffic.is_draining() {
                 return Onward::General((answered, deadline));
             }
             let _under_way = self.traffic.begin();
-            let mut out = Vec::with_capacity(1024);
+            let mut out = Vec::with_capacity(1024.max(3 * wire.ahead.len()));
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
             if !out.is_empty() {
@@ -99,30 +95,4 @@ where
         };
         matches!(sent, Ok(Ok(())))
     }
-}
-
-/// Waits for bytes: whether they came before the connection ended or the deadline passed; nothing
-/// once the process is to end. The timer is set anew when it goes off, or would go off too late.
-async fn await_more(
-    wire: &mut Wire,
-    deadline: Instant,
-    mut timer: Pin<&mut Sleep>,
-    mut stopped: Pin<&mut impl Future<Output = ()>>,
-) -> Option<bool> {
-    if timer.deadline() > deadline {
-        timer.as_mut().reset(deadline);
-    }
-    poll_fn(|context| {
-        if let Poll::Ready(more) = wire.poll_more(context) {
-            return Poll::Ready(Some(more));
-        }
-        while timer.as_mut().poll(context).is_ready() {
-            if timer.deadline() >= deadline {
-                return Poll::Ready(Some(false));
-            }
-            timer.as_mut().reset(deadline);
-        }
-        stopped.as_mut().poll(context).map(|()| None)
-    })
-    .await
 }

@@ -27,11 +27,30 @@ pub struct Visit {
     pub(super) domain: Option<Domain>,
 }
 
+/// When something began, by both clocks.
+#[derive(Clone, Copy)]
+pub(crate) struct Moment {
+    at: Instant,
+    unix_ms: i64,
+}
+
+impl Moment {
+    pub fn now() -> Moment {
+        Moment { at: Instant::now(), unix_ms: unix_ms() }
+    }
+}
+
 impl Default for Visit {
     fn default() -> Visit {
+        Visit::from(Moment::now())
+    }
+}
+
+impl From<Moment> for Visit {
+    fn from(Moment { at, unix_ms }: Moment) -> Visit {
         Visit {
-            started: Instant::now(),
-            at_ms: unix_ms(),
+            started: at,
+            at_ms: unix_ms,
             common: Common::default(),
             permit: None,
             forward: None,

@@ -179,10 +179,10 @@ fn nominates_ours(value: &[u8]) -> bool {
 
 /// The authority of an absolute-form target.
 fn authority_of(target: &[u8]) -> Option<&[u8]> {
-    let start = find(target, b"://")? + 3;
     if target.starts_with(b"/") {
         return None;
     }
+    let start = find(target, b"://")? + 3;
     let rest = &target[start..];
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
     Some(&rest[..end])

@@ -87,6 +87,7 @@ impl Key {
             id: self.id.clone(),
             account: Arc::clone(account),
             lease: Arc::clone(&account.lease),
+            limit: account.limit,
             require_origin: self.require_origin,
             digest: self.digest,
             origins: self.origins.clone(),
