@@ -87,7 +87,11 @@ where
     }
 
     /// What comes before the first request: who is there, TLS, and which HTTP it is.
-    async fn welcome(self: &Arc<Self>, mut wire: Wire, shutdown: &ShutdownWatch) -> Option<()> {
+    async fn welcome(
+        self: &Arc<Self>,
+        mut wire: Box<Wire>,
+        shutdown: &ShutdownWatch,
+    ) -> Option<()> {
         let deadline = Instant::now() + self.options.header_timeout;
         if let Some(proxies) = &self.options.proxy_protocol {
             self.hear_proxy(&mut wire, proxies, deadline).await?;
@@ -99,7 +103,7 @@ where
         };
         if let Some(tls) = &self.tls {
             // In a place of its own, as all that few connections need: the others hold no room for it.
-            let handshake = Box::pin(timeout_at(deadline, tls.tls_handshake(wire))).await;
+            let handshake = Box::pin(timeout_at(deadline, tls.tls_handshake(*wire))).await;
             let Ok(Ok(stream)) = handshake else {
                 self.gate.state().metrics.handshakes_failed.inc();
                 return None;
@@ -108,9 +112,9 @@ where
                 Box::pin(self.serve_http2(Wire::over(Box::new(stream)), shutdown)).await;
                 return Some(());
             }
-            wire = Wire::over(Box::new(stream));
+            wire = Box::new(Wire::over(Box::new(stream)));
         } else if self.options.h2c && hear_preface(&mut wire, deadline).await? {
-            Box::pin(self.serve_http2(wire, shutdown)).await;
+            Box::pin(self.serve_http2(*wire, shutdown)).await;
             return Some(());
         }
         self.serve_http1(wire, shutdown, deadline).await;
@@ -173,7 +177,7 @@ where
     ) -> Option<Stream> {
         let _connection = self.traffic.connect().or_else(|| self.turn_away())?;
         // Only wires are given to a door. Whoever was not welcome is gone: nobody is to be told.
-        let wire = stream.into_any().downcast::<Wire>().ok().map(|wire| *wire);
+        let wire = stream.into_any().downcast::<Wire>().ok();
         if let Some(wire) = wire {
             let _ = self.welcome(wire, shutdown).await;
         }

@@ -7,7 +7,7 @@ mod field;
 
 use std::ops::Range;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{HeaderValue, VARY};
 use pingora_core::Result;
@@ -167,20 +167,25 @@ impl Reply {
     }
 
     /// The header, as every protocol version needs it.
-    pub fn header(&self, common: &Common) -> Result<ResponseHeader> {
-        let mut header = ResponseHeader::build_no_case(self.status, Some(16))?;
-        let mut written = Ok(());
+    pub fn header(&self, common: &Common) -> ResponseHeader {
+        let (mut parts, ()) = http::Response::new(()).into_parts();
+        parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
+        parts.headers.reserve(16);
+        // All values lie in one block.
+        let mut block = BytesMut::with_capacity(512);
         self.fields(common, &mut |field, value| {
-            if let Err(error) = insert(&mut header, field, value) {
-                written = Err(error);
+            block.extend_from_slice(value);
+            // Our own values are visible ASCII; what is not would be our fault and is left out.
+            if let Ok(value) = HeaderValue::from_maybe_shared(block.split().freeze()) {
+                parts.headers.append(&field.name, value);
             }
         });
-        written.map(|()| header)
+        ResponseHeader::from(parts)
     }
 
     /// Writes the answer; the body is left out for HEAD.
     pub async fn write(&self, session: &mut Session, common: &Common) -> Result<()> {
-        let header = Box::new(self.header(common)?);
+        let header = Box::new(self.header(common));
         let head = session.req_header().method == http::Method::HEAD;
         let body = if head { Bytes::new() } else { self.body.clone() };
         if self.closes {

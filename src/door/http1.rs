@@ -34,7 +34,7 @@ where
     /// Serves requests until the connection ends; the first must begin by `deadline`.
     pub(super) async fn serve_http1(
         &self,
-        mut wire: Wire,
+        mut wire: Box<Wire>,
         shutdown: &ShutdownWatch,
         mut deadline: Instant,
     ) {
@@ -61,12 +61,12 @@ where
     /// since then without a request.
     async fn serve_general(
         &self,
-        mut wire: Wire,
+        mut wire: Box<Wire>,
         silence: &mut Silence,
         shutdown: &ShutdownWatch,
         mut answered: Instant,
         mut deadline: Instant,
-    ) -> Option<(Wire, Instant)> {
+    ) -> Option<(Box<Wire>, Instant)> {
         loop {
             let request = self.await_request(&mut wire, silence, answered, deadline).await?;
             let (header, body) = match self.read_rest(&mut wire).await {
@@ -126,14 +126,14 @@ where
 
     async fn hand_on(
         &self,
-        mut wire: Wire,
+        mut wire: Box<Wire>,
         header: usize,
         body: usize,
         shutdown: &ShutdownWatch,
-    ) -> Option<Wire> {
+    ) -> Option<Box<Wire>> {
         let header = wire.ahead.split_to(header);
         wire.allowance = body;
-        let mut session = ServerSession::new_http1(Box::new(wire));
+        let mut session = ServerSession::new_http1(wire);
         session.set_pipelined_prefix(header);
         // Reading the header sets Pingora's keep-alive anew; how often is left to us.
         session.set_keepalive_reuses_remaining(self.traffic.is_draining().then_some(0));
@@ -145,13 +145,13 @@ where
         session.set_ignore_info_resp(true);
         let returned = self.proxy.process_new_http(session, shutdown).await?;
         let (stream, _) = returned.consume();
-        let wire = *stream.into_any().downcast::<Wire>().ok()?;
+        let wire = stream.into_any().downcast::<Wire>().ok()?;
         // A body that was not read to its end would be taken for the next request.
         (wire.allowance == 0).then_some(wire)
     }
 
     /// Answers what is no request, and closes.
-    async fn refuse(&self, mut wire: Wire, refusal: &Refusal) {
+    async fn refuse(&self, mut wire: Box<Wire>, refusal: &Refusal) {
         let mut visit = Visit::default();
         visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());

@@ -190,12 +190,10 @@ where
         let mut visit = Visit::default();
         visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
         let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
-        let reply = Reply::refusal(refusal);
-        if let Ok(header) = reply.header(&visit.common) {
-            // A client that reset its stream has nobody to tell.
-            let _ = session.write_response_header(Box::new(header)).await;
-            let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
-        }
+        let header = Box::new(Reply::refusal(refusal).header(&visit.common));
+        // A client that reset its stream has nobody to tell.
+        let _ = session.write_response_header(header).await;
+        let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
         self.gate.record_refusal(refusal, &mut visit, client);
     }
 }
