@@ -92,12 +92,13 @@ fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed
 
 #[test]
 fn a_log_without_room_costs_its_lines_and_no_request() {
-    let disk = Disk::of("300k");
+    let disk = Disk::of("600k");
     let log = disk.path().join("access.log");
     let gateway = setup(&disk).text("log.path", &log.display().to_string()).start();
     let key = gateway.key("acme", &[]);
     let dropped = || gateway.metric("riskgate_access_log_dropped", &[]);
-    let crowd = Crowd::new(DOMAIN, &key);
+    // Not so fast that the log alone fills the disk.
+    let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(2));
     std::thread::scope(|scope| {
         let _ending = crowd.ending();
         crowd.come(scope, gateway.http, 4);

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
@@ -23,7 +23,8 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let key = gateway.key("acme", &[]);
     let mut admitted = 0;
     for kill in 0..KILLS {
-        let crowd = Crowd::new(DOMAIN, &key);
+        // Not so fast that all is spent before the last kill.
+        let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(1));
         std::thread::scope(|scope| {
             let ending = crowd.ending();
             crowd.come(scope, gateway.http, CLIENTS as usize);
