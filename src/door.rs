@@ -12,6 +12,7 @@ mod silence;
 mod traffic;
 mod wire;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use async_trait::async_trait;
 use bytes::Buf;
 use pingora_core::apps::{HttpServerApp, ServerApp};
 use pingora_core::listeners::tls::Acceptor;
-use pingora_core::protocols::{ALPN, Ssl, Stream};
+use pingora_core::protocols::{ALPN, Stream};
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout_at};
@@ -102,23 +103,26 @@ where
             None => None,
         };
         if let Some(tls) = &self.tls {
-            // In a place of its own, as all that few connections need: the others hold no room for it.
-            let handshake = Box::pin(timeout_at(deadline, tls.tls_handshake(*wire))).await;
-            let Ok(Ok(stream)) = handshake else {
-                self.gate.state().metrics.handshakes_failed.inc();
-                return None;
-            };
+            let stream = apart(|| self.shake_hands(tls, *wire, deadline)).await?;
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
-                Box::pin(self.serve_http2(Wire::over(Box::new(stream)), shutdown)).await;
+                apart(|| self.serve_http2(Wire::over(stream), shutdown)).await;
                 return Some(());
             }
-            wire = Box::new(Wire::over(Box::new(stream)));
+            wire = Box::new(Wire::over(stream));
         } else if self.options.h2c && hear_preface(&mut wire, deadline).await? {
-            Box::pin(self.serve_http2(*wire, shutdown)).await;
+            apart(|| self.serve_http2(*wire, shutdown)).await;
             return Some(());
         }
         self.serve_http1(wire, shutdown, deadline).await;
         Some(())
+    }
+
+    async fn shake_hands(&self, tls: &Acceptor, wire: Wire, deadline: Instant) -> Option<Stream> {
+        if let Ok(Ok(stream)) = timeout_at(deadline, tls.tls_handshake(wire)).await {
+            return Some(Box::new(stream));
+        }
+        self.gate.state().metrics.handshakes_failed.inc();
+        None
     }
 
     /// Reads whom the peer speaks for. From a proxy that is not trusted, or that does not say it,
@@ -151,6 +155,12 @@ where
         self.gate.state().metrics.connections_refused.inc();
         None
     }
+}
+
+/// In a place of its own, as all that few connections need: the others hold no room for it. It is
+/// made by a function, since what moves through an async one has its room there all the same.
+fn apart<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
+    Box::pin(make())
 }
 
 /// Whether the connection begins with HTTP/2's preface; nothing if it ends before that is known.

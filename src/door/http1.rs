@@ -7,11 +7,11 @@ use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout};
 
-use super::Door;
 use super::plain::Onward;
 use super::silence::{End, Silence};
 use super::traffic::Counted;
 use super::wire::Wire;
+use super::{Door, apart};
 use crate::gate::Visit;
 use crate::head::read_head;
 use crate::refusal::Refusal;
@@ -47,9 +47,9 @@ where
                     Onward::General(last) => (answered, deadline) = last,
                 }
             }
-            // In a place of its own: connections that wait in the lane don't hold its room.
-            let served = self.serve_general(wire, &mut silence, shutdown, answered, deadline);
-            match Box::pin(served).await {
+            let silence = &mut silence;
+            let served = apart(|| self.serve_general(wire, silence, shutdown, answered, deadline));
+            match served.await {
                 Some((returned, last)) => (wire, answered) = (returned, last),
                 None => return,
             }
