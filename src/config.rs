@@ -299,11 +299,16 @@ fn door(s: &mut Settings, trusted_proxies: &Networks) -> DoorOptions {
 fn upstream(s: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
     let servers = s.servers("upstream.servers", "127.0.0.1:9000");
     let host = s.text("upstream.host");
+    let max_in_flight = s.count("upstream.max_in_flight", 1..=1_000_000, 1_000);
+    let half = max_in_flight.div_ceil(2);
     UpstreamOptions {
         tls: s.upstream_tls(&servers, host.as_deref()),
-        max_in_flight: s.count("upstream.max_in_flight", 1..=1_000_000, 1_000) as usize,
-        max_in_flight_per_address: s.count("upstream.max_in_flight_per_address", 1..=1_000_000, 500)
-            as usize,
+        max_in_flight: max_in_flight as usize,
+        max_in_flight_per_address: s.count(
+            "upstream.max_in_flight_per_address",
+            1..=1_000_000,
+            half,
+        ) as usize,
         exempt: trusted_proxies.clone(),
         servers,
         host,

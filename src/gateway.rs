@@ -60,14 +60,15 @@ impl Gateway {
     }
 
     /// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and
-    /// no place from others. A long one, or one that does not say how long it is, crosses as it
-    /// comes.
+    /// no place from others. A long one, one that does not say how long it is, and what comes while
+    /// too many are waited for, crosses as it comes.
     async fn take_short_body(&self, session: &mut Session, passage: &Passage) -> Result<()> {
         let length = session.req_header().headers.get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
             return Ok(());
         }
+        let Some(_room) = self.upstreams.await_body() else { return Ok(()) };
         let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
         let client = session.as_downstream_mut();
         client.enable_retry_buffering();
@@ -182,7 +183,10 @@ impl ProxyHttp for Gateway {
     ) -> Box<Error> {
         let idempotent = session.req_header().method.is_idempotent();
         let begun = session.response_written().is_some() || has_begun_to_answer(&error);
-        if idempotent && reused && !begun && passage.tries < MAX_TRIES && !self.is_late(passage) {
+        // Of a long body the beginning is not kept.
+        let is_kept = !session.as_downstream().retry_buffer_truncated();
+        let may = idempotent && reused && !begun && is_kept;
+        if may && passage.tries < MAX_TRIES && !self.is_late(passage) {
             error.retry.decide_reuse(true);
         } else {
             error.set_retry(false);
@@ -251,7 +255,14 @@ impl ProxyHttp for Gateway {
     ) -> FailToProxy {
         passage.deadline = None;
         let gone = FailToProxy { error_code: 0, can_reuse_downstream: false };
-        if session.response_written().is_some() || *error.esource() == ErrorSource::Downstream {
+        let timed_out = matches!(
+            error.etype(),
+            ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
+        );
+        let is_downstream = *error.esource() == ErrorSource::Downstream;
+        // Who was too slow is still there, and hears it.
+        let is_slow = is_downstream && timed_out && self.is_late(passage);
+        if session.response_written().is_some() || is_downstream && !is_slow {
             passage.visit.break_off();
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
@@ -261,15 +272,12 @@ impl ProxyHttp for Gateway {
             }
             return gone;
         }
-        let timed_out = matches!(
-            error.etype(),
-            ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
-        );
         let refusal = match error.esource() {
             ErrorSource::Upstream if passage.connected && (timed_out || self.is_late(passage)) => {
                 Refusal::UpstreamTimeout
             }
             ErrorSource::Upstream => Refusal::UpstreamUnavailable,
+            ErrorSource::Downstream if is_slow => Refusal::UpstreamTimeout,
             ErrorSource::Internal | ErrorSource::Unset | ErrorSource::Downstream => {
                 Refusal::Internal
             }

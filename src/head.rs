@@ -175,17 +175,15 @@ impl<'b> RequestLine<'b> {
         // What is in every target of ours needs no second look.
         let mark = |byte: &u8| matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
         let simple = |byte: &u8| byte.is_ascii_alphanumeric() || mark(byte);
-        if self.target.first() == Some(&b'/')
-            && !matches!(self.method, b"CONNECT" | b"TRACE")
-            && self.target.iter().all(simple)
-        {
+        let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
+        let is_path = self.target.first() == Some(&b'/');
+        if is_path && !is_answered_here && self.target.iter().all(simple) {
             return Ok(());
         }
         // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
         // What Pingora's own parser refuses would get an empty 400 of its own.
-        let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
         let is_target = is_answered_here || is_pingora_target(self.target);
         let is_empty = self.target.is_empty() && !is_answered_here;
         if is_empty || !is_text || !is_target || self.target.iter().any(bad) {

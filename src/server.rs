@@ -212,7 +212,11 @@ fn limited(mut config: Config) -> Config {
     };
     let given = Descriptors::share(wanted);
     config.caps.connections = given.connections;
-    config.upstream.max_in_flight = given.exchanges;
+    if given.exchanges < config.upstream.max_in_flight {
+        let upstream = &mut config.upstream;
+        let share = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
+        (upstream.max_in_flight, upstream.max_in_flight_per_address) = (given.exchanges, share);
+    }
     config
 }
 

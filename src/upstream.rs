@@ -21,7 +21,7 @@ use pingora_http::RequestHeader;
 use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora_load_balancing::selection::RoundRobin;
 use pingora_load_balancing::{Backend, LoadBalancer};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::network::Networks;
 use crate::shares::{Share, Shares};
@@ -85,6 +85,7 @@ pub struct Upstreams {
     options: UpstreamOptions,
     ejected: DashMap<String, Instant>,
     in_flight: Arc<Semaphore>,
+    bodies: Semaphore,
     shares: Arc<Shares>,
     second_tries: AtomicU64,
 }
@@ -107,6 +108,7 @@ impl Upstreams {
         Ok(Upstreams {
             balancer: Arc::new(balancer),
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
+            bodies: Semaphore::new(options.max_in_flight),
             shares: Arc::new(Shares::new(
                 options.max_in_flight_per_address,
                 options.exempt.clone(),
@@ -140,6 +142,12 @@ impl Upstreams {
         };
         let permit = Arc::clone(&self.in_flight).try_acquire_owned().ok()?;
         Some(Place { _permit: permit, _share: share })
+    }
+
+    /// Room for one more body that is waited for before a server is asked: for as many as there are
+    /// places, so that bodies take no more memory than exchanges do.
+    pub fn await_body(&self) -> Option<SemaphorePermit<'_>> {
+        self.bodies.try_acquire().ok()
     }
 
     /// The next server to ask, with what is left of the deadline; `None` when there is none or

@@ -200,12 +200,13 @@ impl Node {
 
     fn queue_up(&self, lease: &Arc<Lease>, pressing: bool) {
         let is_new = lease.mark_queued();
+        let presses = || pressing && !self.pressing.load(Ordering::Relaxed);
         // Looked at first: a call that changes nothing takes no lock.
-        let presses = pressing && !self.pressing.load(Ordering::Relaxed);
-        if !is_new && !presses {
+        if !is_new && !presses() {
             return;
         }
         let mut queue = self.queue();
+        let presses = presses();
         let wakes = queue.wanting.is_empty() || presses;
         if is_new {
             queue.wanting.push(Arc::clone(lease));

@@ -254,6 +254,33 @@ fn the_last_word_on_a_month_does_not_wait_for_a_call() {
     assert!(lease.is_settled(), "it was said, and is over");
 }
 
+#[test]
+fn a_wish_is_pressing_only_where_what_is_held_may_not_last() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), OnFailure::Open, 0);
+    let lease = node.lease("acme", LimitRow::Calls(1_000_000));
+    let month = Month::containing(NOW);
+    let presses = || node.pressing.swap(false, Ordering::Relaxed);
+    lease.ask_for(month);
+    let mut wishes = Vec::new();
+    for call in 0..2_000 {
+        if node.try_charge(&lease, month).is_some() && node.queue().wanting.is_empty() {
+            continue;
+        }
+        wishes.push((call, presses()));
+        node.queue().wanting.clear();
+        let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
+        let round = crate::store::Round { node: &node.id, month, settle: Duration::ZERO };
+        let words = store.state(round, &batch.statements).unwrap();
+        node.deliver(batch, Some(words), 1);
+    }
+    // All within one second: what is held lasts for shorter and shorter.
+    let first = wishes.iter().position(|(_, pressing)| *pressing).expect("a wish that presses");
+    assert!(wishes[..first].len() > 5 && wishes[first].0 > 100, "{wishes:?}");
+    assert!(wishes[first..].iter().all(|(_, pressing)| *pressing), "{wishes:?}");
+}
+
 /// A server's ledger, with a clock that says `now`.
 fn on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();

@@ -23,8 +23,9 @@ const BOUND: &str = "--data=96000000";
 enum Flood {
     /// A header that lacks its end.
     Headers,
-    /// A body that lacks its end.
+    /// A body that lacks its end, and one that is short enough to be taken whole.
     Bodies,
+    ShortBodies,
     /// Answers that are not taken.
     Answers,
 }
@@ -38,6 +39,10 @@ impl Flood {
             Flood::Headers => format!("GET {DOMAIN} HTTP/1.1\r\n{own}{fields}"),
             Flood::Bodies => {
                 format!("POST /v1/signup HTTP/1.1\r\n{own}Content-Length: 1048576\r\n\r\n{body}")
+            }
+            Flood::ShortBodies => {
+                let body = "b".repeat((64 << 10) - 1);
+                format!("POST /v1/signup HTTP/1.1\r\n{own}Content-Length: 65536\r\n\r\n{body}")
             }
             Flood::Answers => format!("GET /v1/check/a@b.com HTTP/1.1\r\n{own}\r\n"),
         };
@@ -103,7 +108,7 @@ fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
         let _ending = (crowd.ending(), DoneOnDrop(&is_over));
         crowd.come(scope, gateway.http, 2);
         until_true("calls are under way", || crowd.said().admitted > 20);
-        for flood in [Flood::Headers, Flood::Bodies, Flood::Answers] {
+        for flood in [Flood::Headers, Flood::Bodies, Flood::ShortBodies, Flood::Answers] {
             let (gateway, key, is_over) = (&gateway, &other, &is_over);
             scope.spawn(move || flood.rise(gateway, key, is_over));
         }
