@@ -30,6 +30,7 @@ use crate::head::Sizes;
 use crate::network::Networks;
 
 use greeting::{ProxyHeader, is_preface, read_proxy_header};
+use silence::Silence;
 pub use traffic::{Caps, Traffic};
 pub use wire::Wire;
 
@@ -93,7 +94,15 @@ where
         mut wire: Box<Wire>,
         shutdown: &ShutdownWatch,
     ) -> Option<()> {
-        let deadline = Instant::now() + self.options.header_timeout;
+        let accepted = Instant::now();
+        let deadline = accepted + self.options.header_timeout;
+        let mut silence = Silence::new(deadline, shutdown);
+        let begins_otherwise =
+            self.options.proxy_protocol.is_some() || self.tls.is_some() || self.options.h2c;
+        if begins_otherwise && !self.await_bytes(&mut wire, &mut silence, accepted, deadline).await
+        {
+            return None;
+        }
         if let Some(proxies) = &self.options.proxy_protocol {
             self.hear_proxy(&mut wire, proxies, deadline).await?;
         }
@@ -113,7 +122,7 @@ where
             apart(|| self.serve_http2(*wire, shutdown)).await;
             return Some(());
         }
-        self.serve_http1(wire, shutdown, deadline).await;
+        self.serve_http1(wire, silence, shutdown, deadline).await;
         Some(())
     }
 

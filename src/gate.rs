@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
 use crate::reply::{Cors, Reply, X_REQUEST_ID};
-use crate::request_id::RequestIds;
+use crate::request_id::{RequestId, RequestIds};
 use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
 use crate::table::Table;
@@ -35,8 +35,9 @@ use crate::top::Top;
 use crate::verdict::{Rule, Score, Verdict};
 
 pub(crate) use asked::Asked;
+pub(crate) use visit::Moment;
 pub use visit::Visit;
-pub(crate) use visit::{Moment, request_id};
+use visit::request_id;
 
 /// What a verdict's body begins with, before the name.
 const BODY_BEGINS: &str = r#"{"domain":""#;
@@ -134,7 +135,7 @@ impl Gate {
         let values =
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         let id = values(X_REQUEST_ID).next();
-        visit.common.request_id = request_id(id, values(AUTHORIZATION), &self.state.ids);
+        visit.common.request_id = request_id(id, values(AUTHORIZATION), &self.state);
         let asked = Asked {
             method: header.method.as_str(),
             target: header.raw_path(),
@@ -150,6 +151,15 @@ impl Gate {
         let reply = self.conclude(judged, visit);
         reply.write(session, &visit.common).await?;
         Ok(true)
+    }
+
+    /// The id of a request that says this one, and these values of `Authorization`.
+    pub(crate) fn request_id<'h>(
+        &self,
+        id: Option<&[u8]>,
+        sent: impl Iterator<Item = &'h [u8]>,
+    ) -> RequestId {
+        request_id(id, sent, &self.state)
     }
 
     /// The answer to a refusal, once; a call that we failed to serve is given back.

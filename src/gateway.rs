@@ -68,7 +68,8 @@ impl Gateway {
         if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
             return Ok(());
         }
-        let Some(_room) = self.upstreams.await_body() else { return Ok(()) };
+        let client = client_address(session);
+        let Some(_room) = self.upstreams.await_body(client) else { return Ok(()) };
         let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
         let client = session.as_downstream_mut();
         client.enable_retry_buffering();
@@ -217,6 +218,10 @@ impl ProxyHttp for Gateway {
             && response.remove_header(&TRANSFER_ENCODING).is_some()
         {
             // HTTP/1.0 knows no chunks: the body ends with the connection.
+            response.remove_header(&CONTENT_LENGTH);
+        }
+        if response.status == http::StatusCode::NO_CONTENT {
+            // It has no body, and says no length (RFC 9110 section 8.6).
             response.remove_header(&CONTENT_LENGTH);
         }
         clean_response(response)?;

@@ -191,6 +191,11 @@ impl KeyRing {
         self.origins.allow(origin, unix_now)
     }
 
+    /// Whether this is the text of a key that it holds, revoked ones included.
+    pub fn holds(&self, text: &[u8]) -> bool {
+        self.keys.contains_key(&prefix(&digest(text)))
+    }
+
     /// How many keys it holds, revoked ones included.
     pub fn len(&self) -> usize {
         self.keys.len()

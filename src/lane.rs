@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 use crate::admission::OriginHeader;
-use crate::gate::{Asked, Gate, Moment, Visit, request_id};
+use crate::gate::{Asked, Gate, Moment, Visit};
 use crate::head::{Head, Persistence, Sizes, read_head};
 use crate::reply::Way;
 
@@ -71,9 +71,8 @@ impl Lane {
     fn answer_one(&mut self, head: &Head<'_>, moment: Moment, out: &mut Vec<u8>) -> Option<bool> {
         let (method, fields) = (std::str::from_utf8(head.line.method).ok()?, &head.fields);
         let mut visit = Visit::from(moment);
-        let ids = &self.gate.state().ids;
         let sent = fields.authorization.into_iter();
-        visit.common.request_id = request_id(fields.request_id, sent, ids);
+        visit.common.request_id = self.gate.request_id(fields.request_id, sent);
         let asked = Asked {
             method,
             target: head.line.target,

@@ -8,7 +8,7 @@ mod keys;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -77,7 +77,14 @@ struct Parts {
     certificate_watch: Vec<Watch>,
     table_watch: Watch,
     config_watch: Watch,
+    /// The config file has said nothing from the start.
+    is_silent: bool,
     status: Arc<Mutex<ReloadStatus>>,
+}
+
+/// Whether a file holds nothing at all. One that held something was emptied, or is being written.
+fn is_empty(path: Option<&Path>) -> bool {
+    path.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| found.len() == 0)
 }
 
 impl Reloader {
@@ -94,6 +101,7 @@ impl Reloader {
         let mut parts = Parts {
             table_watch: Watch::new(table_path(&config)),
             config_watch: Watch::new(config.file.clone()),
+            is_silent: is_empty(config.file.as_deref()),
             certificate_watch: certificate_watch(&config),
             certificates,
             state,
@@ -241,7 +249,11 @@ impl Parts {
 
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark();
-        let problem = match Config::read(&self.overrides) {
+        let read = Config::read(&self.overrides);
+        // Looked at afterwards: what was emptied while it was read is not taken either.
+        let is_emptied = !self.is_silent && is_empty(self.config.file.as_deref());
+        let problem = match read {
+            Ok(_) if is_emptied => Some("expected settings, but found an empty file".to_owned()),
             Ok(config) => {
                 self.apply_config(config);
                 None

@@ -86,6 +86,7 @@ pub struct Upstreams {
     ejected: DashMap<String, Instant>,
     in_flight: Arc<Semaphore>,
     bodies: Semaphore,
+    body_shares: Arc<Shares>,
     shares: Arc<Shares>,
     second_tries: AtomicU64,
 }
@@ -105,14 +106,14 @@ impl Upstreams {
                 }
             }
         }
+        let most = options.max_in_flight_per_address;
+        let shares = || Arc::new(Shares::new(most, options.exempt.clone()));
         Ok(Upstreams {
             balancer: Arc::new(balancer),
             in_flight: Arc::new(Semaphore::new(options.max_in_flight)),
             bodies: Semaphore::new(options.max_in_flight),
-            shares: Arc::new(Shares::new(
-                options.max_in_flight_per_address,
-                options.exempt.clone(),
-            )),
+            body_shares: shares(),
+            shares: shares(),
             options,
             ejected: DashMap::new(),
             second_tries: AtomicU64::new(0),
@@ -136,18 +137,20 @@ impl Upstreams {
     /// One more exchange for a client of this address, until the answer is dropped; `None` when
     /// there are too many. Who has no address has no share.
     pub fn enter(&self, client: Option<IpAddr>) -> Option<Place> {
-        let share = match client {
-            Some(address) => Some(self.shares.take(address)?),
-            None => None,
-        };
+        let share = share(&self.shares, client)?;
         let permit = Arc::clone(&self.in_flight).try_acquire_owned().ok()?;
         Some(Place { _permit: permit, _share: share })
     }
 
     /// Room for one more body that is waited for before a server is asked: for as many as there are
-    /// places, so that bodies take no more memory than exchanges do.
-    pub fn await_body(&self) -> Option<SemaphorePermit<'_>> {
-        self.bodies.try_acquire().ok()
+    /// places, and with the same share for an address, so that bodies take no more memory than
+    /// exchanges do.
+    pub fn await_body(
+        &self,
+        client: Option<IpAddr>,
+    ) -> Option<(SemaphorePermit<'_>, Option<Share>)> {
+        let share = share(&self.body_shares, client)?;
+        Some((self.bodies.try_acquire().ok()?, share))
     }
 
     /// The next server to ask, with what is left of the deadline; `None` when there is none or
@@ -218,6 +221,11 @@ impl Upstreams {
     fn is_ejected(&self, backend: &Backend) -> bool {
         self.ejected.get(&backend.addr.to_string()).is_some_and(|until| Instant::now() < *until)
     }
+}
+
+/// One of this address's share; none is needed without an address.
+fn share(shares: &Arc<Shares>, client: Option<IpAddr>) -> Option<Option<Share>> {
+    client.map_or(Some(None), |address| shares.take(address).map(Some))
 }
 
 fn tcp_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {

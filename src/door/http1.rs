@@ -35,11 +35,11 @@ where
     pub(super) async fn serve_http1(
         &self,
         mut wire: Box<Wire>,
+        mut silence: Silence,
         shutdown: &ShutdownWatch,
         mut deadline: Instant,
     ) {
         let mut answered = Instant::now();
-        let mut silence = Silence::new(deadline, shutdown);
         loop {
             if self.options.lane {
                 match self.serve_plain(&mut wire, &mut silence, answered, deadline).await {
@@ -95,7 +95,19 @@ where
         answered: Instant,
         deadline: Instant,
     ) -> Option<Counted> {
-        let has_come = !wire.ahead.is_empty()
+        let has_come = self.await_bytes(wire, silence, answered, deadline).await;
+        has_come.then(|| self.traffic.begin())
+    }
+
+    /// Waits for bytes on a connection that has been silent since `answered`; `false` if none come.
+    pub(super) async fn await_bytes(
+        &self,
+        wire: &mut Wire,
+        silence: &mut Silence,
+        answered: Instant,
+        deadline: Instant,
+    ) -> bool {
+        !wire.ahead.is_empty()
             || match silence.end(wire, deadline).await {
                 End::Bytes => true,
                 End::Over => false,
@@ -104,8 +116,7 @@ where
                     let last_call = answered + self.traffic.last_call();
                     wire.read_more(deadline.min(last_call)).await
                 }
-            };
-        has_come.then(|| self.traffic.begin())
+            }
     }
 
     async fn read_rest(&self, wire: &mut Wire) -> Arrival {

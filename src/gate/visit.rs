@@ -8,7 +8,9 @@ use crate::domain::Domain;
 use crate::keys::{Key, SHORTEST_KEY, Token};
 use crate::metrics::RouteLabel;
 use crate::reply::Common;
-use crate::request_id::{RequestId, RequestIds};
+use crate::request_id::RequestId;
+
+use super::State;
 
 /// One request at the gate.
 pub struct Visit {
@@ -108,16 +110,17 @@ impl Visit {
 
 /// The caller's id if it may be one and is no key, otherwise a new one: ids are logged and passed
 /// on, and keys never are. `sent` are the values of `Authorization`.
-pub(crate) fn request_id<'h>(
+pub(super) fn request_id<'h>(
     id: Option<&[u8]>,
     sent: impl Iterator<Item = &'h [u8]>,
-    ids: &RequestIds,
+    state: &State,
 ) -> RequestId {
+    let is_known = |id| state.keys.peek().as_ref().as_ref().is_some_and(|ring| ring.holds(id));
     match id {
-        Some(id) if !Token::is_made_here(id) && !holds_key(id, sent) => {
-            RequestId::parse(id).unwrap_or_else(|| ids.next())
+        Some(id) if !Token::is_made_here(id) && !holds_key(id, sent) && !is_known(id) => {
+            RequestId::parse(id).unwrap_or_else(|| state.ids.next())
         }
-        _ => ids.next(),
+        _ => state.ids.next(),
     }
 }
 

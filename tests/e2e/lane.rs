@@ -136,7 +136,10 @@ fn odd(draw: &mut Draw) -> (String, bool) {
         6 => more("Origin: https://app.example.com"),
         7 => more("Host: other.test"),
         8 => more("Connection: authorization"),
-        9 => more("Connection: upgrade, keep-alive"),
+        9 => {
+            let words = ["upgrade, keep-alive", "keep-alive, close", "close, te", "te"];
+            more(&format!("Connection: {}", draw.one(&words)))
+        }
         10 => more(" folded"),
         11 => more("Keep-Alive: timeout=1"),
         12 => request.replacen("HTTP/1.1", "HTTP/1.0", 1),

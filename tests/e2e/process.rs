@@ -25,6 +25,20 @@ fn sigterm_ends_an_idle_gateway_at_once_with_0() {
 }
 
 #[test]
+fn connections_that_never_said_a_word_hold_up_no_end() {
+    let setups = [Setup::new(), Setup::new().set("listen.h2c", "true")];
+    for mut gateway in setups.map(Setup::start) {
+        let mut silent = gateway.connect();
+        until_true("it is there", || gateway.metric("riskgate_connections", &[]) >= 1.0);
+        let begun = Instant::now();
+        gateway.signal("TERM");
+        assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
+        assert!(silent.is_closed());
+    }
+}
+
+#[test]
 fn sigint_ends_the_gateway_and_keeps_its_counts() {
     let gateway = Setup::new().start();
     let key = gateway.key("acme", &[]);

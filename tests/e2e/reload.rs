@@ -192,6 +192,36 @@ fn a_broken_config_keeps_the_old_one_and_is_told() {
 }
 
 #[test]
+fn files_that_were_emptied_keep_the_last_good_state() {
+    let setup = Setup::new().set("plans.free", "50");
+    let keys = setup.path("keys.toml");
+    let hash = riskgate::keys::hash_text("a_key_that_a_file_declares");
+    let declared = format!("[[key]]\nid = \"a\"\naccount = \"filed\"\nhash = \"{hash}\"\n");
+    std::fs::write(&keys, &declared).unwrap();
+    let gateway = setup.text("keys.file", keys.to_str().unwrap()).start();
+    let limit = || {
+        let answer = gateway.get("/v1/usage", "a_key_that_a_file_declares");
+        answer.expect(200).json()["monthly_limit"].as_u64()
+    };
+    let told = |words: &str| gateway.readyz().text().contains(words);
+    std::fs::write(&keys, "").unwrap();
+    until_true("it is told", || told("keys.toml: expected keys, but found an empty file"));
+    assert_eq!(limit(), Some(50));
+    std::fs::write(&keys, "# None any more.\n").unwrap();
+    let opens = || gateway.get("/v1/usage", "a_key_that_a_file_declares").status == 200;
+    until_true("who takes the last key out is believed", || !opens());
+    std::fs::write(&keys, &declared).unwrap();
+    until_true("it is back", opens);
+    let config = std::fs::read_to_string(gateway.path("riskgate.toml")).unwrap();
+    gateway.rewrite(|_| String::new());
+    until_true("it is told", || told("config: expected settings, but found an empty file"));
+    assert_eq!(limit(), Some(50));
+    gateway.rewrite(|_| config.replace("free = 50", "free = 60"));
+    until_true("the config is taken again", || limit() == Some(60));
+    until_true("/readyz is content again", || is_content(&gateway));
+}
+
+#[test]
 fn a_plan_that_accounts_still_have_is_not_taken_away() {
     let setup = Setup::new().set("plans.free", "50").set("plans.gold", "70");
     let gateway = setup.start();

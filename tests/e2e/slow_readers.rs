@@ -18,7 +18,7 @@ fn before_large_answers() -> (StandIn, Gateway, String) {
     let setup = Setup::new().upstream(&[stand_in.address]).set("listen.h2c", "true");
     let setup = setup.text("upstream.deadline", "1s").text("listen.write_timeout", "10m");
     let setup = setup.set("upstream.max_in_flight", "30").set("plans.free", "1000000");
-    let gateway = setup.start();
+    let gateway = setup.set("upstream.max_in_flight_per_address", "30").start();
     let key = gateway.key("acme", &[]);
     (stand_in, gateway, key)
 }
