@@ -4,7 +4,10 @@
 //! what crosses in each direction, `fail_to_proxy` turns what went wrong into an answer, and
 //! `logging` counts it. What each step means stands in the room that it calls.
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -60,16 +63,15 @@ impl Gateway {
     }
 
     /// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and
-    /// no place from others. A long one, one that does not say how long it is, and what comes while
-    /// too many are waited for, crosses as it comes.
+    /// no place from others; where too many are waited for already, it is as with too many
+    /// exchanges. A long one, or one that does not say how long it is, crosses as it comes.
     async fn take_short_body(&self, session: &mut Session, passage: &Passage) -> Result<()> {
         let length = session.req_header().headers.get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
             return Ok(());
         }
-        let client = client_address(session);
-        let Some(_room) = self.upstreams.await_body(client) else { return Ok(()) };
+        let address = client_address(session);
         let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
         let client = session.as_downstream_mut();
         client.enable_retry_buffering();
@@ -78,7 +80,16 @@ impl Gateway {
             Ok(())
         };
         let late = |_| Error::explain(ErrorType::ReadTimedout, "a short body");
-        let taken = tokio::time::timeout(left, whole).await.map_err(late).flatten();
+        let mut whole = pin!(whole);
+        // What is there already is not waited for.
+        let taken = match poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
+            Poll::Ready(taken) => taken,
+            Poll::Pending => {
+                let full = || Error::explain(ErrorType::ConnectError, "too many bodies").into_up();
+                let _room = self.upstreams.await_body(address).ok_or_else(full)?;
+                tokio::time::timeout(left, whole).await.map_err(late).flatten()
+            }
+        };
         taken.map_err(|error| error.into_down())
     }
 }

@@ -266,6 +266,32 @@ fn a_body_is_sent_once_more_only_whole() {
 }
 
 #[test]
+fn an_address_has_no_more_than_its_share_of_bodies_that_are_waited_for() {
+    let stand_in = StandIn::start();
+    let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+    let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    let gateway = setup.set("upstream.max_in_flight_per_address", "2").start();
+    let key = gateway.key("acme", &[]);
+    let post = request("POST", "/v1/signup").key(&key).body("body");
+    let waits = || {
+        let mut connection = gateway.connect();
+        connection.send(&post.bytes()[..post.bytes().len() - 1]);
+        connection
+    };
+    let mut waiting = [waits(), waits()];
+    until_true("both are let in", || gateway.month_count(&key) == 2);
+    let refused = waits().read().expect("an answer").expect(500);
+    assert_eq!(refused.json()["error"], "upstream_unavailable");
+    gateway.ask(&post).expect(200);
+    assert_eq!(stand_in.count(), 1, "what is there already is not waited for");
+    for connection in &mut waiting {
+        connection.send(b"y");
+        assert_eq!(connection.read().expect("an answer").status, 200);
+    }
+    assert_eq!(gateway.month_count(&key), 3, "what was refused was given back");
+}
+
+#[test]
 fn no_server_waits_for_a_short_body_and_a_long_one_crosses_as_it_comes() {
     // Each request has a connection of its own, by which it shows.
     let said = || answer(200, "Connection: close\r\n", "");
