@@ -34,6 +34,8 @@ const QUIET: Duration = Duration::from_secs(10);
 const PULSE: Duration = Duration::from_millis(500);
 /// Descriptors for everything but connections: store, log, table, listeners, the runtime's own.
 const KEPT_BACK: u64 = 128;
+/// Open files without which no process begins.
+pub const LEAST_FILES: u64 = 64;
 
 /// Binds a socket that listens.
 pub fn bind(address: SocketAddr) -> io::Result<TcpListener> {
@@ -67,8 +69,8 @@ pub struct Descriptors {
 impl Descriptors {
     /// Raises the limit of open files as far as it goes, and shares it out: some are kept back
     /// for the process itself, an exchange takes two, a connection one. What was wanted is given
-    /// where there is enough.
-    pub fn share(wanted: Descriptors) -> Descriptors {
+    /// where there is enough. The limit, where that is not enough to begin with.
+    pub fn share(wanted: Descriptors) -> Result<Descriptors, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // What can't be raised is shared out as it is.
@@ -76,7 +78,10 @@ impl Descriptors {
             Ok(()) => limit.maximum,
             Err(_) => limit.current,
         };
-        wanted.within(current.unwrap_or(u64::MAX))
+        match current {
+            Some(limit) if limit < LEAST_FILES => Err(limit),
+            limit => Ok(wanted.within(limit.unwrap_or(u64::MAX))),
+        }
     }
 
     fn within(self, limit: u64) -> Descriptors {

@@ -23,7 +23,7 @@ use crate::gate::{Gate, State};
 use crate::gateway::MAX_TRIES;
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
-use crate::listen::{Descriptors, Listening};
+use crate::listen::{Descriptors, LEAST_FILES, Listening};
 use crate::supervisor::{Heart, Watchdog};
 use crate::table::Table;
 use crate::tls::{self, CertificateSet, Certificates};
@@ -117,7 +117,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     };
     let mut loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
     let wanted = loaded.config.clone();
-    let config = limited(wanted.clone());
+    let config = limited(wanted.clone())?;
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
     let (mut folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
     let mut sockets = match meeting {
@@ -205,19 +205,22 @@ pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> 
 }
 
 /// The config with as many connections and exchanges as there are descriptors for.
-fn limited(mut config: Config) -> Config {
+fn limited(mut config: Config) -> Result<Config, StartError> {
     let wanted = Descriptors {
         connections: config.caps.connections,
         exchanges: config.upstream.max_in_flight,
     };
-    let given = Descriptors::share(wanted);
+    let given = Descriptors::share(wanted).map_err(|limit| {
+        let expected = format!("limit of open files: expected at least {LEAST_FILES}");
+        StartError::Config(vec![format!("{expected}, but found {limit}")])
+    })?;
     config.caps.connections = given.connections;
     if given.exchanges < config.upstream.max_in_flight {
         let upstream = &mut config.upstream;
         let share = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
         (upstream.max_in_flight, upstream.max_in_flight_per_address) = (given.exchanges, share);
     }
-    config
+    Ok(config)
 }
 
 /// The process's folder, without which it serves all the same.

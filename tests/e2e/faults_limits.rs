@@ -182,6 +182,16 @@ fn a_standard_output_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
+fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
+    let told = "limit of open files: expected at least 64, but found 63";
+    let ran = Setup::new().under(&["timeout", "20", "prlimit", "--nofile=63:63"]).cli(&["run"]);
+    assert!(ran.expect(78).stderr.contains(told));
+    let gateway = Setup::new().under(&["prlimit", "--nofile=64:64"]).start();
+    let key = gateway.key("acme", &[]);
+    gateway.get(DOMAIN, &key).expect(200);
+}
+
+#[test]
 fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
     // Its upstream closes each connection, so that every exchange needs a new descriptor.
     let closing = StandIn::playing(|_| {
