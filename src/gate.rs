@@ -5,9 +5,9 @@
 //! permit; it never chooses or speaks to an upstream.
 
 mod asked;
+mod record;
 mod visit;
 
-use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
@@ -15,10 +15,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora_core::Result;
-use pingora_error::Error;
 use pingora_proxy::Session;
 
-use crate::access_log::{AccessLog, Entry};
+use crate::access_log::AccessLog;
 use crate::admission::{self, OriginHeader};
 use crate::domain::Domain;
 use crate::keys::KeyRing;
@@ -35,6 +34,7 @@ use crate::top::Top;
 use crate::verdict::{Rule, Score, Verdict};
 
 pub(crate) use asked::Asked;
+pub(crate) use record::client_address;
 pub(crate) use visit::Moment;
 pub use visit::Visit;
 use visit::request_id;
@@ -338,63 +338,6 @@ impl Gate {
             r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
         ))))
     }
-
-    /// Counts and logs a request that is over: one call in your `logging`.
-    pub fn logging(&self, session: &Session, error: Option<&Error>, visit: &mut Visit) {
-        let status = session.response_written().map_or(0, |header| header.status.as_u16());
-        visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
-        let header = session.req_header();
-        self.record(visit, header.method.as_str(), header.raw_path(), client_address(session));
-    }
-
-    /// Counts and logs a request that the door refused before it became one.
-    pub fn record_refusal(&self, refusal: &Refusal, visit: &mut Visit, client: Option<IpAddr>) {
-        visit.conclude(refusal.status(), refusal.code());
-        self.record(visit, "", b"", client);
-    }
-
-    /// Counts and logs a request that is over.
-    pub(crate) fn record(
-        &self,
-        visit: &Visit,
-        method: &str,
-        target: &[u8],
-        client: Option<IpAddr>,
-    ) {
-        let elapsed = visit.started().elapsed();
-        let outcome = visit.outcome.unwrap_or("other");
-        self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
-        if !self.state.log.is_enabled() {
-            return;
-        }
-        let other;
-        let path = match &visit.domain {
-            Some(domain) => [route::DOMAIN, domain.as_str()],
-            None => {
-                other = route::loggable(target);
-                ["", other.as_str()]
-            }
-        };
-        self.state.log.write(&Entry {
-            at_ms: visit.at_ms,
-            request_id: route::loggable_id(&visit.common.request_id),
-            client: client.map(|address| address.to_canonical()),
-            method: route::without_key(method),
-            route: visit.route.as_str(),
-            path,
-            status: visit.status,
-            outcome,
-            reason: visit.reason,
-            key_id: visit.key.as_ref().map(|key| key.id.as_str()),
-            account: visit.key.as_ref().map(|key| key.account.name.as_str()),
-            latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
-        });
-    }
-}
-
-/// The address of the client, as far as it is known.
-pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
-    session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }
 
 /// The route, and the key that it needs; without a key set every key would look unknown.
