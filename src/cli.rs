@@ -129,7 +129,7 @@ impl ConfigArgs {
     }
 
     fn overrides(&self) -> Overrides {
-        let file = self.config.clone().map_or(ConfigFile::Usual, ConfigFile::At);
+        let file = self.config.clone().map_or_else(ConfigFile::usual, ConfigFile::At);
         Overrides { file, flags: Vec::new() }
     }
 }

@@ -131,13 +131,23 @@ impl StoreOptions {
 /// Which file the config is read from.
 #[derive(Clone, Debug, Default)]
 pub enum ConfigFile {
-    /// `conf/riskgate.toml` if it is there, else none.
-    #[default]
-    Usual,
-    /// `-c FILE`: it must be there.
+    /// This one: it must be there.
     At(PathBuf),
     /// None, wherever we are.
+    #[default]
     Nowhere,
+}
+
+impl ConfigFile {
+    /// `conf/riskgate.toml` if anything of that name is there, else none. What is found now is
+    /// looked for ever after: a file that goes away is not the same as none.
+    pub fn usual() -> ConfigFile {
+        let usual = Path::new(DEFAULT_PATH);
+        match usual.symlink_metadata() {
+            Ok(_) => ConfigFile::At(usual.to_owned()),
+            Err(_) => ConfigFile::Nowhere,
+        }
+    }
 }
 
 /// What the command line says about the config.
@@ -162,10 +172,8 @@ impl Config {
     /// As [`Config::read`], with defaults where there are faults, so that what the config names
     /// can be looked at too; nothing at all when the file can't be read.
     pub fn attempt(overrides: &Overrides) -> (Option<Config>, Vec<String>) {
-        let usual = Path::new(DEFAULT_PATH);
         let file = match &overrides.file {
             ConfigFile::At(file) => Some(file.clone()),
-            ConfigFile::Usual => usual.is_file().then(|| usual.to_owned()),
             ConfigFile::Nowhere => None,
         };
         let mut settings = Settings::default();

@@ -65,14 +65,13 @@ impl Gateway {
     /// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and
     /// no place from others; where too many are waited for already, it is as with too many
     /// exchanges. A long one, or one that does not say how long it is, crosses as it comes.
-    async fn take_short_body(&self, session: &mut Session, passage: &Passage) -> Result<()> {
+    async fn take_short_body(&self, session: &mut Session, left: Duration) -> Result<()> {
         let length = session.req_header().headers.get(CONTENT_LENGTH);
         let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
         if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
             return Ok(());
         }
         let address = client_address(session);
-        let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
         let client = session.as_downstream_mut();
         client.enable_retry_buffering();
         let whole = async {
@@ -115,7 +114,10 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, passage: &mut Passage) -> Result<bool> {
         let is_answered = self.gate.request_filter(session, &mut passage.visit).await?;
         if !is_answered {
-            self.take_short_body(session, passage).await?;
+            // Who sends a body has as long as the exchange.
+            let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
+            session.as_downstream_mut().set_read_timeout(Some(left));
+            self.take_short_body(session, left).await?;
         }
         Ok(is_answered)
     }

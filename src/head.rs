@@ -98,8 +98,8 @@ fn is_long_line(length: usize, sizes: &Sizes) -> bool {
 }
 
 fn too_large(block: &[u8], sizes: &Sizes) -> Refusal {
-    let line = find(block, b"\r\n").unwrap_or(block.len());
-    if line > sizes.target_bytes + 64 { Refusal::UriTooLong } else { Refusal::HeadersTooLarge }
+    let line = find(block, b"\n").unwrap_or(block.len());
+    if is_long_line(line, sizes) { Refusal::UriTooLong } else { Refusal::HeadersTooLarge }
 }
 
 /// Where the empty line begins that ends a header, none before `from`.
@@ -261,6 +261,18 @@ mod tests {
         }
         let post = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
         assert_eq!(status(post), Ok(Some((post.len() - 5, 5))));
+    }
+
+    #[test]
+    fn a_long_line_is_too_long_however_it_comes() {
+        for length in 2_100..2_120 {
+            let line = format!("GET /{} HTTP/1.1", "a".repeat(length - 14));
+            let text = format!("{line}\r\nHost: a\r\n\r\n");
+            assert_eq!(status(&text), Err(414), "{length}");
+            for cut in 0..text.len() {
+                assert!(matches!(status(&text[..cut]), Ok(None) | Err(414)), "{length} {cut}");
+            }
+        }
     }
 
     #[test]

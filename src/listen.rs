@@ -102,8 +102,9 @@ pub struct Listening<A> {
     /// For what was sent to be acknowledged, before the peer is taken for dead.
     user_timeout: Duration,
     heart: Heart,
-    /// Connections at the same time, where the app does not bound them itself.
-    room: Option<Arc<Semaphore>>,
+    /// Connections at the same time, and how long each may last, where the app does not bound them
+    /// itself.
+    room: Option<(Arc<Semaphore>, Duration)>,
     told: Mutex<Option<Instant>>,
 }
 
@@ -120,9 +121,10 @@ impl<A> Listening<A> {
         Listening { name, socket, app, threads: 1, user_timeout, heart, room: None, told }
     }
 
-    /// The same for so many connections at the same time; what comes beyond is closed at once.
-    pub fn with_room(mut self, connections: usize) -> Listening<A> {
-        self.room = Some(Arc::new(Semaphore::new(connections)));
+    /// The same for so many connections at the same time, each for so long at most; what comes
+    /// beyond is closed at once.
+    pub fn with_room(mut self, connections: usize, lasting: Duration) -> Listening<A> {
+        self.room = Some((Arc::new(Semaphore::new(connections)), lasting));
         self
     }
 
@@ -148,20 +150,27 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
             Ok((stream, peer)) => {
                 let room = match &self.room {
                     None => None,
-                    Some(room) => match Arc::clone(room).try_acquire_owned() {
-                        Ok(place) => Some(place),
+                    Some((room, lasting)) => match Arc::clone(room).try_acquire_owned() {
+                        Ok(place) => Some((place, *lasting)),
                         Err(_) => return,
                     },
                 };
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
-                tokio::spawn(async move {
-                    let _place = room;
+                let served = async move {
                     let wire = Box::new(Wire::accepted(stream, peer));
                     let mut next = app.process_new(wire, &shutdown).await;
                     while let Some(stream) = next {
                         next = app.process_new(stream, &shutdown).await;
                     }
-                });
+                };
+                match room {
+                    None => tokio::spawn(served),
+                    Some((place, lasting)) => tokio::spawn(async move {
+                        // Whoever is not done by then is cut.
+                        let _ = timeout(lasting, served).await;
+                        drop(place);
+                    }),
+                };
             }
             // The one client left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

@@ -1,6 +1,9 @@
 //! The binary: hands the command line over.
 #![forbid(unsafe_code)]
 
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> std::process::ExitCode {
     riskgate::cli::main()
 }

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{Config, Overrides};
 use crate::gate::State;
 use crate::keys::KeyRing;
+use crate::regular_file::read_regular;
 use crate::table::{Source, Table};
 use crate::tls::{CertificateSet, Certificates};
 
@@ -77,14 +78,20 @@ struct Parts {
     certificate_watch: Vec<Watch>,
     table_watch: Watch,
     config_watch: Watch,
-    /// The config file has said nothing from the start.
+    /// The config file that serves says nothing.
     is_silent: bool,
     status: Arc<Mutex<ReloadStatus>>,
 }
 
-/// Whether a file holds nothing at all. One that held something was emptied, or is being written.
-fn is_empty(path: Option<&Path>) -> bool {
-    path.and_then(|path| std::fs::metadata(path).ok()).is_some_and(|found| found.len() == 0)
+/// Whether a file holds nothing, not even a word. One that held something was emptied, or is being
+/// written.
+fn is_blank(path: Option<&Path>) -> bool {
+    // A longer one says something.
+    let read = path.and_then(|path| read_regular(path, 4_096).ok());
+    let bare = |bytes: Vec<u8>| {
+        bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii().is_empty()
+    };
+    read.is_some_and(bare)
 }
 
 impl Reloader {
@@ -101,7 +108,7 @@ impl Reloader {
         let mut parts = Parts {
             table_watch: Watch::new(table_path(&config)),
             config_watch: Watch::new(config.file.clone()),
-            is_silent: is_empty(config.file.as_deref()),
+            is_silent: is_blank(config.file.as_deref()),
             certificate_watch: certificate_watch(&config),
             certificates,
             state,
@@ -251,10 +258,13 @@ impl Parts {
         self.config_watch.mark();
         let read = Config::read(&self.overrides);
         // Looked at afterwards: what was emptied while it was read is not taken either.
-        let is_emptied = !self.is_silent && is_empty(self.config.file.as_deref());
+        let is_blank = is_blank(self.config.file.as_deref());
         let problem = match read {
-            Ok(_) if is_emptied => Some("expected settings, but found an empty file".to_owned()),
+            Ok(_) if is_blank && !self.is_silent => {
+                Some("expected settings, but found an empty file".to_owned())
+            }
             Ok(config) => {
+                self.is_silent = is_blank;
                 self.apply_config(config);
                 None
             }

@@ -9,7 +9,7 @@ mod sockets;
 
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use pingora_core::apps::http_app::HttpServer;
 use pingora_core::server::configuration::ServerConf;
@@ -36,6 +36,8 @@ use sockets::{Doors, Sockets};
 
 /// Connections to the admin pages at the same time: their descriptors are among those kept back.
 const OPERATORS: usize = 64;
+/// How long each of them may stay: longer than any page takes.
+const OPERATOR_STAYS: Duration = Duration::from_secs(15);
 
 /// Why the process did not start; nothing was started and nothing overwritten.
 #[derive(Debug, thiserror::Error)]
@@ -120,8 +122,10 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let config = limited(wanted.clone())?;
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
     let (mut folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
+    let mut heard = None;
     let mut sockets = match meeting {
         None => {
+            heard = Some(signals::heed());
             // Before it binds: who comes to succeed it now waits, and binds nothing.
             signals::claim(&mut folder);
             Sockets::bind(&config, Vec::new())?
@@ -138,6 +142,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
         let handed = meeting.take_over(place).map_err(|error| {
             StartError::Failed(format!("expected to take sockets over, but found {error}"))
         })?;
+        heard = Some(signals::heed());
         let (handed, before) = handed.unzip();
         if before.is_none() {
             log::warn!("the process that served has ended: starting as without --upgrade");
@@ -165,7 +170,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let admin = HttpServer::new_app(admin);
     if let Some(socket) = sockets.take("admin") {
         let service = Listening::new("admin", socket, admin, config.door.write_timeout);
-        server.add_service(service.with_room(OPERATORS));
+        server.add_service(service.with_room(OPERATORS, OPERATOR_STAYS));
     }
     let doors = Doors {
         config: &config,
@@ -188,6 +193,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
         end: Arc::clone(&end),
         delay: config.drain_delay,
         predecessor: Mutex::new(predecessor),
+        heard: Mutex::new(heard),
     };
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
     end.now();

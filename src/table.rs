@@ -244,15 +244,16 @@ impl Table {
     /// Lists that lost more of their rows than the manifest allows, with what is left: emptied or
     /// cut by a full disk or half a copy. Short lists are edited by hand, and those may change.
     fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
+        // One that is not named any more has nothing left: half a manifest names fewer.
         let left = |before: &ListInfo| {
             let now = self.lists().iter().find(|now| now.file == before.file);
-            now.map(|now| now.rows)
+            now.map_or(0, |now| now.rows)
         };
         previous
             .lists()
             .iter()
             .filter(|before| before.rows >= LONG_LIST)
-            .filter_map(|before| Some((before, left(before)?)))
+            .map(|before| (before, left(before)))
             .filter(|(before, now)| {
                 before.rows.saturating_sub(*now) as usize > self.may_go(before.rows as usize)
             })

@@ -115,9 +115,16 @@ pub(super) fn request_id<'h>(
     sent: impl Iterator<Item = &'h [u8]>,
     state: &State,
 ) -> RequestId {
-    let is_known = |id| state.keys.peek().as_ref().as_ref().is_some_and(|ring| ring.holds(id));
+    let is_known =
+        |id: &[u8]| state.keys.peek().as_ref().as_ref().is_some_and(|ring| ring.holds(id));
+    let is_key = |id: &[u8]| Token::is_made_here(id) || is_known(id);
+    // Nor has an id one among its words.
+    let words = |id: &[u8]| {
+        let mut words = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        words.any(|word| word.len() >= SHORTEST_KEY && is_key(word))
+    };
     match id {
-        Some(id) if !Token::is_made_here(id) && !holds_key(id, sent) && !is_known(id) => {
+        Some(id) if !is_key(id) && !words(id) && !holds_key(id, sent) => {
             RequestId::parse(id).unwrap_or_else(|| state.ids.next())
         }
         _ => state.ids.next(),

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::is_empty;
+use super::is_blank;
 use super::watch::Watch;
 use crate::config::Config;
 use crate::gate::State;
@@ -127,7 +127,7 @@ impl Keys {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         });
         // Who takes the last key out leaves a word; a file without any was emptied.
-        let is_emptied = !self.declared.is_empty() && is_empty(self.watch.path());
+        let is_emptied = !self.declared.is_empty() && is_blank(self.watch.path());
         let declared = declared.and_then(|declared| match self.watch.path() {
             Some(path) if is_emptied => {
                 Err(format!("{}: expected keys, but found an empty file", path.display()))

@@ -97,13 +97,43 @@ fn lock(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
 /// what changes meanwhile is seen then.
 pub(super) fn outlive_hangup() {
     // What listens for it first stays in place for as long as the process lives.
-    let listening =
-        tokio::runtime::Builder::new_current_thread().enable_io().build().and_then(|runtime| {
+    drop(hear(&[SignalKind::hangup()]));
+}
+
+/// What was heard since it was listened for.
+#[derive(Default)]
+pub(super) struct Heard {
+    hangup: Option<Signal>,
+    quit: Option<Signal>,
+    terminate: Option<Signal>,
+    interrupt: Option<Signal>,
+}
+
+/// From now on the signals are ours: one that comes before this process serves is heard then.
+pub(super) fn heed() -> Heard {
+    let kinds = [
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+    ];
+    let mut heard = hear(&kinds).into_iter();
+    let mut next = || heard.next().flatten();
+    Heard { hangup: next(), quit: next(), terminate: next(), interrupt: next() }
+}
+
+/// Listens in a runtime of its own, which is gone then: whichever runs later brings what comes.
+fn hear(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
+    let warn = |error| log::warn!("a signal will end the process as it always does: {error}");
+    match tokio::runtime::Builder::new_current_thread().enable_io().build() {
+        Ok(runtime) => {
             let _within = runtime.enter();
-            signal(SignalKind::hangup()).map(drop)
-        });
-    if let Err(error) = listening {
-        log::warn!("SIGHUP will end the process until it serves: {error}");
+            kinds.iter().map(|kind| signal(*kind).map_err(warn).ok()).collect()
+        }
+        Err(error) => {
+            warn(error);
+            Vec::new()
+        }
     }
 }
 
@@ -115,16 +145,16 @@ pub(super) struct Signals {
     pub delay: Duration,
     /// The process that serves until this one does.
     pub predecessor: Mutex<Option<Predecessor>>,
+    /// Signals since this process became one to be found.
+    pub heard: Mutex<Option<Heard>>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
-        let listen = |kind: SignalKind| signal(kind).map_err(|error| log::error!("{error}")).ok();
-        let mut hangup = listen(SignalKind::hangup());
-        let mut quit = listen(SignalKind::quit());
-        let mut terminate = listen(SignalKind::terminate());
-        let mut interrupt = listen(SignalKind::interrupt());
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Heard { mut hangup, mut quit, mut terminate, mut interrupt } =
+            heard.unwrap_or_default();
         if !self.take_over().await {
             self.traffic.drain(LAST_CALL);
             return self.drain(interrupt, 1).await;

@@ -505,6 +505,10 @@ fn a_long_list_that_was_emptied_is_not_taken_however_small_its_share() {
     let before = build(&rows("free", 30));
     let error = build("").accept(&before).err().unwrap().to_string();
     assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
+    // Nor is a manifest that names it no more, as half of one would.
+    let bare = table(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str())]);
+    let error = bare.accept(&before).err().unwrap().to_string();
+    assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
     // A short list is edited by hand.
     let before = build(&rows("free", 5));
     build("").accept(&before).unwrap();

@@ -1,6 +1,8 @@
 //! The operator's pages, the metrics, and the lines of the access log.
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::time::Duration;
 
 use crate::harness::{
     Answer, Connection, Gateway, Request, Setup, StandIn, free_port, get, request, until_true,
@@ -12,6 +14,18 @@ fn ask(gateway: &Gateway, request: Request) -> Answer {
 
 fn local(method: &str, path: &str) -> Request {
     request(method, path).with("Host", "localhost")
+}
+
+#[test]
+fn nobody_stays_at_the_operators_door_for_long() {
+    let gateway = Setup::new().start();
+    let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
+    trickles.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
+    until_true("it is shown out", || {
+        std::thread::sleep(Duration::from_millis(200));
+        trickles.write_all(b"X: a\r\n").is_err()
+    });
+    gateway.admin("/healthz").expect(200);
 }
 
 #[test]

@@ -149,6 +149,12 @@ fn tokens_of_16_to_256_visible_characters_work_and_others_do_not() {
         let named = gateway.ask(&get("/nowhere").with("X-Request-Id", token));
         assert_ne!(named.header("X-Request-Id"), Some(token.as_str()));
     }
+    // Nor does one stand in an id.
+    for token in [gateway.key("made", &[]), "t".repeat(16)] {
+        let id = format!("job-{token}.1");
+        let named = gateway.ask(&get("/nowhere").with("X-Request-Id", &id));
+        assert_ne!(named.header("X-Request-Id"), Some(id.as_str()));
+    }
     assert!(!opens(&gateway, &short));
 }
 

@@ -298,6 +298,8 @@ fn no_server_waits_for_a_short_body_and_a_long_one_crosses_as_it_comes() {
     let stand_in = StandIn::playing(move |_| vec![Step::Send(said()), Step::Close]);
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    // The time for a header is not that for a body.
+    let setup = setup.text("listen.header_timeout", "500ms");
     let gateway = setup.text("upstream.deadline", "1s").start();
     let key = gateway.key("acme", &[]);
     let half = |length: usize| {

@@ -39,6 +39,41 @@ fn connections_that_never_said_a_word_hold_up_no_end() {
 }
 
 #[test]
+fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
+    let setup = Setup::new();
+    let setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
+    let config = setup.write();
+    for name in ["QUIT", "TERM", "QUIT", "TERM", "QUIT", "TERM"] {
+        let child = Command::new(BINARY)
+            .args(["run", "-c"])
+            .arg(&config)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut child = Running(child);
+        let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let mut says = |words: &str| {
+            let said = lines.by_ref().map_while(Result::ok).find(|line| line.contains(words));
+            assert!(said.is_some(), "{name}: it has ended before it said {words}");
+        };
+        let send = |name: &str| {
+            let kill = format!("kill -{name} {}", child.0.id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        };
+        says(" on http://");
+        send(name);
+        if name == "QUIT" {
+            says("serving on");
+            send("TERM");
+        }
+        let ended = until("it has ended", || child.0.try_wait().unwrap());
+        assert_eq!(ended.code(), Some(0), "{name}");
+    }
+}
+
+#[test]
 fn sigint_ends_the_gateway_and_keeps_its_counts() {
     let gateway = Setup::new().start();
     let key = gateway.key("acme", &[]);
@@ -176,10 +211,10 @@ fn calls_go_on_while_the_command_line_writes_to_the_store() {
     });
 }
 
-/// A demo that runs; dropped, it is killed.
-struct Demo(Child);
+/// A process that runs; dropped, it is killed.
+struct Running(Child);
 
-impl Drop for Demo {
+impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -189,7 +224,7 @@ impl Drop for Demo {
 #[test]
 fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = Demo(
+    let mut demo = Running(
         Command::new(BINARY)
             .arg("demo")
             .current_dir(folder.path())
@@ -238,7 +273,7 @@ fn a_second_demo_runs_beside_the_first() {
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let line = out.lines().map_while(Result::ok).find(|line| line.starts_with("curl "));
-        (Demo(child), line.expect("a line to paste"))
+        (Running(child), line.expect("a line to paste"))
     };
     let begun = Instant::now();
     let (_first, one) = start();

@@ -222,6 +222,35 @@ fn files_that_were_emptied_keep_the_last_good_state() {
 }
 
 #[test]
+fn a_config_at_the_usual_place_that_goes_away_is_missed() {
+    let setup = Setup::new().set("plans.free", "50");
+    let (keys, usual) = (setup.path("keys.toml"), setup.path("conf").join("riskgate.toml"));
+    let token = "a_key_that_a_file_declares";
+    let hash = riskgate::keys::hash_text(token);
+    std::fs::write(&keys, format!("[[key]]\nid = \"a\"\naccount = \"a\"\nhash = \"{hash}\"\n"))
+        .unwrap();
+    let folder = setup.path("conf").parent().unwrap().display().to_string();
+    let script = format!("cd {folder} && mkdir -p conf && cp riskgate.toml conf && exec $0 run");
+    let setup = setup.text("keys.file", keys.to_str().unwrap()).under(&["sh", "-c", &script]);
+    let gateway = setup.start();
+    let limit = || gateway.get("/v1/usage", token).expect(200).json()["monthly_limit"].as_u64();
+    let config = std::fs::read_to_string(&usual).unwrap();
+    let told = |words: &str| gateway.readyz().text().contains(words);
+    std::fs::remove_file(&usual).unwrap();
+    until_true("it is told", || told("riskgate.toml: expected a config file, but found"));
+    assert_eq!(limit(), Some(50));
+    std::fs::create_dir(&usual).unwrap();
+    until_true("a folder is told", || told("but found a folder"));
+    assert_eq!(limit(), Some(50));
+    std::fs::remove_dir(&usual).unwrap();
+    std::fs::write(&usual, "\n").unwrap();
+    until_true("an empty line is told", || told("expected settings, but found an empty file"));
+    assert_eq!(limit(), Some(50));
+    std::fs::write(&usual, config.replace("free = 50", "free = 60")).unwrap();
+    until_true("the config is taken again", || limit() == Some(60));
+}
+
+#[test]
 fn a_plan_that_accounts_still_have_is_not_taken_away() {
     let setup = Setup::new().set("plans.free", "50").set("plans.gold", "70");
     let gateway = setup.start();
