@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use smol_str::SmolStr;
+
 use crate::keys::{Key, KeyRing, digest};
 use crate::month::Month;
 use crate::origin::Origin;
@@ -130,7 +132,7 @@ pub enum OriginHeader {
     /// No header: a server, or a browser on the same origin.
     Absent,
     /// One header that parses, and its text.
-    Valid(Origin, String),
+    Valid(Origin, SmolStr),
     /// `null`, several headers, or something else; never matches.
     Malformed(String),
 }
@@ -139,23 +141,26 @@ impl OriginHeader {
     /// Reads all `Origin` headers of a request.
     pub fn read<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> OriginHeader {
         let Some(first) = values.next() else { return OriginHeader::Absent };
+        let mut others = values.peekable();
+        if others.peek().is_none()
+            && let Ok(text) = std::str::from_utf8(first)
+            && let Ok(origin) = Origin::parse(text)
+        {
+            return OriginHeader::Valid(origin, text.into());
+        }
         let mut shown = String::from_utf8_lossy(first).into_owned();
-        let mut single = true;
-        for value in values {
-            single = false;
+        for value in others {
             shown.push_str(", ");
             shown.push_str(&String::from_utf8_lossy(value));
         }
-        match std::str::from_utf8(first).ok().and_then(|text| Origin::parse(text).ok()) {
-            Some(origin) if single => OriginHeader::Valid(origin, shown),
-            _ => OriginHeader::Malformed(shown.chars().take(256).collect()),
-        }
+        OriginHeader::Malformed(shown.chars().take(256).collect())
     }
 
     fn shown(&self) -> String {
         match self {
             OriginHeader::Absent => "none".to_owned(),
-            OriginHeader::Valid(_, text) | OriginHeader::Malformed(text) => text.clone(),
+            OriginHeader::Valid(_, text) => text.to_string(),
+            OriginHeader::Malformed(text) => text.clone(),
         }
     }
 }

@@ -7,6 +7,7 @@
 use std::fmt;
 
 use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
+use smol_str::SmolStr;
 
 /// Longest domain name in bytes, without a trailing dot (RFC 1035 section 2.3.4).
 pub const MAX_NAME: usize = 253;
@@ -16,7 +17,7 @@ pub const MAX_LABEL: usize = 63;
 /// A domain as it may stand behind the `@`: lower case, A-labels, two labels or more, no
 /// trailing dot (RFC 5890, UTS-46 non-transitional with STD3 rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Domain(String);
+pub struct Domain(SmolStr);
 
 /// A name in a list: as [`Domain`], but one label is enough, since lists also name TLDs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -65,7 +66,7 @@ impl Domain {
     pub fn from_segment(segment: &[u8]) -> Result<Domain, DomainError> {
         if plain(segment) {
             let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
-            return Domain::checked(text.to_owned());
+            return Domain::checked(text.into());
         }
         let decoded = percent_decode(segment)?;
         let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
@@ -74,10 +75,10 @@ impl Domain {
 
     /// The domain in a text that was decoded already.
     pub fn parse(text: &str) -> Result<Domain, DomainError> {
-        canonical(text).and_then(Domain::checked)
+        canonical(text).map(SmolStr::from).and_then(Domain::checked)
     }
 
-    fn checked(name: String) -> Result<Domain, DomainError> {
+    fn checked(name: SmolStr) -> Result<Domain, DomainError> {
         check_labels(&name)?;
         if !name.as_bytes().contains(&b'.') {
             return Err(DomainError::SingleLabel);

@@ -5,11 +5,13 @@
 
 use std::fmt;
 
+use smol_str::{SmolStr, StrExt};
+
 /// The origin of a request, parsed from one `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
-    scheme: String,
-    host: String,
+    scheme: SmolStr,
+    host: SmolStr,
     port: Option<u16>,
 }
 
@@ -29,14 +31,14 @@ impl Origin {
     /// The origin in a header's value; `null`, lists and anything malformed are errors.
     pub fn parse(text: &str) -> Result<Origin, OriginError> {
         let (scheme, authority) = text.split_once("://").ok_or(OriginError)?;
-        let scheme = scheme.to_ascii_lowercase();
+        let scheme = scheme.to_ascii_lowercase_smolstr();
         let first = scheme.bytes().next().ok_or(OriginError)?;
         let scheme_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
         if !first.is_ascii_alphabetic() || !scheme.bytes().all(scheme_byte) {
             return Err(OriginError);
         }
         let (host, port) = split_port(authority)?;
-        let host = host.to_ascii_lowercase();
+        let host = host.to_ascii_lowercase_smolstr();
         if !is_host(&host) {
             return Err(OriginError);
         }
@@ -47,7 +49,7 @@ impl Origin {
     /// The texts of all patterns that would cover this origin.
     pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
         let pattern = |host: &str, subdomains| {
-            let origin = Origin { host: host.to_owned(), ..self.clone() };
+            let origin = Origin { host: host.into(), ..self.clone() };
             OriginPattern { origin, subdomains }.to_string()
         };
         let parents = self.host.match_indices('.').map(|(dot, _)| &self.host[dot + 1..]);

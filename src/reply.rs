@@ -13,6 +13,7 @@ use http::header::{HeaderValue, VARY};
 use pingora_core::Result;
 use pingora_http::ResponseHeader;
 use pingora_proxy::Session;
+use smol_str::SmolStr;
 
 use crate::quota::Allowance;
 use crate::refusal::Refusal;
@@ -33,7 +34,7 @@ pub enum Cors {
     /// It does, and this request's origin may not read it, or there was none.
     Closed,
     /// This origin may read it.
-    Open(String),
+    Open(SmolStr),
 }
 
 /// What every answer to one request carries, whatever the answer is.
