@@ -76,7 +76,8 @@ impl Redis {
         let mut members: HashSet<String> = HashSet::new();
         let later = standing.imports.values().filter(|(_, version)| *version > since);
         let of_imports = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
-        for (from, to) in [(format!("({since}"), "+inf".to_owned())].into_iter().chain(of_imports) {
+        // Imports first: one of their keys that changes meanwhile is found among what changed since.
+        for (from, to) in of_imports.chain([(format!("({since}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGED).arg(from).arg(to);
             members.extend(self.read::<Vec<String>>(READING, &read)?);
