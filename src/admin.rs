@@ -248,6 +248,9 @@ impl ServeHttp for Admin {
         let header = session.req_header();
         let (method, path) = (header.method.as_str().to_owned(), header.uri.path().to_owned());
         let headers = header.headers.clone();
+        // One request each: no place is kept by who asks seldom, and the time that a connection
+        // may take never ends between two.
+        session.set_keepalive(None);
         let mut response = self.answer(&method, &path, &headers).await;
         if method == "HEAD" {
             response.body_mut().clear();

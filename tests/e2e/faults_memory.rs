@@ -16,7 +16,7 @@ const DOMAIN: &str = "/v1/public/domain/first.test";
 const CONNECTIONS: usize = 400;
 const EXCHANGES: usize = 50;
 /// What the process may have of its own, its stacks included; see docs/operations.md.
-const BOUND: &str = "--data=144000000";
+const BOUND: &str = "--data=192000000";
 
 /// What clients can make a gateway keep, each as much as it may be.
 #[derive(Clone, Copy)]
