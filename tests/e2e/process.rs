@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{BINARY, PATIENCE, Setup, StandIn, Step, answer, get, run, until, until_true};
@@ -53,10 +54,15 @@ fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
             .spawn()
             .unwrap();
         let mut child = Running(child);
-        let mut lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
-        let mut says = |words: &str| {
-            let said = lines.by_ref().map_while(Result::ok).find(|line| line.contains(words));
-            assert!(said.is_some(), "{name}: it has ended before it said {words}");
+        let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
+        let (said, heard) = mpsc::channel();
+        std::thread::spawn(move || {
+            lines.map_while(Result::ok).try_for_each(|line| said.send(line))
+        });
+        let says = |words: &str| {
+            let next = || heard.recv_timeout(PATIENCE).ok();
+            let said = std::iter::from_fn(next).any(|line| line.contains(words));
+            assert!(said, "{name}: it does not say {words}");
         };
         let send = |name: &str| {
             let kill = format!("kill -{name} {}", child.0.id());
