@@ -9,6 +9,7 @@ mod http1;
 mod http2;
 mod plain;
 mod silence;
+mod through;
 mod traffic;
 mod wire;
 
@@ -31,6 +32,7 @@ use crate::network::Networks;
 
 use greeting::{ProxyHeader, is_preface, read_proxy_header};
 use silence::Silence;
+pub use through::Servers;
 pub use traffic::{Caps, Traffic};
 pub use wire::Wire;
 
@@ -64,6 +66,7 @@ pub struct Door<P> {
     options: DoorOptions,
     traffic: Arc<Traffic>,
     tls: Option<Acceptor>,
+    servers: Option<Servers>,
 }
 
 impl<P> Door<P>
@@ -79,12 +82,18 @@ where
         traffic: Arc<Traffic>,
     ) -> Door<P> {
         traffic.listener_opened();
-        Door { proxy, gate, options, traffic, tls: None }
+        Door { proxy, gate, options, traffic, tls: None, servers: None }
     }
 
     /// The same in front of which TLS is spoken.
     pub fn with_tls(mut self, tls: Acceptor) -> Door<P> {
         self.tls = Some(tls);
+        self
+    }
+
+    /// The same of which the lane asks these servers itself; else what crosses is handed over.
+    pub fn with_servers(mut self, servers: Servers) -> Door<P> {
+        self.servers = Some(servers);
         self
     }
 

@@ -83,8 +83,9 @@ pub struct Gate {
 }
 
 /// What was decided about a request.
-enum Decision {
+pub(crate) enum Decision {
     Answer(Reply),
+    /// It may go on, to [`Visit::forward`].
     Pass,
 }
 
@@ -143,12 +144,8 @@ impl Gate {
             origin: OriginHeader::read(values(ORIGIN)),
             is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
-        let judged = match self.judge(&asked, visit).await {
-            Ok(Decision::Pass) => return Ok(false),
-            Ok(Decision::Answer(reply)) => Ok(reply),
-            Err(refusal) => Err(refusal),
-        };
-        let reply = self.conclude(judged, visit);
+        let judged = self.judge(&asked, visit).await;
+        let Decision::Answer(reply) = self.conclude(judged, visit) else { return Ok(false) };
         reply.write(session, &visit.common).await?;
         Ok(true)
     }
@@ -196,46 +193,78 @@ impl Gate {
         visit.admit(permit);
         match wanted.route {
             Route::Usage => self.answer_usage(visit).await.map(Decision::Answer),
-            Route::Check(segment) => {
-                let mut target = route::canonical_check(segment)?.into_bytes();
-                target.extend_from_slice(route::split_query(asked.target).1);
-                visit.forward = Some(target);
-                Ok(Decision::Pass)
-            }
-            Route::Prefix(_) => {
-                visit.forward = Some(asked.target.to_vec());
-                Ok(Decision::Pass)
-            }
-            Route::Options(allow) => self.answer_options(asked, allow, visit).map(Decision::Answer),
-            route => self.answer(route, &policy, visit).map(Decision::Answer),
+            route => self.serve(route, asked, &policy, visit),
         }
     }
 
-    /// The same in one go, for a request that needs no more than memory: one for the table or the
-    /// top list, with a call in hand. `None`: it takes more, and nothing was done.
-    pub(crate) fn answer_at_once(&self, asked: &Asked<'_>, visit: &mut Visit) -> Option<Reply> {
+    /// The same in one go, for a request that needs no more than memory to be judged: with a call
+    /// in hand, if it counts, not for the ledger, and for a server only where one can be asked.
+    /// `None`: it takes more, and nothing was done.
+    pub(crate) fn judge_at_once(
+        &self,
+        asked: &Asked<'_>,
+        visit: &mut Visit,
+        crosses: bool,
+    ) -> Option<Decision> {
         let policy = self.state.policy.peek();
         let judged = match self.identify(asked, &policy, visit) {
-            Ok(Wanted { route: route @ (Route::Domain(_) | Route::TopDomains), .. }) => {
-                let (key, month) = (visit.key.as_ref()?, self.state.ledger.month(visit.unix_now()));
-                let permit = admission::charge_at_once(&self.state.ledger, key, month)?;
-                visit.admit(permit);
-                self.answer(route, &policy, visit)
+            Ok(Wanted { route: Route::Usage, .. }) => return None,
+            Ok(Wanted { route: Route::Check(_) | Route::Prefix(_), .. }) if !crosses => {
+                return None;
             }
-            Ok(_) => return None,
+            Ok(Wanted { route, counts }) => {
+                let permit = match (&visit.key, counts) {
+                    (Some(key), true) => {
+                        let month = self.state.ledger.month(visit.unix_now());
+                        admission::charge_at_once(&self.state.ledger, key, month)?
+                    }
+                    (key, _) => admission::uncounted(key.as_ref()),
+                };
+                visit.admit(permit);
+                self.serve(route, asked, &policy, visit)
+            }
             Err(refusal) => Err(refusal),
         };
         Some(self.conclude(judged, visit))
     }
 
-    /// What to answer, and how the request ended.
-    fn conclude(&self, judged: Result<Reply, Refusal>, visit: &mut Visit) -> Reply {
-        match judged {
-            Ok(reply) => {
-                visit.conclude(reply.status(), "ok");
-                reply
+    /// The answer, or where to pass on to, of a request with a permit.
+    fn serve(
+        &self,
+        route: Route<'_>,
+        asked: &Asked<'_>,
+        policy: &Policy,
+        visit: &mut Visit,
+    ) -> Result<Decision, Refusal> {
+        let reply = match route {
+            Route::Check(segment) => {
+                let mut target = route::canonical_check(segment)?.into_bytes();
+                target.extend_from_slice(route::split_query(asked.target).1);
+                visit.forward = Some(target);
+                return Ok(Decision::Pass);
             }
-            Err(refusal) => self.refused(&refusal, visit),
+            Route::Prefix(_) => {
+                visit.forward = Some(asked.target.to_vec());
+                return Ok(Decision::Pass);
+            }
+            Route::Domain(segment) => self.answer_domain(segment, policy, visit),
+            Route::TopDomains => Ok(Reply::json(self.state.top.body())),
+            Route::Options(allow) => self.answer_options(asked, allow, visit),
+            // The ledger is asked for it.
+            Route::Usage => Err(Refusal::Internal),
+        };
+        reply.map(Decision::Answer)
+    }
+
+    /// What to answer, and how the request ended, unless it passes.
+    fn conclude(&self, judged: Result<Decision, Refusal>, visit: &mut Visit) -> Decision {
+        match judged {
+            Ok(Decision::Pass) => Decision::Pass,
+            Ok(Decision::Answer(reply)) => {
+                visit.conclude(reply.status(), "ok");
+                Decision::Answer(reply)
+            }
+            Err(refusal) => Decision::Answer(self.refused(&refusal, visit)),
         }
     }
 
@@ -259,23 +288,6 @@ impl Gate {
             visit.common.cors = Cors::Open(text.clone());
         }
         wanted
-    }
-
-    /// The answer from memory.
-    fn answer(
-        &self,
-        route: Route<'_>,
-        policy: &Policy,
-        visit: &mut Visit,
-    ) -> Result<Reply, Refusal> {
-        match route {
-            Route::Domain(segment) => self.answer_domain(segment, policy, visit),
-            Route::TopDomains => Ok(Reply::json(self.state.top.body())),
-            // These are not answered from memory.
-            Route::Usage | Route::Check(_) | Route::Prefix(_) | Route::Options(_) => {
-                Err(Refusal::Internal)
-            }
-        }
     }
 
     /// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.

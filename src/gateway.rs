@@ -5,6 +5,7 @@
 //! `logging` counts it. What each step means stands in the room that it calls.
 
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
@@ -24,10 +25,10 @@ use std::time::Duration;
 use crate::gate::{Gate, Visit, client_address};
 use crate::network::Networks;
 use crate::refusal::Refusal;
-use crate::upstream::{Caller, Deadline, Place, Upstreams, clean_response, end_by_reset};
+use crate::upstream::{
+    Caller, Deadline, MAX_TRIES, Place, Upstreams, clean_response, end_by_reset,
+};
 
-/// How many times an exchange may be tried: once, and once more.
-pub const MAX_TRIES: usize = 2;
 /// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
 /// another try.
 const SHORT_BODY: usize = 64 * 1024;
@@ -93,6 +94,22 @@ impl Gateway {
     }
 }
 
+/// What is told to a server about who asks.
+pub(crate) fn caller<'v>(
+    visit: &'v Visit,
+    address: Option<IpAddr>,
+    trusted_proxies: &Networks,
+    secure: bool,
+) -> Caller<'v> {
+    Caller {
+        key: visit.permit.as_ref().and_then(|permit| permit.key()),
+        request_id: &visit.common.request_id,
+        address,
+        trusted: address.is_some_and(|a| trusted_proxies.contains(a)),
+        secure,
+    }
+}
+
 /// Whether a part of a response's header had come: Pingora tells it in words alone.
 fn has_begun_to_answer(error: &Error) -> bool {
     let said = error.context.as_ref().map(|context| context.as_str());
@@ -149,7 +166,7 @@ impl ProxyHttp for Gateway {
         passage: &mut Passage,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        self.upstreams.eject(peer);
+        self.upstreams.eject(&peer._address);
         error.set_retry(passage.tries < MAX_TRIES && !self.is_late(passage));
         error
     }
@@ -174,15 +191,9 @@ impl ProxyHttp for Gateway {
         request: &mut RequestHeader,
         passage: &mut Passage,
     ) -> Result<()> {
-        let address = client_address(session);
         let visit = &passage.visit;
-        let caller = Caller {
-            key: visit.permit.as_ref().and_then(|permit| permit.key()),
-            request_id: &visit.common.request_id,
-            address,
-            trusted: address.is_some_and(|a| self.trusted_proxies.contains(a)),
-            secure: session.digest().is_some_and(|digest| digest.ssl_digest.is_some()),
-        };
+        let secure = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+        let caller = caller(visit, client_address(session), &self.trusted_proxies, secure);
         let target = visit.forward().unwrap_or(b"/");
         self.upstreams.prepare_request(request, target, &passage.server, &caller)
     }
@@ -239,13 +250,7 @@ impl ProxyHttp for Gateway {
         }
         clean_response(response)?;
         passage.visit.common.apply(response)?;
-        let status = response.status.as_u16();
-        let outcome = match status {
-            400..=499 => "upstream_4xx",
-            500..=599 => "upstream_5xx",
-            _ => "ok",
-        };
-        passage.visit.conclude(status, outcome);
+        passage.visit.pass_back(response.status.as_u16());
         Ok(())
     }
 

@@ -1,13 +1,14 @@
 //! The short way for plain requests: from bytes to bytes, without Pingora's proxy.
 //!
 //! It has no rule of its own: the header is read as at the door, the gates judge as in the filter,
-//! and the reply is written by the same hand. It answers what a look into memory answers, and
-//! leaves everything else where it lies, with nothing done about it. It knows no connection.
+//! and the reply is written by the same hand. It answers what a look into memory answers, says what
+//! may cross, and leaves everything else where it lies, with nothing done about it. It knows no
+//! connection.
 
 use std::net::IpAddr;
 
 use crate::admission::OriginHeader;
-use crate::gate::{Asked, Gate, Moment, Visit};
+use crate::gate::{Asked, Decision, Gate, Moment, Visit};
 use crate::head::{Head, Persistence, Sizes, read_head};
 use crate::reply::Way;
 
@@ -19,11 +20,26 @@ pub struct Lane {
     gate: Gate,
     sizes: Sizes,
     client: Option<IpAddr>,
+    /// What is to be passed on can be.
+    crosses: bool,
     date: Date,
 }
 
+/// A request that may go on to a server: it has passed the gates.
+pub struct Crossing {
+    /// What is known of it.
+    pub visit: Visit,
+    /// Bytes of its header.
+    pub length: usize,
+    /// Its method.
+    pub method: &'static str,
+    /// Its target as it came.
+    pub target: Vec<u8>,
+    /// Its client wants the connection to close behind the answer.
+    pub closes: bool,
+}
+
 /// What comes next on the connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// More requests, of which perhaps a part is here.
     Request,
@@ -31,14 +47,21 @@ pub enum Next {
     Sending,
     /// The end: the last answer says so.
     Close,
+    /// A server: what is left begins with a request that crosses.
+    Cross(Box<Crossing>),
     /// The general way: what is left is not for the lane.
     HandOver,
 }
 
 impl Lane {
-    /// A lane for this client.
-    pub fn new(gate: Gate, sizes: Sizes, client: Option<IpAddr>) -> Lane {
-        Lane { gate, sizes, client, date: Date::default() }
+    /// A lane for this client; `crosses` says that what may go on to a server can do so from here.
+    pub fn new(gate: Gate, sizes: Sizes, client: Option<IpAddr>, crosses: bool) -> Lane {
+        Lane { gate, sizes, client, crosses, date: Date::default() }
+    }
+
+    /// What `Date` says now.
+    pub fn date(&mut self) -> &[u8] {
+        self.date.at(Moment::now().unix_seconds())
     }
 
     /// Answers the plain requests at the front of what has arrived, each in its turn. How many
@@ -53,10 +76,19 @@ impl Lane {
                 Ok(None) => return (done, Next::Request),
                 Ok(Some(_)) | Err(_) => return (done, Next::HandOver),
             };
-            let Some(closes) = self.answer_one(&head, moment, out) else {
+            let mut visit = Visit::from(moment);
+            let Some(decision) = self.judge(&head, &mut visit) else {
                 return (done, Next::HandOver);
             };
+            let wants_end = head.fields.persistence == Persistence::Closes;
+            let Decision::Answer(reply) = decision else {
+                return (done, Next::Cross(Box::new(Crossing::of(&head, visit, wants_end))));
+            };
             done += head.length;
+            let closes = wants_end || reply.closes();
+            let way = Way { closes, is_head: head.line.method == b"HEAD" };
+            reply.render(&visit.common, self.date.at(visit.unix_now()), way, out);
+            self.record(&visit, method(&head), head.line.target);
             if closes {
                 return (done, Next::Close);
             }
@@ -67,27 +99,38 @@ impl Lane {
         (done, Next::Request)
     }
 
-    /// Whether the connection closes behind the answer; `None` if it is not for the lane.
-    fn answer_one(&mut self, head: &Head<'_>, moment: Moment, out: &mut Vec<u8>) -> Option<bool> {
-        let (method, fields) = (std::str::from_utf8(head.line.method).ok()?, &head.fields);
-        let mut visit = Visit::from(moment);
+    /// Counts and logs a request that is over.
+    pub fn record(&self, visit: &Visit, method: &str, target: &[u8]) {
+        self.gate.state().metrics.lane_answers.inc();
+        self.gate.record(visit, method, target, self.client);
+    }
+
+    /// What was decided; `None` if it is not for the lane, and then nothing was done.
+    fn judge(&self, head: &Head<'_>, visit: &mut Visit) -> Option<Decision> {
+        let fields = &head.fields;
         let sent = fields.authorization.into_iter();
         visit.common.request_id = self.gate.request_id(fields.request_id, sent);
         let asked = Asked {
-            method,
+            method: method(head),
             target: head.line.target,
             authorization: fields.authorization,
             origin: OriginHeader::read(fields.origin.into_iter()),
             is_preflight: false,
         };
-        let reply = self.gate.answer_at_once(&asked, &mut visit)?;
-        let closes = fields.persistence == Persistence::Closes || reply.closes();
-        let way = Way { closes, is_head: method == "HEAD" };
-        reply.render(&visit.common, self.date.at(visit.unix_now()), way, out);
-        self.gate.state().metrics.lane_answers.inc();
-        self.gate.record(&visit, method, head.line.target, self.client);
-        Some(closes)
+        self.gate.judge_at_once(&asked, visit, self.crosses)
     }
+}
+
+impl Crossing {
+    fn of(head: &Head<'_>, visit: Visit, closes: bool) -> Crossing {
+        let (method, target) = (method(head), head.line.target.to_vec());
+        Crossing { visit, length: head.length, method, target, closes }
+    }
+}
+
+/// The method of a plain request.
+fn method(head: &Head<'_>) -> &'static str {
+    if head.line.method == b"HEAD" { "HEAD" } else { "GET" }
 }
 
 /// The value of `Date`, which changes once a second.

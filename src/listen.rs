@@ -68,8 +68,9 @@ pub struct Descriptors {
 
 impl Descriptors {
     /// Raises the limit of open files as far as it goes, and shares it out: some are kept back
-    /// for the process itself, an exchange takes two, a connection one. What was wanted is given
-    /// where there is enough. The limit, where that is not enough to begin with.
+    /// for the process itself, a connection takes one, an exchange three: its own, a duplicate that
+    /// ends it, and an idle one of the other way. What was wanted is given where there is enough.
+    /// The limit, where that is not enough to begin with.
     pub fn share(wanted: Descriptors) -> Result<Descriptors, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
@@ -87,8 +88,8 @@ impl Descriptors {
     fn within(self, limit: u64) -> Descriptors {
         let spare = limit.saturating_sub(KEPT_BACK).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
-        let exchanges = self.exchanges.min(spare / 4);
-        let connections = self.connections.min(spare - 2 * exchanges);
+        let exchanges = self.exchanges.min(spare / 6).max(1);
+        let connections = self.connections.min(spare - 3 * exchanges);
         Descriptors { connections, exchanges }
     }
 }
@@ -247,7 +248,7 @@ mod tests {
         assert_eq!(wanted.within(1 << 20), wanted);
         for limit in [64, 256, 1_024, 4_096, 20_000] {
             let shared = wanted.within(limit);
-            let used = shared.connections + 2 * shared.exchanges;
+            let used = shared.connections + 3 * shared.exchanges;
             assert!(shared.connections > 0 && shared.exchanges > 0, "{limit}: {shared:?}");
             assert!(limit < 256 || used as u64 + KEPT_BACK <= limit, "{limit}: {shared:?}");
         }

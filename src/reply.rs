@@ -3,7 +3,7 @@
 //! Owns the names and the order of our headers, once for all protocols and both ways to answer. It
 //! decides nothing; who calls it has decided.
 
-mod field;
+pub(crate) mod field;
 
 use std::ops::Range;
 
@@ -19,7 +19,8 @@ use crate::quota::Allowance;
 use crate::refusal::Refusal;
 use crate::request_id::RequestId;
 
-use field::{Field, Short};
+pub(crate) use field::Field;
+use field::Short;
 pub use field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
@@ -204,30 +205,32 @@ impl Reply {
     /// Appends the whole answer as HTTP/1.1 bytes, as Pingora would write them; the body is left
     /// out for HEAD. `date` is what `Date` says (RFC 9110 section 5.6.7).
     pub fn render(&self, common: &Common, date: &[u8], way: Way, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"HTTP/1.1 ");
-        match self.status {
-            200 => out.extend_from_slice(b"200 OK"),
-            other => {
-                let status = StatusCode::from_u16(other).unwrap_or_default();
-                out.extend_from_slice(status.as_str().as_bytes());
-                out.push(b' ');
-                out.extend_from_slice(status.canonical_reason().unwrap_or("").as_bytes());
-            }
-        }
-        out.extend_from_slice(b"\r\n");
-        let mut put = |field: &Field, value: &[u8]| {
-            out.extend_from_slice(field.wire.as_bytes());
-            out.extend_from_slice(value);
-            out.extend_from_slice(b"\r\n");
-        };
-        self.fields(common, &mut put);
-        put(&field::DATE, date);
-        put(&field::CONNECTION, if way.closes { b"close" } else { b"keep-alive" });
-        out.extend_from_slice(b"\r\n");
+        write_status(self.status, out);
+        self.fields(common, &mut |field, value| field.write(value, out));
+        write_end(date, way.closes, out);
         if !way.is_head {
             out.extend_from_slice(&self.body);
         }
     }
+}
+
+/// Appends the first line of an answer.
+pub(crate) fn write_status(status: u16, out: &mut Vec<u8>) {
+    if status == 200 {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    let status = StatusCode::from_u16(status).unwrap_or_default();
+    let reason = status.canonical_reason().unwrap_or("");
+    for part in ["HTTP/1.1 ", status.as_str(), " ", reason, "\r\n"] {
+        out.extend_from_slice(part.as_bytes());
+    }
+}
+
+/// Appends what every header ends with.
+pub(crate) fn write_end(date: &[u8], closes: bool, out: &mut Vec<u8>) {
+    field::DATE.write(date, out);
+    field::CONNECTION.write(if closes { b"close" } else { b"keep-alive" }, out);
+    out.extend_from_slice(b"\r\n");
 }
 
 /// How an answer is written.
@@ -240,7 +243,8 @@ pub struct Way {
 }
 
 impl Common {
-    fn fields(&self, put: &mut impl FnMut(&Field, &[u8])) {
+    /// Every field of it, in order.
+    pub(crate) fn fields(&self, put: &mut impl FnMut(&Field, &[u8])) {
         put(&field::REQUEST_ID, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
             let mut policy = Short::<64>::of("\"monthly\";q=");

@@ -20,14 +20,13 @@ use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::Traffic;
 use crate::gate::{Gate, State};
-use crate::gateway::MAX_TRIES;
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
 use crate::listen::{Descriptors, LEAST_FILES, Listening};
 use crate::supervisor::{Heart, Watchdog};
 use crate::table::Table;
 use crate::tls::{self, CertificateSet, Certificates};
-use crate::upstream::Upstreams;
+use crate::upstream::{MAX_TRIES, MOST_IDLE, Upstreams};
 
 pub use assemble::Mount;
 use assemble::assemble;
@@ -300,7 +299,7 @@ fn server_conf(config: &Config) -> ServerConf {
         // The drain ends by our own count; this is only how long it may take at the latest.
         grace_period_seconds: Some(config.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
-        upstream_keepalive_pool_size: 512,
+        upstream_keepalive_pool_size: MOST_IDLE,
         ca_file: config.upstream.tls.as_ref().and_then(|tls| tls.authorities.clone()),
         ..ServerConf::default()
     }

@@ -3,10 +3,12 @@
 //! Owns the pool with its active and passive health. It judges no request; who comes here has a
 //! permit.
 
+mod answer;
+mod connection;
 mod crossing;
 mod deadline;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,6 +18,7 @@ use dashmap::DashMap;
 use pingora_core::Result;
 use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::Connector as HttpConnector;
+use pingora_core::protocols::l4::socket::SocketAddr;
 use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use pingora_http::RequestHeader;
 use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
@@ -26,9 +29,16 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::network::Networks;
 use crate::shares::{Share, Shares};
 
+pub use answer::{Answer, Body, Listener, Malformed, pass_header};
+pub use connection::Connection;
+use connection::Idle;
 pub use crossing::{Caller, clean_response};
 pub use deadline::{Deadline, end_by_reset};
 
+/// How many times an exchange may be tried: once, and once more.
+pub const MAX_TRIES: usize = 2;
+/// Idle connections that are kept, on each way: Pingora's and the lane's.
+pub const MOST_IDLE: usize = 512;
 /// What the kernel may hold of an upstream's answer that its client does not take yet, in bytes; it
 /// doubles the number for its own needs.
 const UNREAD: usize = 32 * 1024;
@@ -83,7 +93,9 @@ pub struct Place {
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
-    ejected: DashMap<String, Instant>,
+    ejected: DashMap<SocketAddr, Instant>,
+    /// Connections of the lane without work.
+    idle: Arc<Idle>,
     in_flight: Arc<Semaphore>,
     bodies: Semaphore,
     body_shares: Arc<Shares>,
@@ -114,6 +126,7 @@ impl Upstreams {
             bodies: Semaphore::new(options.max_in_flight),
             body_shares: shares(),
             shares: shares(),
+            idle: Arc::new(Idle::new(options.max_in_flight.min(MOST_IDLE), options.idle_timeout)),
             options,
             ejected: DashMap::new(),
             second_tries: AtomicU64::new(0),
@@ -158,12 +171,7 @@ impl Upstreams {
     /// have closed like the first.
     pub fn peer(&self, started: Instant, is_second: bool) -> Option<HttpPeer> {
         let left = self.left(started)?;
-        let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
-        let backend = self
-            .balancer
-            .select_with(b"", 64, healthy)
-            // When none is known to be well, one that may have recovered is better than none.
-            .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))?;
+        let backend = self.choose()?;
         let name = self.options.tls.as_ref().map(|tls| tls.name.clone());
         let mut peer = HttpPeer::new(backend.addr, name.is_some(), name.unwrap_or_default());
         let verify = self.options.tls.as_ref().is_none_or(|tls| tls.verify);
@@ -184,9 +192,45 @@ impl Upstreams {
         Some(peer)
     }
 
+    /// Whether a server can be asked on a connection of our own: one that is spoken to in clear.
+    pub fn are_plain(&self) -> bool {
+        self.options.tls.is_none()
+    }
+
+    /// The next server to ask on a connection of our own; `None` when there is none.
+    pub fn server(&self) -> Option<StdAddr> {
+        self.choose()?.addr.as_inet().copied()
+    }
+
+    /// A connection to this server: one that is kept, where there is one, but for a second try.
+    pub async fn connect(&self, server: StdAddr, is_second: bool) -> std::io::Result<Connection> {
+        if !is_second && let Some(connection) = self.idle.take(server) {
+            return Ok(connection);
+        }
+        tokio::time::timeout(self.options.connect_timeout, Connection::open(server, UNREAD)).await?
+    }
+
+    /// Keeps a connection on which an exchange has ended, for the next one.
+    pub fn keep(&self, connection: Connection) {
+        self.idle.keep(connection);
+    }
+
     /// Passes a server over for a while: it did not take a connection.
-    pub fn eject(&self, peer: &HttpPeer) {
-        self.ejected.insert(peer._address.to_string(), Instant::now() + self.options.eject_for);
+    pub fn eject(&self, server: &SocketAddr) {
+        self.ejected.insert(server.clone(), Instant::now() + self.options.eject_for);
+    }
+
+    fn choose(&self) -> Option<Backend> {
+        let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
+        self.balancer
+            .select_with(b"", 64, healthy)
+            // When none is known to be well, one that may have recovered is better than none.
+            .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))
+    }
+
+    /// When the exchange of a request that began then is out of time.
+    pub fn end(&self, started: Instant) -> Instant {
+        started + self.options.deadline
     }
 
     /// What the exchange has left of its time.
@@ -202,7 +246,7 @@ impl Upstreams {
 
     /// Ends the exchange at its deadline whatever trickles: see [`Deadline`].
     pub fn watch(&self, started: Instant, connection: RawFd) -> Option<Deadline> {
-        Deadline::watch(started + self.options.deadline, connection)
+        Deadline::watch(self.end(started), connection)
     }
 
     /// Makes the request that crosses to `server`: the canonical target, our headers, nothing
@@ -218,8 +262,28 @@ impl Upstreams {
         crossing::prepare_request(request, target, host, caller)
     }
 
+    /// The same as bytes, for a request without a body: from its header, which was found good.
+    pub fn write_request(
+        &self,
+        header: &[u8],
+        asked: (&str, &[u8]),
+        server: StdAddr,
+        caller: &Caller<'_>,
+        out: &mut Vec<u8>,
+    ) {
+        let name;
+        let host = match &self.options.host {
+            Some(host) => host,
+            None => {
+                name = server.to_string();
+                &name
+            }
+        };
+        crossing::write_request(header, asked, host, caller, out);
+    }
+
     fn is_ejected(&self, backend: &Backend) -> bool {
-        self.ejected.get(&backend.addr.to_string()).is_some_and(|until| Instant::now() < *until)
+        self.ejected.get(&backend.addr).is_some_and(|until| Instant::now() < *until)
     }
 }
 

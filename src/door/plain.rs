@@ -7,11 +7,12 @@ use std::task::Poll;
 use bytes::Buf;
 use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::Door;
 use super::silence::{End, Silence};
+use super::through::Fate;
 use super::wire::Wire;
+use super::{Door, apart};
 use crate::lane::{Lane, Next};
 
 /// Bytes of answers in one batch, beyond which it is a long one.
@@ -40,7 +41,9 @@ where
         mut deadline: Instant,
     ) -> Onward {
         let client = wire.client_address();
-        let mut lane = Lane::new(self.gate.clone(), self.options.sizes.clone(), client);
+        let servers = self.servers.as_ref().filter(|servers| servers.upstreams.are_plain());
+        let (gate, sizes) = (self.gate.clone(), self.options.sizes.clone());
+        let mut lane = Lane::new(gate, sizes, client, servers.is_some());
         loop {
             if wire.ahead.is_empty() {
                 match silence.end(wire, deadline).await {
@@ -57,41 +60,53 @@ where
             let mut out = Vec::with_capacity(1024.max(3 * wire.ahead.len()));
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
-            if !out.is_empty() {
-                if !self.send(wire, &out).await {
-                    return Onward::Ended;
+            let is_answered = done > 0 || matches!(next, Next::Cross(_));
+            let fate = match (next, servers) {
+                (Next::Cross(crossing), Some(servers)) => {
+                    apart(|| self.cross(servers, wire, &mut lane, *crossing, &out)).await
                 }
+                _ if !self.send(wire, &out, None).await => Fate::Broken,
+                (Next::Close, _) => Fate::Closes,
+                // What comes in pieces is put together on the general way.
+                (Next::Request, _) if !wire.ahead.is_empty() => Fate::General,
+                (Next::Request | Next::Sending, _) => Fate::Stays,
+                (Next::HandOver | Next::Cross(_), _) => Fate::General,
+            };
+            if is_answered {
                 answered = Instant::now();
                 deadline = answered + self.options.keepalive_timeout;
-                if out.len() > LONG {
-                    // Others have their turn before the next batch.
-                    tokio::task::yield_now().await;
-                }
             }
-            match next {
-                Next::Close => {
+            match fate {
+                Fate::Stays => {}
+                Fate::General => return Onward::General((answered, deadline)),
+                Fate::Broken => return Onward::Ended,
+                Fate::Closes => {
                     // Whoever is gone is told nothing.
                     let _ = timeout(self.options.write_timeout, wire.shutdown()).await;
                     wire.linger().await;
                     return Onward::Ended;
                 }
-                Next::HandOver => return Onward::General((answered, deadline)),
-                // What comes in pieces is put together on the general way.
-                Next::Request if !wire.ahead.is_empty() => {
-                    return Onward::General((answered, deadline));
-                }
-                Next::Request | Next::Sending => {}
+            }
+            if out.len() > LONG {
+                // Others have their turn before the next batch.
+                tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Whether these bytes could be sent in time. Mostly they go at once: only who waits needs a
-    /// clock.
-    async fn send(&self, wire: &mut Wire, bytes: &[u8]) -> bool {
+    /// Whether these bytes could be sent in time, and until `end`. Mostly they go at once: only who
+    /// waits needs a clock.
+    pub(super) async fn send(&self, wire: &mut Wire, bytes: &[u8], end: Option<Instant>) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
         let mut sending = pin!(wire.send(bytes));
         let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
             Poll::Ready(sent) => Ok(sent),
-            Poll::Pending => timeout(self.options.write_timeout, sending).await,
+            Poll::Pending => {
+                let most = Instant::now() + self.options.write_timeout;
+                timeout_at(end.map_or(most, |end| most.min(end)), sending).await
+            }
         };
         matches!(sent, Ok(Ok(())))
     }

@@ -40,6 +40,11 @@ impl Moment {
     pub fn now() -> Moment {
         Moment { at: Instant::now(), unix_ms: unix_ms() }
     }
+
+    /// In seconds since 1970.
+    pub fn unix_seconds(self) -> i64 {
+        self.unix_ms.div_euclid(1000)
+    }
 }
 
 impl Default for Visit {
@@ -100,6 +105,16 @@ impl Visit {
             self.status = status;
             self.outcome = Some(outcome);
         }
+    }
+
+    /// A server answered with this status, and that is passed back.
+    pub fn pass_back(&mut self, status: u16) {
+        let outcome = match status {
+            400..=499 => "upstream_4xx",
+            500..=599 => "upstream_5xx",
+            _ => "ok",
+        };
+        self.conclude(status, outcome);
     }
 
     /// The answer was cut, also if its header had told how it would end.

@@ -41,6 +41,7 @@ pub struct Fields<'b> {
     pub request_id: Option<&'b [u8]>,
     /// A field stands there that asks for more than an answer, or one twice that may stand once.
     is_special: bool,
+    has_cookie: bool,
 }
 
 impl<'b> Fields<'b> {
@@ -54,8 +55,7 @@ impl<'b> Fields<'b> {
     }
 
     pub(super) fn read(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
-        let colon = line.iter().position(|byte| *byte == b':').ok_or(Refusal::BadRequest)?;
-        let (name, value) = (&line[..colon], without_blanks(&line[colon + 1..]));
+        let (name, value) = split(line).ok_or(Refusal::BadRequest)?;
         // This refuses folded lines and space before the colon too.
         if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
             return Err(Refusal::BadRequest);
@@ -100,6 +100,11 @@ impl<'b> Fields<'b> {
             6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
             12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
             13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
+            6 if name.eq_ignore_ascii_case(b"cookie") => {
+                // Further on they are one.
+                self.is_special |= std::mem::replace(&mut self.has_cookie, true);
+                return;
+            }
             _ => {
                 self.is_special |= name.eq_ignore_ascii_case(b"upgrade")
                     || name.eq_ignore_ascii_case(b"expect")
@@ -140,6 +145,12 @@ impl<'b> Fields<'b> {
         }
         Ok(value)
     }
+}
+
+/// The name and the value of a field.
+pub(super) fn split(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let colon = line.iter().position(|byte| *byte == b':')?;
+    Some((&line[..colon], without_blanks(&line[colon + 1..])))
 }
 
 /// A field's value without the blanks around it (RFC 9110 section 5.5). No other character is one,

@@ -9,8 +9,18 @@ pub struct Field {
     pub wire: &'static str,
 }
 
-const fn field(name: HeaderName, wire: &'static str) -> Field {
-    Field { name, wire }
+impl Field {
+    /// A field of this name, which is the same in both.
+    pub const fn of(name: HeaderName, wire: &'static str) -> Field {
+        Field { name, wire }
+    }
+
+    /// Appends a line of this field.
+    pub fn write(&self, value: &[u8], out: &mut Vec<u8>) {
+        for part in [self.wire.as_bytes(), value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
 }
 
 /// The request's id, in both directions.
@@ -20,35 +30,37 @@ pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
 /// Says that the upstream answered.
 pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
 
-pub static CONTENT_TYPE: Field = field(header::CONTENT_TYPE, "Content-Type: ");
-pub static CONTENT_LENGTH: Field = field(header::CONTENT_LENGTH, "Content-Length: ");
-pub static CACHE_CONTROL: Field = field(header::CACHE_CONTROL, "Cache-Control: ");
-pub static DATE: Field = field(header::DATE, "Date: ");
-pub static CONNECTION: Field = field(header::CONNECTION, "Connection: ");
-pub static ALLOW: Field = field(header::ALLOW, "allow: ");
-pub static RETRY_AFTER: Field = field(header::RETRY_AFTER, "retry-after: ");
-pub static WWW_AUTHENTICATE: Field = field(header::WWW_AUTHENTICATE, "www-authenticate: ");
-pub static VARY_BY: Field = field(header::VARY, "vary: ");
-pub static REQUEST_ID: Field = field(X_REQUEST_ID, "x-request-id: ");
-pub static FAIL_OPEN: Field = field(X_FAIL_OPEN, "x-fail-open: ");
+pub static CONTENT_TYPE: Field = Field::of(header::CONTENT_TYPE, "Content-Type: ");
+pub static CONTENT_LENGTH: Field = Field::of(header::CONTENT_LENGTH, "Content-Length: ");
+pub static TRANSFER_ENCODING: Field = Field::of(header::TRANSFER_ENCODING, "Transfer-Encoding: ");
+pub static CACHE_CONTROL: Field = Field::of(header::CACHE_CONTROL, "Cache-Control: ");
+pub static DATE: Field = Field::of(header::DATE, "Date: ");
+pub static CONNECTION: Field = Field::of(header::CONNECTION, "Connection: ");
+pub static ALLOW: Field = Field::of(header::ALLOW, "allow: ");
+pub static RETRY_AFTER: Field = Field::of(header::RETRY_AFTER, "retry-after: ");
+pub static WWW_AUTHENTICATE: Field = Field::of(header::WWW_AUTHENTICATE, "www-authenticate: ");
+pub static VARY_BY: Field = Field::of(header::VARY, "vary: ");
+pub static REQUEST_ID: Field = Field::of(X_REQUEST_ID, "x-request-id: ");
+pub static SOURCE: Field = Field::of(X_RISKGATE_SOURCE, "x-riskgate-source: ");
+pub static FAIL_OPEN: Field = Field::of(X_FAIL_OPEN, "x-fail-open: ");
 pub static X_TABLE_VERSION: Field =
-    field(HeaderName::from_static("x-table-version"), "x-table-version: ");
+    Field::of(HeaderName::from_static("x-table-version"), "x-table-version: ");
 pub static X_MATCHED_DOMAIN: Field =
-    field(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
+    Field::of(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT_POLICY: Field =
-    field(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
+    Field::of(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
 /// What remains, and until when (draft-ietf-httpapi-ratelimit-headers).
-pub static RATELIMIT: Field = field(HeaderName::from_static("ratelimit"), "ratelimit: ");
+pub static RATELIMIT: Field = Field::of(HeaderName::from_static("ratelimit"), "ratelimit: ");
 pub static ALLOW_ORIGIN: Field =
-    field(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
+    Field::of(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
 pub static EXPOSE_HEADERS: Field =
-    field(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
+    Field::of(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
 pub static ALLOW_METHODS: Field =
-    field(header::ACCESS_CONTROL_ALLOW_METHODS, "access-control-allow-methods: ");
+    Field::of(header::ACCESS_CONTROL_ALLOW_METHODS, "access-control-allow-methods: ");
 pub static ALLOW_HEADERS: Field =
-    field(header::ACCESS_CONTROL_ALLOW_HEADERS, "access-control-allow-headers: ");
-pub static MAX_AGE: Field = field(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
+    Field::of(header::ACCESS_CONTROL_ALLOW_HEADERS, "access-control-allow-headers: ");
+pub static MAX_AGE: Field = Field::of(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
 
 /// A short text that is made without allocating; what has no room is left out.
 pub struct Short<const N: usize> {
@@ -95,6 +107,7 @@ mod tests {
         let all = [
             &CONTENT_TYPE,
             &CONTENT_LENGTH,
+            &TRANSFER_ENCODING,
             &CACHE_CONTROL,
             &DATE,
             &CONNECTION,
@@ -103,6 +116,7 @@ mod tests {
             &WWW_AUTHENTICATE,
             &VARY_BY,
             &REQUEST_ID,
+            &SOURCE,
             &FAIL_OPEN,
             &X_TABLE_VERSION,
             &X_MATCHED_DOMAIN,

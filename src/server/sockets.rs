@@ -10,7 +10,7 @@ use pingora_proxy::http_proxy;
 
 use super::StartError;
 use crate::config::Config;
-use crate::door::{Door, Traffic};
+use crate::door::{Door, Servers, Traffic};
 use crate::gate::Gate;
 use crate::gateway::Gateway;
 use crate::listen::{self, Listening};
@@ -79,11 +79,14 @@ impl Doors<'_> {
     pub fn add(self, server: &mut Server, mut sockets: Sockets) -> Result<(), StartError> {
         let config = self.config;
         let trusted = config.trusted_proxies.clone();
-        let gateway = Gateway::new(self.gate.clone(), Arc::clone(self.upstreams), trusted);
+        let upstreams = || Arc::clone(self.upstreams);
+        let gateway = Gateway::new(self.gate.clone(), upstreams(), trusted.clone());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
         let door = || {
             let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.traffic));
-            Door::new(proxy, self.gate.clone(), config.door.clone(), traffic)
+            let servers = Servers { upstreams: upstreams(), trusted_proxies: trusted.clone() };
+            let door = Door::new(proxy, self.gate.clone(), config.door.clone(), traffic);
+            door.with_servers(servers)
         };
         let mut add = |name, socket, door| {
             let service = Listening::new(name, socket, door, config.door.write_timeout);

@@ -1,29 +1,63 @@
 //! What crosses: headers on their way to the upstream, and on their way back.
 //!
-//! Owns which of them are the caller's to say, the upstream's, or ours. It knows no server and no
-//! connection.
+//! Owns which of them are the caller's to say, the upstream's, or ours, for headers in Pingora's form
+//! and as bytes alike. It knows no server and no connection.
 
+use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{
-    AUTHORIZATION, CACHE_CONTROL, CONNECTION, COOKIE, EXPECT, FORWARDED, HOST, HeaderName,
-    HeaderValue, UPGRADE,
-};
+use http::header::{CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue};
 use pingora_core::Result;
 use pingora_http::{RequestHeader, ResponseHeader};
 
+use crate::head::fields_of;
 use crate::keys::Key;
-use crate::reply::{X_FAIL_OPEN, X_RISKGATE_SOURCE};
+use crate::reply::{Field, field};
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-const X_REAL_IP: HeaderName = HeaderName::from_static("x-real-ip");
+
+static TO_HOST: Field = Field::of(HOST, "Host: ");
+static FORWARDED_FOR: Field = Field::of(X_FORWARDED_FOR, "x-forwarded-for: ");
+static FORWARDED_PROTO: Field = Field::of(X_FORWARDED_PROTO, "x-forwarded-proto: ");
+static FORWARDED_HOST: Field = Field::of(X_FORWARDED_HOST, "x-forwarded-host: ");
+static ACCOUNT: Field =
+    Field::of(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
+static KEY_ID: Field =
+    Field::of(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
+static PLAN: Field = Field::of(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
+
 const OURS: &str = "x-riskgate-";
-/// What an upstream may not say to the client: names of ours, and those of one hop only
-/// (RFC 9110 section 7.6.1); `Connection` itself is Pingora's.
-const NOT_THEIRS: [&str; 12] = [
+/// What a caller may not say to the upstream: what is meant for us, what we say ourselves, what
+/// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
+const NOT_THE_CALLERS: [&str; 20] = [
+    "authorization",
+    "host",
+    "expect",
+    "forwarded",
+    "x-real-ip",
+    "x-request-id",
+    "x-forwarded-for",
+    "x-forwarded-proto",
+    "x-forwarded-host",
+    "x-original-url",
+    "x-rewrite-url",
+    "x-http-method-override",
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "proxy-authorization",
+    "te",
+    "trailer",
+    "upgrade",
+    "http2-settings",
+];
+/// What an upstream may not say to the client: names of ours, and those of one hop only.
+const NOT_THEIRS: [&str; 15] = [
+    "connection",
+    "date",
     "server",
     "set-cookie",
     "x-fail-open",
@@ -35,6 +69,7 @@ const NOT_THEIRS: [&str; 12] = [
     "keep-alive",
     "proxy-authenticate",
     "proxy-connection",
+    "trailer",
     "upgrade",
 ];
 
@@ -52,6 +87,15 @@ pub struct Caller<'c> {
     pub secure: bool,
 }
 
+/// What a request says of its way to us.
+#[derive(Default)]
+struct Said<'r> {
+    host: Option<&'r [u8]>,
+    forwarded_for: Option<&'r [u8]>,
+    proto: Option<&'r [u8]>,
+    forwarded_host: Option<&'r [u8]>,
+}
+
 /// Makes the request that crosses: the canonical target, our headers, nothing forged.
 pub(super) fn prepare_request(
     request: &mut RequestHeader,
@@ -59,80 +103,138 @@ pub(super) fn prepare_request(
     host: &str,
     caller: &Caller<'_>,
 ) -> Result<()> {
-    let said = |request: &RequestHeader, name| request.headers.get(name).cloned();
     // HTTP/2 says the host in the target.
     let authority = request.uri.authority();
     let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
-    let (asked_host, forwarded_for, proto, forwarded_host) = (
-        authority.or_else(|| said(request, HOST)),
-        said(request, X_FORWARDED_FOR),
-        said(request, X_FORWARDED_PROTO),
-        said(request, X_FORWARDED_HOST),
-    );
+    let said = |name| request.headers.get(name).cloned();
+    let kept = [
+        authority.or_else(|| said(HOST)),
+        said(X_FORWARDED_FOR),
+        said(X_FORWARDED_PROTO),
+        said(X_FORWARDED_HOST),
+    ];
+    let [host_said, forwarded_for, proto, forwarded_host] =
+        kept.each_ref().map(|value| value.as_ref().map(HeaderValue::as_bytes));
+    let said = Said { host: host_said, forwarded_for, proto, forwarded_host };
     request.set_raw_path(target)?;
     join_cookies(request)?;
-    for name in [AUTHORIZATION, EXPECT, UPGRADE, FORWARDED, X_REAL_IP] {
+    let stays = |name: &&HeaderName| !crosses(name.as_str().as_bytes(), caller.trusted);
+    let staying: Vec<HeaderName> = request.headers.keys().filter(stays).cloned().collect();
+    for name in staying {
         request.remove_header(&name);
     }
-    let forged = |name: &&HeaderName| is_forged(name.as_str(), caller.trusted);
-    let forged: Vec<HeaderName> = request.headers.keys().filter(forged).cloned().collect();
-    for name in forged {
-        request.remove_header(&name);
+    let mut written = Ok(());
+    our_words(&said, host, caller, &mut |field, value| {
+        if let Err(error) = insert(request, field, value) {
+            written = Err(error);
+        }
+    });
+    written
+}
+
+/// The same as bytes, for a request without a body, from the bytes of a header that was found good.
+pub(super) fn write_request(
+    header: &[u8],
+    (method, target): (&str, &[u8]),
+    host: &str,
+    caller: &Caller<'_>,
+    out: &mut Vec<u8>,
+) {
+    for part in [method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
+        out.extend_from_slice(part);
     }
+    let mut said = Said::default();
+    for (name, value) in fields_of(header) {
+        if crosses(name, caller.trusted) {
+            for part in [name, b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        } else {
+            said.note(name, value);
+        }
+    }
+    our_words(&said, host, caller, &mut |field, value| field.write(value, out));
+    out.extend_from_slice(b"\r\n");
+}
+
+impl<'r> Said<'r> {
+    fn note(&mut self, name: &[u8], value: &'r [u8]) {
+        let kept = [
+            ("host", &mut self.host),
+            ("x-forwarded-for", &mut self.forwarded_for),
+            ("x-forwarded-proto", &mut self.proto),
+            ("x-forwarded-host", &mut self.forwarded_host),
+        ];
+        for (known, kept) in kept {
+            if is(name, known) {
+                kept.get_or_insert(value);
+            }
+        }
+    }
+}
+
+/// What we say to the upstream ourselves.
+fn our_words(
+    said: &Said<'_>,
+    host: &str,
+    caller: &Caller<'_>,
+    put: &mut impl FnMut(&Field, &[u8]),
+) {
+    put(&TO_HOST, host.as_bytes());
     // A client whom the proxy in front of us did not name has none.
     if let Some(address) = caller.address {
-        let address = address.to_canonical().to_string();
-        let chain = match forwarded_for.filter(|_| caller.trusted) {
-            Some(chain) => [chain.as_bytes(), b", ", address.as_bytes()].concat(),
-            None => address.into_bytes(),
-        };
-        insert(request, X_FORWARDED_FOR, &chain)?;
+        let mut chain = Vec::with_capacity(64);
+        for part in said.forwarded_for.filter(|_| caller.trusted).into_iter() {
+            chain.extend_from_slice(part);
+            chain.extend_from_slice(b", ");
+        }
+        // Memory takes everything.
+        let _ = write!(chain, "{}", address.to_canonical());
+        put(&FORWARDED_FOR, &chain);
     }
     let spoken: &[u8] = if caller.secure { b"https" } else { b"http" };
-    let proto = proto.filter(|_| caller.trusted);
-    insert(request, X_FORWARDED_PROTO, proto.as_ref().map_or(spoken, HeaderValue::as_bytes))?;
-    let asked = forwarded_host.filter(|_| caller.trusted).or(asked_host);
-    insert(request, X_FORWARDED_HOST, asked.as_ref().map_or(b"", HeaderValue::as_bytes))?;
-    insert(request, HOST, host.as_bytes())?;
-    request.insert_header("X-Request-Id", caller.request_id)?;
+    put(&FORWARDED_PROTO, said.proto.filter(|_| caller.trusted).unwrap_or(spoken));
+    let asked = said.forwarded_host.filter(|_| caller.trusted).or(said.host);
+    put(&FORWARDED_HOST, asked.unwrap_or_default());
+    put(&field::REQUEST_ID, caller.request_id.as_bytes());
     if let Some(key) = caller.key {
-        request.insert_header("X-Riskgate-Account", key.account.name.as_str())?;
-        request.insert_header("X-Riskgate-Key-Id", key.id.as_str())?;
-        request.insert_header("X-Riskgate-Plan", key.account.plan.as_str())?;
+        put(&ACCOUNT, key.account.name.as_bytes());
+        put(&KEY_ID, key.id.as_bytes());
+        put(&PLAN, key.account.plan.as_bytes());
     }
-    Ok(())
 }
 
 /// Takes out of the upstream's answer what is not its to say, and marks where it came from.
 pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
-    let nominated: Vec<String> = response
-        .headers
-        .get_all(CONNECTION)
-        .into_iter()
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(','))
-        .map(|name| name.trim().to_ascii_lowercase())
-        .collect();
-    let drop = |name: &&HeaderName| {
-        let name = name.as_str();
-        NOT_THEIRS.contains(&name)
-            || name.starts_with("access-control-")
-            || name.starts_with(OURS)
-            || nominated.iter().any(|nominated| nominated == name)
+    let nominated: Vec<HeaderValue> =
+        response.headers.get_all(CONNECTION).into_iter().cloned().collect();
+    let stays = |name: &&HeaderName| {
+        let name = name.as_str().as_bytes();
+        !returns(name, nominated.iter().map(HeaderValue::as_bytes))
     };
-    let dropped: Vec<HeaderName> = response.headers.keys().filter(drop).cloned().collect();
-    for name in dropped {
+    let staying: Vec<HeaderName> = response.headers.keys().filter(stays).cloned().collect();
+    for name in staying {
         response.remove_header(&name);
     }
-    response.insert_header(X_RISKGATE_SOURCE, "upstream")?;
-    let status = response.status.as_u16();
+    let keeps_its_own = response.headers.contains_key(CACHE_CONTROL);
+    let mut written = Ok(());
+    mark(response.status.as_u16(), keeps_its_own, &mut |field, value| {
+        if let Err(error) = response.insert_header(&field.name, value) {
+            written = Err(error);
+        }
+    });
+    written
+}
+
+/// What an upstream's answer says beside what it said itself.
+pub(super) fn mark(status: u16, has_cache_control: bool, put: &mut impl FnMut(&Field, &[u8])) {
+    put(&field::SOURCE, b"upstream");
     if status == 429 || status >= 500 {
-        response.insert_header(X_FAIL_OPEN, "true")?;
+        put(&field::FAIL_OPEN, b"true");
     }
-    if !response.headers.contains_key(CACHE_CONTROL) {
-        response.insert_header(CACHE_CONTROL, "no-store")?;
+    if !has_cache_control {
+        put(&field::CACHE_CONTROL, b"no-store");
     }
-    Ok(())
 }
 
 /// HTTP/2 may send cookies in crumbs; HTTP/1.1 knows one header of them (RFC 9113 section 8.2.3).
@@ -143,29 +245,42 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
         0 | 1 => Ok(()),
         _ => {
             let whole = crumbs.join(&b"; "[..]);
-            insert(request, COOKIE, &whole)
+            insert(request, &Field::of(COOKIE, "Cookie: "), &whole)
         }
     }
 }
 
-/// Whether a caller's header would speak in our name, or route anew behind us. Names with `_` go
-/// too: many servers fold them and ours into one.
-fn is_forged(name: &str, trusted: bool) -> bool {
-    const REROUTE: [&str; 3] = ["x-original-url", "x-rewrite-url", "x-http-method-override"];
-    name.starts_with(OURS)
-        || name.contains('_')
-        || REROUTE.contains(&name)
-        || (!trusted && name.starts_with("x-forwarded-"))
+/// Whether a caller's field goes on to the upstream: none that would speak in our name. Names with
+/// `_` do not either: many servers fold them and ours into one.
+fn crosses(name: &[u8], trusted: bool) -> bool {
+    !NOT_THE_CALLERS.iter().any(|other| is(name, other))
+        && !begins(name, OURS)
+        && !name.contains(&b'_')
+        && (trusted || !begins(name, "x-forwarded-"))
 }
 
-fn insert(request: &mut RequestHeader, name: HeaderName, value: &[u8]) -> Result<()> {
-    match HeaderValue::from_bytes(value) {
-        Ok(value) => request.insert_header(name, value),
-        Err(_) => {
-            request.remove_header(&name);
-            Ok(())
-        }
-    }
+/// Whether a field of the upstream's answer goes on to the client; `nominated` are its values of
+/// `Connection`.
+pub(super) fn returns<'v>(name: &[u8], nominated: impl Iterator<Item = &'v [u8]>) -> bool {
+    let mut nominated = nominated.flat_map(|value| value.split(|byte| *byte == b','));
+    !NOT_THEIRS.iter().any(|other| is(name, other))
+        && !begins(name, "access-control-")
+        && !begins(name, OURS)
+        && !nominated.any(|other| other.trim_ascii().eq_ignore_ascii_case(name))
+}
+
+/// Names are compared whatever their case.
+fn is(name: &[u8], known: &str) -> bool {
+    name.eq_ignore_ascii_case(known.as_bytes())
+}
+
+fn begins(name: &[u8], with: &str) -> bool {
+    name.get(..with.len()).is_some_and(|begin| is(begin, with))
+}
+
+/// What can't stand in a header is left out.
+fn insert(request: &mut RequestHeader, field: &Field, value: &[u8]) -> Result<()> {
+    HeaderValue::from_bytes(value).map_or(Ok(()), |value| request.insert_header(&field.name, value))
 }
 
 #[cfg(test)]
@@ -175,14 +290,15 @@ mod tests {
     #[test]
     fn nobody_speaks_in_our_name_however_it_is_spelled() {
         for name in
-            ["x-riskgate-account", "x_riskgate_account", "x-riskgate_plan", "x-original-url", "a_b"]
+            ["X-Riskgate-Account", "x_riskgate_account", "x-riskgate_plan", "x-Original-url", "a_b"]
         {
-            assert!(is_forged(name, false) && is_forged(name, true), "{name}");
+            let name = name.as_bytes();
+            assert!(!crosses(name, false) && !crosses(name, true), "{name:?}");
         }
         // What a proxy of ours says of the way here is kept.
-        assert!(is_forged("x-forwarded-port", false));
-        assert!(!is_forged("x-forwarded-port", true));
-        assert!(!is_forged("traceparent", false));
+        assert!(!crosses(b"X-Forwarded-Port", false));
+        assert!(crosses(b"X-Forwarded-Port", true));
+        assert!(crosses(b"Traceparent", false));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 
 use riskgate::keys::hash_text;
 
-use crate::harness::{Gateway, Setup, StandIn, get, until_true};
+use crate::harness::{Gateway, Seen, Setup, StandIn, Step, answer, get, until_true};
 
 const KEY: &str = "rg_differences0000000000000000000001";
 const BOUND: &str = "rg_differences0000000000000000000002";
@@ -57,8 +57,9 @@ fn draw(seed: u64) -> Sent {
         all_plain &= is_plain;
         sent.plain += u64::from(all_plain);
         sent.bytes.extend_from_slice(request.as_bytes());
-        // What comes behind a request for the end is answered by nobody.
+        // What comes behind the end is answered by nobody.
         all_plain &= !request.to_ascii_lowercase().contains("connection: close");
+        all_plain &= !request.contains("/v1/check/broken");
     }
     if draw.rarely(8) {
         garble(&mut draw, &mut sent.bytes);
@@ -87,11 +88,92 @@ const DOMAINS: [&str; 12] = [
     "xn--bcher-kva.de",
 ];
 
+/// What the upstream is asked for, and so how it answers.
+const CHECKS: [&str; 26] = [
+    "plain@first.test",
+    "plain@first.test?a=b&c",
+    "plain@",
+    "first.test",
+    "a/b",
+    "%00",
+    "b%C3%BCcher@a.test",
+    "said",
+    "201",
+    "404",
+    "429",
+    "503",
+    "204",
+    "304",
+    "empty",
+    "long",
+    "chunks",
+    "chunks-in-parts",
+    "until-close",
+    "until-close-empty",
+    "interim",
+    "farewell",
+    "broken-begin",
+    "broken-length",
+    "broken-chunks",
+    "fold",
+];
+
+/// The upstream of both ways: what it does follows from what it is asked for.
+fn play(seen: &Seen) -> Vec<Step> {
+    let target = seen.line().split(' ').nth(1).unwrap_or_default();
+    let name = target.trim_start_matches("/v1/check/").split(['?', '%']).next().unwrap_or_default();
+    let is_head = seen.line().starts_with("HEAD");
+    let send = |text: &str| Step::Send(text.as_bytes().to_vec());
+    let body = |text: &str| if is_head { String::new() } else { text.to_owned() };
+    let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nX-A: 1\r\n\r\n".to_owned();
+    let late =
+        |text: &str| Step::Trickle(text.as_bytes().to_vec(), std::time::Duration::from_millis(1));
+    match name {
+        "said" => vec![Step::Send(answer(
+            200,
+            "Server: x\r\nDate: then\r\nSet-Cookie: a=1\r\nVary: Accept\r\nX-Hop: 1\r\nX-B: 1\r\n\
+             Connection: X-Hop, keep-alive\r\nX-Riskgate-Plan: all\r\nRateLimit: \"x\";r=1\r\n\
+             Access-Control-Allow-Origin: *\r\nX-B: 2\r\nCache-Control: max-age=5\r\n",
+            &body("{}"),
+        ))],
+        "201" | "404" | "429" | "503" => {
+            vec![Step::Send(answer(name.parse().unwrap(), "", &body("said")))]
+        }
+        "204" => vec![send("HTTP/1.1 204 None\r\nX-A: 1\r\n\r\n")],
+        "304" => vec![send("HTTP/1.1 304 Same\r\nETag: \"a\"\r\n\r\n")],
+        "empty" => vec![send("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")],
+        "long" => vec![Step::Send(answer(200, "", &body(&"long".repeat(50_000))))],
+        "chunks" => vec![send(&(chunked + &body("2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n")))],
+        "chunks-in-parts" => {
+            vec![send(&chunked), late(&body("2\r\nhe\r\n3\r\nllo\r\n0\r\nA: b\r\n\r\n"))]
+        }
+        "until-close" => {
+            vec![send(&format!("HTTP/1.0 200 OK\r\n\r\n{}", body("all"))), Step::Close]
+        }
+        "until-close-empty" => vec![send("HTTP/1.1 200 OK\r\n\r\n"), Step::Close],
+        "interim" => vec![
+            send("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"),
+            late(&String::from_utf8(answer(200, "", &body("then"))).unwrap()),
+        ],
+        "farewell" => {
+            vec![Step::Send(answer(200, "Connection: close\r\n", &body("bye"))), Step::Close]
+        }
+        "broken-begin" => vec![send("HTTP/1.1 200 OK\r\nContent-Le"), Step::Close],
+        "broken-length" => {
+            vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), Step::Close]
+        }
+        "broken-chunks" => vec![send(&(chunked + "5\r\nhello\r\nx\r\n")), Step::Close],
+        "fold" => vec![send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n")],
+        _ => vec![Step::Send(answer(200, "", &body(r#"{"checked":true}"#)))],
+    }
+}
+
 /// A request that the lane is for.
 fn plain(draw: &mut Draw) -> (String, bool) {
     let method = draw.one(&["GET", "GET", "GET", "HEAD"]);
     let path = match draw.number(8) {
         0 => "/v1/public/top-domains".to_owned(),
+        1 | 2 => format!("/v1/check/{}", draw.one(&CHECKS)),
         _ => format!("/v1/public/domain/{}", draw.one(&DOMAINS)),
     };
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: gate.test\r\n");
@@ -180,7 +262,7 @@ struct Side {
 
 impl Side {
     fn start(lane: bool) -> Side {
-        let behind = StandIn::start();
+        let behind = StandIn::playing(play);
         let setup = Setup::new().upstream(&[behind.address]).set("plans.free", "1000000");
         let setup = setup.set("listen.lane", if lane { "true" } else { "false" });
         // A list that is ranked once a second would not be the same at two gateways.
@@ -241,18 +323,29 @@ impl Side {
     fn passed_on(&self) -> Vec<String> {
         let seen = self.behind.seen();
         let lines = |head: &str| {
-            let other = |line: &&str| {
-                let line = line.to_ascii_lowercase();
-                !line.starts_with("x-request-id") && !line.starts_with("host:")
-            };
-            head.lines().filter(other).collect::<Vec<_>>().join("\n")
+            let (first, fields) = head.split_once("\r\n").unwrap();
+            let fields = in_order(fields.split("\r\n").map(|field| {
+                let (name, value) = field.split_once(':').unwrap_or((field, ""));
+                format!("{}:{value}", name.to_ascii_lowercase())
+            }));
+            let other =
+                |line: &String| !line.starts_with("x-request-id") && !line.starts_with("host:");
+            let fields: Vec<String> = fields.into_iter().filter(other).collect();
+            format!("{first}\n{}", fields.join("\n"))
         };
         seen.iter().map(|seen| lines(&seen.head) + &seen.body).collect()
     }
 }
 
+/// Fields in an order of their own, as among other names theirs means nothing (RFC 9110 section 5.3).
+fn in_order(fields: impl Iterator<Item = String>) -> Vec<String> {
+    let mut fields: Vec<String> = fields.collect();
+    fields.sort_by_key(|field| field.split(':').next().unwrap_or_default().to_owned());
+    fields
+}
+
 /// The answers without what differs from one moment, or one gateway, to another.
-fn comparable(answers: &[u8]) -> String {
+fn comparable(answers: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(answers);
     let own_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let line = |line: &str| match line.split_once(": ") {
@@ -265,7 +358,35 @@ fn comparable(answers: &[u8]) -> String {
         Some(("retry-after", _)) => "retry-after: …".to_owned(),
         _ => line.to_owned(),
     };
-    text.split('\n').map(line).collect::<Vec<_>>().join("\n")
+    let answer = |answer: &str| {
+        let Some((header, body)) = answer.split_once("\r\n\r\n") else { return answer.to_owned() };
+        let fields = header.split("\r\n").map(line);
+        if header.contains("x-riskgate-source") {
+            let is_chunked = header.contains("Transfer-Encoding: chunked") && !body.is_empty();
+            let body = if is_chunked { joined(body) } else { body.to_owned() };
+            format!("{}\n\n{body}", in_order(fields).join("\n"))
+        } else {
+            format!("{}\n\n{body}", fields.collect::<Vec<_>>().join("\n"))
+        }
+    };
+    text.split("HTTP/1.1 ").map(answer).collect()
+}
+
+/// Chunks as one, and how they ended.
+fn joined(mut chunks: &str) -> String {
+    let mut whole = String::new();
+    while let Some((size, rest)) = chunks.split_once("\r\n")
+        && let Ok(size) = usize::from_str_radix(size, 16)
+        && let Some((data, rest)) = rest.split_at_checked(size)
+        && let Some(rest) = rest.strip_prefix("\r\n")
+    {
+        whole += data;
+        chunks = rest;
+        if size == 0 {
+            return format!("{whole} (whole){chunks}");
+        }
+    }
+    format!("{whole} (cut){chunks}")
 }
 
 fn seeds() -> std::ops::Range<u64> {

@@ -1,0 +1,190 @@
+//! Connections of our own to the servers: made, asked, and kept for the next request.
+//!
+//! Pingora keeps those of the general way; these are the lane's. Owns how long one is kept without
+//! work, and that nobody gets one that has ended or on which something came unasked.
+
+use std::collections::HashMap;
+use std::io::Result;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Waker};
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpSocket, TcpStream};
+
+/// How often those are looked at that are kept.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Room for what arrives in one go, in bytes.
+const ROOM: usize = 4096;
+/// The same for a body that goes on.
+const MORE_ROOM: usize = 16 * 1024;
+
+/// A connection to a server, for one exchange after the other.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    server: SocketAddr,
+    /// An exchange took place on it before.
+    pub is_reused: bool,
+}
+
+impl Connection {
+    /// A new one; `unread` is what the kernel may hold of answers that nobody takes yet, in bytes.
+    pub async fn open(server: SocketAddr, unread: usize) -> Result<Connection> {
+        let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_recv_buffer_size(u32::try_from(unread).unwrap_or(u32::MAX))?;
+        let stream = socket.connect(server).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection { stream, server, is_reused: false })
+    }
+
+    /// Sends a request.
+    pub async fn send(&mut self, request: &[u8]) -> Result<()> {
+        self.stream.write_all(request).await
+    }
+
+    /// Reads more of an answer; 0 at the end.
+    pub async fn read(&mut self, arrived: &mut BytesMut) -> Result<usize> {
+        arrived.reserve(ROOM);
+        self.stream.read_buf(arrived).await
+    }
+
+    /// The same, of a long one.
+    pub async fn read_on(&mut self, arrived: &mut BytesMut) -> Result<usize> {
+        arrived.reserve(MORE_ROOM);
+        self.stream.read_buf(arrived).await
+    }
+
+    /// Whether nothing came since the last answer, also no end.
+    fn is_silent(&self) -> bool {
+        self.stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+    }
+}
+
+/// Connections without work.
+pub struct Idle {
+    most: usize,
+    kept_for: Duration,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Default)]
+struct Shelf {
+    kept: HashMap<SocketAddr, Vec<(Connection, Instant)>>,
+    /// Somebody looks at them from time to time.
+    is_watched: bool,
+}
+
+impl Idle {
+    /// None yet; so many may be kept, and each for so long.
+    pub fn new(most: usize, kept_for: Duration) -> Idle {
+        Idle { most, kept_for, shelf: Mutex::default() }
+    }
+
+    /// The one that had work last.
+    pub fn take(&self, server: SocketAddr) -> Option<Connection> {
+        let mut shelf = self.shelf();
+        let kept = shelf.kept.get_mut(&server)?;
+        while let Some((mut connection, since)) = kept.pop() {
+            if since.elapsed() < self.kept_for && connection.is_silent() {
+                connection.is_reused = true;
+                return Some(connection);
+            }
+        }
+        None
+    }
+
+    /// Keeps one on which an exchange has ended.
+    pub fn keep(self: &Arc<Self>, connection: Connection) {
+        let mut shelf = self.shelf();
+        if shelf.kept.values().map(Vec::len).sum::<usize>() >= self.most {
+            return;
+        }
+        let kept = shelf.kept.entry(connection.server).or_default();
+        kept.push((connection, Instant::now()));
+        if !std::mem::replace(&mut shelf.is_watched, true) {
+            tokio::spawn(Idle::watch(Arc::downgrade(self)));
+        }
+    }
+
+    /// Closes what was kept for too long, or has ended, until there is none.
+    async fn watch(idle: Weak<Idle>) {
+        loop {
+            tokio::time::sleep(LOOK_EVERY).await;
+            let Some(idle) = idle.upgrade() else { return };
+            let mut shelf = idle.shelf();
+            for kept in shelf.kept.values_mut() {
+                kept.retain(|(connection, since)| {
+                    since.elapsed() < idle.kept_for && connection.is_silent()
+                });
+            }
+            shelf.kept.retain(|_, kept| !kept.is_empty());
+            if shelf.kept.is_empty() {
+                shelf.is_watched = false;
+                return;
+            }
+        }
+    }
+
+    fn shelf(&self) -> MutexGuard<'_, Shelf> {
+        self.shelf.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn only_a_silent_connection_is_used_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let idle = Arc::new(Idle::new(1, Duration::from_secs(60)));
+        assert!(idle.take(server).is_none());
+        let made = async || {
+            let connection = Connection::open(server, 32 * 1024).await.unwrap();
+            (connection, listener.accept().await.unwrap().0)
+        };
+        let (connection, mut other) = made().await;
+        assert!(!connection.is_reused);
+        idle.keep(connection);
+        let mut again = idle.take(server).unwrap();
+        assert!(again.is_reused && idle.take(server).is_none());
+        idle.keep(again);
+        // Something that nobody asked for, and then an end.
+        other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
+        until_gone(&idle, server).await;
+        (again, other) = made().await;
+        idle.keep(again);
+        drop(other);
+        until_gone(&idle, server).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_kept_for_longer_than_it_may_be() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let idle = Arc::new(Idle::new(1, Duration::ZERO));
+        idle.keep(Connection::open(server, 32 * 1024).await.unwrap());
+        assert!(idle.take(server).is_none());
+        idle.keep(Connection::open(server, 32 * 1024).await.unwrap());
+        tokio::time::sleep(LOOK_EVERY * 2).await;
+        let shelf = idle.shelf();
+        assert!(shelf.kept.is_empty() && !shelf.is_watched);
+    }
+
+    /// What the kernel knows reaches the runtime in its own time; who takes looks, and drops.
+    async fn until_gone(idle: &Arc<Idle>, server: SocketAddr) {
+        for _ in 0..500 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            match idle.take(server) {
+                Some(connection) => idle.keep(connection),
+                None => return,
+            }
+        }
+        panic!("still kept");
+    }
+}
