@@ -235,12 +235,12 @@ impl Chunk {
     fn pass(self, arrived: &mut BytesMut, out: &mut Vec<u8>) -> Result<Option<Body>, Malformed> {
         let next = match self {
             Chunk::Size => match httparse::parse_chunk_size(arrived) {
-                Ok(Status::Complete((line, size))) => {
+                Ok(Status::Complete((line, size))) if line <= LONGEST_LINE => {
                     arrived.advance(line);
                     if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }
                 }
-                Ok(Status::Partial) if arrived.len() <= LONGEST_LINE => return Ok(None),
-                Ok(Status::Partial) | Err(_) => return Err(Malformed),
+                Ok(Status::Partial) if arrived.len() < LONGEST_LINE => return Ok(None),
+                Ok(Status::Complete(_) | Status::Partial) | Err(_) => return Err(Malformed),
             },
             Chunk::Data(left) => {
                 let here = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
@@ -286,12 +286,12 @@ fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
 
 /// Takes a line out, and says how long it was without its end.
 fn take_line(arrived: &mut BytesMut) -> Result<Option<usize>, Malformed> {
-    match arrived.iter().position(|byte| *byte == b'\n') {
+    match arrived.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
             arrived.advance(end + 1);
             Ok(Some(end - 1))
         }
-        None if arrived.len() <= LONGEST_LINE => Ok(None),
+        None if arrived.len() < LONGEST_LINE => Ok(None),
         Some(_) | None => Err(Malformed),
     }
 }
