@@ -13,6 +13,9 @@ use crate::refusal::Refusal;
 use fields::is_token_byte;
 pub use fields::{Fields, Persistence};
 
+/// What all readers take in the target of a request for a path.
+const USUAL_BYTES: [bool; 256] = fields::letters_digits_and(b"/-._~%@+?=&");
+
 /// Sizes of what comes in.
 #[derive(Clone, Debug)]
 pub struct Sizes {
@@ -180,8 +183,7 @@ impl<'b> RequestLine<'b> {
             return Err(Refusal::UriTooLong);
         }
         // What is in every target of ours needs no second look.
-        let mark = |byte: &u8| matches!(byte, b'/' | b'-' | b'.' | b'_' | b'~');
-        let simple = |byte: &u8| byte.is_ascii_alphanumeric() || mark(byte);
+        let simple = |byte: &u8| USUAL_BYTES[usize::from(*byte)];
         let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
         let is_path = self.target.first() == Some(&b'/');
         if is_path && !is_answered_here && self.target.iter().all(simple) {

@@ -55,11 +55,11 @@ impl<'b> Fields<'b> {
     }
 
     pub(super) fn read(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
-        let (name, value) = split(line).ok_or(Refusal::BadRequest)?;
         // This refuses folded lines and space before the colon too.
-        if name.is_empty() || !name.iter().all(|byte| is_token_byte(*byte)) {
-            return Err(Refusal::BadRequest);
-        }
+        let end = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
+        let (name, rest) = line.split_at(end);
+        let value = rest.strip_prefix(b":").filter(|_| end > 0).ok_or(Refusal::BadRequest)?;
+        let value = without_blanks(value);
         self.take(name, value)
     }
 
@@ -227,11 +227,13 @@ fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-const TOKEN_BYTES: [bool; 256] = {
+const TOKEN_BYTES: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
+
+/// A table of the bytes that these are.
+pub(super) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {
-        let marks = b"!#$%&'*+-.^_`|~";
         let mut mark = 0;
         while mark < marks.len() {
             table[marks[mark] as usize] = true;
@@ -241,7 +243,7 @@ const TOKEN_BYTES: [bool; 256] = {
         byte += 1;
     }
     table
-};
+}
 
 /// Whether this byte may stand in a method or a field's name (RFC 9110 section 5.6.2).
 pub(super) fn is_token_byte(byte: u8) -> bool {
