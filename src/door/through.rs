@@ -12,8 +12,8 @@ use pingora_core::protocols::Ssl;
 use pingora_proxy::ProxyHttp;
 use tokio::time::{Instant, timeout_at};
 
-use super::Door;
 use super::wire::Wire;
+use super::{Door, Traffic};
 use crate::gate::Visit;
 use crate::gateway::caller;
 use crate::lane::{Crossing, Lane};
@@ -50,6 +50,8 @@ struct Exchange<'e> {
     visit: &'e Visit,
     header: &'e [u8],
     method: &'static str,
+    traffic: &'e Traffic,
+    /// The client's connection closes behind the answer.
     closes: bool,
     /// A server has a connection on which the request was, or is being, sent.
     is_connected: bool,
@@ -106,7 +108,8 @@ where
             visit: &visit,
             header: &header,
             method,
-            closes: closes || self.traffic.is_draining(),
+            traffic: &self.traffic,
+            closes,
             is_connected: false,
             out: Vec::with_capacity(1024),
         };
@@ -224,6 +227,7 @@ impl Exchange<'_> {
                 Ok(0) | Err(_) if is_silent => return Err(Fault::Silent),
                 Ok(0) | Err(_) => return Err(Fault::Malformed),
             }
+            self.closes |= self.traffic.is_draining();
             let listener = Listener {
                 common: &self.visit.common,
                 date: self.lane.date(),

@@ -20,7 +20,7 @@ pub use clock::Clock;
 pub use crowd::{Crowd, high};
 pub use disk::Disk;
 pub use fault_proxy::{Door, End, Fault, FaultProxy};
-pub use gateway::{BINARY, Gateway, Setup, run, shared};
+pub use gateway::{BINARY, Gateway, Setup, USED, has_lane, run, shared};
 pub use http::{Answer, Connection, Request, get, request, stream_from};
 pub use lists::Lists;
 pub use secrets::Secrets;

@@ -5,7 +5,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::harness::{BINARY, PATIENCE, Setup, StandIn, Step, answer, get, run, until, until_true};
+use crate::harness::{
+    BINARY, PATIENCE, Setup, StandIn, Step, USED, answer, get, run, until, until_true,
+};
 
 /// Longer than it takes to end at once, shorter than any grace.
 const AT_ONCE: Duration = Duration::from_secs(5);
@@ -98,8 +100,8 @@ fn sigterm_lets_what_is_in_flight_finish() {
     let slow = StandIn::playing(|_| {
         vec![Step::Trickle(answer(200, "", "late but whole"), Duration::from_millis(15))]
     });
-    let mut gateway = Setup::new().upstream(&[slow.address]).start();
-    let key = gateway.key("acme", &[]);
+    let mut gateway = Setup::new().upstream(&[slow.address]).set("plans.free", "1000000").start();
+    let key = gateway.key_in_use("acme");
     let mut connection = gateway.connect();
     connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
     until_true("the request reached the upstream", || slow.count() == 1);
@@ -107,10 +109,11 @@ fn sigterm_lets_what_is_in_flight_finish() {
     let answer = connection.read().expect("an answer").expect(200);
     assert!(answer.complete);
     assert_eq!(answer.text(), "late but whole");
+    assert_eq!(answer.header("Connection"), Some("close"));
     assert!(connection.is_closed(), "a process that ends keeps no connection");
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
     let gateway = gateway.start_again();
-    assert_eq!(gateway.month_count(&key), 1);
+    assert_eq!(gateway.month_count(&key), USED + 1);
 }
 
 #[test]

@@ -13,7 +13,9 @@ use sha2::{Digest, Sha256};
 
 use super::case::{Case, Ends};
 use super::check::{self, Words};
-use crate::harness::{Connection, Gateway, Seen, Setup, StandIn, Step, answer, get};
+use crate::harness::{
+    Connection, Gateway, Seen, Setup, StandIn, Step, USED, answer, get, has_lane,
+};
 
 /// How a case's bytes get to the gateway: from this client.
 type Open = dyn Fn(IpAddr, SocketAddr) -> Connection;
@@ -197,6 +199,7 @@ impl Running<'_> {
     /// Holds a case to all that it expects; what is wrong is added to the faults.
     fn hold(&self, case: &Case, faults: &mut Vec<String>) {
         let words = self.group.words(self.at, self.stand_in.address);
+        let counted_before = ["{key}", "{other}"].map(|key| self.warm(&words, key));
         let before = self.stand_in.count();
         let mut connection = self.open(&words);
         connection.try_send(&words.fill_bytes(&case.sends));
@@ -223,6 +226,7 @@ impl Running<'_> {
         let others = if case.counts[1] > 0 { 2 } else { 1 };
         for (at, key) in ["{key}", "{other}"].iter().enumerate().take(others) {
             let counted = self.probe(&mut self.open(&words), &words, key);
+            let counted = counted.map(|counted| counted - counted_before[at]);
             if counted != Some(case.counts[at]) {
                 faults.push(format!("counted {counted:?}, and not {} for {key}", case.counts[at]));
             }
@@ -231,6 +235,19 @@ impl Running<'_> {
         let seen = seen.into_iter().filter(|seen| !is_next(seen)).collect::<Vec<_>>();
         check::seen(&seen, &case.saw, &answers, &words, faults);
         self.check_log(case, &words, faults);
+    }
+
+    /// Brings calls in hand, without which the lane hands a request over; how many that cost.
+    fn warm(&self, words: &Words, key: &str) -> u64 {
+        if !has_lane() {
+            return 0;
+        }
+        let id = self.probe_id("warm");
+        let call = get("/v1/public/domain/first.test").key(&words.fill(key));
+        let call = call.with("X-Request-Id", &id).with("Origin", "https://app.example.com");
+        let mut connection = self.open(words);
+        (0..USED).filter(|_| connection.try_ask(&call).is_some_and(|a| a.status == 200)).count()
+            as u64
     }
 
     fn open(&self, words: &Words) -> Connection {

@@ -15,6 +15,14 @@ use crate::redis_server::RedisServer;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 
+/// Calls that were made with a key that is in use.
+pub const USED: u64 = 30;
+
+/// Whether gateways have the lane where a test does not say it itself.
+pub fn has_lane() -> bool {
+    std::env::var_os("RISKGATE_LANE").is_some()
+}
+
 /// What a gateway is to be started with.
 pub struct Setup {
     folder: Arc<TempDir>,
@@ -50,7 +58,7 @@ impl Setup {
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.text("process.folder", &process);
         // The whole suite is run either way.
-        if std::env::var_os("RISKGATE_LANE").is_some() {
+        if has_lane() {
             setup = setup.set("listen.lane", "true");
         }
         // A disk that others use too may take its time for a commit.
@@ -402,6 +410,18 @@ impl Gateway {
     pub fn key(&self, account: &str, more: &[&str]) -> String {
         let key = self.create_key(account, more);
         until("a new key opens", || self.opens(&key).then_some(()));
+        key
+    }
+
+    /// The same with [`USED`] calls made, so that its account has some in hand, if its limit is
+    /// large: those the lane takes.
+    #[track_caller]
+    pub fn key_in_use(&self, account: &str) -> String {
+        let key = self.key(account, &[]);
+        let mut connection = self.connect();
+        for _ in 0..USED {
+            connection.ask(&get("/v1/public/top-domains").key(&key)).expect(200);
+        }
         key
     }
 
