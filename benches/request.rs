@@ -185,7 +185,7 @@ fn whole(c: &mut Criterion) {
     let domains = ["yopmail.com", "mail.yopmail.com", "gmail.com", "unknown-to-all.example"];
     let requests: Vec<Vec<u8>> =
         keys.iter().enumerate().map(|(n, key)| request(key, domains[n % domains.len()])).collect();
-    let mut lane = Lane::new(gate.clone(), SIZES, None, false);
+    let mut lane = Lane::new(gate.clone(), SIZES, None, None::<()>);
     let mut out = Vec::with_capacity(64 * 1024);
     let mut ask = |request: &[u8]| {
         out.clear();

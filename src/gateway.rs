@@ -235,6 +235,7 @@ impl ProxyHttp for Gateway {
         if session.is_process_shutting_down() {
             session.set_keepalive(None);
         }
+        clean_response(response)?;
         // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -248,7 +249,6 @@ impl ProxyHttp for Gateway {
             // It has no body, and says no length (RFC 9110 section 8.6).
             response.remove_header(&CONTENT_LENGTH);
         }
-        clean_response(response)?;
         passage.visit.common.apply(response)?;
         passage.visit.pass_back(response.status.as_u16());
         Ok(())

@@ -10,18 +10,18 @@ use std::net::IpAddr;
 use crate::admission::OriginHeader;
 use crate::gate::{Asked, Decision, Gate, Moment, Visit};
 use crate::head::{Head, Persistence, Sizes, read_head};
+use crate::refusal::Refusal;
 use crate::reply::Way;
 
 /// Bytes of answers that are gathered before they are sent.
 const GATHERED: usize = 16 * 1024;
 
-/// The lane of one connection.
-pub struct Lane {
+/// The lane of one connection, with a way to servers if there is one.
+pub struct Lane<S> {
     gate: Gate,
     sizes: Sizes,
     client: Option<IpAddr>,
-    /// What is to be passed on can be.
-    crosses: bool,
+    servers: Option<S>,
     date: Date,
 }
 
@@ -40,23 +40,23 @@ pub struct Crossing {
 }
 
 /// What comes next on the connection.
-pub enum Next {
+pub enum Next<S> {
     /// More requests, of which perhaps a part is here.
     Request,
     /// Sending, before there are more answers.
     Sending,
     /// The end: the last answer says so.
     Close,
-    /// A server: what is left begins with a request that crosses.
-    Cross(Box<Crossing>),
+    /// One of the servers: what is left begins with a request that crosses.
+    Cross(S, Box<Crossing>),
     /// The general way: what is left is not for the lane.
     HandOver,
 }
 
-impl Lane {
-    /// A lane for this client; `crosses` says that what may go on to a server can do so from here.
-    pub fn new(gate: Gate, sizes: Sizes, client: Option<IpAddr>, crosses: bool) -> Lane {
-        Lane { gate, sizes, client, crosses, date: Date::default() }
+impl<S: Copy> Lane<S> {
+    /// A lane for this client; without servers what may go on to one is handed over.
+    pub fn new(gate: Gate, sizes: Sizes, client: Option<IpAddr>, servers: Option<S>) -> Lane<S> {
+        Lane { gate, sizes, client, servers, date: Date::default() }
     }
 
     /// What `Date` says now.
@@ -66,7 +66,7 @@ impl Lane {
 
     /// Answers the plain requests at the front of what has arrived, each in its turn. How many
     /// bytes they were, and what comes next; the answers are appended to `out`.
-    pub fn answer(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> (usize, Next) {
+    pub fn answer(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> (usize, Next<S>) {
         let mut done = 0;
         // What came together came now.
         let moment = Moment::now();
@@ -81,8 +81,15 @@ impl Lane {
                 return (done, Next::HandOver);
             };
             let wants_end = head.fields.persistence == Persistence::Closes;
-            let Decision::Answer(reply) = decision else {
-                return (done, Next::Cross(Box::new(Crossing::of(&head, visit, wants_end))));
+            let reply = match (decision, self.servers) {
+                (Decision::Answer(reply), _) => reply,
+                (Decision::Pass, Some(servers)) => {
+                    let crossing = Box::new(Crossing::of(&head, visit, wants_end));
+                    return (done, Next::Cross(servers, crossing));
+                }
+                (Decision::Pass, None) => {
+                    self.gate.refused(&Refusal::UpstreamUnavailable, &mut visit)
+                }
             };
             done += head.length;
             let closes = wants_end || reply.closes();
@@ -117,7 +124,7 @@ impl Lane {
             origin: OriginHeader::read(fields.origin.into_iter()),
             is_preflight: false,
         };
-        self.gate.judge_at_once(&asked, visit, self.crosses)
+        self.gate.judge_at_once(&asked, visit, self.servers.is_some())
     }
 }
 

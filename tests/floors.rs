@@ -34,7 +34,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     ("rustls", &["store", "tls"]),
     ("rustix", &["quota", "listen", "handover"]),
     ("h2", &["door"]),
-    ("socket2", &["listen"]),
+    ("socket2", &["listen", "upstream"]),
     ("ipnet", &["network"]),
     ("ppp", &["door"]),
     ("sd_notify", &["supervisor"]),
@@ -69,7 +69,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     ("pingora_http", &["gateway", "head", "reply", "upstream"]),
     ("itoa", &["access_log", "reply"]),
     ("memchr", &["head"]),
-    ("pingora_error", &["gate", "gateway"]),
+    ("pingora_error", &["gate", "gateway", "upstream"]),
     ("jiff", &["keys", "cli", "month"]),
 ];
 

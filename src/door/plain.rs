@@ -43,7 +43,7 @@ where
         let client = wire.client_address();
         let servers = self.servers.as_ref().filter(|servers| servers.upstreams.are_plain());
         let (gate, sizes) = (self.gate.clone(), self.options.sizes.clone());
-        let mut lane = Lane::new(gate, sizes, client, servers.is_some());
+        let mut lane = Lane::new(gate, sizes, client, servers);
         loop {
             if wire.ahead.is_empty() {
                 match silence.end(wire, deadline).await {
@@ -60,17 +60,17 @@ where
             let mut out = Vec::with_capacity(1024.max(3 * wire.ahead.len()));
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
-            let is_answered = done > 0 || matches!(next, Next::Cross(_));
-            let fate = match (next, servers) {
-                (Next::Cross(crossing), Some(servers)) => {
+            let is_answered = done > 0 || matches!(next, Next::Cross(..));
+            let fate = match next {
+                Next::Cross(servers, crossing) => {
                     apart(|| self.cross(servers, wire, &mut lane, *crossing, &out)).await
                 }
                 _ if !self.send(wire, &out, None).await => Fate::Broken,
-                (Next::Close, _) => Fate::Closes,
+                Next::Close => Fate::Closes,
                 // What comes in pieces is put together on the general way.
-                (Next::Request, _) if !wire.ahead.is_empty() => Fate::General,
-                (Next::Request | Next::Sending, _) => Fate::Stays,
-                (Next::HandOver | Next::Cross(_), _) => Fate::General,
+                Next::Request if !wire.ahead.is_empty() => Fate::General,
+                Next::Request | Next::Sending => Fate::Stays,
+                Next::HandOver => Fate::General,
             };
             if is_answered {
                 answered = Instant::now();

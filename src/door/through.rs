@@ -24,6 +24,11 @@ use crate::upstream::{
     Answer, Body, Caller, Connection, Listener, MAX_TRIES, Malformed, Upstreams, pass_header,
 };
 
+/// Room for what arrives of a header in one go, in bytes.
+const HEADER: usize = 4 * 1024;
+/// The same for a body.
+const BODY: usize = 16 * 1024;
+
 /// The servers, and whom they believe who a client is.
 pub struct Servers {
     /// The servers.
@@ -43,9 +48,9 @@ pub(super) enum Fate {
 }
 
 /// A request on its way, and what came of it so far.
-struct Exchange<'e> {
+struct Exchange<'e, 's> {
     servers: &'e Servers,
-    lane: &'e mut Lane,
+    lane: &'e mut Lane<&'s Servers>,
     caller: Caller<'e>,
     visit: &'e Visit,
     header: &'e [u8],
@@ -87,7 +92,7 @@ where
         &self,
         servers: &Servers,
         wire: &mut Wire,
-        lane: &mut Lane,
+        lane: &mut Lane<&Servers>,
         crossing: Crossing,
         before: &[u8],
     ) -> Fate {
@@ -170,7 +175,7 @@ where
             if body == Body::Over {
                 break;
             }
-            match timeout_at(end, connection.read_on(&mut arrived)).await {
+            match timeout_at(end, connection.read(&mut arrived, BODY)).await {
                 Ok(Ok(1..)) => {}
                 Ok(Ok(0)) => body.close(&mut out).map_err(|Malformed| Cut)?,
                 // What was cut, by the deadline too, must not look complete.
@@ -184,7 +189,7 @@ where
     }
 }
 
-impl Exchange<'_> {
+impl Exchange<'_, '_> {
     /// Asks a server, and another one if need be, until an answer begins; its header is in `out`.
     async fn begin(&mut self) -> Result<Begun, Refusal> {
         let upstreams = &self.servers.upstreams;
@@ -222,7 +227,7 @@ impl Exchange<'_> {
         connection.send(request).await.map_err(|_| Fault::Silent)?;
         let mut is_silent = true;
         loop {
-            match connection.read(arrived).await {
+            match connection.read(arrived, HEADER).await {
                 Ok(1..) => is_silent = false,
                 Ok(0) | Err(_) if is_silent => return Err(Fault::Silent),
                 Ok(0) | Err(_) => return Err(Fault::Malformed),

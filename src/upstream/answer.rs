@@ -1,8 +1,9 @@
-//! A server's answer as bytes: its header (RFC 9112 section 4), and where its body ends (section 6).
+//! A server's answer as bytes: its header (RFC 9112 section 4), and what follows it.
 //!
 //! Owns how bytes of a server become bytes for a client of HTTP/1.1. It knows no connection.
 
-use std::io::Write;
+mod body;
+
 use std::mem::MaybeUninit;
 
 use bytes::{Buf, BytesMut};
@@ -10,14 +11,14 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::reply::{Common, field, write_end, write_status};
 
-use super::crossing::{mark, returns};
+pub use body::{Body, Chunk};
+
+use super::crossing::{frames, is_chunked, mark, nominated, returns};
 
 /// Fields of a header, as many as Pingora takes.
 const MOST_FIELDS: usize = 256;
 /// Bytes of a header, as many as Pingora takes.
 const LONGEST_HEADER: usize = 1 << 20;
-/// Bytes of a line between two chunks.
-const LONGEST_LINE: usize = 4096;
 
 /// It is no answer that could be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,32 +45,6 @@ pub struct Answer {
     pub body: Body,
     /// Whether the server keeps its connection.
     pub stays: bool,
-}
-
-/// What is missing of a body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
-    /// Nothing.
-    Over,
-    /// So many bytes.
-    Length(u64),
-    /// It ends with the connection; for the client it becomes chunks.
-    UntilClose,
-    /// Chunks, the next part of which is this.
-    Chunks(Chunk),
-}
-
-/// What comes next of chunks (RFC 9112 section 7.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunk {
-    /// A line with a size.
-    Size,
-    /// So many bytes.
-    Data(u64),
-    /// The end of a line behind them.
-    End,
-    /// Fields, which are not passed on, and an empty line.
-    Trailers,
 }
 
 /// Passes on the header at the front of what has arrived, once it is whole, and takes it out. What
@@ -116,13 +91,8 @@ fn pass_fields(
         let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value)
     };
-    let is_chunked = match (values("transfer-encoding").next(), values("transfer-encoding").nth(1))
-    {
-        (None, _) => false,
-        (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") => true,
-        // We asked for no other coding.
-        _ => return Err(Malformed),
-    };
+    let nominated = nominated(values("connection")).ok_or(Malformed)?;
+    let is_chunked = is_chunked(values("transfer-encoding")).ok_or(Malformed)?;
     let length = if is_chunked { None } else { length_of(values("content-length"))? };
     let body = match (is_chunked, length) {
         _ if listener.is_head || matches!(status, 204 | 304) => Body::Over,
@@ -135,9 +105,7 @@ fn pass_fields(
     let mut has_cache_control = false;
     for field in fields {
         let name = field.name.as_bytes();
-        let frames = ["content-length", "transfer-encoding"];
-        let frames = frames.iter().any(|known| field.name.eq_ignore_ascii_case(known));
-        if !frames && returns(name, values("connection")) {
+        if !frames(name) && returns(name, &nominated) {
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -163,7 +131,9 @@ fn pass_fields(
     mark(status, has_cache_control, &mut |field, value| field.write(value, out));
     listener.common.fields(&mut |field, value| field.write(value, out));
     write_end(listener.date, listener.closes, out);
-    Ok(Answer { status, body, stays: stays(response.version, values("connection")) })
+    // Who ends a body with the connection, or knows no chunks and sends them, has no other answer.
+    let is_last = body == Body::UntilClose || is_chunked && response.version != Some(1);
+    Ok(Answer { status, body, stays: !is_last && stays(response.version, &nominated) })
 }
 
 /// What `Content-Length` says, several times perhaps, but nothing else than once.
@@ -182,118 +152,9 @@ fn length_of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Result<Option<u64>, 
 }
 
 /// Whether the server keeps the connection (RFC 9112 section 9.3).
-fn stays<'v>(version: Option<u8>, connection: impl Iterator<Item = &'v [u8]>) -> bool {
-    let options = connection.flat_map(|value| value.split(|byte| *byte == b','));
-    let mut stays = version == Some(1);
-    for option in options.map(<[u8]>::trim_ascii) {
-        if option.eq_ignore_ascii_case(b"close") {
-            return false;
-        }
-        stays |= option.eq_ignore_ascii_case(b"keep-alive");
-    }
-    stays
-}
-
-impl Body {
-    /// Passes on what has arrived of it, and takes that out.
-    pub fn pass(&mut self, arrived: &mut BytesMut, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        while !arrived.is_empty() {
-            *self = match *self {
-                Body::Over => return Ok(()),
-                Body::Length(left) => match take(arrived, left, out) {
-                    0 => Body::Over,
-                    left => Body::Length(left),
-                },
-                Body::UntilClose => {
-                    write_chunk(arrived, out);
-                    arrived.clear();
-                    Body::UntilClose
-                }
-                Body::Chunks(chunk) => match chunk.pass(arrived, out)? {
-                    Some(next) => next,
-                    None => return Ok(()),
-                },
-            };
-        }
-        Ok(())
-    }
-
-    /// The server has closed: that may be the end.
-    pub fn close(&mut self, out: &mut Vec<u8>) -> Result<(), Malformed> {
-        match self {
-            Body::Over => {}
-            Body::UntilClose => out.extend_from_slice(b"0\r\n\r\n"),
-            Body::Length(_) | Body::Chunks(_) => return Err(Malformed),
-        }
-        *self = Body::Over;
-        Ok(())
-    }
-}
-
-impl Chunk {
-    /// What comes next; `None` if this has not arrived.
-    fn pass(self, arrived: &mut BytesMut, out: &mut Vec<u8>) -> Result<Option<Body>, Malformed> {
-        let next = match self {
-            Chunk::Size => match httparse::parse_chunk_size(arrived) {
-                Ok(Status::Complete((line, size))) if line <= LONGEST_LINE => {
-                    arrived.advance(line);
-                    if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }
-                }
-                Ok(Status::Partial) if arrived.len() < LONGEST_LINE => return Ok(None),
-                Ok(Status::Complete(_) | Status::Partial) | Err(_) => return Err(Malformed),
-            },
-            Chunk::Data(left) => {
-                let here = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                write_chunk(&arrived[..here], out);
-                arrived.advance(here);
-                match left - here as u64 {
-                    0 => Chunk::End,
-                    left => Chunk::Data(left),
-                }
-            }
-            Chunk::End => match take_line(arrived)? {
-                Some(0) => Chunk::Size,
-                Some(_) => return Err(Malformed),
-                None => return Ok(None),
-            },
-            Chunk::Trailers => match take_line(arrived)? {
-                Some(0) => {
-                    out.extend_from_slice(b"0\r\n\r\n");
-                    return Ok(Some(Body::Over));
-                }
-                Some(_) => Chunk::Trailers,
-                None => return Ok(None),
-            },
-        };
-        Ok(Some(Body::Chunks(next)))
-    }
-}
-
-/// Passes on up to so many bytes, and says how many are left.
-fn take(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
-    let here = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-    out.extend_from_slice(&arrived[..here]);
-    arrived.advance(here);
-    left - here as u64
-}
-
-fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
-    // Memory takes everything.
-    let _ = write!(out, "{:x}\r\n", data.len());
-    out.extend_from_slice(data);
-    out.extend_from_slice(b"\r\n");
-}
-
-/// Takes a line out, and says how long it was without its end.
-fn take_line(arrived: &mut BytesMut) -> Result<Option<usize>, Malformed> {
-    match arrived.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
-        Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
-            arrived.advance(end + 1);
-            Ok(Some(end - 1))
-        }
-        None if arrived.len() < LONGEST_LINE => Ok(None),
-        Some(_) | None => Err(Malformed),
-    }
+fn stays(version: Option<u8>, options: &[&[u8]]) -> bool {
+    let says = |wanted: &str| options.iter().any(|o| o.eq_ignore_ascii_case(wanted.as_bytes()));
+    !says("close") && (version == Some(1) || says("keep-alive"))
 }
 
 #[cfg(test)]
@@ -413,7 +274,7 @@ mod tests {
     #[test]
     fn a_connection_stays_unless_somebody_says_otherwise() {
         let said = |version: u8, connection: &str| {
-            stays(Some(version), [connection.as_bytes()].into_iter())
+            stays(Some(version), &nominated([connection.as_bytes()].into_iter()).unwrap())
         };
         assert!(said(1, "") && said(1, "keep-alive") && said(0, "x, Keep-Alive"));
         assert!(!said(0, "") && !said(1, "close") && !said(1, "keep-alive, Close"));
@@ -431,5 +292,7 @@ mod tests {
              x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
         );
         assert_eq!(answer, Answer { status: 503, body: Body::Over, stays: true });
+        let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(64));
+        assert_eq!(pass(&many, false, 1_000).err(), Some(Malformed));
     }
 }

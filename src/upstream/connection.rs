@@ -4,22 +4,19 @@
 //! work, and that nobody gets one that has ended or on which something came unasked.
 
 use std::collections::HashMap;
-use std::io::Result;
+use std::io::{ErrorKind, Result};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
 /// How often those are looked at that are kept.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Room for what arrives in one go, in bytes.
-const ROOM: usize = 4096;
-/// The same for a body that goes on.
-const MORE_ROOM: usize = 16 * 1024;
 
 /// A connection to a server, for one exchange after the other.
 #[derive(Debug)]
@@ -45,21 +42,17 @@ impl Connection {
         self.stream.write_all(request).await
     }
 
-    /// Reads more of an answer; 0 at the end.
-    pub async fn read(&mut self, arrived: &mut BytesMut) -> Result<usize> {
-        arrived.reserve(ROOM);
+    /// Reads more of an answer, so many bytes at least if they are there; 0 at the end.
+    pub async fn read(&mut self, arrived: &mut BytesMut, room: usize) -> Result<usize> {
+        arrived.reserve(room);
         self.stream.read_buf(arrived).await
     }
 
-    /// The same, of a long one.
-    pub async fn read_on(&mut self, arrived: &mut BytesMut) -> Result<usize> {
-        arrived.reserve(MORE_ROOM);
-        self.stream.read_buf(arrived).await
-    }
-
-    /// Whether nothing came since the last answer, also no end.
+    /// Whether nothing came since the last answer, also no end. The kernel is asked: what the
+    /// runtime knows is of the last time that it looked.
     fn is_silent(&self) -> bool {
-        self.stream.poll_read_ready(&mut Context::from_waker(Waker::noop())).is_pending()
+        let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
 
@@ -161,6 +154,24 @@ mod tests {
         idle.keep(again);
         drop(other);
         until_gone(&idle, server).await;
+    }
+
+    /// More than a task may ask of the runtime in one go.
+    #[tokio::test]
+    async fn of_many_connections_that_are_not_silent_none_is_used_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let idle = Idle::new(300, Duration::from_secs(60));
+        let mut others = Vec::new();
+        for _ in 0..300 {
+            let connection = Connection::open(server, 32 * 1024).await.unwrap();
+            let (mut other, _) = listener.accept().await.unwrap();
+            other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
+            others.push(other);
+            idle.shelf().kept.entry(server).or_default().push((connection, Instant::now()));
+        }
+        // On one machine the kernel has handed over what it took.
+        assert!(tokio::spawn(async move { idle.take(server).is_none() }).await.unwrap());
     }
 
     #[tokio::test(start_paused = true)]

@@ -7,8 +7,11 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::header::{CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue};
+use http::header::{
+    CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
+};
 use pingora_core::Result;
+use pingora_error::{Error, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 
 use crate::head::fields_of;
@@ -30,6 +33,8 @@ static KEY_ID: Field =
 static PLAN: Field = Field::of(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
 const OURS: &str = "x-riskgate-";
+/// More options than anybody has for `Connection`.
+const MOST_NOMINATED: usize = 64;
 /// What a caller may not say to the upstream: what is meant for us, what we say ourselves, what
 /// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
 const NOT_THE_CALLERS: [&str; 20] = [
@@ -206,12 +211,11 @@ fn our_words(
 
 /// Takes out of the upstream's answer what is not its to say, and marks where it came from.
 pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
-    let nominated: Vec<HeaderValue> =
-        response.headers.get_all(CONNECTION).into_iter().cloned().collect();
-    let stays = |name: &&HeaderName| {
-        let name = name.as_str().as_bytes();
-        !returns(name, nominated.iter().map(HeaderValue::as_bytes))
-    };
+    let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
+    let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
+    let nominated = nominated(values(CONNECTION)).ok_or_else(|| malformed("its Connection"))?;
+    is_chunked(values(TRANSFER_ENCODING)).ok_or_else(|| malformed("its Transfer-Encoding"))?;
+    let stays = |name: &&HeaderName| !returns(name.as_str().as_bytes(), &nominated);
     let staying: Vec<HeaderName> = response.headers.keys().filter(stays).cloned().collect();
     for name in staying {
         response.remove_header(&name);
@@ -259,14 +263,37 @@ fn crosses(name: &[u8], trusted: bool) -> bool {
         && (trusted || !begins(name, "x-forwarded-"))
 }
 
-/// Whether a field of the upstream's answer goes on to the client; `nominated` are its values of
-/// `Connection`.
-pub(super) fn returns<'v>(name: &[u8], nominated: impl Iterator<Item = &'v [u8]>) -> bool {
-    let mut nominated = nominated.flat_map(|value| value.split(|byte| *byte == b','));
-    !NOT_THEIRS.iter().any(|other| is(name, other))
-        && !begins(name, "access-control-")
-        && !begins(name, OURS)
-        && !nominated.any(|other| other.trim_ascii().eq_ignore_ascii_case(name))
+/// The names that an answer's values of `Connection` nominate, for one hop only (RFC 9110 section
+/// 7.6.1); `None` if they are too many to be meant.
+pub(super) fn nominated<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<Vec<&'v [u8]>> {
+    let options = values.flat_map(|value| value.split(|byte| *byte == b','));
+    let few: Vec<&[u8]> = options.map(<[u8]>::trim_ascii).take(MOST_NOMINATED + 1).collect();
+    (few.len() <= MOST_NOMINATED).then_some(few)
+}
+
+/// Whether a field of the upstream's answer goes on to the client. What frames it stays, whatever
+/// is nominated.
+pub(super) fn returns(name: &[u8], nominated: &[&[u8]]) -> bool {
+    frames(name)
+        || !NOT_THEIRS.iter().any(|other| is(name, other))
+            && !begins(name, "access-control-")
+            && !begins(name, OURS)
+            && !nominated.iter().any(|other| other.eq_ignore_ascii_case(name))
+}
+
+/// Whether this field says where a body ends.
+pub(super) fn frames(name: &[u8]) -> bool {
+    is(name, "content-length") || is(name, "transfer-encoding")
+}
+
+/// Whether these are the transfer codings of a body that can be passed on: none, or chunks. We ask
+/// for no other.
+pub(super) fn is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
+    match (codings.next(), codings.next()) {
+        (None, _) => Some(false),
+        (Some(coding), None) if is(coding, "chunked") => Some(true),
+        _ => None,
+    }
 }
 
 /// Names are compared whatever their case.

@@ -90,7 +90,7 @@ const DOMAINS: [&str; 12] = [
 ];
 
 /// What the upstream is asked for, and so how it answers.
-const CHECKS: [&str; 26] = [
+const CHECKS: [&str; 28] = [
     "plain@first.test",
     "plain@first.test?a=b&c",
     "plain@",
@@ -117,6 +117,8 @@ const CHECKS: [&str; 26] = [
     "broken-length",
     "broken-chunks",
     "fold",
+    "nominates-its-length",
+    "broken-coding",
 ];
 
 /// The upstream of both ways: what it does follows from what it is asked for.
@@ -163,6 +165,13 @@ fn play(seen: &Seen) -> Vec<Step> {
             vec![send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"), Step::Close]
         }
         "broken-chunks" => vec![send(&(chunked + "5\r\nhello\r\nx\r\n")), Step::Close],
+        "nominates-its-length" => {
+            vec![Step::Send(answer(200, "Connection: content-length\r\n", &body("hello")))]
+        }
+        "broken-coding" => vec![
+            send("HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n"),
+            Step::Close,
+        ],
         "fold" => vec![send("HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n")],
         _ => vec![Step::Send(answer(200, "", &body(r#"{"checked":true}"#)))],
     }
