@@ -42,7 +42,7 @@ impl Connection {
         self.stream.write_all(request).await
     }
 
-    /// Reads more of an answer, so many bytes at least if they are there; 0 at the end.
+    /// Reads more of an answer, with room for so many bytes at least; 0 at the end.
     pub async fn read(&mut self, arrived: &mut BytesMut, room: usize) -> Result<usize> {
         arrived.reserve(room);
         self.stream.read_buf(arrived).await
@@ -187,7 +187,7 @@ mod tests {
         assert!(shelf.kept.is_empty() && !shelf.is_watched);
     }
 
-    /// What the kernel knows reaches the runtime in its own time; who takes looks, and drops.
+    /// What the other side does reaches this one in its own time.
     async fn until_gone(idle: &Arc<Idle>, server: SocketAddr) {
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(10)).await;
