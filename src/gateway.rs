@@ -26,7 +26,7 @@ use crate::gate::{Gate, Visit, client_address};
 use crate::network::Networks;
 use crate::refusal::Refusal;
 use crate::upstream::{
-    Caller, Deadline, MAX_TRIES, Place, Upstreams, clean_response, end_by_reset,
+    Caller, Deadline, Failure, Place, Tries, Upstreams, clean_response, end_by_reset,
 };
 
 /// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
@@ -44,13 +44,11 @@ pub struct Gateway {
 #[derive(Default)]
 pub struct Passage {
     visit: Visit,
-    tries: usize,
+    tries: Tries,
     server: String,
     deadline: Option<Deadline>,
     /// Its place among the exchanges under way.
     place: Option<Place>,
-    /// The upstream has a connection on which the request was, or is being, sent.
-    connected: bool,
 }
 
 impl Gateway {
@@ -151,9 +149,8 @@ impl ProxyHttp for Gateway {
             let full = || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
             passage.place = Some(self.upstreams.enter(client_address(session)).ok_or_else(full)?);
         }
-        passage.tries += 1;
-        passage.connected = false;
-        let peer = self.upstreams.peer(passage.visit.started(), passage.tries > 1);
+        passage.tries.begin();
+        let peer = self.upstreams.peer(passage.visit.started(), passage.tries.is_second());
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
         passage.server = peer._address.to_string();
         Ok(Box::new(peer))
@@ -167,7 +164,7 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstreams.eject(&peer._address);
-        error.set_retry(passage.tries < MAX_TRIES && !self.is_late(passage));
+        error.set_retry(passage.tries.may_repeat(Failure::Unconnected, self.is_late(passage)));
         error
     }
 
@@ -180,7 +177,7 @@ impl ProxyHttp for Gateway {
         _digest: Option<&Digest>,
         passage: &mut Passage,
     ) -> Result<()> {
-        passage.connected = true;
+        passage.tries.connected();
         passage.deadline = self.upstreams.watch(passage.visit.started(), connection);
         Ok(())
     }
@@ -210,11 +207,15 @@ impl ProxyHttp for Gateway {
         let begun = session.response_written().is_some() || has_begun_to_answer(&error);
         // Of a long body the beginning is not kept.
         let is_kept = !session.as_downstream().retry_buffer_truncated();
-        let may = idempotent && reused && !begun && is_kept;
-        if may && passage.tries < MAX_TRIES && !self.is_late(passage) {
-            error.retry.decide_reuse(true);
-        } else {
-            error.set_retry(false);
+        let failure = match begun {
+            true => Failure::Begun,
+            false => {
+                Failure::Unanswered { is_reused: reused, is_repeatable: idempotent && is_kept }
+            }
+        };
+        match passage.tries.may_repeat(failure, self.is_late(passage)) {
+            true => error.retry.decide_reuse(true),
+            false => error.set_retry(false),
         }
         error
     }
@@ -296,10 +297,7 @@ impl ProxyHttp for Gateway {
             return gone;
         }
         let refusal = match error.esource() {
-            ErrorSource::Upstream if passage.connected && (timed_out || self.is_late(passage)) => {
-                Refusal::UpstreamTimeout
-            }
-            ErrorSource::Upstream => Refusal::UpstreamUnavailable,
+            ErrorSource::Upstream => passage.tries.refusal(timed_out || self.is_late(passage)),
             ErrorSource::Downstream if is_slow => Refusal::UpstreamTimeout,
             ErrorSource::Internal | ErrorSource::Unset | ErrorSource::Downstream => {
                 Refusal::Internal

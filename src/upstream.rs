@@ -7,6 +7,7 @@ mod answer;
 mod connection;
 mod crossing;
 mod deadline;
+mod tries;
 
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::os::fd::RawFd;
@@ -34,9 +35,8 @@ pub use connection::Connection;
 use connection::Idle;
 pub use crossing::{Caller, clean_response};
 pub use deadline::{Deadline, end_by_reset};
+pub use tries::{Failure, MAX_TRIES, Tries};
 
-/// How many times an exchange may be tried: once, and once more.
-pub const MAX_TRIES: usize = 2;
 /// Idle connections that are kept, on each way: Pingora's and the lane's.
 pub const MOST_IDLE: usize = 512;
 /// What the kernel may hold of an upstream's answer that its client does not take yet, in bytes; it

@@ -21,7 +21,7 @@ use crate::network::Networks;
 use crate::refusal::Refusal;
 use crate::reply::Way;
 use crate::upstream::{
-    Answer, Body, Caller, Connection, Listener, MAX_TRIES, Malformed, Upstreams, pass_header,
+    Answer, Body, Caller, Connection, Failure, Listener, Malformed, Tries, Upstreams, pass_header,
 };
 
 /// Room for what arrives of a header in one go, in bytes.
@@ -58,8 +58,7 @@ struct Exchange<'e, 's> {
     traffic: &'e Traffic,
     /// The client's connection closes behind the answer.
     closes: bool,
-    /// A server has a connection on which the request was, or is being, sent.
-    is_connected: bool,
+    tries: Tries,
     /// What the client is to be sent.
     out: Vec<u8>,
 }
@@ -74,13 +73,6 @@ struct Begun {
 
 /// An answer that has begun is not passed on to its end.
 struct Cut;
-
-/// Why no answer began.
-enum Fault {
-    /// Nothing came, and the connection is closed.
-    Silent,
-    Malformed,
-}
 
 impl<P> Door<P>
 where
@@ -115,20 +107,16 @@ where
             method,
             traffic: &self.traffic,
             closes,
-            is_connected: false,
+            tries: Tries::default(),
             out: Vec::with_capacity(1024),
         };
         let place = servers.upstreams.enter(address);
         let begun = match &place {
             Some(_) => timeout_at(end, exchange.begin()).await,
             // Too many are under way.
-            None => Ok(Err(Refusal::UpstreamUnavailable)),
+            None => Ok(Err(exchange.tries.refusal(false))),
         };
-        let begun = match begun {
-            Ok(begun) => begun,
-            Err(_) if exchange.is_connected => Err(Refusal::UpstreamTimeout),
-            Err(_) => Err(Refusal::UpstreamUnavailable),
-        };
+        let begun = begun.unwrap_or_else(|_| Err(exchange.tries.refusal(true)));
         let (closes, mut out) = (exchange.closes, std::mem::take(&mut exchange.out));
         let fate = match begun {
             Ok(begun) => {
@@ -196,25 +184,31 @@ impl Exchange<'_, '_> {
         let (Some(target), Some(_)) = (self.visit.forward(), &self.visit.permit) else {
             return Err(Refusal::Internal);
         };
-        for tries in 1..=MAX_TRIES {
-            self.is_connected = false;
-            let server = upstreams.server().ok_or(Refusal::UpstreamUnavailable)?;
-            let Ok(mut connection) = upstreams.connect(server, tries > 1).await else {
-                upstreams.eject(&server.into());
-                continue;
+        loop {
+            self.tries.begin();
+            let server = upstreams.server().ok_or(self.tries.refusal(false))?;
+            let failure = match upstreams.connect(server, self.tries.is_second()).await {
+                Ok(mut connection) => {
+                    self.tries.connected();
+                    let mut arrived = BytesMut::new();
+                    let mut request = Vec::with_capacity(self.header.len() + 512);
+                    let asked = (self.method, target);
+                    upstreams.write_request(self.header, asked, server, &self.caller, &mut request);
+                    match self.hear(&request, &mut connection, &mut arrived).await {
+                        Ok(answer) => return Ok(Begun { answer, connection, arrived }),
+                        Err(failure) => failure,
+                    }
+                }
+                Err(_) => {
+                    upstreams.eject(&server.into());
+                    Failure::Unconnected
+                }
             };
-            self.is_connected = true;
-            let mut arrived = BytesMut::new();
-            let asked = (self.method, target);
-            let mut request = Vec::with_capacity(self.header.len() + 512);
-            upstreams.write_request(self.header, asked, server, &self.caller, &mut request);
-            match self.hear(&request, &mut connection, &mut arrived).await {
-                Ok(answer) => return Ok(Begun { answer, connection, arrived }),
-                Err(Fault::Silent) if connection.is_reused => {}
-                Err(Fault::Silent | Fault::Malformed) => break,
+            // Who is late is not here any more.
+            if !self.tries.may_repeat(failure, false) {
+                return Err(self.tries.refusal(false));
             }
         }
-        Err(Refusal::UpstreamUnavailable)
     }
 
     /// Sends the request, and reads until there is a header.
@@ -223,14 +217,14 @@ impl Exchange<'_, '_> {
         request: &[u8],
         connection: &mut Connection,
         arrived: &mut BytesMut,
-    ) -> Result<Answer, Fault> {
-        connection.send(request).await.map_err(|_| Fault::Silent)?;
-        let mut is_silent = true;
+    ) -> Result<Answer, Failure> {
+        let is_reused = connection.is_reused;
+        let mut failure = Failure::Unanswered { is_reused, is_repeatable: true };
+        connection.send(request).await.map_err(|_| failure)?;
         loop {
             match connection.read(arrived, HEADER).await {
-                Ok(1..) => is_silent = false,
-                Ok(0) | Err(_) if is_silent => return Err(Fault::Silent),
-                Ok(0) | Err(_) => return Err(Fault::Malformed),
+                Ok(1..) => failure = Failure::Begun,
+                Ok(0) | Err(_) => return Err(failure),
             }
             self.closes |= self.traffic.is_draining();
             let listener = Listener {
@@ -240,7 +234,7 @@ impl Exchange<'_, '_> {
                 is_head: self.method == "HEAD",
             };
             let passed = pass_header(arrived, &listener, &mut self.out);
-            if let Some(answer) = passed.map_err(|Malformed| Fault::Malformed)? {
+            if let Some(answer) = passed.map_err(|Malformed| Failure::Begun)? {
                 return Ok(answer);
             }
         }

@@ -490,3 +490,42 @@ fn a_connection_on_which_something_comes_unasked_is_dropped() {
         }
     }
 }
+
+/// Accounts of small plans hold a call or none, so that each connection goes both ways in turn.
+#[test]
+fn every_plan_is_spent_to_its_last_call_and_no_further() {
+    for lane in ["true", "false"] {
+        let setup = Setup::new().set("listen.lane", lane);
+        let plans = [("free", 1), ("few", 3), ("some", 120), ("more", 1_500)];
+        let setup = plans.iter().fold(setup, |setup, (plan, limit)| {
+            setup.set(&format!("plans.{plan}"), &limit.to_string())
+        });
+        let gateway = setup.start();
+        for (plan, limit) in plans {
+            let key = gateway.key(plan, &["--plan", plan]);
+            let mut left: Vec<u64> = std::thread::scope(|scope| {
+                let spend = || spend_all(&gateway, &key);
+                let clients: Vec<_> = (0..6).map(|_| scope.spawn(spend)).collect();
+                clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
+            });
+            left.sort_unstable();
+            assert_eq!(left, (0..limit).collect::<Vec<_>>(), "{plan}, lane = {lane}");
+            assert_eq!(gateway.month_count(&key), limit);
+        }
+        let answers = gateway.metric("riskgate_lane_answers_total", &[]);
+        assert_eq!(answers > 0.0, lane == "true");
+    }
+}
+
+/// What was left of the month after each call, until there was none.
+fn spend_all(gateway: &Gateway, key: &str) -> Vec<u64> {
+    let mut connection = gateway.connect();
+    let mut left = Vec::new();
+    loop {
+        let answer = connection.ask(&get("/v1/public/domain/first.test").key(key));
+        if answer.status == 429 {
+            return left;
+        }
+        left.push(answer.expect(200).remaining());
+    }
+}
