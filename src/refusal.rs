@@ -176,7 +176,8 @@ pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
     let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
     out.push(b'"');
     for part in parts {
-        match part.bytes().all(|byte| plain(&byte)) {
+        // All are looked at: without an early end, many go at a time.
+        match part.bytes().fold(true, |all, byte| all & plain(&byte)) {
             true => out.extend_from_slice(part.as_bytes()),
             false => {
                 let quoted = json_string(part);
