@@ -28,6 +28,9 @@ pub use keys::Keys;
 use watch::Watch;
 
 const LOOK: Duration = Duration::from_millis(250);
+/// How far a table that is read stands behind requests where both want a processor: it has a quarter
+/// of one then (`nice`).
+const BEHIND_REQUESTS: i32 = 5;
 
 /// How the last reload of each part went: nothing, or what was wrong.
 pub type Outcome = BTreeMap<&'static str, Option<String>>;
@@ -217,10 +220,14 @@ impl Parts {
             }
             Err("expected the files to be left alone while they are read".to_owned())
         };
-        let loaded = load(&mut self.table_watch).and_then(|table| {
-            table.accept(&self.state.table.snapshot()).map_err(|error| error.to_string())?;
+        let watch = &mut self.table_watch;
+        let serving = self.state.table.snapshot();
+        let loaded = behind_requests(|| {
+            let table = load(watch)?;
+            table.accept(&serving).map_err(|error| error.to_string())?;
             Ok(table)
         });
+        drop(serving);
         let problem = match loaded {
             Ok(table) => {
                 log::info!("table {} serves, {} rows", table.version(), table.rows());
@@ -351,6 +358,22 @@ impl Parts {
     }
 }
 
+/// Does this on a thread of its own, which holds up requests as little as may be: a thread that has
+/// stood back can't come forward again.
+fn behind_requests<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
+    let standing_back = || {
+        // Without it the work is done all the same.
+        let _ = rustix::process::nice(BEHIND_REQUESTS);
+        work()
+    };
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("table".to_owned());
+        let thread = thread.spawn_scoped(scope, standing_back);
+        let thread = thread.map_err(|error| format!("expected a thread, but found {error}"))?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
 fn certificate_watch(config: &Config) -> Vec<Watch> {
     let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
     files.map(|path| Watch::new(Some(path.clone()))).collect()
@@ -360,5 +383,19 @@ fn table_path(config: &Config) -> Option<PathBuf> {
     match &config.table {
         Source::Bundled => None,
         Source::Path(path) => Some(path.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::process::getpriority_process;
+
+    #[test]
+    fn only_the_work_stands_back() {
+        let before = getpriority_process(None).unwrap();
+        let during = behind_requests(|| Ok(getpriority_process(None).unwrap()));
+        assert_eq!(during, Ok((before + BEHIND_REQUESTS).min(19)));
+        assert_eq!(getpriority_process(None).unwrap(), before);
     }
 }

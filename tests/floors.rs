@@ -32,7 +32,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     ("rusqlite", &["store"]),
     ("redis", &["store"]),
     ("rustls", &["store", "tls"]),
-    ("rustix", &["quota", "listen", "handover"]),
+    ("rustix", &["quota", "listen", "handover", "reload"]),
     ("h2", &["door"]),
     ("socket2", &["listen", "upstream"]),
     ("ipnet", &["network"]),
