@@ -292,8 +292,8 @@ def keys(world):
         ring.file(world.folder / f"keys-{number}.toml")
         requests = mix.answered(world.rows, ring, world.folder / f"keys-{number}.tsv",
                                 max(mix.REQUESTS, min(number, 40_000)))
-        # Without a limit: what is asked here is what finding a key costs, and ten accounts would
-        # go for leases far oftener than a thousand.
+        # Without a limit, so that no account is spent. Each holds 64 calls at most all the same: ten
+        # go for more often, ten thousand each for its own.
         for subject in riskgates(world, name, keys=None, plan="unlimited"):
             subject.does = "key, origin, table"
             begun = time.monotonic()
@@ -304,7 +304,9 @@ def keys(world):
             found[subject.name] = requests
             loads[subject.name] = {"import_s": time.monotonic() - begun}
         os.unlink(world.folder / f"keys-{number}.toml")
-    section.notes.append("no limit on these accounts: quota is measured in `answer`")
+    section.notes.append("an account for each key, without a limit. One that asks ten thousand times "
+                         "a second goes for its next 64 calls every few milliseconds: in the first "
+                         "rows that is a part of the cost, in the others how many there are")
     grow(section, world, grown, found, loads)
 
 
