@@ -5,10 +5,12 @@
 //! Each part is taken whole or keeps its last good state, and none holds back the others.
 
 mod keys;
+mod report;
+mod table;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,16 +23,14 @@ use crate::config::{Config, Overrides};
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::regular_file::read_regular;
-use crate::table::{Source, Table};
 use crate::tls::{CertificateSet, Certificates};
 
 pub use keys::Keys;
+use report::Report;
+use table::TableReader;
 use watch::Watch;
 
 const LOOK: Duration = Duration::from_millis(250);
-/// How far a table that is read stands behind requests where both want a processor: it has a quarter
-/// of one then (`nice`).
-const BEHIND_REQUESTS: i32 = 5;
 
 /// How the last reload of each part went: nothing, or what was wrong.
 pub type Outcome = BTreeMap<&'static str, Option<String>>;
@@ -67,7 +67,7 @@ impl Trigger {
 pub struct Reloader {
     asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Option<oneshot::Sender<Outcome>>>>,
     parts: Arc<Mutex<Parts>>,
-    status: Arc<Mutex<ReloadStatus>>,
+    report: Report,
 }
 
 struct Parts {
@@ -79,11 +79,11 @@ struct Parts {
     keys: Keys,
     certificates: Option<Arc<Certificates>>,
     certificate_watch: Vec<Watch>,
-    table_watch: Watch,
+    table: TableReader,
     config_watch: Watch,
     /// The config file that serves says nothing.
     is_silent: bool,
-    status: Arc<Mutex<ReloadStatus>>,
+    report: Report,
 }
 
 /// Whether a file holds nothing, not even a word. One that held something was emptied, or is being
@@ -105,11 +105,12 @@ impl Reloader {
         overrides: Overrides,
         keys: Keys,
         certificates: Option<Arc<Certificates>>,
-    ) -> (Reloader, Trigger) {
+    ) -> std::io::Result<(Reloader, Trigger)> {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let status = Arc::new(Mutex::new(ReloadStatus::default()));
+        let report = Report::new(Arc::clone(&state));
+        let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
         let mut parts = Parts {
-            table_watch: Watch::new(table_path(&config)),
+            table,
             config_watch: Watch::new(config.file.clone()),
             is_silent: is_blank(config.file.as_deref()),
             certificate_watch: certificate_watch(&config),
@@ -119,21 +120,21 @@ impl Reloader {
             config,
             overrides,
             keys,
-            status: Arc::clone(&status),
+            report: report.clone(),
         };
         parts.note_keys(false);
         parts.show();
         let reloader = Reloader {
             asked: tokio::sync::Mutex::new(receiver),
             parts: Arc::new(Mutex::new(parts)),
-            status,
+            report,
         };
-        (reloader, Trigger(sender))
+        Ok((reloader, Trigger(sender)))
     }
 
     /// What stands between what is there and what serves.
     pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
-        Arc::clone(&self.status)
+        self.report.status()
     }
 }
 
@@ -156,89 +157,66 @@ impl BackgroundService for Reloader {
             }
             let parts = Arc::clone(&self.parts);
             // Reading and building take their time; no runtime thread should.
-            let outcome = tokio::task::spawn_blocking(move || {
+            let reloaded = tokio::task::spawn_blocking(move || {
                 let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-                if everything { parts.reload_all() } else { parts.look() }
-            })
-            .await;
-            for reply in replies {
-                // Whoever asked may have left.
-                let _ = reply.send(outcome.as_ref().cloned().unwrap_or_default());
+                if everything {
+                    return Some(parts.reload_all());
+                }
+                parts.look();
+                None
+            });
+            if let Ok(Some((outcome, table))) = reloaded.await {
+                // What is asked meanwhile does not wait for the table.
+                tokio::spawn(reply(replies, outcome, table));
             }
         }
     }
 }
 
+/// Says how it went, once the table was read too.
+async fn reply(
+    replies: Vec<oneshot::Sender<Outcome>>,
+    mut outcome: Outcome,
+    table: oneshot::Receiver<Option<String>>,
+) {
+    let nobody = |_| Some("expected the table to be read, but nobody does".to_owned());
+    outcome.insert("table", table.await.unwrap_or_else(nobody));
+    for reply in replies {
+        // Whoever asked may have left.
+        let _ = reply.send(outcome.clone());
+    }
+}
+
 impl Parts {
-    fn look(&mut self) -> Outcome {
-        let mut outcome = Outcome::new();
+    /// Takes what has changed; the table's reader looks for itself.
+    fn look(&mut self) {
         if self.config_watch.is_due() {
-            outcome.insert("config", self.reload_config());
-        }
-        if self.table_watch.is_due() {
-            outcome.insert("table", self.reload_table());
+            self.reload_config();
         }
         // All of them are looked at, so that each keeps its time.
         let due =
             self.certificate_watch.iter_mut().filter_map(|watch| watch.is_due().then_some(()));
         if due.count() > 0 {
-            outcome.insert("certificates", self.reload_certificates());
+            self.reload_certificates();
         }
         let took_something = self.keys.look(&self.state, &self.config.plans);
-        let problem = self.note_keys(took_something);
-        if took_something {
-            outcome.insert("keys", problem);
-        }
+        self.note_keys(took_something);
         self.show();
-        outcome
     }
 
-    fn reload_all(&mut self) -> Outcome {
+    /// Everything; the table is still being read.
+    fn reload_all(&mut self) -> (Outcome, oneshot::Receiver<Option<String>>) {
         self.state.log.reopen();
         let mut outcome = Outcome::new();
         outcome.insert("config", self.reload_config());
-        outcome.insert("table", self.reload_table());
+        let table = self.table.read(self.config.table.clone());
         if self.certificates.is_some() {
             outcome.insert("certificates", self.reload_certificates());
         }
         self.keys.reload(&self.state, &self.config.plans);
         outcome.insert("keys", self.note_keys(true));
         self.show();
-        outcome
-    }
-
-    fn reload_table(&mut self) -> Option<String> {
-        let source = self.config.table.clone();
-        let load = |watch: &mut Watch| -> Result<Table, String> {
-            // Read again if it changed meanwhile; a folder in constant change is left alone.
-            for _ in 0..3 {
-                watch.mark();
-                let table = Table::load(&source).map_err(|error| error.to_string());
-                if !watch.has_changed() {
-                    return table;
-                }
-            }
-            Err("expected the files to be left alone while they are read".to_owned())
-        };
-        let watch = &mut self.table_watch;
-        let serving = self.state.table.snapshot();
-        let loaded = behind_requests(|| {
-            let table = load(watch)?;
-            table.accept(&serving).map_err(|error| error.to_string())?;
-            Ok(table)
-        });
-        drop(serving);
-        let problem = match loaded {
-            Ok(table) => {
-                log::info!("table {} serves, {} rows", table.version(), table.rows());
-                self.state.table.publish(table);
-                self.state.top.refresh(self.config.top);
-                None
-            }
-            Err(problem) => Some(problem),
-        };
-        self.note("table", problem.as_deref(), true);
-        problem
+        (outcome, table)
     }
 
     fn reload_certificates(&mut self) -> Option<String> {
@@ -257,7 +235,7 @@ impl Parts {
                 Some(faults.join("\n"))
             }
         };
-        self.note("certificates", problem.as_deref(), true);
+        self.report.note("certificates", problem.as_deref(), true);
         problem
     }
 
@@ -277,7 +255,7 @@ impl Parts {
             }
             Err(faults) => Some(faults.join("\n")),
         };
-        self.note("config", problem.as_deref(), true);
+        self.report.note("config", problem.as_deref(), true);
         problem
     }
 
@@ -286,18 +264,17 @@ impl Parts {
         if !needs_restart.is_empty() {
             log::warn!("changed but in effect only after a restart: {}", needs_restart.join(", "));
         }
-        self.lock_status().needs_restart = needs_restart;
+        self.report.needs_restart(needs_restart);
         let serving = std::mem::replace(&mut self.config, config);
         let config = &self.config;
         self.state.policy.publish(config.policy());
         self.state.ledger.set_on_failure(config.on_failure);
         self.state.log.set_enabled(config.access_log);
         self.state.top.refresh(config.top);
-        let (table_path, key_file) = (table_path(config), config.key_file.clone());
-        let (plans, table) = (config.plans.clone(), config.table.clone());
-        if table != serving.table {
-            self.table_watch = Watch::new(table_path);
-            self.reload_table();
+        let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
+        if config.table != serving.table {
+            // How it goes is told where tables are read.
+            drop(self.table.read(config.table.clone()));
         }
         if self.config.certificates != serving.certificates {
             self.certificate_watch = certificate_watch(&self.config);
@@ -317,40 +294,14 @@ impl Parts {
     /// Tells how keys and store stand; answers what is wrong with the keys.
     fn note_keys(&self, counts: bool) -> Option<String> {
         let problem = self.keys.problem();
-        self.note("keys", problem.as_deref(), counts);
-        self.note("store", self.keys.store_problem(), false);
+        self.report.note("keys", problem.as_deref(), counts);
+        self.report.note("store", self.keys.store_problem(), false);
         problem
-    }
-
-    /// Keeps how a part stands, tells it once, and counts it.
-    fn note(&self, part: &'static str, problem: Option<&str>, counts: bool) {
-        let before = match problem {
-            Some(problem) => self.lock_status().failing.insert(part, problem.to_owned()),
-            None => self.lock_status().failing.remove(part),
-        };
-        let is_news = before.as_deref() != problem;
-        if counts || (is_news && part == "keys") {
-            self.state.metrics.reload(part, problem.is_none());
-        }
-        let stands = match part {
-            "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
-            _ => "keeps its last good state",
-        };
-        for line in problem.filter(|_| is_news).unwrap_or_default().lines() {
-            log::error!("{part} {stands}: {line}");
-        }
-    }
-
-    fn lock_status(&self) -> std::sync::MutexGuard<'_, ReloadStatus> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Brings the gauges of what serves up to date.
     fn show(&mut self) {
         let metrics = &self.state.metrics;
-        let table = self.state.table.peek();
-        metrics.table_rows.set(table.rows() as i64);
-        metrics.table_built.set(table.built_at());
         let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
         metrics.certificate_expires.set(expires);
         let keys = self.state.keys.peek();
@@ -358,44 +309,7 @@ impl Parts {
     }
 }
 
-/// Does this on a thread of its own, which holds up requests as little as may be: a thread that has
-/// stood back can't come forward again.
-fn behind_requests<T: Send>(work: impl FnOnce() -> Result<T, String> + Send) -> Result<T, String> {
-    let standing_back = || {
-        // Without it the work is done all the same.
-        let _ = rustix::process::nice(BEHIND_REQUESTS);
-        work()
-    };
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().name("table".to_owned());
-        let thread = thread.spawn_scoped(scope, standing_back);
-        let thread = thread.map_err(|error| format!("expected a thread, but found {error}"))?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
 fn certificate_watch(config: &Config) -> Vec<Watch> {
     let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
     files.map(|path| Watch::new(Some(path.clone()))).collect()
-}
-
-fn table_path(config: &Config) -> Option<PathBuf> {
-    match &config.table {
-        Source::Bundled => None,
-        Source::Path(path) => Some(path.clone()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use rustix::process::getpriority_process;
-
-    #[test]
-    fn only_the_work_stands_back() {
-        let before = getpriority_process(None).unwrap();
-        let during = behind_requests(|| Ok(getpriority_process(None).unwrap()));
-        assert_eq!(during, Ok((before + BEHIND_REQUESTS).min(19)));
-        assert_eq!(getpriority_process(None).unwrap(), before);
-    }
 }

@@ -147,9 +147,14 @@ impl Top {
         }
     }
 
-    /// Takes new options and looks at the table anew: for reloads.
+    /// Takes new options.
     pub fn refresh(&self, options: TopOptions) {
         self.options.publish(options);
+        self.rank_anew();
+    }
+
+    /// Looks at the table anew: it is another one.
+    pub fn rank_anew(&self) {
         self.stale.store(true, Ordering::Release);
     }
 

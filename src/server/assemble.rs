@@ -97,6 +97,7 @@ pub(super) fn assemble(
         policy: Live::new(config.policy()),
     });
     let (reloader, trigger) =
-        Reloader::new(Arc::clone(&state), config, overrides, keys, certificates);
+        Reloader::new(Arc::clone(&state), config, overrides, keys, certificates)
+            .map_err(|error| failed(&error))?;
     Ok((state, reloader, trigger))
 }

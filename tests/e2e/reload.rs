@@ -345,3 +345,33 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
         }
     });
 }
+
+#[test]
+fn a_key_is_revoked_while_a_large_table_is_read() {
+    let names: String = (0..1_000_000).map(|number| format!("n{number}.test\n")).collect();
+    let setup = Setup::new().set("plans.free", "\"unlimited\"");
+    setup.lists().write("disposable.txt", &names);
+    let gateway = &setup.start();
+    let key = gateway.key("acme", &[]);
+    let version = || {
+        let answer = gateway.domain("first.test", &key).expect(200);
+        answer.header("X-Table-Version").unwrap().to_owned()
+    };
+    // A machine may read the table before a command has even begun: then once more.
+    let shown = (0..5).any(|round| {
+        let (revoked, id) = gateway.key_with_id("acme", &[]);
+        let before = version();
+        gateway.lists().write("disposable.txt", &format!("{names}another-{round}.test\n"));
+        std::thread::scope(|scope| {
+            let ask = request("POST", "/reload").with("Host", "localhost");
+            let reload = scope.spawn(move || ask.send(gateway.admin).expect(200));
+            gateway.cli(&["keys", "revoke", &id]).expect(0);
+            until_true("it is revoked", || gateway.domain("first.test", &revoked).status == 401);
+            let is_being_read = version() == before;
+            reload.join().unwrap();
+            assert_ne!(version(), before);
+            is_being_read
+        })
+    });
+    assert!(shown, "the key was open until the table was read");
+}

@@ -1,0 +1,50 @@
+//! How each part stands: told once, shown, and counted.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::ReloadStatus;
+use crate::gate::State;
+
+/// Where parts say how they stand.
+#[derive(Clone)]
+pub(super) struct Report {
+    state: Arc<State>,
+    status: Arc<Mutex<ReloadStatus>>,
+}
+
+impl Report {
+    pub(super) fn new(state: Arc<State>) -> Report {
+        Report { state, status: Arc::default() }
+    }
+
+    pub(super) fn status(&self) -> Arc<Mutex<ReloadStatus>> {
+        Arc::clone(&self.status)
+    }
+
+    pub(super) fn needs_restart(&self, settings: Vec<&'static str>) {
+        self.lock().needs_restart = settings;
+    }
+
+    /// Keeps how a part stands, tells it once, and counts it.
+    pub(super) fn note(&self, part: &'static str, problem: Option<&str>, counts: bool) {
+        let before = match problem {
+            Some(problem) => self.lock().failing.insert(part, problem.to_owned()),
+            None => self.lock().failing.remove(part),
+        };
+        let is_news = before.as_deref() != problem;
+        if counts || (is_news && part == "keys") {
+            self.state.metrics.reload(part, problem.is_none());
+        }
+        let stands = match part {
+            "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
+            _ => "keeps its last good state",
+        };
+        for line in problem.filter(|_| is_news).unwrap_or_default().lines() {
+            log::error!("{part} {stands}: {line}");
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, ReloadStatus> {
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,139 @@
+//! The table's own reader: looks at its files, and reads them on a thread that lets requests go
+//! first. However long that takes, no other part waits for it.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+
+use tokio::sync::oneshot;
+
+use super::LOOK;
+use super::report::Report;
+use super::watch::Watch;
+use crate::gate::State;
+use crate::table::{Source, Table};
+
+/// How far its thread stands behind those of requests where both want a processor: it has a quarter
+/// of one then (`nice`).
+const BEHIND_REQUESTS: i32 = 5;
+
+/// Asks the reader; it ends with this.
+pub(super) struct TableReader(Sender<Ask>);
+
+/// To read the table of this source, now, and to say what was wrong with it.
+struct Ask {
+    source: Source,
+    answered: oneshot::Sender<Option<String>>,
+}
+
+impl TableReader {
+    /// Follows `source`, of which what serves was just read.
+    pub(super) fn start(
+        state: Arc<State>,
+        report: Report,
+        source: Source,
+    ) -> std::io::Result<TableReader> {
+        let (sender, asks) = channel();
+        let watch = Watch::new(path(&source));
+        let reader = Reader { state, report, source, watch };
+        reader.show();
+        let thread = std::thread::Builder::new().name("table".to_owned());
+        thread.spawn(move || reader.run(&asks))?;
+        Ok(TableReader(sender))
+    }
+
+    /// Has the table of this source read anew. The answer says what was wrong; there is none only if
+    /// nobody reads any more.
+    pub(super) fn read(&self, source: Source) -> oneshot::Receiver<Option<String>> {
+        let (answered, answer) = oneshot::channel();
+        // Who does not get it is told by the channel's end.
+        let _ = self.0.send(Ask { source, answered });
+        answer
+    }
+}
+
+struct Reader {
+    state: Arc<State>,
+    report: Report,
+    source: Source,
+    watch: Watch,
+}
+
+impl Reader {
+    fn run(mut self, asks: &Receiver<Ask>) {
+        // Without it the work is done all the same.
+        let _ = rustix::process::nice(BEHIND_REQUESTS);
+        loop {
+            match asks.recv_timeout(LOOK) {
+                Ok(ask) => self.answer(ask, asks),
+                Err(RecvTimeoutError::Timeout) if self.watch.is_due() => drop(self.reload()),
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// However many ask at once, one reading serves them all.
+    fn answer(&mut self, first: Ask, asks: &Receiver<Ask>) {
+        let mut waiting = Vec::new();
+        for Ask { source, answered } in std::iter::once(first).chain(asks.try_iter()) {
+            if source != self.source {
+                self.watch = Watch::new(path(&source));
+                self.source = source;
+            }
+            waiting.push(answered);
+        }
+        let problem = self.reload();
+        for answered in waiting {
+            // Whoever asked may have left.
+            let _ = answered.send(problem.clone());
+        }
+    }
+
+    fn reload(&mut self) -> Option<String> {
+        let read = catch_unwind(AssertUnwindSafe(|| self.read()));
+        let problem =
+            match read.unwrap_or_else(|_| Err("expected a table, but found a panic".into())) {
+                Ok(table) => {
+                    log::info!("table {} serves, {} rows", table.version(), table.rows());
+                    self.state.table.publish(table);
+                    self.state.top.rank_anew();
+                    self.show();
+                    None
+                }
+                Err(problem) => Some(problem),
+            };
+        self.report.note("table", problem.as_deref(), true);
+        problem
+    }
+
+    /// A table that may serve.
+    fn read(&mut self) -> Result<Table, String> {
+        // Read again if it changed meanwhile; a folder in constant change is left alone.
+        for _ in 0..3 {
+            self.watch.mark();
+            let table = Table::load(&self.source).map_err(|error| error.to_string());
+            if !self.watch.has_changed() {
+                let table = table?;
+                table.accept(&self.state.table.snapshot()).map_err(|error| error.to_string())?;
+                return Ok(table);
+            }
+        }
+        Err("expected the files to be left alone while they are read".to_owned())
+    }
+
+    /// Brings the gauges of what serves up to date.
+    fn show(&self) {
+        let table = self.state.table.peek();
+        self.state.metrics.table_rows.set(table.rows() as i64);
+        self.state.metrics.table_built.set(table.built_at());
+    }
+}
+
+fn path(source: &Source) -> Option<PathBuf> {
+    match source {
+        Source::Bundled => None,
+        Source::Path(path) => Some(path.clone()),
+    }
+}
