@@ -268,13 +268,16 @@ fn folder_problem(path: &Path, error: &std::io::Error) -> String {
 /// Says what begins to serve, and what of the config could not be had.
 fn announce(config: &Config, wanted: &Config, state: &State) {
     let (connections, exchanges) = (config.caps.connections, config.upstream.max_in_flight);
+    let share = config.upstream.max_in_flight_per_address;
     if connections < wanted.caps.connections || exchanges < wanted.upstream.max_in_flight {
         log::warn!(
             "the limit of open files leaves {connections} connections \
              (listen.max_connections {}) and {exchanges} exchanges \
-             (upstream.max_in_flight {}): raise it with ulimit -n or LimitNOFILE",
+             (upstream.max_in_flight {}), {share} of them for an address \
+             (upstream.max_in_flight_per_address {}): raise it with ulimit -n or LimitNOFILE",
             wanted.caps.connections,
             wanted.upstream.max_in_flight,
+            wanted.upstream.max_in_flight_per_address,
         );
     }
     let table = state.table.peek();
