@@ -8,7 +8,6 @@ use std::io::{ErrorKind, Result};
 use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -24,8 +23,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Connection {
     stream: TcpStream,
     server: SocketAddr,
-    /// Where the runtime looks after it.
-    home: ThreadId,
     /// An exchange took place on it before.
     pub is_reused: bool,
 }
@@ -37,7 +34,7 @@ impl Connection {
         socket.set_recv_buffer_size(u32::try_from(unread).unwrap_or(u32::MAX))?;
         let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
-        Ok(Connection { stream, server, home: here(), is_reused: false })
+        Ok(Connection { stream, server, is_reused: false })
     }
 
     /// Sends a request.
@@ -68,24 +65,9 @@ pub struct Idle {
 
 #[derive(Default)]
 struct Shelf {
-    /// By server and thread: what has come on a connection of another thread is told by that one,
-    /// which may be at work.
-    kept: HashMap<(SocketAddr, ThreadId), Vec<(Connection, Instant)>>,
+    kept: HashMap<SocketAddr, Vec<(Connection, Instant)>>,
     /// Somebody looks at them from time to time.
     is_watched: bool,
-}
-
-impl Shelf {
-    /// The one that had work last, of this thread's if it has any.
-    fn pop(&mut self, server: SocketAddr, here: ThreadId) -> Option<(Connection, Instant)> {
-        let own = self.kept.get_mut(&(server, here)).and_then(Vec::pop);
-        let mut others = self.kept.iter_mut().filter(|((of, _), _)| *of == server);
-        own.or_else(|| others.find_map(|(_, kept)| kept.pop()))
-    }
-}
-
-fn here() -> ThreadId {
-    std::thread::current().id()
 }
 
 impl Idle {
@@ -94,11 +76,11 @@ impl Idle {
         Idle { most, kept_for, shelf: Mutex::default() }
     }
 
-    /// One of this server's.
+    /// The one that had work last.
     pub fn take(&self, server: SocketAddr) -> Option<Connection> {
         loop {
             // The kernel is asked without the lock.
-            let (mut connection, since) = self.shelf().pop(server, here())?;
+            let (mut connection, since) = self.shelf().kept.get_mut(&server)?.pop()?;
             if since.elapsed() < self.kept_for && connection.is_silent() {
                 connection.is_reused = true;
                 return Some(connection);
@@ -112,7 +94,7 @@ impl Idle {
         if shelf.kept.values().map(Vec::len).sum::<usize>() >= self.most {
             return;
         }
-        let kept = shelf.kept.entry((connection.server, connection.home)).or_default();
+        let kept = shelf.kept.entry(connection.server).or_default();
         kept.push((connection, Instant::now()));
         if !std::mem::replace(&mut shelf.is_watched, true) {
             tokio::spawn(Idle::watch(Arc::downgrade(self)));
@@ -185,33 +167,10 @@ mod tests {
             let (mut other, _) = listener.accept().await.unwrap();
             other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
             others.push(other);
-            idle.shelf()
-                .kept
-                .entry((server, here()))
-                .or_default()
-                .push((connection, Instant::now()));
+            idle.shelf().kept.entry(server).or_default().push((connection, Instant::now()));
         }
         // On one machine the kernel has handed over what it took.
         assert!(tokio::spawn(async move { idle.take(server).is_none() }).await.unwrap());
-    }
-
-    #[tokio::test]
-    async fn a_thread_s_own_connection_is_taken_first() {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let server = listener.local_addr().unwrap();
-        let idle = Arc::new(Idle::new(2, Duration::from_secs(60)));
-        let own = Connection::open(server, 32 * 1024).await.unwrap();
-        let mut other = Connection::open(server, 32 * 1024).await.unwrap();
-        other.home = std::thread::spawn(here).join().unwrap();
-        idle.keep(own);
-        idle.keep(other);
-        assert_eq!(idle.take(server).unwrap().home, here());
-        // Another's is better than none, and goes back to where it came from.
-        let other = idle.take(server).unwrap();
-        assert_ne!(other.home, here());
-        idle.keep(other);
-        assert!(idle.shelf().kept.get(&(server, here())).is_none_or(Vec::is_empty));
-        assert!(idle.take(server).is_some() && idle.take(server).is_none());
     }
 
     #[tokio::test(start_paused = true)]
