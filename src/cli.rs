@@ -7,9 +7,10 @@ mod accounts;
 mod check;
 mod demo;
 mod keys;
+mod output;
 mod run;
 mod store;
-pub mod table;
+mod table;
 mod usage;
 
 use std::path::PathBuf;
@@ -117,6 +118,18 @@ impl From<StoreError> for Failure {
     }
 }
 
+impl From<clap::Error> for Failure {
+    /// What clap has to say is not always a failure: help and version are results.
+    fn from(said: clap::Error) -> Failure {
+        let code = u8::try_from(said.exit_code()).unwrap_or(2);
+        let text = said.render().to_string();
+        match said.use_stderr() {
+            true => Failure { lines: vec![text.trim_end().to_owned()], code },
+            false => output::show(text).err().unwrap_or(Failure { lines: Vec::new(), code }),
+        }
+    }
+}
+
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Failure {
         Failure::failed(error.to_string())
@@ -136,8 +149,7 @@ impl ConfigArgs {
 
 /// Runs what the command line says.
 pub fn main() -> ExitCode {
-    let command = Command::parse();
-    let done = match command.verb {
+    let done = Command::try_parse().map_err(Failure::from).and_then(|command| match command.verb {
         Verb::Run(args) => run::run(args),
         Verb::Demo => demo::run(),
         Verb::Check(args) => check::run(&args),
@@ -145,14 +157,12 @@ pub fn main() -> ExitCode {
         Verb::Accounts { verb } => accounts::run(verb),
         Verb::Usage(args) => usage::run(&args),
         Verb::Store { verb } => store::run(verb),
-        Verb::Table { verb } => return table::run(verb),
-    };
+        Verb::Table { verb } => table::run(verb),
+    });
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            for line in &failure.lines {
-                eprintln!("{line}");
-            }
+            failure.lines.iter().for_each(output::tell);
             ExitCode::from(failure.code)
         }
     }
@@ -168,7 +178,7 @@ fn store_of(config: &Config) -> Result<Store, Failure> {
 /// store yet has none, and that is said.
 fn rows_of(store: &mut Store) -> Result<RingRows, Failure> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
-        eprintln!("warning: the server is empty; the first key makes it a store");
+        output::tell("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
     rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
@@ -195,23 +205,5 @@ fn known_plan(config: &Config, plan: Option<&str>) -> Result<(), Failure> {
             Err(Failure::usage(format!("--plan: expected one of {known}, but found {plan:?}")))
         }
         _ => Ok(()),
-    }
-}
-
-/// Prints rows as aligned columns.
-fn print_columns(head: &[&str], rows: &[Vec<String>]) {
-    let width = |column: usize| {
-        let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> =
-            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        println!("{}", padded.join("  ").trim_end());
-    };
-    line(&mut head.iter().copied());
-    for row in rows {
-        line(&mut row.iter().map(String::as_str));
     }
 }

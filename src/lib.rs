@@ -7,6 +7,8 @@
 //! To mount the gates in a Pingora proxy of your own, take a [`Gate`]; see `examples/mount.rs`.
 //! To run the whole proxy from a program of your own, take a [`Gateway`].
 #![deny(unsafe_code)]
+// `println!` panics if it can't write; commands speak by `cli::output`, the process by its log.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 // Floor 0, the words: values without I/O, clock or log.
 pub mod domain;

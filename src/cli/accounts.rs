@@ -3,7 +3,8 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{ConfigArgs, Failure, checked_name, known_plan, print_columns, rows_of, store_of};
+use super::output::{columns, show, show_done};
+use super::{ConfigArgs, Failure, checked_name, known_plan, rows_of, store_of};
 use crate::store::{AccountRow, LimitRow};
 
 #[derive(Debug, Subcommand)]
@@ -39,8 +40,7 @@ pub fn run(command: AccountsCommand) -> Result<(), Failure> {
         AccountsCommand::List { config, json } => {
             let config = config.read()?;
             let accounts = rows_of(&mut store_of(&config)?)?.accounts;
-            print(&config, &accounts, json);
-            Ok(())
+            show(told(&config, &accounts, json))
         }
         AccountsCommand::Set { config, name, plan, limit, json } => {
             let config = config.read()?;
@@ -54,8 +54,8 @@ pub fn run(command: AccountsCommand) -> Result<(), Failure> {
             store.set_account(&name, plan.as_deref(), limit)?;
             let mut accounts = rows_of(&mut store)?.accounts;
             accounts.retain(|account| account.name == name);
-            print(&config, &accounts, json);
-            Ok(())
+            let done = format!("account {name} is set");
+            show_done(&done, told(&config, &accounts, json))
         }
     }
 }
@@ -71,7 +71,8 @@ fn parse_limit(text: &str) -> Result<Option<LimitRow>, Failure> {
     }
 }
 
-fn print(config: &crate::config::Config, accounts: &[AccountRow], json: bool) {
+/// Accounts as they are shown.
+fn told(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> String {
     let plan_of = |account: &AccountRow| {
         account.plan.clone().unwrap_or_else(|| crate::keys::DEFAULT_PLAN.to_owned())
     };
@@ -88,8 +89,7 @@ fn print(config: &crate::config::Config, accounts: &[AccountRow], json: bool) {
             let own = account.limit.is_some();
             json!({ "name": account.name, "plan": plan_of(account), "limit": limit, "own_limit": own })
         };
-        println!("{}", Value::Array(accounts.iter().map(object).collect()));
-        return;
+        return format!("{}\n", Value::Array(accounts.iter().map(object).collect()));
     }
     let rows: Vec<Vec<String>> = accounts
         .iter()
@@ -103,5 +103,5 @@ fn print(config: &crate::config::Config, accounts: &[AccountRow], json: bool) {
             vec![account.name.clone(), plan_of(account), limit, own.to_owned()]
         })
         .collect();
-    print_columns(&["ACCOUNT", "PLAN", "LIMIT", "SET BY"], &rows);
+    columns(&["ACCOUNT", "PLAN", "LIMIT", "SET BY"], &rows)
 }

@@ -1,5 +1,6 @@
 //! `riskgate check`: reads everything as `run` would, and starts nothing.
 
+use super::output::tell;
 use super::{ConfigArgs, Failure, unix_now};
 use crate::keys::KeyRing;
 use crate::server::Loaded;
@@ -25,14 +26,14 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         .file
         .as_ref()
         .map_or("built-in defaults".to_owned(), |file| file.display().to_string());
-    eprintln!(
+    tell(format!(
         "{from}: good; table {} with {} rows, {} keys",
         loaded.table.version(),
         loaded.table.rows(),
         rows.keys.len() + loaded.declared.len(),
-    );
+    ));
     for warning in loaded.table.warnings(unix_now()) {
-        eprintln!("warning: {warning}");
+        tell(format!("warning: {warning}"));
     }
     Ok(())
 }

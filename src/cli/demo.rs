@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Failure, run, unix_now};
+use super::{Failure, output, run, unix_now};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::domain::{Domain, percent_decode};
 use crate::keys::Token;
@@ -66,15 +66,17 @@ pub fn run() -> Result<(), Failure> {
 
 fn greet(http: SocketAddr, admin: SocketAddr, token: &Token) {
     let key = token.reveal();
-    println!(
+    let mut greeting = format!(
         "\nriskgate demo: gateway on http://{http}, status page on http://{admin}/\n\
-         Paste into another terminal; Ctrl-C here ends the demo and removes its store.\n"
+         Paste into another terminal; Ctrl-C here ends the demo and removes its store.\n\n"
     );
     for path in ["public/domain/yopmail.com", "public/top-domains", "check/jane%40example.org"] {
-        println!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}");
+        greeting += &format!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}\n");
     }
     // Whoever pipes us away does not need the greeting.
-    let _ = std::io::stdout().flush();
+    if let Err(error) = output::write(greeting.as_bytes()) {
+        log::error!("{}", output::problem(&error));
+    }
 }
 
 fn wait_until_ready(address: SocketAddr) -> bool {

@@ -5,14 +5,13 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::{
-    ConfigArgs, Failure, checked_name, known_plan, print_columns, rows_of, store_of, unix_now,
-};
+use super::output::{columns, problem, show, show_done, tell, write};
+use super::{ConfigArgs, Failure, checked_name, known_plan, rows_of, store_of, unix_now};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, Token, read_key_file};
 use crate::month::rfc3339;
 use crate::origin::OriginPattern;
-use crate::store::{KeyRow, StoreError};
+use crate::store::{KeyRow, Store, StoreError};
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
@@ -134,14 +133,48 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
 fn create(config: &Config, key: KeyRow, plan: Option<String>, json: bool) -> Result<(), Failure> {
     let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
     let key = KeyRow { id: new_id()?, digest: token.digest(), ..key };
-    store_of(config)?.add_keys(&[(key.clone(), plan)])?;
-    if json {
-        println!("{}", json!({ "id": key.id, "account": key.account, "key": token.reveal() }));
-        return Ok(());
-    }
-    eprintln!("key {} of account {}; it is shown only this once:", key.id, key.account);
-    println!("{}", token.reveal());
-    Ok(())
+    let mut store = store_of(config)?;
+    let added = store.add_keys(&[(key.clone(), plan)]);
+    let undo = |store: &mut Store| store.end_key(&key.id, None, Some(unix_now()));
+    shown_or_undone(&mut store, added, &key, &token, json, undo)
+}
+
+/// Shows a key that was added. One that nobody saw does not stay in use.
+fn shown_or_undone(
+    store: &mut Store,
+    added: Result<(), StoreError>,
+    key: &KeyRow,
+    token: &Token,
+    json: bool,
+    undo: impl FnOnce(&mut Store) -> Result<(), StoreError>,
+) -> Result<(), Failure> {
+    let KeyRow { id, account, .. } = key;
+    let failure = match added {
+        Ok(()) => {
+            let text = match json {
+                true => json!({ "id": id, "account": account, "key": token.reveal() }).to_string(),
+                false => token.reveal().to_owned(),
+            };
+            let Err(error) = write(format!("{text}\n").as_bytes()) else {
+                if !json {
+                    tell(format!("key {id} of account {account}; it is shown only this once"));
+                }
+                return Ok(());
+            };
+            Failure::failed(problem(&error))
+        }
+        // Whether it is there is not known: its store did not answer, or not as it should.
+        Err(error @ StoreError::Unanswered { .. }) => error.into(),
+        Err(error) => return Err(error.into()),
+    };
+    let fate = match undo(store) {
+        Ok(()) => format!("key {id} could not be shown and is revoked"),
+        Err(error) => format!(
+            "key {id} could not be shown; if it is in the store, revoke it, since this failed: \
+             {error}"
+        ),
+    };
+    Err(Failure::failed(format!("{}; {fate}", failure.lines.join("; "))))
 }
 
 fn list(config: &Config, json: bool) -> Result<(), Failure> {
@@ -169,8 +202,7 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
                 "expires_at": key.expires_at.map(rfc3339), "revoked_at": key.revoked_at.map(rfc3339),
             })
         };
-        println!("{}", Value::Array(keys.iter().map(object).collect()));
-        return Ok(());
+        return show(format!("{}\n", Value::Array(keys.iter().map(object).collect())));
     }
     let time = |time: Option<i64>| time.map_or("-".to_owned(), rfc3339);
     let rows: Vec<Vec<String>> = keys
@@ -189,8 +221,7 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
         })
         .collect();
     let head = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
-    print_columns(&head, &rows);
-    Ok(())
+    show(columns(&head, &rows))
 }
 
 fn rotate(
@@ -211,15 +242,18 @@ fn rotate(
         )));
     };
     let now = unix_now();
-    if old.revoked_at.is_some() || old.expires_at.is_some_and(|at| at <= now) {
-        return Err(Failure::failed(format!("expected a key that is in use, but {id} has ended")));
-    }
     let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
     let expires_at = expires.map(parse_when).transpose()?.or(same_term);
-    create(config, KeyRow { created_at: now, expires_at, ..old }, None, json)?;
+    let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
+    let (before, digest) = (old.expires_at, token.digest());
+    let new =
+        KeyRow { id: new_id()?, digest, created_at: now, expires_at, revoked_at: None, ..old };
     let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
-    store.end_key(id, Some(ends), None)?;
-    eprintln!("key {id} works until {}", rfc3339(ends));
+    let ends = before.map_or(ends, |at| at.min(ends));
+    let rotated = store.rotate_key(id, &new, ends, now);
+    let undo = |store: &mut Store| store.undo_rotation(id, &new.id, ends, before, unix_now());
+    shown_or_undone(&mut store, rotated, &new, &token, json, undo)?;
+    tell(format!("key {id} works until {}", rfc3339(ends)));
     Ok(())
 }
 
@@ -238,11 +272,14 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
         }
         done => done?,
     }
+    let done = format!("key {id} is revoked");
     match json {
-        true => println!("{}", json!({ "id": id, "revoked_at": rfc3339(now) })),
-        false => eprintln!("key {id} is revoked"),
+        true => show_done(&done, format!("{}\n", json!({ "id": id, "revoked_at": rfc3339(now) }))),
+        false => {
+            tell(done);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Failure> {
@@ -261,11 +298,14 @@ fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Fai
         .collect();
     store_of(config)?.add_keys(&rows)?;
     let ids: Vec<&str> = rows.iter().map(|(key, _)| key.id.as_str()).collect();
+    let done = format!("{} keys imported", ids.len());
     match json {
-        true => println!("{}", json!(ids)),
-        false => eprintln!("{} keys imported", ids.len()),
+        true => show_done(&done, format!("{}\n", json!(ids))),
+        false => {
+            tell(done);
+            Ok(())
+        }
     }
-    Ok(())
 }
 
 fn declared(config: &Config) -> Result<Vec<DeclaredKey>, Failure> {

@@ -3,6 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 
+use super::output::{show_done, tell};
 use super::{ConfigArgs, Failure, PATIENCE, store_of, unix_now};
 use crate::month::Month;
 use crate::store::{Contents, RedisOptions, Store, StoreUrl};
@@ -50,9 +51,11 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), Failure> {
     store.check()?;
     store.init()?;
     let mark = store.ring_mark()?.ok_or_else(|| Failure::failed("expected a store, found none"))?;
+    let done = format!("store {} at version {} of its keys", mark.store_id, mark.version);
+    let object = json!({ "store_id": mark.store_id, "version": mark.version });
     match json {
-        true => println!("{}", json!({ "store_id": mark.store_id, "version": mark.version })),
-        false => eprintln!("store {} at version {} of its keys", mark.store_id, mark.version),
+        true => show_done(&done, format!("{object}\n"))?,
+        false => tell(done),
     }
     Ok(())
 }
@@ -70,18 +73,17 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     let Contents { ring, month, usage, top } = contents;
     let (keys, accounts, numbers, top) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
+    let done = format!(
+        "copied {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in {month}, \
+         {top} top counts"
+    );
+    let object = json!({
+        "keys": keys, "accounts": accounts, "month": month.to_string(),
+        "usage": numbers, "top": top,
+    });
     match json {
-        true => println!(
-            "{}",
-            json!({
-                "keys": keys, "accounts": accounts, "month": month.to_string(),
-                "usage": numbers, "top": top,
-            })
-        ),
-        false => eprintln!(
-            "copied {keys} keys, {accounts} accounts, the numbers of {numbers} accounts in \
-             {month}, {top} top counts"
-        ),
+        true => show_done(&done, format!("{object}\n"))?,
+        false => tell(done),
     }
     Ok(())
 }

@@ -3,21 +3,18 @@
 //! Only words and exit codes live here; what a table is and whether it may replace another is
 //! the table's own business. Results go to stdout, faults to stderr, one line each.
 
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::output::{show, show_done};
+use super::{BAD_CONFIG, Failure};
 use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::table::{Fault, Found, Row, Source, Table, TableError};
-
-/// Bad config or data, as `sysexits.h` numbers it.
-const BAD_DATA: u8 = 78;
-const FAILED: u8 = 1;
 
 /// What to do with a table.
 #[derive(Debug, Subcommand)]
@@ -65,53 +62,31 @@ pub enum TableCommand {
     },
 }
 
-/// Why a command ends early.
-enum Stop {
-    Table(TableError),
-    /// A name that is no domain; said already.
-    Refused,
-    Output(io::Error),
-}
-
-impl From<TableError> for Stop {
-    fn from(error: TableError) -> Stop {
-        Stop::Table(error)
-    }
-}
-
-impl From<io::Error> for Stop {
-    fn from(error: io::Error) -> Stop {
-        Stop::Output(error)
-    }
-}
-
 /// Runs one command.
-pub fn run(command: TableCommand) -> ExitCode {
-    let mut out = BufWriter::new(io::stdout().lock());
-    let done = match command {
-        TableCommand::Build { source, output, force } => build(&mut out, source, &output, force),
-        TableCommand::Inspect { source, json } => inspect(&mut out, source, json),
-        TableCommand::Lookup { names, table, json } => lookup(&mut out, &names, table, json),
-        TableCommand::Diff { old, new, json } => diff(&mut out, old, new, json),
-    };
-    match done.and_then(|()| Ok(out.flush()?)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(Stop::Refused) => {
-            // What was answered before the name that is none is still wanted.
-            _ = out.flush();
-            ExitCode::from(FAILED)
+pub fn run(command: TableCommand) -> Result<(), Failure> {
+    let mut out = Vec::new();
+    match command {
+        TableCommand::Build { source, output, force } => return build(source, &output, force),
+        TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
+        TableCommand::Lookup { names, table, json } => {
+            let refused = lookup(&mut out, &names, table, json)?;
+            // What was answered beside a name that is none is still wanted.
+            show(out)?;
+            return if refused.is_empty() {
+                Ok(())
+            } else {
+                Err(Failure { lines: refused, code: 1 })
+            };
         }
-        // Nobody reads any further, which is no failure.
-        Err(Stop::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(Stop::Output(error)) => {
-            eprintln!("stdout: {error}");
-            ExitCode::from(FAILED)
-        }
-        Err(Stop::Table(error)) => {
-            eprintln!("{error}");
-            let is_io = error.faults().iter().all(|fault| matches!(fault, Fault::Io { .. }));
-            ExitCode::from(if is_io { FAILED } else { BAD_DATA })
-        }
+        TableCommand::Diff { old, new, json } => diff(&mut out, old, new, json)?,
+    }
+    show(out)
+}
+
+impl From<TableError> for Failure {
+    fn from(error: TableError) -> Failure {
+        let is_io = error.faults().iter().all(|fault| matches!(fault, Fault::Io { .. }));
+        Failure { lines: vec![error.to_string()], code: if is_io { 1 } else { BAD_CONFIG } }
     }
 }
 
@@ -124,17 +99,18 @@ fn source_of(path: Option<PathBuf>) -> Source {
     path.map_or(Source::Bundled, Source::Path)
 }
 
-fn build(out: &mut dyn Write, source: PathBuf, output: &Path, force: bool) -> Result<(), Stop> {
+fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
     let table = Table::load(&Source::Path(source))?.stamp(now())?;
     if !force && output.exists() {
         table.accept(&Table::load(&Source::Path(output.to_owned()))?)?;
     }
     table.write_to(output)?;
     let (rows, version) = (table.rows(), table.version());
-    Ok(writeln!(out, "{}: {rows} rows, version {version}", output.display())?)
+    let done = format!("{}: {rows} rows, version {version}", output.display());
+    show_done(&done, format!("{done}\n"))
 }
 
-fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Stop> {
+fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let table = Table::load(&source_of(source))?;
     let warnings = table.warnings(now());
     if json {
@@ -184,21 +160,21 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
     Ok(())
 }
 
+/// Writes the answers; the faults of names that are none.
 fn lookup(
     out: &mut dyn Write,
     names: &[String],
     table: Option<PathBuf>,
     json: bool,
-) -> Result<(), Stop> {
+) -> Result<Vec<String>, Failure> {
     let table = Table::load(&source_of(table))?;
-    let mut is_refused = false;
+    let mut refused = Vec::new();
     let mut values = Vec::new();
     for name in names {
         let domain = match Domain::parse(name) {
             Ok(domain) => domain,
             Err(error) => {
-                eprintln!("domain: {error}");
-                is_refused = true;
+                refused.push(format!("domain: {error}"));
                 continue;
             }
         };
@@ -212,7 +188,7 @@ fn lookup(
     if json {
         writeln!(out, "{:#}", Value::Array(values))?;
     }
-    if is_refused { Err(Stop::Refused) } else { Ok(()) }
+    Ok(refused)
 }
 
 fn write_found(out: &mut dyn Write, domain: &Domain, found: &Found) -> io::Result<()> {
@@ -257,7 +233,7 @@ fn answer_json(found: &Found) -> Value {
     })
 }
 
-fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Result<(), Stop> {
+fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Result<(), Failure> {
     let (old, new) = (Table::load(&Source::Path(old))?, Table::load(&Source::Path(new))?);
     let mut added: Vec<Row> = new.names().filter(|row| old.row_of(row.name).is_none()).collect();
     let mut removed = Vec::new();

@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{ConfigArgs, Failure, print_columns, store_of, unix_now};
+use super::output::{columns, show};
+use super::{ConfigArgs, Failure, store_of, unix_now};
 use crate::month::Month;
 
 #[derive(Debug, clap::Args)]
@@ -30,13 +31,11 @@ pub fn run(args: &Args) -> Result<(), Failure> {
                 "leased": row.leased, "reset_at": month.reset_at(),
             })
         };
-        println!("{}", Value::Array(rows.iter().map(object).collect()));
-        return Ok(());
+        return show(format!("{}\n", Value::Array(rows.iter().map(object).collect())));
     }
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| vec![row.account.clone(), month.to_string(), row.spent.to_string()])
         .collect();
-    print_columns(&["ACCOUNT", "MONTH", "CALLS"], &rows);
-    Ok(())
+    show(columns(&["ACCOUNT", "MONTH", "CALLS"], &rows))
 }

@@ -8,6 +8,7 @@ mod fill;
 mod import;
 mod ledger;
 mod ring;
+mod rotate;
 mod rows;
 mod top;
 
@@ -58,18 +59,20 @@ enum Script {
     Write,
     Add,
     Commit,
+    Rotate,
     Fill,
     Credit,
 }
 
 impl Script {
     /// In the order in which they are declared.
-    const ALL: [Script; 7] = [
+    const ALL: [Script; 8] = [
         Script::State,
         Script::Pulse,
         Script::Write,
         Script::Add,
         Script::Commit,
+        Script::Rotate,
         Script::Fill,
         Script::Credit,
     ];
@@ -86,6 +89,9 @@ impl Script {
             }
             Script::Commit => {
                 concat!(include_str!("redis/imports.lua"), include_str!("redis/commit.lua"))
+            }
+            Script::Rotate => {
+                concat!(include_str!("redis/imports.lua"), include_str!("redis/rotate.lua"))
             }
             Script::Fill => include_str!("redis/fill.lua"),
             Script::Credit => include_str!("redis/credit.lua"),

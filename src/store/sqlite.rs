@@ -6,6 +6,7 @@
 
 mod ledger;
 mod open;
+mod rotate;
 mod rows;
 
 use std::os::unix::fs::MetadataExt;
@@ -17,7 +18,9 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::{
     Contents, Credit, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, TopRow, verbs,
 };
-use rows::{insert_key, read_accounts, read_keys, read_marks, read_top, touch_account, unsigned};
+use rows::{
+    insert_key, known_key, read_accounts, read_keys, read_marks, read_top, touch_account, unsigned,
+};
 
 /// An open store. One connection: give each thread its own.
 pub struct Sqlite {
@@ -164,15 +167,7 @@ impl Sqlite {
         let transaction = self.begin("adding keys")?;
         let version = bump_ring(&transaction).map_err(&failed)?;
         for (key, plan) in keys {
-            let known = transaction
-                .query_row(
-                    "SELECT id FROM api_key WHERE id = ?1 OR digest = ?2",
-                    params![key.id, key.digest.as_slice()],
-                    |row| row.get::<_, String>(0),
-                )
-                .optional()
-                .map_err(&failed)?;
-            if let Some(id) = known {
+            if let Some(id) = known_key(&transaction, key).map_err(&failed)? {
                 return Err(verbs::not_new(&key.id, &id));
             }
             insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;

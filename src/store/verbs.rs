@@ -193,6 +193,37 @@ impl Store {
         }
     }
 
+    /// Adds `new` and ends the key `old` at `ends` at the latest, in one step. `new` is of the same
+    /// account. A key that was revoked or has expired by `now` is not rotated.
+    pub fn rotate_key(
+        &mut self,
+        old: &str,
+        new: &KeyRow,
+        ends: i64,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        match self {
+            Store::Sqlite(store) => store.rotate_key(old, new, ends, now),
+            Store::Redis(store) => store.rotate_key(old, new, ends, now),
+        }
+    }
+
+    /// Takes a rotation back in one step: revokes the key `new`, and gives `old` its expiry
+    /// `before` again, unless it ends at another time than `ends` by now.
+    pub fn undo_rotation(
+        &mut self,
+        old: &str,
+        new: &str,
+        ends: i64,
+        before: Option<i64>,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        match self {
+            Store::Sqlite(store) => store.undo_rotation(old, new, ends, before, now),
+            Store::Redis(store) => store.undo_rotation(old, new, ends, before, now),
+        }
+    }
+
     /// Creates an account or changes what is given of it. `Some(None)` goes back to the plan's
     /// limit.
     pub fn set_account(
@@ -262,6 +293,10 @@ pub(super) fn not_new(id: &str, known: &str) -> StoreError {
 
 pub(super) fn unknown_key(id: &str) -> StoreError {
     StoreError::Conflict(format!("expected the id of a key in the store, but found {id:?}"))
+}
+
+pub(super) fn has_ended() -> StoreError {
+    StoreError::Conflict("expected a key that is in use, but it has ended".to_owned())
 }
 
 pub(super) fn not_empty(place: &str) -> StoreError {

@@ -29,6 +29,7 @@ mod lane;
 mod load;
 mod origins;
 mod outage;
+mod output;
 mod process;
 mod proxies;
 mod quota;

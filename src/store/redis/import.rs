@@ -25,6 +25,7 @@ const DOING: &str = "adding keys";
 enum Word {
     Version(u64),
     Taken { id: String, known: String },
+    Ended,
     Busy,
     Dead { import: String },
 }
@@ -87,6 +88,7 @@ impl Redis {
             match self.word(doing, reply)? {
                 Word::Version(version) => return Ok(version),
                 Word::Taken { id, known } => return Err(verbs::not_new(&id, &known)),
+                Word::Ended => return Err(verbs::has_ended()),
                 _ if begun.elapsed() > WAIT => {
                     return Err(
                         self.unanswered(doing, "an import that goes on with the same names")
@@ -107,6 +109,7 @@ impl Redis {
         let mut next = || words.next().unwrap_or_default();
         Ok(match next().as_str() {
             "taken" => Word::Taken { id: next(), known: next() },
+            "ended" => Word::Ended,
             "dead" => Word::Dead { import: next() },
             _ => Word::Busy,
         })

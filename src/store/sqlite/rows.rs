@@ -30,6 +30,16 @@ pub(super) fn insert_key(
     Ok(())
 }
 
+/// The id of a key that has the same id or digest, if there is one.
+pub(super) fn known_key(
+    transaction: &Transaction<'_>,
+    key: &KeyRow,
+) -> rusqlite::Result<Option<String>> {
+    let mut statement =
+        transaction.prepare_cached("SELECT id FROM api_key WHERE id = ?1 OR digest = ?2")?;
+    statement.query_row(params![key.id, key.digest.as_slice()], |row| row.get(0)).optional()
+}
+
 /// Creates an account, or changes its plan if one is given.
 pub(super) fn touch_account(
     transaction: &Transaction<'_>,

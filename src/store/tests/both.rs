@@ -161,6 +161,64 @@ fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
 }
 
 #[test]
+fn a_rotation_is_one_change_and_can_be_taken_back_by_one() {
+    on_both(|place| {
+        let mut store = place.open();
+        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        let before = version(&mut store);
+        store.rotate_key("key_1", &key(3, "acme"), 900, 500).unwrap();
+        assert_eq!(version(&mut store), before + 1, "nobody sees one half of it");
+        let changes = store.ring_changes(before).unwrap();
+        assert_eq!(changes.keys.len(), 2, "{changes:?}");
+        let ends = |store: &mut Store| -> Vec<(Option<i64>, Option<i64>)> {
+            rows(store).keys.iter().map(|key| (key.expires_at, key.revoked_at)).collect()
+        };
+        assert_eq!(ends(&mut store), [(Some(900), None), (None, None), (None, None)]);
+        assert_eq!(rows(&mut store).keys[2], key(3, "acme"));
+
+        store.undo_rotation("key_1", "key_3", 900, None, 600).unwrap();
+        assert_eq!(version(&mut store), before + 2);
+        assert_eq!(ends(&mut store), [(None, None), (None, None), (None, Some(600))]);
+
+        // What somebody else said meanwhile stays.
+        store.rotate_key("key_2", &key(4, "acme"), 900, 500).unwrap();
+        store.end_key("key_2", Some(700), None).unwrap();
+        store.undo_rotation("key_2", "key_4", 900, None, 600).unwrap();
+        assert_eq!(ends(&mut store)[1], (Some(700), None));
+        assert_eq!(ends(&mut store)[3], (None, Some(600)));
+    });
+}
+
+#[test]
+fn a_key_that_has_ended_is_not_rotated() {
+    on_both(|place| {
+        let mut store = place.open();
+        let ended =
+            |n, expires_at, revoked_at| super::KeyRow { expires_at, revoked_at, ..key(n, "acme") };
+        add(&mut store, &[ended(1, Some(500), None), ended(2, None, Some(1)), key(3, "acme")]);
+        let before = rows(&mut store);
+        for (old, new, refused) in [
+            ("key_1", key(4, "acme"), "expected a key that is in use, but it has ended"),
+            ("key_2", key(4, "acme"), "expected a key that is in use, but it has ended"),
+            (
+                "nobody",
+                key(4, "acme"),
+                "expected the id of a key in the store, but found \"nobody\"",
+            ),
+            (
+                "key_3",
+                key(2, "acme"),
+                "key key_2: expected a new key, but found it in the store as key_2",
+            ),
+        ] {
+            let error = store.rotate_key(old, &new, 900, 500).unwrap_err().to_string();
+            assert_eq!(error, refused);
+        }
+        assert_eq!(rows(&mut store), before, "nothing is half-done");
+    });
+}
+
+#[test]
 fn what_changed_after_any_version_is_told_for_ever() {
     on_both(|place| {
         let mut store = place.open();

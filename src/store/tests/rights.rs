@@ -49,6 +49,7 @@ fn act(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), St
         store.init()?;
         store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
         store.set_account("acme", Some("pro"), Some(Some(LimitRow::Calls(5))))?;
+        store.rotate_key("key_1", &key(2, "acme"), 9, 5)?;
         return store.end_key("key_1", Some(9), Some(9));
     }
     add(&mut all, &[key(1, "acme"), key(2, "acme")]);

@@ -1,0 +1,59 @@
+//! The one way in which commands speak: results go to standard output, words about them to
+//! standard error.
+//!
+//! A result that can't be written is a failure of the command, and never a panic. Words that can't
+//! be written are lost: nobody is left to tell.
+
+use std::fs::File;
+use std::io::{self, ErrorKind, Write as _};
+use std::os::fd::AsFd as _;
+
+use super::Failure;
+
+/// Writes a result to standard output. If its reader has gone, the command fails without a word.
+pub fn show(result: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write(result.as_ref()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure { lines: Vec::new(), code: 1 },
+        _ => Failure::failed(problem(&error)),
+    })
+}
+
+/// Writes the result of a command that has changed something. If it can't be written, the failure
+/// says what was done.
+pub fn show_done(done: &str, result: impl AsRef<[u8]>) -> Result<(), Failure> {
+    write(result.as_ref()).map_err(|error| Failure::failed(format!("{done}; {}", problem(&error))))
+}
+
+/// Writes to standard output itself: what the library keeps back might be written after all, once
+/// it was said that it could not be.
+pub fn write(bytes: &[u8]) -> io::Result<()> {
+    File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
+}
+
+/// What keeps standard output from being written.
+pub fn problem(error: &io::Error) -> String {
+    format!("standard output: expected to write to it, but found {error}")
+}
+
+/// Writes one line to standard error.
+pub fn tell(line: impl AsRef<str>) {
+    // In one piece: others may write to the same place.
+    let line = format!("{}\n", line.as_ref());
+    let _ = io::stderr().write_all(line.as_bytes());
+}
+
+/// Rows as aligned columns.
+pub fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().map(|row| row[column].chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> =
+            cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
+    [line(&mut head.iter().copied())].into_iter().chain(rows).collect()
+}

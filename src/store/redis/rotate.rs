@@ -1,0 +1,42 @@
+//! Rotating a key on a server, and taking a rotation back: each is one script.
+
+use super::super::{KeyRow, StoreError, verbs};
+use super::ring::RING;
+use super::rows::key_text;
+use super::{Redis, Script, hex};
+
+impl Redis {
+    pub(in super::super) fn rotate_key(
+        &mut self,
+        old: &str,
+        new: &KeyRow,
+        ends: i64,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        let (digest, row) = (hex(&new.digest), key_text(new));
+        let words = ["rotate", old, &new.id, &ends.to_string(), &now.to_string(), &digest, &row];
+        self.rotate("rotating a key", &words, old)
+    }
+
+    pub(in super::super) fn undo_rotation(
+        &mut self,
+        old: &str,
+        new: &str,
+        ends: i64,
+        before: Option<i64>,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        let before = before.map_or("-".to_owned(), |time| time.to_string());
+        let words = ["undo", old, new, &ends.to_string(), &now.to_string(), &before];
+        self.rotate("taking a rotation back", &words, old)
+    }
+
+    fn rotate(&mut self, doing: &'static str, words: &[&str], old: &str) -> Result<(), StoreError> {
+        let mut arguments = vec![self.draw_id()?];
+        arguments.extend(words.iter().map(|word| (*word).to_owned()));
+        match self.write_beside_imports(doing, Script::Rotate, &RING, &arguments)? {
+            0 => Err(verbs::unknown_key(old)),
+            _ => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Rotating a key in the embedded store, and taking a rotation back: each is one transaction.
+
+use rusqlite::{OptionalExtension, params};
+
+use super::super::{KeyRow, StoreError, verbs};
+use super::rows::{insert_key, known_key};
+use super::{Sqlite, bump_ring};
+
+impl Sqlite {
+    pub(in super::super) fn rotate_key(
+        &mut self,
+        old: &str,
+        new: &KeyRow,
+        ends: i64,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        const DOING: &str = "rotating a key";
+        let failed = self.failed(DOING);
+        let transaction = self.begin(DOING)?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        let is_in_use = transaction
+            .query_row(
+                "SELECT revoked_at IS NULL AND coalesce(expires_at > ?2, 1) FROM api_key
+                 WHERE id = ?1",
+                params![old, now],
+                |row| row.get::<_, bool>(0),
+            )
+            .optional()
+            .map_err(&failed)?;
+        if !is_in_use.ok_or_else(|| verbs::unknown_key(old))? {
+            return Err(verbs::has_ended());
+        }
+        if let Some(known) = known_key(&transaction, new).map_err(&failed)? {
+            return Err(verbs::not_new(&new.id, &known));
+        }
+        insert_key(&transaction, new, None, version).map_err(&failed)?;
+        transaction
+            .execute(
+                "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), ?2), version = ?3
+                 WHERE id = ?1",
+                params![old, ends, version],
+            )
+            .map_err(&failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in super::super) fn undo_rotation(
+        &mut self,
+        old: &str,
+        new: &str,
+        ends: i64,
+        before: Option<i64>,
+        now: i64,
+    ) -> Result<(), StoreError> {
+        const DOING: &str = "taking a rotation back";
+        let failed = self.failed(DOING);
+        let transaction = self.begin(DOING)?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        let revoked = transaction
+            .execute(
+                "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
+                 WHERE id = ?1",
+                params![new, now, version],
+            )
+            .map_err(&failed)?;
+        // Somebody else may have ended the old key sooner meanwhile; that stays.
+        let restored = transaction
+            .execute(
+                "UPDATE api_key SET version = ?4,
+                 expires_at = CASE WHEN expires_at IS ?2 THEN ?3 ELSE expires_at END
+                 WHERE id = ?1",
+                params![old, ends, before, version],
+            )
+            .map_err(&failed)?;
+        if revoked == 0 || restored == 0 {
+            return Err(verbs::unknown_key(old));
+        }
+        transaction.commit().map_err(failed)
+    }
+}
