@@ -3,6 +3,8 @@
 //! Owns the options of sockets, and how many descriptors may go to whom. What is done with a
 //! connection is its app's matter. A loop never ends for want of descriptors.
 
+mod connection_limit;
+
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,11 +16,12 @@ use pingora_core::server::{ListenFds, ShutdownWatch};
 use pingora_core::services::Service;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
-use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use crate::door::Wire;
 use crate::supervisor::Heart;
+
+use connection_limit::ConnectionLimit;
 
 /// Connections that the kernel keeps until they are accepted; it has a limit of its own.
 const BACKLOG: i32 = 65_535;
@@ -103,9 +106,8 @@ pub struct Listening<A> {
     /// For what was sent to be acknowledged, before the peer is taken for dead.
     user_timeout: Duration,
     heart: Heart,
-    /// Connections at the same time, and how long each may last, where the app does not bound them
-    /// itself.
-    room: Option<(Arc<Semaphore>, Duration)>,
+    /// Bounds connections where the app does not bound them itself, and how long each may last.
+    limit: Option<(Arc<ConnectionLimit>, Duration)>,
     told: Mutex<Option<Instant>>,
 }
 
@@ -119,13 +121,13 @@ impl<A> Listening<A> {
     ) -> Listening<A> {
         let (socket, app, heart) = (Some(socket), Arc::new(app), Heart::default());
         let told = Mutex::new(None);
-        Listening { name, socket, app, threads: 1, user_timeout, heart, room: None, told }
+        Listening { name, socket, app, threads: 1, user_timeout, heart, limit: None, told }
     }
 
-    /// The same for so many connections at the same time, each for so long at most; what comes
-    /// beyond is closed at once.
-    pub fn with_room(mut self, connections: usize, lasting: Duration) -> Listening<A> {
-        self.room = Some((Arc::new(Semaphore::new(connections)), lasting));
+    /// The same with at most `max` connections at the same time, `max_per_client` of one client,
+    /// each for `lifetime` at most. A new one displaces an older one.
+    pub fn with_limit(mut self, max: usize, max_per_client: usize, lifetime: Duration) -> Self {
+        self.limit = Some((Arc::new(ConnectionLimit::new(max, max_per_client)), lifetime));
         self
     }
 
@@ -149,28 +151,27 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
     async fn accept(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
             Ok((stream, peer)) => {
-                let room = match &self.room {
-                    None => None,
-                    Some((room, lasting)) => match Arc::clone(room).try_acquire_owned() {
-                        Ok(place) => Some((place, *lasting)),
-                        Err(_) => return,
-                    },
-                };
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
-                let served = async move {
+                let serve = async move {
                     let wire = Box::new(Wire::accepted(stream, peer));
                     let mut next = app.process_new(wire, &shutdown).await;
                     while let Some(stream) = next {
                         next = app.process_new(stream, &shutdown).await;
                     }
                 };
-                match room {
-                    None => tokio::spawn(served),
-                    Some((place, lasting)) => tokio::spawn(async move {
-                        // Whoever is not done by then is cut.
-                        let _ = timeout(lasting, served).await;
-                        drop(place);
-                    }),
+                match &self.limit {
+                    None => tokio::spawn(serve),
+                    Some((limit, lifetime)) => {
+                        let (mut guard, lifetime) = (limit.enter(peer.ip()), *lifetime);
+                        tokio::spawn(async move {
+                            tokio::select! {
+                                biased;
+                                () = serve => {}
+                                () = guard.displaced() => {}
+                                () = tokio::time::sleep(lifetime) => {}
+                            }
+                        })
+                    }
                 };
             }
             // The one client left before it was accepted.

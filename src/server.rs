@@ -35,6 +35,8 @@ use sockets::{Doors, Sockets};
 
 /// Connections to the admin pages at the same time: their descriptors are among those kept back.
 const OPERATORS: usize = 64;
+/// Of those, connections from one IPv4 address or one /64 of IPv6.
+const OPERATORS_PER_CLIENT: usize = 16;
 /// How long each of them may stay: longer than any page takes.
 const OPERATOR_STAYS: Duration = Duration::from_secs(15);
 
@@ -169,7 +171,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     let admin = HttpServer::new_app(admin);
     if let Some(socket) = sockets.take("admin") {
         let service = Listening::new("admin", socket, admin, config.door.write_timeout);
-        server.add_service(service.with_room(OPERATORS, OPERATOR_STAYS));
+        server.add_service(service.with_limit(OPERATORS, OPERATORS_PER_CLIENT, OPERATOR_STAYS));
     }
     let doors = Doors {
         config: &config,

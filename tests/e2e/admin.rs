@@ -1,11 +1,12 @@
 //! The operator's pages, the metrics, and the lines of the access log.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
 use std::time::Duration;
 
 use crate::harness::{
-    Answer, Connection, Gateway, Request, Setup, StandIn, free_port, get, request, until_true,
+    Answer, Connection, Gateway, Request, Setup, StandIn, free_port, get, request, stream_from,
+    until_true,
 };
 
 fn ask(gateway: &Gateway, request: Request) -> Answer {
@@ -29,6 +30,30 @@ fn nobody_stays_at_the_operators_door_for_long() {
     let mut kept = Connection::open(gateway.admin);
     kept.ask(&local("GET", "/healthz")).expect(200);
     assert!(kept.is_closed());
+}
+
+/// Whoever holds connections open and never sends a whole request.
+#[test]
+fn health_and_readiness_answer_while_one_address_holds_connections_open() {
+    let gateway = Setup::new().start();
+    for holder in ["127.0.0.2", "127.0.0.1"] {
+        let hold = || {
+            let mut stream = stream_from(holder.parse().unwrap(), gateway.admin);
+            // It may be closed already.
+            let _ = stream.write_all(b"G");
+            stream
+        };
+        let mut held: VecDeque<_> = (0..80).map(|_| hold()).collect();
+        for path in ["/healthz", "/readyz"].into_iter().cycle().take(40) {
+            // They are renewed as they are closed.
+            held.pop_front();
+            held.push_back(hold());
+            for prober in ["127.0.0.1", "127.0.0.3"] {
+                let mut prober = Connection::open_from(prober.parse().unwrap(), gateway.admin);
+                prober.ask(&local("GET", path)).expect(200);
+            }
+        }
+    }
 }
 
 #[test]
