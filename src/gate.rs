@@ -16,6 +16,7 @@ use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
 use pingora_core::Result;
 use pingora_proxy::Session;
+use smol_str::SmolStr;
 
 use crate::access_log::AccessLog;
 use crate::admission::{self, OriginHeader};
@@ -294,7 +295,7 @@ impl Gate {
     fn answer_options(
         &self,
         asked: &Asked<'_>,
-        allow: &'static str,
+        allow: SmolStr,
         visit: &Visit,
     ) -> Result<Reply, Refusal> {
         match (&asked.origin, asked.is_preflight) {

@@ -3,6 +3,8 @@
 //! A refusal is an answer, not a failure. There is no `_` arm here: a new refusal does not
 //! compile until it has a status, a code and a message.
 
+use smol_str::SmolStr;
+
 use crate::domain::DomainError;
 
 /// Why a request does not get what it asked for.
@@ -22,7 +24,7 @@ pub enum Refusal {
     /// A known path with another method.
     MethodNotAllowed {
         /// The value of `Allow`.
-        allow: &'static str,
+        allow: SmolStr,
     },
     /// The request target is over the limit; the connection closes.
     UriTooLong,

@@ -66,11 +66,11 @@ enum More {
     /// How to come in.
     Challenge,
     /// The methods that there are.
-    Allow(&'static str),
+    Allow(SmolStr),
     /// Seconds until a quota starts anew.
     RetryAfter(u64),
     /// The methods that another origin may use.
-    Preflight(&'static str),
+    Preflight(SmolStr),
 }
 
 impl Reply {
@@ -93,7 +93,7 @@ impl Reply {
     pub fn refusal(refusal: &Refusal) -> Reply {
         let more = match refusal {
             Refusal::Unauthorized => More::Challenge,
-            Refusal::MethodNotAllowed { allow } => More::Allow(allow),
+            Refusal::MethodNotAllowed { allow } => More::Allow(allow.clone()),
             Refusal::QuotaExceeded { retry_after, .. } => More::RetryAfter(*retry_after),
             Refusal::BadRequest
             | Refusal::Forbidden { .. }
@@ -112,12 +112,12 @@ impl Reply {
     }
 
     /// 204 to an OPTIONS request that is no preflight.
-    pub fn options(allow: &'static str) -> Reply {
+    pub fn options(allow: SmolStr) -> Reply {
         Reply::new(204, Bytes::new(), More::Allow(allow))
     }
 
     /// The answer to a preflight: 204 if some key allows the origin, 403 otherwise.
-    pub fn preflight(allowed: bool, allow: &'static str) -> Reply {
+    pub fn preflight(allowed: bool, allow: SmolStr) -> Reply {
         match allowed {
             true => Reply::new(204, Bytes::new(), More::Preflight(allow)),
             false => Reply::new(403, Bytes::new(), More::Nothing),

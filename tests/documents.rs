@@ -32,7 +32,7 @@ fn every_refusal() -> [Refusal; 13] {
         Refusal::Unauthorized,
         Refusal::Forbidden { origin: String::new() },
         Refusal::NotFound,
-        Refusal::MethodNotAllowed { allow: "" },
+        Refusal::MethodNotAllowed { allow: "".into() },
         Refusal::UriTooLong,
         Refusal::InvalidDomain(DomainError::Label),
         Refusal::InvalidTarget(""),

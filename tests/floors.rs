@@ -47,7 +47,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     ("xxhash_rust", &["table"]),
     ("clap", &["cli"]),
     ("tikv_jemallocator", &["main"]),
-    ("smol_str", &["domain", "origin", "admission", "reply"]),
+    ("smol_str", &["domain", "origin", "admission", "refusal", "reply", "route", "gate"]),
     ("toml", &["config", "keys", "table"]),
     ("pingora_load_balancing", &["upstream"]),
     ("pingora_proxy", &["door", "gate", "gateway", "reply", "server"]),

@@ -12,7 +12,7 @@ static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let prefix = |path: &str| Prefix {
         path: path.to_owned(),
         methods: vec!["GET".to_owned(), "POST".to_owned()],
-        allow: "GET, POST, OPTIONS",
+        allow: "GET, POST, OPTIONS".into(),
         needs_key: true,
         counts: true,
     };

@@ -7,10 +7,15 @@ use crate::route::Prefix;
 impl Settings {
     /// `[[upstream.route]]`.
     pub fn prefixes(&mut self) -> Vec<Prefix> {
-        self.members("upstream.route").iter().filter_map(|at| self.prefix(at)).collect()
+        let mut prefixes = Vec::new();
+        for at in self.members("upstream.route") {
+            let prefix = self.prefix(&at, &prefixes);
+            prefixes.extend(prefix);
+        }
+        prefixes
     }
 
-    fn prefix(&mut self, at: &str) -> Option<Prefix> {
+    fn prefix(&mut self, at: &str, others: &[Prefix]) -> Option<Prefix> {
         let path = |written: &Written| {
             let text = written.text()?;
             let segment =
@@ -25,6 +30,12 @@ impl Settings {
             self.missing(&key, expected);
         }
         let path = self.parsed(&key, expected, path);
+        if let Some(path) = &path
+            && others.iter().any(|other| other.path == *path)
+        {
+            // Which of the two was meant can't be known.
+            self.parsed(&key, "a prefix that no other upstream.route has", |_| None::<()>);
+        }
         let methods = |written: &Written| {
             let methods = written.texts()?;
             let good = |method: &String| {
@@ -47,9 +58,7 @@ impl Settings {
             let key = format!("{at}.counts");
             self.missing(&key, "false where key is false, since there is no account to count for");
         }
-        // Kept for the life of the process: there are as many as routes in the config.
-        let allow: &'static str =
-            Box::leak(format!("{}, OPTIONS", methods.join(", ")).into_boxed_str());
+        let allow = format!("{}, OPTIONS", methods.join(", ")).into();
         Some(Prefix { path: path?, methods, allow, needs_key, counts })
     }
 }

@@ -44,6 +44,39 @@ fn a_post_with_a_body_crosses_whole() {
     assert_eq!(gateway.month_count(&key), 3);
 }
 
+/// The order in which routes are written says nothing.
+#[test]
+fn a_stricter_route_below_a_wider_one_keeps_callers_without_a_key_out() {
+    let wide = "[[upstream.route]]\nprefix = \"/open\"\nkey = false\n";
+    let strict = "[[upstream.route]]\nprefix = \"/open/admin\"\n";
+    for routes in [[wide, strict].concat(), [strict, wide].concat()] {
+        let stand_in = StandIn::start();
+        let gateway = Setup::new().upstream(&[stand_in.address]).tail(&routes).start();
+        let key = gateway.key("acme", &[]);
+        for path in ["/open", "/open/a", "/open/administrators"] {
+            gateway.ask(&get(path)).expect(200);
+        }
+        for path in ["/open/admin", "/open/admin/", "/open/admin/users?x=1"] {
+            gateway.ask(&get(path)).expect(401);
+            gateway.get(path, &key).expect(200);
+        }
+        // What a server could read as the stricter path reaches none.
+        for path in ["/open/%61dmin", "/open/admin;x/users", "/open/Admin", "/open/./admin"] {
+            gateway.ask(&get(path)).expect(404);
+        }
+        assert_eq!(gateway.month_count(&key), 3);
+    }
+}
+
+#[test]
+fn the_same_prefix_twice_is_refused() {
+    let twice = "[[upstream.route]]\nprefix = \"/open\"\nkey = false\n".repeat(2);
+    let checked = Setup::new().tail(&twice).cli(&["check"]).expect(78);
+    let expected = "upstream.route.1.prefix: expected a prefix that no other upstream.route has, \
+                    but found \"/open\"";
+    assert!(checked.stderr.contains(expected), "{}", checked.stderr);
+}
+
 #[test]
 fn a_route_may_go_without_key_or_count() {
     let stand_in = StandIn::start();

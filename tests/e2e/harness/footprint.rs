@@ -17,6 +17,11 @@ impl Gateway {
         self.kernel_says("VmHWM")
     }
 
+    /// The memory that it has now, in KiB.
+    pub fn memory(&self) -> u64 {
+        self.kernel_says("VmRSS")
+    }
+
     fn kernel_says(&self, name: &str) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
