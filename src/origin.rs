@@ -1,11 +1,12 @@
 //! Browser origins and the patterns that keys hold (RFC 6454).
 //!
-//! Matching is on scheme, host and port after lower-casing and dropping default ports. Nothing
-//! here knows of keys or headers.
+//! Matching is on scheme, host and port after lower-casing, dropping default ports and writing an
+//! IPv6 address in its one canonical form. Nothing here knows of keys or headers.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
-use smol_str::{SmolStr, StrExt};
+use smol_str::{SmolStr, StrExt, format_smolstr};
 
 /// The origin of a request, parsed from one `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -38,10 +39,7 @@ impl Origin {
             return Err(OriginError);
         }
         let (host, port) = split_port(authority)?;
-        let host = host.to_ascii_lowercase_smolstr();
-        if !is_host(&host) {
-            return Err(OriginError);
-        }
+        let host = canonical_host(&scheme, host)?;
         let port = port.filter(|port| default_port(&scheme) != Some(*port));
         Ok(Origin { scheme, host, port })
     }
@@ -65,7 +63,9 @@ impl OriginPattern {
             Some((scheme, rest)) => {
                 let origin = Origin::parse(&format!("{scheme}://{rest}"))?;
                 // `https://*.com` would allow half of the web; an address has no subdomains.
-                if !origin.host.contains('.') || origin.host.starts_with('[') {
+                let is_address =
+                    origin.host.starts_with('[') || origin.host.parse::<Ipv4Addr>().is_ok();
+                if !origin.host.contains('.') || is_address {
                     return Err(OriginError);
                 }
                 Ok(OriginPattern { origin, subdomains: true })
@@ -124,15 +124,30 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
     }
 }
 
-fn is_host(host: &str) -> bool {
-    if let Some(inner) = host.strip_prefix('[').and_then(|h| h.strip_suffix(']')) {
-        return inner.parse::<std::net::Ipv6Addr>().is_ok();
+/// The host in the one spelling in which browsers send it (WHATWG URL, host serializing).
+fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
+    if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        let address: Ipv6Addr = inner.parse().map_err(|_| OriginError)?;
+        return Ok(format_smolstr!("[{address}]"));
     }
-    let label = |label: &str| {
+    let host = host.to_ascii_lowercase_smolstr();
+    let is_label = |label: &str| {
         !label.is_empty()
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     };
-    !host.is_empty() && host.len() <= 253 && host.split('.').all(label)
+    // Browsers read such a host as an IPv4 address, and send it as four decimal numbers.
+    let must_be_ipv4 = default_port(scheme).is_some() && ends_in_number(&host);
+    let is_host = host.len() <= 253
+        && host.split('.').all(is_label)
+        && (!must_be_ipv4 || host.parse::<Ipv4Addr>().is_ok());
+    if is_host { Ok(host) } else { Err(OriginError) }
+}
+
+/// WHATWG URL, "ends in a number checker".
+fn ends_in_number(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(is_hex)
 }
 
 #[cfg(test)]
@@ -155,6 +170,32 @@ mod tests {
         assert!(!matches("https://app.example.com", "https://app.example.com:8443"));
         assert!(!matches("https://app.example.com", "https://app.example.com.evil.net"));
         assert!(!matches("https://app.example.com", "https://evil-app.example.com"));
+    }
+
+    #[test]
+    fn an_ipv6_address_is_the_same_however_it_is_written() {
+        for pattern in
+            ["http://[0:0:0:0:0:0:0:1]:3001", "http://[::0001]:3001", "http://[0::0.0.0.1]:3001"]
+        {
+            assert!(matches(pattern, "http://[::1]:3001"), "{pattern}");
+            assert!(matches("http://[::1]:3001", pattern), "{pattern}");
+            assert!(!matches(pattern, "http://[::2]:3001"), "{pattern}");
+        }
+        // A browser sends an IPv4-mapped address in hexadecimal.
+        assert!(matches("https://[::FFFF:192.0.2.1]", "https://[::ffff:c000:201]"));
+    }
+
+    #[test]
+    fn an_ipv4_address_has_four_decimal_numbers() {
+        assert!(matches("http://127.0.0.1:8080", "http://127.0.0.1:8080"));
+        assert!(matches("http://1.example.com", "http://1.example.com"));
+        // Browsers send 127.0.0.1 for each of these, so they would never match.
+        for host in ["127.1", "2130706433", "0x7f.0.0.1", "0x7F000001", "127.0.0.01", "a.0x"] {
+            assert_eq!(OriginPattern::parse(&format!("http://{host}")), Err(OriginError), "{host}");
+        }
+        for pattern in ["http://*.0.0.1", "http://*.127.0.0.1"] {
+            assert_eq!(OriginPattern::parse(pattern), Err(OriginError), "{pattern}");
+        }
     }
 
     #[test]
