@@ -167,6 +167,7 @@ impl Admin {
         if store.store_settling {
             degraded.push("store: it may have lost something; numbers are restated".to_owned());
         }
+        degraded.extend(self.state.ledger.clock_problem().map(|why| format!("clock: {why}")));
         degraded
     }
 
@@ -182,6 +183,7 @@ impl Admin {
         metrics.in_flight.set(self.traffic.in_flight() as i64);
         metrics.log_dropped.set(self.state.log.dropped().cast_signed());
         metrics.top_dropped.set(self.state.top.dropped().cast_signed());
+        metrics.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
         metrics.store_down.set(i64::from(store.store_down));
         metrics.store_settling.set(i64::from(store.store_settling));
         metrics.store_commits.set(store.store_commits.cast_signed());
@@ -209,7 +211,7 @@ impl Admin {
                 "version": table.version(),
                 "built_at": rfc3339(table.built_at()),
                 "rows": table.rows(),
-                "warnings": table.warnings(unix_now()),
+                "warnings": table.warnings(self.state.ledger.now()),
             },
             "keys": {
                 "loaded": ring.is_some(),
@@ -223,7 +225,7 @@ impl Admin {
                 "unsettled_calls": store.unsettled,
             },
             "upstream": { "servers": servers, "healthy": healthy },
-            "month": self.state.ledger.month(unix_now()).to_string(),
+            "month": self.state.ledger.month(self.state.ledger.now()).to_string(),
         })
     }
 

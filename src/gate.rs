@@ -276,6 +276,7 @@ impl Gate {
         policy: &Policy,
         visit: &mut Visit,
     ) -> Result<Wanted<'r>, Refusal> {
+        visit.now = self.state.ledger.now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
         let wanted = find_key(ring, asked, policy, visit);

@@ -94,7 +94,7 @@ impl<S: Copy> Lane<S> {
             done += head.length;
             let closes = wants_end || reply.closes();
             let way = Way { closes, is_head: head.line.method == b"HEAD" };
-            reply.render(&visit.common, self.date.at(visit.unix_now()), way, out);
+            reply.render(&visit.common, self.date.at(moment.unix_seconds()), way, out);
             self.record(&visit, method(&head), head.line.target);
             if closes {
                 return (done, Next::Close);

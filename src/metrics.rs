@@ -107,6 +107,8 @@ pub struct Metrics {
     pub table_built: IntGauge,
     /// Keys in the ring.
     pub keys: IntGauge,
+    /// 1 while a clock is doubted, or calls were counted in a month that has not begun.
+    pub clock_doubted: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
     /// 1 while all nodes restate their numbers.
@@ -189,6 +191,10 @@ impl Metrics {
                 "When the serving table was built.",
             )?,
             keys: gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
+            clock_doubted: gauge(
+                "riskgate_clock_doubted",
+                "1 while a clock is doubted, or a month was counted in that has not begun.",
+            )?,
             store_down: gauge("riskgate_store_down", "1 while the store counts as down.")?,
             store_settling: gauge(
                 "riskgate_store_settling",

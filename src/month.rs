@@ -11,6 +11,8 @@ pub struct Month(u16);
 const EPOCH_YEAR: i64 = 2000;
 
 impl Month {
+    /// The first month that can be named, January 2000: for none at all.
+    pub const FIRST: Month = Month(0);
     /// The last month that can be named: of the year 2340. Twelve bits hold the number.
     pub const LAST: Month = Month(4095);
 
@@ -25,6 +27,19 @@ impl Month {
     /// The month of a number that [`Month::number`] gave.
     pub fn from_number(number: u16) -> Option<Month> {
         (number <= Month::LAST.0).then_some(Month(number))
+    }
+
+    /// Reads what [`Display`](fmt::Display) writes: `2026-11`.
+    pub fn parse(text: &str) -> Option<Month> {
+        let (year, month) = text.split_once('-')?;
+        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        if (year.len(), month.len()) != (4, 2) || !is_number(year) || !is_number(month) {
+            return None;
+        }
+        let (year, month): (i64, i64) = (year.parse().ok()?, month.parse().ok()?);
+        let number = (year - EPOCH_YEAR) * 12 + month - 1;
+        let number = u16::try_from(number).ok().filter(|_| (1..=12).contains(&month))?;
+        Month::from_number(number)
     }
 
     /// Months since January 2000, at most 4095.
@@ -118,6 +133,7 @@ mod tests {
             assert_eq!(held.reset_at(), reset);
             assert_eq!(held.end(), seconds(reset));
             assert_eq!(Month::from_number(held.number()), Some(held));
+            assert_eq!(Month::parse(month), Some(held));
         }
     }
 
@@ -133,6 +149,9 @@ mod tests {
         assert_eq!(Month::containing(i64::MIN / 4).number(), 0);
         assert_eq!(Month::containing(i64::MAX / 4), Month::LAST);
         assert_eq!(Month::from_number(4096), None);
+        for text in ["", "2026", "2026-13", "2026-00", "1999-12", "2341-05", "2026-1", "+026-11"] {
+            assert_eq!(Month::parse(text), None, "{text}");
+        }
     }
 
     proptest::proptest! {

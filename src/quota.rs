@@ -118,9 +118,11 @@ impl Ledger {
             Err(error) => return Err(error),
         };
         let LedgerOptions { deadline, on_failure, max_unsettled } = options;
-        let first = worker::first_pulse(&mut store, latest, unix_now);
-        let now = first.as_ref().and_then(|pulse| pulse.unix_now).unwrap_or(unix_now);
-        let calendar = Calendar::new(latest, now, passed());
+        let first = worker::first_pulse(&mut store);
+        let calendar = Calendar::new(latest, unix_now, passed());
+        if let Some(store_now) = first.as_ref().and_then(|pulse| pulse.unix_now) {
+            calendar.hear_store(store_now, unix_now, passed());
+        }
         let shared = Arc::new(Shared {
             node: Node::new(id, calendar, on_failure, max_unsettled),
             started: Instant::now(),
@@ -137,8 +139,24 @@ impl Ledger {
         self.shared.node.lease(account, limit)
     }
 
-    /// The month that a call at this second belongs to. A clock that steps back reopens none,
-    /// and one that jumps ahead is held until it is confirmed or proves steady.
+    /// The believed time, in Unix seconds: no step of a clock moves it before the clock is
+    /// confirmed or proves steady. What a request is judged by.
+    pub fn now(&self) -> i64 {
+        self.shared.node.calendar.now(passed())
+    }
+
+    /// The same for whoever outlives a borrow of the ledger.
+    pub fn clock(&self) -> impl Fn() -> i64 + Send + use<> {
+        let shared = Arc::clone(&self.shared);
+        move || shared.node.calendar.now(passed())
+    }
+
+    /// What an operator should know of the clocks, if anything.
+    pub fn clock_problem(&self) -> Option<String> {
+        self.shared.node.calendar.problem(passed())
+    }
+
+    /// The month that a call at this believed time belongs to. None reopens.
     pub fn month(&self, unix_now: i64) -> Month {
         self.shared.node.calendar.month(unix_now, passed)
     }

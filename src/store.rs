@@ -205,6 +205,15 @@ pub struct Contents {
     pub top: Vec<TopRow>,
 }
 
+/// What `riskgate store repair-month` did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RepairedMonth {
+    /// The latest month as it was; none if no node had counted in any.
+    pub was: Option<Month>,
+    /// Numbers of later months that were dropped: of so many accounts and months.
+    pub dropped: u64,
+}
+
 /// One row of `riskgate usage`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {

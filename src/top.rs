@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dashmap::DashSet;
@@ -45,6 +45,8 @@ pub struct TopOptions {
 
 /// What the table that serves now says of a name: flagged and how, or nothing.
 pub type Judge = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
+/// The time that counts are decayed by, in Unix seconds: the one that requests are judged by.
+pub type Now = Box<dyn Fn() -> i64 + Send>;
 /// The seed order of the table that serves now.
 pub type Seed = Box<dyn Fn() -> Vec<String> + Send>;
 
@@ -75,8 +77,9 @@ impl Top {
         options: TopOptions,
         judge: Judge,
         seed: Seed,
-        unix_now: i64,
+        now: Now,
     ) -> Result<Top, StoreError> {
+        let unix_now = now();
         let (rows, marks) = match store.top(unix_now.div_euclid(DAY)) {
             // A server that does not answer yet is read from once it does.
             Err(StoreError::Unanswered { .. }) => (Vec::new(), Vec::new()),
@@ -91,6 +94,7 @@ impl Top {
             store,
             judge,
             seed,
+            now,
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
             list: Arc::clone(&list),
             options: Arc::clone(&options),
@@ -189,6 +193,7 @@ struct Worker {
     store: Store,
     judge: Judge,
     seed: Seed,
+    now: Now,
     /// As the store has them, and what was counted since.
     rows: HashMap<String, TopRow>,
     list: Arc<Live<Bytes>>,
@@ -226,7 +231,7 @@ impl Worker {
             let others = self.read_at.elapsed() >= READ && self.read();
             let saved = !dirty || self.save();
             if dirty || others || self.stale.swap(false, Ordering::AcqRel) {
-                self.rank(unix_now());
+                self.rank((self.now)());
             }
             dirty = dirty && !saved;
             if !open {
@@ -345,15 +350,15 @@ impl Worker {
     }
 }
 
-fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::{RedisOptions, StoreUrl};
     use std::path::Path;
+
+    fn unix_now() -> i64 {
+        1_790_000_000
+    }
 
     fn store(path: &Path) -> Store {
         let url = StoreUrl::Sqlite(path.to_owned());
@@ -368,7 +373,7 @@ mod tests {
         });
         let seed =
             || vec!["first.com".to_owned(), "second.com".to_owned(), "now-safe.com".to_owned()];
-        Top::start(store, options, judge, Box::new(seed), unix_now()).unwrap()
+        Top::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
     }
 
     fn names(top: &Top) -> Vec<String> {

@@ -1,12 +1,13 @@
-//! `riskgate store`: begin a store on a server, or move one.
+//! `riskgate store`: begin a store on a server, move one, or repair its month.
 
 use clap::Subcommand;
 use serde_json::json;
 
 use super::output::{show_done, tell};
 use super::{ConfigArgs, Failure, PATIENCE, store_of, unix_now};
+use crate::handover::Folder;
 use crate::month::Month;
-use crate::store::{Contents, RedisOptions, Store, StoreUrl};
+use crate::store::{Contents, RedisOptions, RepairedMonth, Store, StoreUrl};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -35,6 +36,23 @@ pub enum StoreCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Go back to a month, after a wrong clock led the store to a later one. Stop all gateways
+    /// first. The month's numbers are as they were; what was counted in later months is dropped.
+    /// Does nothing where the store's month is this one, and nothing against the clocks.
+    RepairMonth {
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// The month that it really is: 2026-11.
+        #[arg(value_parser = month)]
+        month: Month,
+        /// Print an object.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn month(text: &str) -> Result<Month, String> {
+    Month::parse(text).ok_or_else(|| "expected a month as in 2026-11".to_owned())
 }
 
 pub fn run(command: StoreCommand) -> Result<(), Failure> {
@@ -43,6 +61,7 @@ pub fn run(command: StoreCommand) -> Result<(), Failure> {
         StoreCommand::Copy { config, from, to, json } => {
             copy(&config.read()?.store.redis, &from, &to, json)
         }
+        StoreCommand::RepairMonth { config, month, json } => repair_month(&config, month, json),
     }
 }
 
@@ -53,6 +72,43 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), Failure> {
     let mark = store.ring_mark()?.ok_or_else(|| Failure::failed("expected a store, found none"))?;
     let done = format!("store {} at version {} of its keys", mark.store_id, mark.version);
     let object = json!({ "store_id": mark.store_id, "version": mark.version });
+    match json {
+        true => show_done(&done, format!("{object}\n"))?,
+        false => tell(done),
+    }
+    Ok(())
+}
+
+fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Failure> {
+    let config = config.read()?;
+    let folder = config.process_folder.as_ref().filter(|path| path.is_dir());
+    if folder.and_then(|path| Folder::open(path).ok()).is_some_and(|folder| folder.is_claimed()) {
+        return Err(Failure::failed("expected no gateway to run, but found one that serves"));
+    }
+    let mut store = store_of(&config)?;
+    // A clock that is wrong would lead the next gateway to the wrong month again.
+    let clocks = [("this machine's", Some(unix_now())), ("the server's", store.unix_now()?)];
+    for (whose, now) in clocks {
+        let shown = now.map_or(month, Month::containing);
+        if shown != month {
+            let fault = format!("expected a clock that shows {month}, but found {shown} on");
+            return Err(Failure::failed(format!("{fault} {whose}; set it right first")));
+        }
+    }
+    let RepairedMonth { was, dropped } = store.repair_month(month)?;
+    let changed = was.is_some_and(|was| was > month);
+    let done = match was {
+        Some(was) if changed => {
+            format!(
+                "the store counts in {month} again, and not in {was}; {dropped} numbers dropped"
+            )
+        }
+        _ => format!("nothing to repair: the store counts in no later month than {month}"),
+    };
+    let object = json!({
+        "month": month.to_string(), "was": was.map(|was| was.to_string()),
+        "changed": changed, "dropped": dropped,
+    });
     match json {
         true => show_done(&done, format!("{object}\n"))?,
         false => tell(done),
@@ -93,7 +149,7 @@ fn read(store: &mut Store) -> Result<Contents, Failure> {
     store.be_patient()?;
     let nothing = || Failure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(nothing)?;
-    let now = Month::containing(unix_now());
-    let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
+    // Not by this machine's clock: it may be wrong, and would lead the new store to its month.
+    let month = store.latest_month()?.unwrap_or(Month::FIRST);
     Ok(Contents { ring, month, usage: store.usage(month, None)?, top: store.top_rows()? })
 }

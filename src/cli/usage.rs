@@ -21,7 +21,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Failure> {
     let config = args.config.read()?;
     let mut store = store_of(&config)?;
-    let now = Month::containing(unix_now());
+    let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
     let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
     let rows = store.usage(month, args.account.as_deref())?;
     if args.json {

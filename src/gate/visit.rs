@@ -15,7 +15,10 @@ use super::State;
 /// One request at the gate.
 pub struct Visit {
     started: Instant,
+    /// By this machine's clock, for the log alone.
     pub(super) at_ms: i64,
+    /// The ledger's time, which the request is judged by; 0 before it is.
+    pub(super) now: i64,
     pub(crate) common: Common,
     /// Proof that the gates were passed; none before, and none for what was refused.
     pub(crate) permit: Option<Permit>,
@@ -29,7 +32,7 @@ pub struct Visit {
     pub(super) domain: Option<Domain>,
 }
 
-/// When something began, by both clocks.
+/// When something began: since when it lasts, and what this machine's clock said.
 #[derive(Clone, Copy)]
 pub(crate) struct Moment {
     at: Instant,
@@ -41,7 +44,7 @@ impl Moment {
         Moment { at: Instant::now(), unix_ms: unix_ms() }
     }
 
-    /// In seconds since 1970.
+    /// This machine's clock, in seconds since 1970.
     pub fn unix_seconds(self) -> i64 {
         self.unix_ms.div_euclid(1000)
     }
@@ -58,6 +61,7 @@ impl From<Moment> for Visit {
         Visit {
             started: at,
             at_ms: unix_ms,
+            now: 0,
             common: Common::default(),
             permit: None,
             forward: None,
@@ -72,9 +76,10 @@ impl From<Moment> for Visit {
 }
 
 impl Visit {
-    /// When the request began, in seconds since 1970: the clock is read once for a request.
+    /// The time that the request is judged by, in seconds since 1970: the ledger's, which doubts
+    /// clocks that jump. It is read once for a request.
     pub fn unix_now(&self) -> i64 {
-        self.at_ms.div_euclid(1000)
+        self.now
     }
 
     /// Keeps the permit, and tells the caller what it leaves.

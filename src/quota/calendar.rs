@@ -1,63 +1,85 @@
-//! Which month it is: the clocks' word, held against the time that has really passed.
+//! What time it is, and which month: the clocks' word, held against the time that really passed.
 //!
-//! A month never reopens. A later one begins when the time that passed since a clock was last
-//! believed agrees. Where the store has a clock of its own, all nodes go by that one. A clock
-//! that jumped is believed when another one confirms it, or after ten minutes in which it went on
-//! steadily. Reads no clock itself: `passed` is CLOCK_BOOTTIME, which goes on through sleep and
-//! which nobody sets.
+//! There is one believed time: CLOCK_BOOTTIME, which nobody sets and which goes on through sleep,
+//! and an offset that only this file changes. Where the store has a clock of its own, all nodes
+//! go by that one. A clock that disagrees is doubted until the other clock confirms it, or until
+//! it was steady for ten minutes; meanwhile the believed time goes on. A month never reopens.
+//! Reads no clock itself: `passed` is CLOCK_BOOTTIME in seconds.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
-use crate::month::Month;
+use super::lock;
+use crate::month::{Month, rfc3339};
 
 /// Clocks may be apart by this many seconds and still agree.
 const TOLERANCE: i64 = 5;
 /// A jump is believed after this many seconds of steady agreement with itself.
 const HOLD: i64 = 600;
-/// A store that was not heard for so many seconds has no word in the matter.
-const HEARD_FOR: i64 = 60;
+/// 2025-01-01T00:00:00Z. A clock that shows less was never set, and confirms nothing.
+const EARLIEST: i64 = 1_735_689_600;
 
 pub(super) struct Calendar {
     latest: AtomicU16,
-    /// What to add to this machine's clock to have the believed time.
-    correction: AtomicI64,
+    /// The believed time minus the time that passed.
+    offset: AtomicI64,
     belief: Mutex<Belief>,
 }
 
 struct Belief {
-    /// The believed clock minus the time that passed since the start.
     offset: i64,
-    /// When the store's clock was last heard.
-    heard_store: Option<i64>,
     /// The month that some node had counted in before the start.
     known: Option<Month>,
-    /// Another offset, and the moment in which it was first seen.
-    doubt: Option<(i64, i64)>,
+    has_heard_store: bool,
+    /// The store's clock was believed at least once. Then this machine's moves nothing any more.
+    goes_by_store: bool,
+    store_doubt: Option<Doubt>,
+    machine_doubt: Option<Doubt>,
+}
+
+/// A clock that shows another time than the believed one.
+#[derive(Clone, Copy)]
+struct Doubt {
+    /// What it shows minus the time that passed, and the moment since which it has done so.
+    offset: i64,
+    since: i64,
+}
+
+/// Whose clock it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    Store,
+    Machine,
 }
 
 impl Calendar {
-    /// Believes the clock at the start, but never before `latest`, which some node counted in. A
-    /// clock that is more than a month beyond it is only believed once it proves steady.
-    /// `unix_now` and `passed` are seconds of the clock and of the time that passed.
+    /// Believes this machine's clock at the start, unless it shows a time before `latest`, which
+    /// some node counted in, or more than a month beyond it. Then it is as if that month had just
+    /// begun. `unix_now` and `passed` are seconds of the clock and of the time that passed.
     pub(super) fn new(latest: Option<Month>, unix_now: i64, passed: i64) -> Calendar {
         let now = Month::containing(unix_now);
-        let far_ahead = |latest: &Month| now.number() > latest.number() + 1;
-        let (month, unix_now) = match latest.filter(far_ahead) {
-            // As if that month had just begun.
-            Some(latest) => (latest, latest.start()),
-            None => (latest.map_or(now, |latest| latest.max(now)), unix_now),
-        };
-        Calendar {
-            latest: AtomicU16::new(month.number()),
-            correction: AtomicI64::new(0),
+        let odd = |latest: &Month| now < *latest || now.number() > latest.number() + 1;
+        let believed = latest.filter(odd).map_or(unix_now, Month::start);
+        let offset = believed - passed;
+        let calendar = Calendar {
+            latest: AtomicU16::new(Month::containing(believed).number()),
+            offset: AtomicI64::new(offset),
             belief: Mutex::new(Belief {
-                offset: unix_now - passed,
-                heard_store: None,
+                offset,
                 known: latest,
-                doubt: None,
+                has_heard_store: false,
+                goes_by_store: false,
+                store_doubt: None,
+                machine_doubt: None,
             }),
-        }
+        };
+        calendar.hear_machine(unix_now, passed);
+        calendar
+    }
+
+    /// The believed time, in Unix seconds. Takes no lock.
+    pub(super) fn now(&self, passed: i64) -> i64 {
+        passed + self.offset.load(Ordering::Relaxed)
     }
 
     /// The latest month that is believed in.
@@ -65,187 +87,163 @@ impl Calendar {
         Month::from_number(self.latest.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
 
-    /// The month that a call at this second belongs to. Takes a lock only at a month's turn.
-    pub(super) fn month(&self, unix_now: i64, passed: impl FnOnce() -> i64) -> Month {
-        let corrected = unix_now.saturating_add(self.correction.load(Ordering::Relaxed));
-        if Month::containing(corrected) <= self.latest() {
+    /// The month that a call at this believed time belongs to. Takes a lock only at a month's
+    /// turn: the time is looked at once more then, since it may have been corrected meanwhile.
+    pub(super) fn month(&self, now: i64, passed: impl FnOnce() -> i64) -> Month {
+        if Month::containing(now) <= self.latest() {
             return self.latest();
         }
-        let passed = passed();
-        let mut belief = self.belief.lock().unwrap_or_else(PoisonError::into_inner);
-        let store_speaks = belief.heard_store.is_some_and(|heard| passed - heard <= HEARD_FOR);
-        let mut believed = passed + belief.offset;
-        if !store_speaks && belief.weigh(unix_now - passed, passed, None) {
-            believed = unix_now;
-        }
-        let month = Month::containing(believed);
+        let belief = lock(&self.belief);
+        let month = Month::containing(passed() + belief.offset);
         self.latest.fetch_max(month.number(), Ordering::Relaxed);
         self.latest()
     }
 
-    /// Whether the store's clock was ever heard.
-    pub(super) fn has_heard_store(&self) -> bool {
-        self.belief.lock().unwrap_or_else(PoisonError::into_inner).heard_store.is_some()
+    /// The month that other nodes may be told: by the store's clock, once that was believed, and
+    /// never by this machine's alone.
+    pub(super) fn month_of_store(&self, passed: i64) -> Option<Month> {
+        let belief = lock(&self.belief);
+        belief.goes_by_store.then(|| Month::containing(passed + belief.offset))
     }
 
-    /// Looks at this machine's clock all along, so that one that was set is believed long before
-    /// a month turns.
+    /// Looks at this machine's clock. It moves the believed time only where the store's never did.
     pub(super) fn hear_machine(&self, unix_now: i64, passed: i64) {
-        let mut belief = self.belief.lock().unwrap_or_else(PoisonError::into_inner);
-        belief.weigh(unix_now - passed, passed, None);
+        let mut belief = lock(&self.belief);
+        if !belief.goes_by_store {
+            let told = belief.weigh(Clock::Machine, unix_now - passed, passed, None, self.latest());
+            self.take_over(belief, told);
+        }
     }
 
-    /// Takes the store's clock, by which all nodes go. The first word is believed at once, since
-    /// this node has counted nothing yet that the store knows of.
+    /// Looks at the store's clock, by which all nodes go, with this machine's as a second one.
     pub(super) fn hear_store(&self, store_now: i64, unix_now: i64, passed: i64) {
-        let mut belief = self.belief.lock().unwrap_or_else(PoisonError::into_inner);
-        let offset = store_now - passed;
-        if belief.heard_store.is_none() {
-            // What this machine said before counts for nothing.
+        let mut belief = lock(&self.belief);
+        let is_first = !std::mem::replace(&mut belief.has_heard_store, true);
+        let (offset, machine) = (store_now - passed, unix_now - passed);
+        let mut told = None;
+        if is_first && belief.is_plausible(store_now, unix_now) {
+            // What this machine said before counts for nothing: no call was counted by it yet.
             let now = Month::containing(store_now);
             let month = belief.known.map_or(now, |known| known.max(now));
             self.latest.store(month.number(), Ordering::Relaxed);
-            belief.offset = offset;
-            belief.doubt = None;
-        } else if (offset - belief.offset).abs() <= TOLERANCE {
-            belief.offset = offset;
-            belief.doubt = None;
+            belief.believe(offset);
         } else {
-            belief.weigh(offset, passed, Some(unix_now - passed));
+            told = belief.weigh(Clock::Store, offset, passed, Some(machine), self.latest());
         }
-        belief.heard_store = Some(passed);
-        self.correction.store(belief.offset - (unix_now - passed), Ordering::Relaxed);
+        belief.goes_by_store |= belief.store_doubt.is_none();
+        self.take_over(belief, told);
+        // Only where the store's clock was never believed.
+        self.hear_machine(unix_now, passed);
+    }
+
+    fn take_over(&self, belief: MutexGuard<'_, Belief>, told: Option<String>) {
+        self.offset.store(belief.offset, Ordering::Relaxed);
+        // Not with the lock in hand: a log may take its time.
+        drop(belief);
+        if let Some(told) = told {
+            log::warn!("{told}");
+        }
+    }
+
+    /// What an operator should know of the clocks: which one is doubted, and whether calls were
+    /// counted in a month that has not begun.
+    pub(super) fn problem(&self, passed: i64) -> Option<String> {
+        let belief = lock(&self.belief);
+        let latest = self.latest();
+        let now = Month::containing(passed + belief.offset);
+        let doubts = [(Clock::Store, belief.store_doubt), (Clock::Machine, belief.machine_doubt)];
+        let doubted = doubts.into_iter().find_map(|(clock, doubt)| Some((clock, doubt?)));
+        let counted = |now: Month| {
+            let repair = format!("`riskgate store repair-month {now}`");
+            format!("calls of {latest} were counted; if that was wrong, {repair}")
+        };
+        match doubted {
+            Some((clock, doubt)) => {
+                let shown = passed + doubt.offset;
+                let (name, time) = (clock.name(), rfc3339(shown));
+                let month = Month::containing(shown);
+                let held = || "held until it is confirmed or was steady for ten minutes".to_owned();
+                let why = if month < latest { counted(month) } else { held() };
+                Some(format!("{name} clock says {time}: {why}"))
+            }
+            None if now < latest => Some(format!("it is {now}, but {}", counted(now))),
+            None => None,
+        }
+    }
+}
+
+impl Clock {
+    fn name(self) -> &'static str {
+        match self {
+            Clock::Store => "the store's",
+            Clock::Machine => "this machine's",
+        }
     }
 }
 
 impl Belief {
-    /// Whether a clock with this offset is believed: since it agrees, since a second one confirms
-    /// it, or since it has been steady for long enough.
-    fn weigh(&mut self, offset: i64, passed: i64, second: Option<i64>) -> bool {
-        let agree = |a: i64, b: i64| (a - b).abs() <= TOLERANCE;
-        if agree(offset, self.offset) {
-            self.doubt = None;
-            return true;
+    /// Whether the first word of the store's clock can be believed at once: it brings no month
+    /// forward, or this machine's clock says too that the month has begun. A clock of this machine
+    /// that is certainly wrong confirms and contradicts nothing; then one month more may have
+    /// begun while no node ran.
+    fn is_plausible(&self, store_now: i64, unix_now: i64) -> bool {
+        let month = Month::containing(store_now);
+        let machine = Month::containing(unix_now + TOLERANCE);
+        match self.known {
+            Some(known) if month < known => agree(store_now, unix_now),
+            Some(known) if month == known || month <= machine => true,
+            Some(known) => machine < known && month.number() == known.number() + 1,
+            None => month <= machine || unix_now < EARLIEST,
         }
-        let since = match self.doubt {
-            Some((doubted, since)) if agree(offset, doubted) => since,
-            _ => {
-                log::warn!("a clock jumped by {} s: held for ten minutes", offset - self.offset);
-                self.doubt = Some((offset, passed));
-                passed
-            }
-        };
-        let confirmed = second.is_some_and(|second| agree(offset, second));
-        if confirmed || passed - since >= HOLD {
-            self.offset = offset;
-            self.doubt = None;
-            return true;
-        }
-        false
     }
+
+    fn believe(&mut self, offset: i64) {
+        self.offset = offset;
+        (self.store_doubt, self.machine_doubt) = (None, None);
+    }
+
+    /// Believes a clock that agrees, that a second one confirms, or that has been steady for long
+    /// enough; a steady one alone leads to no month before the latest. What is to be told of it.
+    fn weigh(
+        &mut self,
+        clock: Clock,
+        offset: i64,
+        passed: i64,
+        second: Option<i64>,
+        latest: Month,
+    ) -> Option<String> {
+        let doubt = match clock {
+            Clock::Store => &mut self.store_doubt,
+            Clock::Machine => &mut self.machine_doubt,
+        };
+        if agree(offset, self.offset) {
+            *doubt = None;
+            // A second more or less is the fractions of two clocks.
+            if (offset - self.offset).abs() > 1 {
+                self.offset = offset;
+            }
+            return None;
+        }
+        let by = offset - self.offset;
+        let held = doubt.filter(|doubt| agree(doubt.offset, offset));
+        let is_steady = held.is_some_and(|doubt| passed - doubt.since >= HOLD)
+            && Month::containing(passed + offset) >= latest;
+        if is_steady || second.is_some_and(|second| agree(offset, second)) {
+            self.believe(offset);
+            return Some(format!("a clock that jumped by {by} s is believed now"));
+        }
+        if held.is_none() {
+            *doubt = Some(Doubt { offset, since: passed });
+            let name = clock.name();
+            return Some(format!("{name} clock jumped by {by} s: held for ten minutes"));
+        }
+        None
+    }
+}
+
+fn agree(a: i64, b: i64) -> bool {
+    (a - b).abs() <= TOLERANCE
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The last second of November 2026.
-    const END: i64 = 1_796_083_199;
-
-    fn month(calendar: &Calendar, unix_now: i64, passed: i64) -> String {
-        calendar.month(unix_now, || passed).to_string()
-    }
-
-    #[test]
-    fn a_month_begins_on_time_and_never_again() {
-        let calendar = Calendar::new(None, END - 100, 0);
-        assert_eq!(month(&calendar, END, 100), "2026-11");
-        assert_eq!(month(&calendar, END + 1, 101), "2026-12");
-        assert_eq!(month(&calendar, END, 102), "2026-12");
-        let later = Month::containing(END + 1);
-        assert_eq!(month(&Calendar::new(Some(later), END, 0), END, 0), "2026-12");
-    }
-
-    #[test]
-    fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
-        let known = Some(Month::containing(END));
-        let wrong = END + 62 * 86_400;
-        let calendar = Calendar::new(known, wrong, 0);
-        assert_eq!(month(&calendar, wrong + 1, 1), "2026-11");
-        assert_eq!(month(&calendar, wrong + 600, 600), "2026-11");
-        assert_eq!(month(&calendar, wrong + 601, 601), "2027-02");
-        // A gateway that was off over a month's end goes on at once.
-        let calendar = Calendar::new(known, END + 5 * 86_400, 0);
-        assert_eq!(month(&calendar, END + 5 * 86_400, 0), "2026-12");
-    }
-
-    #[test]
-    fn a_jump_ahead_is_held_until_it_proves_steady() {
-        let calendar = Calendar::new(None, END - 86_400, 0);
-        let jump = END + 40 * 86_400;
-        assert_eq!(month(&calendar, jump, 1), "2026-11");
-        // It steps back: nothing has happened.
-        assert_eq!(month(&calendar, END - 86_398, 2), "2026-11");
-        // It jumps about: nothing is steady.
-        assert_eq!(month(&calendar, jump + 500, 500), "2026-11");
-        assert_eq!(month(&calendar, jump + 3_000, 700), "2026-11");
-        assert_eq!(month(&calendar, jump + 3_000 + 599, 700 + 599), "2026-11");
-        assert_eq!(month(&calendar, jump + 3_000 + 600, 700 + 600), "2027-01");
-    }
-
-    #[test]
-    fn a_clock_that_was_set_long_ago_opens_the_month_on_time() {
-        let calendar = Calendar::new(None, END - 86_400, 0);
-        for passed in 0..=601 {
-            calendar.hear_machine(END - 86_400 + 30 + passed, passed);
-        }
-        assert_eq!(month(&calendar, END + 1, 86_371), "2026-12");
-    }
-
-    #[test]
-    fn all_nodes_go_by_the_store_s_clock() {
-        // One clock is an hour ahead, one an hour behind; the store says it is noon.
-        let store = END - 10;
-        for wrong in [-3_600, 3_600] {
-            let calendar = Calendar::new(Some(Month::containing(store)), store + wrong.min(0), 0);
-            calendar.hear_store(store, store + wrong, 0);
-            assert_eq!(month(&calendar, store + wrong + 10, 10), "2026-11", "{wrong}");
-            assert_eq!(month(&calendar, store + wrong + 11, 11), "2026-12", "{wrong}");
-        }
-    }
-
-    #[test]
-    fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
-        let store = END - 86_400;
-        let calendar = Calendar::new(None, store + 40 * 86_400, 0);
-        assert_eq!(calendar.latest().to_string(), "2027-01");
-        calendar.hear_store(store, store + 40 * 86_400, 1);
-        assert_eq!(month(&calendar, store + 40 * 86_400 + 1, 2), "2026-11");
-    }
-
-    #[test]
-    fn a_store_s_clock_that_jumps_is_confirmed_by_ours_or_held() {
-        let jump = 40 * 86_400;
-        let start = END - 86_400;
-        let calendar = Calendar::new(None, start, 0);
-        calendar.hear_store(start, start, 0);
-        calendar.hear_store(start + jump, start + 1, 1);
-        assert_eq!(month(&calendar, start + 1, 1), "2026-11");
-        calendar.hear_store(start + jump + 600, start + 601, 601);
-        assert_eq!(month(&calendar, start + 602, 602), "2027-01", "steady for ten minutes");
-
-        let calendar = Calendar::new(None, start, 0);
-        calendar.hear_store(start, start, 0);
-        calendar.hear_store(start + jump, start + jump, 1);
-        assert_eq!(month(&calendar, start + jump, 1), "2027-01", "both clocks say so");
-    }
-
-    #[test]
-    fn a_store_that_fell_silent_leaves_the_word_to_the_machine() {
-        let start = END - 86_400;
-        let calendar = Calendar::new(None, start, 0);
-        calendar.hear_store(start, start, 0);
-        assert_eq!(month(&calendar, END, 86_400), "2026-11");
-        assert_eq!(month(&calendar, END + 1, 86_401), "2026-12");
-    }
-}
+mod tests;

@@ -132,6 +132,7 @@ async fn a_call_given_back_can_be_spent_once_more() {
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
     // A call of a month that is over goes nowhere.
+    until(|| ledger.month(NEXT_MONTH) > month).await;
     let next = ledger.month(NEXT_MONTH);
     ledger.charge(&lease, next).await.unwrap();
     ledger.give_back(&lease, calls.pop().unwrap());
@@ -146,6 +147,8 @@ async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let first = ledger(&path, OnFailure::Open);
+    let before = first.month(NOW);
+    until(|| first.month(NEXT_MONTH) > before).await;
     let later = first.month(NEXT_MONTH);
     assert_eq!(first.month(NOW), later);
     let lease = first.lease("acme", LimitRow::Calls(10));

@@ -28,15 +28,16 @@ const REST: Duration = Duration::from_millis(2);
 const LAST_WORDS: Duration = Duration::from_secs(3);
 /// Wishes that can wait are gathered for so long, so that they share a commit.
 const GATHER: Duration = Duration::from_millis(5);
+/// What a node says that knows of none: it brings no month forward.
+const NO_MONTH: Month = Month::FIRST;
 /// After a failure the store is left alone for this long, then for twice as long each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What the store says of itself before the first call, if it answers.
-pub(super) fn first_pulse(store: &mut Store, month: Option<Month>, unix_now: i64) -> Option<Pulse> {
-    // Nothing is counted yet, so no month is brought forward by this.
-    let month = month.unwrap_or(Month::containing(unix_now.min(0)));
-    store.pulse(month, None).ok()
+/// What the store says of itself before the first call, if it answers. No month is brought forward
+/// by it: nothing is counted yet.
+pub(super) fn first_pulse(store: &mut Store) -> Option<Pulse> {
+    store.pulse(NO_MONTH, None).ok()
 }
 
 pub(super) fn spawn(
@@ -195,8 +196,7 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
         // A month by this machine's clock alone is none that others should count in.
-        let knows = node.calendar.has_heard_store();
-        let month = if knows { node.calendar.latest() } else { Month::containing(0) };
+        let month = node.calendar.month_of_store(passed()).unwrap_or(NO_MONTH);
         let before = self.pulse.take();
         let outcome = self.timed(|store| store.pulse(month, before.as_ref()));
         self.is_well = outcome.is_ok();
@@ -218,6 +218,7 @@ impl Worker {
                 self.pulse = Some(pulse);
             }
             Err(error) => {
+                node.calendar.hear_machine(super::unix_now(), passed());
                 node.note_pulse(Some(&error));
                 self.pulse = before;
             }

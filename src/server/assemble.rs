@@ -75,7 +75,7 @@ pub(super) fn assemble(
             verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
         }),
         Box::new(move || seed.peek().seed().to_vec()),
-        now,
+        Box::new(ledger.clock()),
     )
     .map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log).map_err(|error| {

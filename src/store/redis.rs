@@ -7,6 +7,7 @@
 mod fill;
 mod import;
 mod ledger;
+mod month;
 mod ring;
 mod rotate;
 mod rows;
@@ -62,11 +63,12 @@ enum Script {
     Rotate,
     Fill,
     Credit,
+    Month,
 }
 
 impl Script {
     /// In the order in which they are declared.
-    const ALL: [Script; 8] = [
+    const ALL: [Script; 9] = [
         Script::State,
         Script::Pulse,
         Script::Write,
@@ -75,6 +77,7 @@ impl Script {
         Script::Rotate,
         Script::Fill,
         Script::Credit,
+        Script::Month,
     ];
 
     const fn text(self) -> &'static str {
@@ -95,6 +98,7 @@ impl Script {
             }
             Script::Fill => include_str!("redis/fill.lua"),
             Script::Credit => include_str!("redis/credit.lua"),
+            Script::Month => include_str!("redis/month.lua"),
         }
     }
 }

@@ -122,6 +122,24 @@ impl Store {
         }
     }
 
+    /// Goes back from a later month to this one: what was counted in later ones is forgotten.
+    /// Changes nothing where the latest month is no later; answers what was done. For use while
+    /// no node runs.
+    pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.repair_month(month),
+            Store::Redis(store) => store.repair_month(month),
+        }
+    }
+
+    /// The store's own clock in Unix seconds, if it is not this machine's.
+    pub fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
+        match self {
+            Store::Sqlite(_) => Ok(None),
+            Store::Redis(store) => store.unix_now().map(Some),
+        }
+    }
+
     /// Spent and leased calls of a month, by account; of one account when it is named.
     pub fn usage(
         &mut self,

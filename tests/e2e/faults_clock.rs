@@ -87,7 +87,7 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     spend_two_months(&gateway, key);
     // One of them alone, back over the month's end and ahead over the next.
-    let jumps = || gateway.stderr().matches("a clock jumped").count();
+    let jumps = || gateway.stderr().matches("clock jumped by").count();
     for step in [-DAY, 40 * DAY] {
         ours.step(step);
         assert_spent(&gateway, key, MAY);
@@ -117,14 +117,93 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     assert_spent(&gateway, key, JUNE);
 }
 
+/// What a client learns of the time: seconds to the reset, by an answer that counts and by a 429.
+fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
+    let counted = gateway.get(DOMAIN, key).expect(200);
+    let (_, left) = counted.header("RateLimit").unwrap().rsplit_once(";t=").unwrap();
+    let refused = gateway.get(DOMAIN, spent).expect(429);
+    [left, refused.header("Retry-After").unwrap()].map(|seconds| seconds.parse().unwrap())
+}
+
+/// Steps a clock about; keys stay as they are, and so does what is said of the time.
+fn assert_unmoved(gateway: &Gateway, step: impl Fn(i64)) {
+    let good = gateway.key("good", &["--plan", "large", "--expires", "12h"]);
+    let spent = gateway.key("spent", &["--expires", "2d", "--plan", "free"]);
+    let expired = gateway.key("short", &["--plan", "large", "--expires", "3s"]);
+    assert_eq!(spend_all(gateway, &spent), LIMIT);
+    for _ in 0..40 {
+        // So that calls are in hand, for the lane.
+        gateway.get(DOMAIN, &good).expect(200);
+    }
+    until_true("it has expired", || gateway.get(DOMAIN, &expired).status == 401);
+    let before = seconds_left(gateway, &good, &spent);
+    for by in [DAY, -DAY, 40 * DAY, -40 * DAY] {
+        step(by);
+        for _ in 0..3 {
+            gateway.get(DOMAIN, &expired).expect(401);
+            let now = seconds_left(gateway, &good, &spent);
+            let apart = [before[0].abs_diff(now[0]), before[1].abs_diff(now[1])];
+            assert!(apart.iter().all(|apart| *apart < 60), "{by}: {before:?} {now:?}");
+        }
+        step(-by);
+    }
+}
+
+fn with_lane(setup: Setup, lane: bool) -> Setup {
+    setup.set("plans.large", "1000000").set("listen.lane", &lane.to_string())
+}
+
 #[test]
-fn keys_and_the_log_go_by_the_clock_and_latencies_do_not() {
+fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
+    std::thread::scope(|scope| {
+        for lane in [false, true] {
+            scope.spawn(move || {
+                let clock = Clock::at("2031-04-10T12:00:00Z");
+                let gateway = with_lane(setup(&clock), lane).start();
+                assert_unmoved(&gateway, |by| clock.step(by));
+            });
+        }
+    });
+}
+
+#[test]
+fn a_step_of_a_server_s_clock_opens_no_expired_key_and_closes_no_good_one() {
+    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = with_lane(setup(&ours).redis(&server), true).text("store.deadline", "2s");
+    setup.cli(&["store", "init"]).expect(0);
+    let gateway = setup.start();
+    assert_unmoved(&gateway, |by| {
+        theirs.step(by);
+        until_true("the step was seen, or taken back", || {
+            ((theirs.now() - ours.now()).abs() > DAY / 2) == tells_of_a_clock(&gateway)
+        });
+    });
+}
+
+#[test]
+fn where_nodes_go_by_a_server_s_clock_a_step_of_the_machine_s_moves_nothing() {
+    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = with_lane(setup(&ours).redis(&server), false).text("store.deadline", "2s");
+    setup.cli(&["store", "init"]).expect(0);
+    assert_unmoved(&setup.start(), |by| ours.step(by));
+}
+
+fn tells_of_a_clock(gateway: &Gateway) -> bool {
+    let told = gateway.readyz().json()["degraded"].to_string().contains("clock: ");
+    let metric = gateway.metric("riskgate_clock_doubted", &[]) == 1.0;
+    told && metric
+}
+
+#[test]
+fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
     let clock = Clock::at("2031-04-10T12:00:00Z");
     let gateway = setup(&clock).start();
-    let key = gateway.key("acme", &["--expires", "2d"]);
-    for (step, status) in [(0, 200), (2 * DAY - 600, 200), (1_200, 401), (-1_200, 200)] {
+    let key = gateway.key("acme", &[]);
+    for step in [0, 2 * DAY - 600, 1_200, -1_200] {
         clock.step(step);
-        assert_eq!(gateway.get(DOMAIN, &key).status, status, "{step}");
+        gateway.get(DOMAIN, &key).expect(200);
     }
     until_true("all is logged", || {
         gateway.log().iter().filter(|l| l["path"] == DOMAIN).count() == 4
@@ -139,4 +218,124 @@ fn keys_and_the_log_go_by_the_clock_and_latencies_do_not() {
     for line in &lines {
         assert!(line["latency_us"].as_u64().unwrap() < 5_000_000, "{line}");
     }
+}
+
+#[test]
+fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
+    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = || setup(&ours).redis(&server).text("store.deadline", "2s");
+    // A server that is new and wrong from its first second on.
+    theirs.step(70 * DAY);
+    let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let (gateway, key) = (setup().start(), made.stdout.trim_end());
+    assert_eq!(spend_all(&gateway, key), LIMIT);
+    assert_spent(&gateway, key, APRIL);
+    assert!(tells_of_a_clock(&gateway), "{}", gateway.readyz().text());
+    theirs.step(-70 * DAY);
+    until_true("all is well", || !tells_of_a_clock(&gateway));
+    // It jumps while nobody runs: as far as it would have thrown the numbers away.
+    drop(gateway.end());
+    for jump in [70 * DAY, 200 * DAY] {
+        theirs.step(jump);
+        let gateways = [setup().start(), setup().start()];
+        for gateway in &gateways {
+            assert_spent(gateway, key, APRIL);
+            until_true("it is told", || tells_of_a_clock(gateway));
+            assert_eq!(gateway.readyz().status, 200, "it serves");
+        }
+        theirs.step(-jump);
+        for gateway in &gateways {
+            until_true("all is well", || !tells_of_a_clock(gateway));
+            assert_spent(gateway, key, APRIL);
+        }
+    }
+    let listed = setup().cli(&["usage", "--json"]).expect(0).json();
+    assert_eq!(
+        (&listed[0]["month"], &listed[0]["month_count"]),
+        (&"2031-04".into(), &LIMIT.into())
+    );
+}
+
+/// The month ran ahead: a gateway counted in it, and now the clocks are right. It is told what to
+/// do, and that brings back the true month as it was.
+fn repair(gateway: Gateway, key: &str, url: &str) {
+    assert_spent(&gateway, key, MAY);
+    until_true("it is told what to do", || {
+        gateway.readyz().text().contains("riskgate store repair-month 2031-04")
+    });
+    let words = ["store", "repair-month", "2031-04", "--json"];
+    let refused = gateway.cli(&words).expect(1);
+    assert_eq!(refused.stderr, "expected no gateway to run, but found one that serves\n", "{url}");
+    let setup = gateway.end();
+    for month in ["2031-05", "2031-03", "2027-01"] {
+        let refused = setup.cli(&["store", "repair-month", month]).expect(1);
+        assert!(refused.stderr.contains("set it right first"), "{}", refused.stderr);
+    }
+    setup.cli(&["store", "repair-month", "April"]).expect(2);
+    let done = setup.cli(&words).expect(0).json();
+    let expected = serde_json::json!({
+        "month": "2031-04", "was": "2031-05", "changed": true, "dropped": 1,
+    });
+    assert_eq!(done, expected);
+    let again = setup.cli(&words).expect(0).json();
+    assert_eq!((&again["changed"], &again["dropped"]), (&false.into(), &0.into()));
+    let gateway = setup.start();
+    assert_eq!(usage(&gateway, key), (APRIL.to_owned(), 7));
+    assert!(!tells_of_a_clock(&gateway), "{}", gateway.readyz().text());
+    assert_eq!(spend_all(&gateway, key), LIMIT - 7);
+    assert_spent(&gateway, key, APRIL);
+}
+
+#[test]
+fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
+    let clock = Clock::at("2031-04-20T12:00:00Z");
+    let gateway = setup(&clock).start();
+    let key = gateway.key("acme", &[]);
+    (0..7).for_each(|_| drop(gateway.get(DOMAIN, &key).expect(200)));
+    let setup = gateway.end();
+    // Less than a month ahead at a start it is believed.
+    clock.step(20 * DAY);
+    let gateway = setup.start();
+    assert_eq!(spend_all(&gateway, &key), LIMIT);
+    let setup = gateway.end();
+    clock.step(-20 * DAY);
+    repair(setup.start(), &key, "sqlite");
+}
+
+#[test]
+fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
+    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = setup(&ours).redis(&server).text("store.deadline", "2s");
+    let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let (gateway, key) = (setup.start(), made.stdout.trim_end());
+    (0..7).for_each(|_| drop(gateway.get(DOMAIN, key).expect(200)));
+    // Both clocks, while it runs: each confirms the other.
+    ours.step(20 * DAY);
+    theirs.step(20 * DAY);
+    until_true("May has begun", || usage(&gateway, key) == (MAY.to_owned(), 0));
+    assert_eq!(spend_all(&gateway, key), LIMIT);
+    ours.step(-20 * DAY);
+    theirs.step(-20 * DAY);
+    repair(gateway, key, "redis");
+}
+
+#[test]
+fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
+    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = || setup(&ours).redis(&server).text("store.deadline", "2s");
+    let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let key = made.stdout.trim_end();
+    for wrong in [20 * DAY, 70 * DAY, -40 * DAY] {
+        ours.step(wrong);
+        let gateway = setup().start();
+        assert_eq!(usage(&gateway, key).0, APRIL, "{wrong}");
+        gateway.get(DOMAIN, key).expect(200);
+        gateway.end();
+        ours.step(-wrong);
+    }
+    let month = server.tell(&["HGET", "riskgate:{ring}:mark", "month"]);
+    assert_eq!(month, "375", "April 2031, since January 2000");
 }

@@ -7,7 +7,7 @@
 use redis::Pipeline;
 
 use super::super::{Contents, StoreError, verbs};
-use super::ledger::{LEDGER, expires_at, numbers_key};
+use super::ledger::{KEPT_FOR, LEDGER, numbers_key};
 use super::ring::{ACCOUNTS, CHANGED, RING, ROWS};
 use super::rows::{account_text, key_text};
 use super::top::{TOP, top_text};
@@ -76,7 +76,7 @@ impl Redis {
                 write.arg(format!("1 {} {}", row.leased, row.spent));
                 write.arg("leased").arg(row.leased).arg("spent").arg(row.spent);
                 write.arg("revision").arg(1).arg("base").arg(0).arg("claim").arg("0 0");
-                write.cmd("EXPIREAT").arg(&key).arg(expires_at(month));
+                write.cmd("EXPIRE").arg(&key).arg(KEPT_FOR);
             }
             self.ask_within(DOING, BULK, &write)?;
         }

@@ -13,8 +13,11 @@ pub(super) const MARK: &str = "riskgate:{ring}:mark";
 const SETTLING: &str = "riskgate:{ring}:settling";
 /// For so long after a loss nodes restate their numbers: each speaks at least once a second.
 const RESTATEMENT: Duration = Duration::from_secs(3);
-/// Numbers of a month are kept this much longer than it lasts, in seconds.
-const KEPT_FOR: i64 = 7 * 86_400;
+/// Numbers of a month are kept for so long from its first call on, in seconds: a server's clock
+/// that is wrong for a while, and not by a year, throws none away that are in use.
+pub(super) const KEPT_FOR: i64 = 400 * 86_400;
+/// And for so long from a node's last word on a month that is over: it may not be over after all.
+const KEPT_WHEN_OVER: i64 = 62 * 86_400;
 
 /// What all numbers' names begin with.
 pub(super) const LEDGER: &str = "riskgate:ledger:{";
@@ -22,11 +25,6 @@ pub(super) const LEDGER: &str = "riskgate:ledger:{";
 /// The month's numbers of an account. The braces make both keys of an account fall together.
 pub(super) fn numbers_key(account: &str, month: Month) -> String {
     format!("{LEDGER}{account}}}:{month}")
-}
-
-/// The Unix second at which the numbers of a month are dropped.
-pub(super) fn expires_at(month: Month) -> i64 {
-    month.end() + KEPT_FOR
 }
 
 fn settling_key(account: &str, month: Month) -> String {
@@ -152,14 +150,6 @@ impl Redis {
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
 
-    pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
-        let mut read = redis::pipe();
-        read.cmd("HGET").arg(MARK).arg("month");
-        let reply = self.ask("reading the month", &read)?.pop().unwrap_or(Value::Nil);
-        let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
-        Ok(number.and_then(Month::from_number))
-    }
-
     pub(in super::super) fn usage(
         &mut self,
         month: Month,
@@ -234,8 +224,9 @@ fn add_statement(
     pipeline.arg(numbers_key(account, *month)).arg(settling_key(account, *month));
     pipeline.arg(node).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
     pipeline.arg(known.sequence).arg(known.revision).arg(known.leased).arg(known.spent);
-    pipeline.arg(settle.as_millis() as u64).arg(RESTATEMENT.as_millis() as u64);
-    pipeline.arg(expires_at(*month));
+    pipeline.arg(round.settle.as_millis() as u64).arg(RESTATEMENT.as_millis() as u64);
+    let is_over = *month < round.month;
+    pipeline.arg(if is_over { KEPT_WHEN_OVER } else { KEPT_FOR }).arg(u8::from(is_over));
 }
 
 /// The word on the statement of this number; nothing if it is none, or was harmed on its way.

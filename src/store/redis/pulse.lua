@@ -20,4 +20,10 @@ if not began then
     redis.call('HSET', KEYS[1], 'began', began)
 end
 if tonumber(ARGV[4]) > month then redis.call('HSET', KEYS[1], 'month', ARGV[4]) end
-return {store_id, began, math.max(0, redis.call('PTTL', KEYS[2]))}
+local settles_for = redis.call('PTTL', KEYS[2])
+if settles_for > tonumber(ARGV[5]) then
+    -- The server's clock was set back meanwhile.
+    redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
+    settles_for = tonumber(ARGV[5])
+end
+return {store_id, began, math.max(0, settles_for)}

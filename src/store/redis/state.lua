@@ -6,7 +6,7 @@
 -- ARGV 1 node, 2 sequence, 3 target, 4 floor, 5 spent, 6 limit (-1: none),
 --      7-10 what the node knows: sequence, revision, leased and spent of all,
 --      11 ms that the node wants the account to settle, 12 ms that settling takes,
---      13 Unix second at which the numbers expire
+--      13 seconds for which the numbers are kept, 14 1 if their month is over
 -- Answers own leased, leased and spent of the others, revision, 1 while settling, and a sum by which
 -- an answer that was harmed on its way, or is one to something else, is known.
 
@@ -36,7 +36,12 @@ claim_leased, claim_spent = tonumber(claim_leased or 0), tonumber(claim_spent or
 
 -- What we acknowledged before is not here: something was lost.
 local lost = own_sequence < known_sequence or revision < known_revision
-local settling = redis.call('EXISTS', settling_key) == 1
+local settles_for = redis.call('PTTL', settling_key)
+if settles_for > tonumber(ARGV[12]) then
+    -- The server's clock was set back meanwhile.
+    redis.call('SET', settling_key, '1', 'PX', ARGV[12])
+end
+local settling = settles_for > 0
 local wait = math.max(tonumber(ARGV[11]), lost and tonumber(ARGV[12]) or 0)
 local settles_anew = lost or (wait > 0 and not settling)
 
@@ -81,6 +86,6 @@ redis.call('HSET', key,
     'base', string.format(whole, base),
     'claim', string.format('%.0f %.0f', claim_leased, claim_spent))
 if settles_anew then redis.call('SET', settling_key, '1', 'PX', wait) end
-if revision == 0 then redis.call('EXPIREAT', key, ARGV[13]) end
+if revision == 0 or ARGV[14] == '1' then redis.call('EXPIRE', key, ARGV[13]) end
 if not settling then told = told + 1 end
 return word(own, others_leased, others_spent, told, settling and 1 or 0)

@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, Transaction, params};
 
-use super::super::{Round, Standing, Statement, StoreError, UsageRow};
+use super::super::{RepairedMonth, Round, Standing, Statement, StoreError, UsageRow};
 use super::rows::{signed, unsigned};
 use super::{Sqlite, meta};
 use crate::month::Month;
@@ -50,6 +50,24 @@ impl Sqlite {
         let number: Option<i64> =
             meta(&self.connection, "month").map_err(self.failed("reading the month"))?;
         Ok(number.and_then(|n| u16::try_from(n).ok()).and_then(Month::from_number))
+    }
+
+    pub(in super::super) fn repair_month(
+        &mut self,
+        month: Month,
+    ) -> Result<RepairedMonth, StoreError> {
+        let failed = self.failed("repairing the month");
+        let was = self.latest_month()?;
+        let transaction = self.begin("repairing the month")?;
+        let later = [month.number()];
+        let set = "UPDATE meta SET value = ?1 WHERE key = 'month' AND value > ?1";
+        transaction.execute(set, later).map_err(&failed)?;
+        let counted = "SELECT count(DISTINCT account || ' ' || month) FROM ledger WHERE month > ?1";
+        let dropped: i64 =
+            transaction.query_row(counted, later, |row| row.get(0)).map_err(&failed)?;
+        transaction.execute("DELETE FROM ledger WHERE month > ?1", later).map_err(&failed)?;
+        transaction.commit().map_err(failed)?;
+        Ok(RepairedMonth { was, dropped: unsigned(dropped) })
     }
 
     pub(in super::super) fn usage(
@@ -177,7 +195,12 @@ mod tests {
                 limit: None,
                 known: Default::default(),
             };
-            let round = Round { node: &[1; 16], month: month(now), settle: Duration::ZERO };
+            let round = Round {
+                node: &[1; 16],
+                month: month(now),
+                settle: Duration::ZERO,
+                needs_replicas: true,
+            };
             store.state(round, &[statement]).unwrap();
         }
         let rows = |number| store.usage(month(number), None).unwrap().len();

@@ -7,7 +7,7 @@ use crate::month::Month;
 
 /// What every gateway needs: the ledger, reading keys, the top counts. With
 /// `store.wait_replicas` it needs `+wait` too.
-const GATEWAY: [&str; 24] = [
+const GATEWAY: [&str; 22] = [
     "~riskgate:*",
     "+info",
     "+time",
@@ -16,11 +16,9 @@ const GATEWAY: [&str; 24] = [
     "+multi",
     "+exec",
     "+scan",
-    "+exists",
     "+pttl",
     "+set",
     "+expire",
-    "+expireat",
     "+hget",
     "+hgetall",
     "+hmget",
@@ -77,7 +75,8 @@ fn gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), Stor
         limit: Some(5),
         known: Known::default(),
     };
-    let round = Round { node: &[1; 16], month, settle: std::time::Duration::ZERO };
+    let round =
+        Round { node: &[1; 16], month, settle: std::time::Duration::ZERO, needs_replicas: true };
     store.state(round, &[raise.clone()])?;
     lose();
     (raise.sequence, raise.known.sequence) = (2, 1);

@@ -52,6 +52,8 @@ struct Member {
     born: u64,
     /// Its clock is wrong by so many seconds.
     skew: i64,
+    /// It could not know better at its start: the time may be wrong, the month is not.
+    has_odd_start: bool,
     cut_off: bool,
     is_well: bool,
     pulse: Option<Pulse>,
@@ -105,6 +107,8 @@ pub struct World<'e> {
     /// Milliseconds since the life began, and the second in which it did.
     now: u64,
     began: i64,
+    /// The server's clock is wrong by so many seconds; never while one of a node is.
+    store_skew: i64,
     members: Vec<Member>,
     born: u64,
     /// Gone without a farewell.
@@ -143,6 +147,7 @@ impl<'e> World<'e> {
             on_failure,
             now: 0,
             began,
+            store_skew: 0,
             members: Vec::new(),
             born: 0,
             dead: Vec::new(),
@@ -217,17 +222,24 @@ impl<'e> World<'e> {
         self.born += 1;
         let mut id = [0; 16];
         id[..8].copy_from_slice(&self.born.to_le_bytes());
-        let calendar = Calendar::new(self.latest_month(), self.true_now(), self.passed());
+        let skew = self.skew_at_birth();
+        let (now, passed) = (self.true_now(), self.passed());
+        let calendar = Calendar::new(self.latest_month(), now + skew, passed);
+        if self.engine.is_server() {
+            calendar.hear_store(now + self.store_skew, now + skew, passed);
+        }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
         let lease = node.lease(&self.account, self.limits[limit]);
-        self.tell(format_args!("node {} is born", self.born));
+        let skews = [skew, self.store_skew];
+        self.tell(format_args!("node {} is born, clocks wrong by {skews:?}", self.born));
         self.members.push(Member {
             node,
             lease,
             limit,
             born: self.now,
-            skew: 0,
+            skew,
+            has_odd_start: (skew, self.store_skew) != (0, 0),
             cut_off: false,
             is_well: false,
             pulse: None,
@@ -241,15 +253,31 @@ impl<'e> World<'e> {
         });
     }
 
+    /// A node may start with a clock that is wrong. Where there is no other, one that is ahead by
+    /// less than a month or behind within one would be believed.
+    fn skew_at_birth(&mut self) -> i64 {
+        if !self.random.one_in(4) || self.store_skew != 0 || self.latest_month().is_none() {
+            return 0;
+        }
+        match self.engine.is_server() {
+            true => self.random.pick(&[-86_400, -40, 3_600, 40 * 86_400]),
+            false => self.random.pick(&[-86_400, 70 * 86_400, 4_000 * 86_400]),
+        }
+    }
+
     fn latest_month(&self) -> Option<Month> {
         self.members.iter().map(|member| member.node.calendar.latest()).max()
     }
 
     fn call(&mut self, at: usize) {
-        let unix_now = self.true_now() + self.members[at].skew;
         let (passed, clock) = (self.passed(), self.clock(at));
+        let (now, store_skew) = (self.true_now(), self.store_skew);
         let member = &mut self.members[at];
-        let month = member.node.calendar.month(unix_now, || passed);
+        let believed = member.node.calendar.now(passed);
+        // Between the two seconds that clocks may differ by at a look, and what is let pass.
+        let odd = (believed - now).abs() > 6 && !member.has_odd_start;
+        assert!(!odd, "{believed} is believed at {now}, skews {} {store_skew}", member.skew);
+        let month = member.node.calendar.month(believed, || passed);
         let step = match member.node.charge(&member.lease, month, clock) {
             Step::Wait if self.random.one_in(6) => {
                 let hangs = self.random.one_in(4);
@@ -376,7 +404,7 @@ impl<'e> World<'e> {
     fn take_pulse(&mut self, at: usize) -> Option<bool> {
         let clock = self.clock(at);
         let (unix_now, passed) = (self.true_now(), self.passed());
-        let heard = self.engine.is_server().then_some(unix_now);
+        let heard = self.engine.is_server().then_some(unix_now + self.store_skew);
         let pulse = Pulse {
             incarnation: self.incarnation.to_string(),
             unix_now: heard,
@@ -384,6 +412,9 @@ impl<'e> World<'e> {
         };
         let member = &mut self.members[at];
         member.is_well = !member.cut_off;
+        if member.cut_off || heard.is_none() {
+            member.node.calendar.hear_machine(unix_now + member.skew, passed);
+        }
         if member.cut_off {
             member.node.note_pulse(Some(&failure()));
             return None;
@@ -451,6 +482,7 @@ impl<'e> World<'e> {
             node: &letter.node,
             month: letter.month,
             settle: Duration::from_millis(letter.settle),
+            needs_replicas: true,
         };
         let standings = self.engine.state(round, &letter.statements);
         self.members.iter_mut().for_each(|member| member.known_row = None);
@@ -514,9 +546,16 @@ impl<'e> World<'e> {
         }
     }
 
-    /// Never for as long as it takes to be believed.
+    /// Never for as long as it takes to be believed, and never both clocks of a node at once.
     fn step_clock(&mut self, at: usize) {
-        self.members[at].skew = self.random.pick(&[0, 0, -86_400, -40, 3_600, 40 * 86_400]);
+        let skew = self.random.pick(&[0, 0, -86_400, -40, 3_600, 40 * 86_400]);
+        let are_right = self.members.iter().all(|member| member.skew == 0);
+        if self.engine.is_server() && are_right && self.random.one_in(2) {
+            self.tell(format_args!("the server's clock is wrong by {skew} s"));
+            self.store_skew = skew;
+        } else if self.store_skew == 0 {
+            self.members[at].skew = skew;
+        }
     }
 
     /// The server loses what it acknowledged, or only restarts.
@@ -596,6 +635,7 @@ impl<'e> World<'e> {
 
     /// All faults are over: everybody is told everything, and the rest of the limit is spent.
     fn come_to_rest(&mut self) {
+        self.store_skew = 0;
         for at in 0..self.members.len() {
             let member = &mut self.members[at];
             (member.cut_off, member.skew) = (false, 0);

@@ -1,0 +1,187 @@
+use super::*;
+
+/// The last second of November 2026.
+const END: i64 = 1_796_083_199;
+const DAY: i64 = 86_400;
+
+fn month(calendar: &Calendar, passed: i64) -> String {
+    calendar.month(calendar.now(passed), || passed).to_string()
+}
+
+fn known(unix_now: i64) -> Option<Month> {
+    Some(Month::containing(unix_now))
+}
+
+#[test]
+fn a_month_begins_on_time_and_never_again() {
+    let calendar = Calendar::new(None, END - 100, 0);
+    assert_eq!(month(&calendar, 100), "2026-11");
+    assert_eq!(month(&calendar, 101), "2026-12");
+    assert_eq!(month(&calendar, 99), "2026-12");
+    let calendar = Calendar::new(known(END + 1), END, 0);
+    assert_eq!(month(&calendar, 0), "2026-12");
+    assert_eq!(calendar.now(7), END + 8, "nor is it a time before the month");
+}
+
+#[test]
+fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
+    let wrong = END + 62 * DAY;
+    let calendar = Calendar::new(known(END), wrong, 0);
+    assert!(
+        calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
+    );
+    for passed in 0..600 {
+        calendar.hear_machine(wrong + passed, passed);
+        assert_eq!(month(&calendar, passed), "2026-11");
+    }
+    calendar.hear_machine(wrong + 600, 600);
+    assert_eq!((month(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
+    // A gateway that was off over a month's end goes on at once.
+    let calendar = Calendar::new(known(END), END + 5 * DAY, 0);
+    assert_eq!(month(&calendar, 0), "2026-12");
+}
+
+#[test]
+fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
+    let start = END - DAY;
+    let calendar = Calendar::new(None, start, 0);
+    let jump = 40 * DAY;
+    let hear = |ahead: i64, passed: i64| {
+        calendar.hear_machine(start + ahead + passed, passed);
+        calendar.now(passed)
+    };
+    assert_eq!(hear(jump, 1), start + 1);
+    // It steps back: nothing has happened.
+    assert_eq!(hear(0, 2), start + 2);
+    assert_eq!(calendar.problem(2), None);
+    // It jumps about: nothing is steady.
+    assert_eq!(hear(jump, 500), start + 500);
+    assert_eq!(hear(jump + 3_000, 700), start + 700);
+    assert_eq!(hear(jump + 3_000, 1_299), start + 1_299);
+    assert_eq!(hear(jump + 3_000, 1_300), start + jump + 4_300);
+    assert_eq!(month(&calendar, 1_300), "2027-01");
+    // However steady, one clock leads to no month that is over.
+    assert_eq!(hear(0, 1_400), start + jump + 4_400);
+    assert_eq!(hear(0, 9_000), start + jump + 12_000);
+    assert!(calendar.problem(9_000).unwrap().contains("riskgate store repair-month 2026-11"));
+}
+
+#[test]
+fn a_clock_that_is_set_by_a_little_is_followed() {
+    let calendar = Calendar::new(None, END - DAY, 0);
+    calendar.hear_machine(END - DAY + 101, 100);
+    assert_eq!(calendar.now(100), END - DAY + 100, "fractions of a second are no step");
+    calendar.hear_machine(END - DAY + 204, 200);
+    assert_eq!(calendar.now(200), END - DAY + 204);
+    for passed in 300..=901 {
+        calendar.hear_machine(END - DAY + 30 + passed, passed);
+    }
+    assert_eq!(calendar.now(DAY), END + 30);
+}
+
+#[test]
+fn all_nodes_go_by_the_store_s_clock() {
+    // One clock is an hour ahead, one an hour behind; the store says it is noon.
+    let store = END - 10;
+    for wrong in [-3_600, 3_600] {
+        let calendar = Calendar::new(known(store), store + wrong, 0);
+        calendar.hear_store(store, store + wrong, 0);
+        assert_eq!(month(&calendar, 10), "2026-11", "{wrong}");
+        assert_eq!(month(&calendar, 11), "2026-12", "{wrong}");
+        // Nor does the machine's clock ever count again, also while the store is silent.
+        for passed in 12..2_000 {
+            calendar.hear_machine(store + 40 * DAY + passed, passed);
+        }
+        assert_eq!(calendar.now(2_000), store + 2_000);
+    }
+}
+
+#[test]
+fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
+    let store = END - DAY;
+    for known in [None, known(store)] {
+        let calendar = Calendar::new(known, store + 40 * DAY, 0);
+        calendar.hear_store(store, store + 40 * DAY, 1);
+        assert_eq!(month(&calendar, 2), "2026-11");
+        assert_eq!(calendar.now(1), store);
+        assert_eq!(calendar.month_of_store(1), Some(Month::containing(store)));
+    }
+}
+
+#[test]
+fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
+    let start = END - DAY;
+    // Also where no month is known, and where the next one would begin.
+    for (known, jump) in [(known(start), 70), (None, 70), (known(start), 20), (None, 4_000)] {
+        let jump = jump * DAY;
+        let calendar = Calendar::new(known, start, 0);
+        for passed in 0..600 {
+            calendar.hear_store(start + jump + passed, start + passed, passed);
+            assert_eq!(calendar.now(passed), start + passed);
+            assert_eq!(month(&calendar, passed), "2026-11");
+            assert_eq!(calendar.month_of_store(passed), None, "nobody else is told");
+        }
+        assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
+        calendar.hear_store(start + jump + 600, start + 600, 600);
+        assert_eq!(calendar.now(600), start + jump + 600);
+    }
+}
+
+#[test]
+fn a_store_s_clock_at_the_start_is_believed_where_this_machine_s_says_the_same_or_nothing() {
+    let now = END + 70 * DAY;
+    // Nobody ran for two months; our clock is not exactly right. It was never set; or it shows a
+    // month that is over, and one began since.
+    for (known, store, machine) in [
+        (known(END), now, now + 3_600),
+        (known(END), END + 10, END - 40 * DAY),
+        (None, now, 0),
+        (None, now, now - 3_600),
+        (known(END), END + 1, END - 3),
+    ] {
+        let calendar = Calendar::new(known, machine, 0);
+        calendar.hear_store(store, machine, 0);
+        assert_eq!(calendar.now(0), store, "{known:?} {machine}");
+        assert_eq!(calendar.problem(0), None);
+    }
+    // Behind a month that was counted in it is wrong for certain.
+    let calendar = Calendar::new(known(END), END - 10, 0);
+    calendar.hear_store(END - 40 * DAY, END - 10, 0);
+    assert_eq!(calendar.now(0), END - 10);
+}
+
+#[test]
+fn a_month_that_ran_ahead_is_told_and_the_time_is_right_where_both_clocks_say_so() {
+    let calendar = Calendar::new(known(END + 40 * DAY), END, 0);
+    calendar.hear_store(END, END, 0);
+    assert_eq!((calendar.now(0), month(&calendar, 0)), (END, "2027-01".to_owned()));
+    assert_eq!(calendar.month_of_store(0), known(END), "nor is it told to others");
+    let told = calendar.problem(0).unwrap();
+    assert!(told.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{told}");
+}
+
+#[test]
+fn a_store_s_clock_that_jumps_is_confirmed_by_ours_or_held() {
+    let jump = 40 * DAY;
+    let start = END - DAY;
+    let calendar = Calendar::new(None, start, 0);
+    calendar.hear_store(start, start, 0);
+    calendar.hear_store(start + jump, start + 1, 1);
+    assert_eq!(month(&calendar, 1), "2026-11");
+    calendar.hear_store(start + jump + 600, start + 601, 601);
+    assert_eq!(month(&calendar, 602), "2027-01", "steady for ten minutes");
+
+    let calendar = Calendar::new(None, start, 0);
+    calendar.hear_store(start, start, 0);
+    calendar.hear_store(start + jump, start + jump, 1);
+    assert_eq!(month(&calendar, 1), "2027-01", "both clocks say so");
+}
+
+#[test]
+fn a_month_begins_on_time_while_the_store_is_silent() {
+    let start = END - DAY;
+    let calendar = Calendar::new(None, start, 0);
+    calendar.hear_store(start, start, 0);
+    assert_eq!(month(&calendar, DAY), "2026-11");
+    assert_eq!(month(&calendar, DAY + 1), "2026-12");
+}

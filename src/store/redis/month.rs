@@ -1,0 +1,62 @@
+//! The latest month on a server, and the way back from one that has not begun.
+
+use redis::Value;
+
+use super::super::{RepairedMonth, StoreError};
+use super::ledger::{LEDGER, MARK};
+use super::{BULK, CHUNK, Redis, Script, number};
+use crate::month::Month;
+
+impl Redis {
+    pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(MARK).arg("month");
+        let reply = self.ask("reading the month", &read)?.pop().unwrap_or(Value::Nil);
+        let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
+        Ok(number.and_then(Month::from_number))
+    }
+
+    pub(in super::super) fn unix_now(&mut self) -> Result<i64, StoreError> {
+        const DOING: &str = "reading its clock";
+        let mut read = redis::pipe();
+        read.cmd("TIME");
+        let reply = self.ask(DOING, &read)?.pop().unwrap_or(Value::Nil);
+        let (seconds, _micros): (i64, i64) = self.understand(DOING, reply)?;
+        Ok(seconds)
+    }
+
+    /// The month first, in one step; then the numbers, some at a time. An interrupted repair can
+    /// be run again: what is left of later months is dropped then.
+    pub(in super::super) fn repair_month(
+        &mut self,
+        month: Month,
+    ) -> Result<RepairedMonth, StoreError> {
+        const DOING: &str = "repairing the month";
+        let reply = self.write_by(DOING, Script::Month, &[MARK], &[month.number().to_string()])?;
+        let was: i64 = self.understand(DOING, reply)?;
+        let was = u16::try_from(was).ok().and_then(Month::from_number);
+        let mut dropped = 0;
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = redis::pipe();
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER}*")).arg("COUNT");
+            scan.arg(CHUNK);
+            let (next, names): (u64, Vec<String>) = self.read(DOING, &scan)?;
+            let is_later = |name: &&String| {
+                let counted = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
+                counted.is_some_and(|counted| counted > month)
+            };
+            let later: Vec<&String> = names.iter().filter(is_later).collect();
+            if !later.is_empty() {
+                let mut drop = redis::pipe();
+                drop.cmd("DEL").arg(&later);
+                let replies = self.ask_within(DOING, BULK, &drop)?;
+                dropped += replies.into_iter().map(number).sum::<u64>();
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(RepairedMonth { was, dropped });
+            }
+        }
+    }
+}
