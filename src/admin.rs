@@ -161,8 +161,18 @@ impl Admin {
         let mut degraded: Vec<String> =
             status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
         let store = self.state.ledger.status();
-        if store.store_down {
-            degraded.push("store: down".to_owned());
+        let missing = store.missing_replicas;
+        match store.store_down {
+            true if missing == 0 => degraded.push("store: down".to_owned()),
+            true => degraded.push(format!(
+                "store: {missing} of store.wait_replicas are missing: calls without a lease are \
+                 refused"
+            )),
+            false if missing == 0 => {}
+            false => degraded.push(format!(
+                "store: {missing} of store.wait_replicas are missing: what is stated now lies on \
+                 one server alone"
+            )),
         }
         if store.store_settling {
             degraded.push("store: it may have lost something; numbers are restated".to_owned());
@@ -185,6 +195,7 @@ impl Admin {
         metrics.top_dropped.set(self.state.top.dropped().cast_signed());
         metrics.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
         metrics.store_down.set(i64::from(store.store_down));
+        metrics.replicas_missing.set(store.missing_replicas.cast_signed());
         metrics.store_settling.set(i64::from(store.store_settling));
         metrics.store_commits.set(store.store_commits.cast_signed());
         metrics.store_failures.set(store.store_failures.cast_signed());

@@ -111,6 +111,8 @@ pub struct Metrics {
     pub clock_doubted: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
+    /// How many of `store.wait_replicas` lack what was last stated.
+    pub replicas_missing: IntGauge,
     /// 1 while all nodes restate their numbers.
     pub store_settling: IntGauge,
     /// Commits of the ledger.
@@ -196,6 +198,10 @@ impl Metrics {
                 "1 while a clock is doubted, or a month was counted in that has not begun.",
             )?,
             store_down: gauge("riskgate_store_down", "1 while the store counts as down.")?,
+            replicas_missing: gauge(
+                "riskgate_store_replicas_missing",
+                "How many of store.wait_replicas lack what was last stated.",
+            )?,
             store_settling: gauge(
                 "riskgate_store_settling",
                 "1 while all nodes restate their numbers, since the store may have lost some.",

@@ -72,6 +72,8 @@ pub struct LedgerStatus {
     pub store_down: bool,
     /// The store has lost something, and all nodes restate what they know.
     pub store_settling: bool,
+    /// So many of `store.wait_replicas` lack what was last stated.
+    pub missing_replicas: u64,
     /// Operations that succeeded.
     pub store_commits: u64,
     /// Operations that failed.
@@ -203,16 +205,21 @@ impl Ledger {
     /// What all nodes have spent of the month: our own as of now, the others' as they published.
     pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denied> {
         let others = match self.others_spent(lease, month).await {
-            Some(others) => others,
+            Some(others) => {
+                lease.note_others_spent(month, others);
+                others
+            }
             None => lease.others_spent(month).ok_or(Denied::Store)?,
         };
         Ok(lease.own_spent(month).saturating_add(others))
     }
 
-    /// Asks the store, unless it is down or enough others are asking.
+    /// Asks the store, unless it is silent or enough others are asking. One that takes no
+    /// statements can still be read.
     async fn others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
-        if shared.node.is_down() || shared.readers.load(Ordering::Relaxed) >= MAX_READERS {
+        let is_silent = shared.node.health.is_silent.load(Ordering::Relaxed);
+        if is_silent || shared.readers.load(Ordering::Relaxed) >= MAX_READERS {
             return None;
         }
         shared.readers.fetch_add(1, Ordering::Relaxed);
@@ -236,6 +243,7 @@ impl Ledger {
         LedgerStatus {
             store_down: health.down.load(Ordering::Relaxed),
             store_settling: self.shared.node.is_settling(self.shared.clock()),
+            missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
             store_commits: health.commits.load(Ordering::Relaxed),
             store_failures: health.failures.load(Ordering::Relaxed),
             unsettled: health.unsettled.load(Ordering::Relaxed),

@@ -260,10 +260,16 @@ impl Lease {
         if numbers.month == month.number() { numbers.spent(&self.hand.purse) } else { 0 }
     }
 
-    /// What other nodes had spent when the store last spoke of this month.
+    /// What other nodes had spent when the store last spoke of this month, or was last read.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
         let numbers = self.numbers();
-        if numbers.month == month.number() { numbers.others_spent() } else { None }
+        let stated = (numbers.month == month.number()).then(|| numbers.others_spent()).flatten();
+        stated.max(numbers.others_read.filter(|read| read.0 == month).map(|read| read.1))
+    }
+
+    /// Remembers what other nodes had spent when the store was read.
+    pub(super) fn note_others_spent(&self, month: Month, spent: u64) {
+        self.numbers().others_read = Some((month, spent));
     }
 
     /// What to say to the store now; at most one statement is under way.

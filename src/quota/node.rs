@@ -47,6 +47,10 @@ pub(super) struct Health {
     failures_in_a_row: AtomicU32,
     /// The last statement failed, whatever the pulse says: a server may be read-only or full.
     refuses: AtomicBool,
+    /// The last pulse failed: the store is not there for reading either.
+    pub is_silent: AtomicBool,
+    /// How many replicas lack what was last stated.
+    pub missing_replicas: AtomicU64,
     /// When the running operation began; 0 when none runs.
     pub busy_since: AtomicU64,
     /// Until when all accounts settle after a loss.
@@ -159,7 +163,7 @@ impl Node {
         // The queue keeps what must be stated once the store is back.
         lease.ask_for(month);
         self.want(lease);
-        if self.fails_closed.load(Ordering::Relaxed) {
+        if self.fails_closed() {
             return Err(Denied::Store);
         }
         let unsettled = &self.health.unsettled;
@@ -314,8 +318,23 @@ impl Node {
         self.note_answer(error);
     }
 
+    pub(super) fn fails_closed(&self) -> bool {
+        self.fails_closed.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of how many replicas lack what was last stated.
+    pub(super) fn note_replicas(&self, missing: usize) {
+        let before = self.health.missing_replicas.swap(missing as u64, Ordering::Relaxed);
+        match (before, missing) {
+            (0, 1..) => log::error!("{missing} of store.wait_replicas do not have what was stated"),
+            (1.., 0) => log::warn!("store.wait_replicas have what was stated, or are out of reach"),
+            _ => {}
+        }
+    }
+
     /// Takes note of how taking the pulse went.
     pub(super) fn note_pulse(&self, error: Option<&StoreError>) {
+        self.health.is_silent.store(error.is_some(), Ordering::Relaxed);
         if error.is_some() || !self.health.refuses.load(Ordering::Relaxed) {
             self.note_answer(error);
         }

@@ -78,6 +78,8 @@ pub(super) struct Numbers {
     blind: u64,
     others_leased: u64,
     others_spent: u64,
+    /// What others had spent of a month when the store was last read for it.
+    pub others_read: Option<(Month, u64)>,
     known: Known,
     /// What the store last heard of `spent`.
     stated_spent: Option<u64>,
@@ -198,6 +200,7 @@ impl Numbers {
             asked_month: month.number(),
             limit: self.limit,
             sequence: self.sequence,
+            others_read: self.others_read,
             farewells: std::mem::take(&mut self.farewells),
             ..Numbers::default()
         };

@@ -241,7 +241,8 @@ fn the_last_word_on_a_month_does_not_wait_for_a_call() {
     let mut speak = |occasion| {
         let batch = node.collect(std::slice::from_ref(&lease), occasion);
         let (id, month) = (node.id, node.calendar.latest());
-        let round = crate::store::Round { node: &id, month, settle: Duration::ZERO };
+        let round =
+            crate::store::Round { node: &id, month, settle: Duration::ZERO, needs_replicas: true };
         let words = store.state(round, &batch.statements).unwrap();
         node.deliver(batch, Some(words), 1);
     };
@@ -274,7 +275,12 @@ fn a_wish_is_pressing_only_where_what_is_held_may_not_last() {
         wishes.push((call, presses()));
         node.queue().wanting.clear();
         let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
-        let round = crate::store::Round { node: &node.id, month, settle: Duration::ZERO };
+        let round = crate::store::Round {
+            node: &node.id,
+            month,
+            settle: Duration::ZERO,
+            needs_replicas: true,
+        };
         let words = store.state(round, &batch.statements).unwrap();
         node.deliver(batch, Some(words), 1);
     }

@@ -200,6 +200,7 @@ impl Worker {
         let before = self.pulse.take();
         let outcome = self.timed(|store| store.pulse(month, before.as_ref()));
         self.is_well = outcome.is_ok();
+        node.note_replicas(if self.is_well { self.store.missing_replicas() } else { 0 });
         match outcome {
             Ok(pulse) => {
                 if let Some(store_now) = pulse.unix_now {
@@ -237,8 +238,10 @@ impl Worker {
                 node: &node.id,
                 month: node.calendar.latest(),
                 settle: Duration::from_millis(node.settles_for(shared.clock())),
+                needs_replicas: node.fails_closed(),
             };
             outcome = self.timed(|store| store.state(round, &batch.statements));
+            node.note_replicas(self.store.missing_replicas());
             node.note(outcome.as_ref().err());
         }
         self.is_well = outcome.is_ok();

@@ -13,6 +13,9 @@ pub struct Round<'r> {
     pub month: Month,
     /// For how long the node knows that the store may have lost something; usually zero.
     pub settle: Duration,
+    /// Whether a word that too few replicas have is none. Without it the server's own is taken,
+    /// and [`Store::missing_replicas`](super::Store::missing_replicas) tells how many lack it.
+    pub needs_replicas: bool,
 }
 
 /// "My own number shall be `target`": one node's statement about one account and month.

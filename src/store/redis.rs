@@ -48,11 +48,13 @@ pub struct Redis {
     patience: Duration,
     wait_replicas: usize,
     connection: Option<Connection>,
-    /// The digests by which the server knows our scripts; it says them itself.
+    /// The digests by which servers know our scripts; the first one said them itself.
     scripts: Vec<String>,
+    /// How many of `wait_replicas` did not have what was last written here.
+    missing_replicas: usize,
 }
 
-/// Scripts that are loaded with each connection; see [`Script::text`].
+/// Scripts that are loaded where a server does not know them; see [`Script::text`].
 #[derive(Clone, Copy)]
 enum Script {
     State,
@@ -151,6 +153,7 @@ impl Redis {
             wait_replicas: options.wait_replicas,
             connection: None,
             scripts: Vec::new(),
+            missing_replicas: 0,
         })
     }
 
@@ -176,7 +179,7 @@ impl Redis {
         StoreError::Unanswered { place: self.place.clone(), doing, found: found.into() }
     }
 
-    /// Connects where there is no connection, and loads the scripts.
+    /// Connects where there is no connection.
     fn connect(&mut self) -> Result<(), StoreError> {
         if self.is_connected() {
             return Ok(());
@@ -186,7 +189,7 @@ impl Redis {
         let made = self.client.get_connection_with_timeout(timeout);
         let connection = made.map_err(|error| self.unanswered("connecting", error.to_string()))?;
         self.connection = Some(connection);
-        self.load_scripts(timeout)
+        Ok(())
     }
 
     fn is_connected(&self) -> bool {
@@ -208,8 +211,9 @@ impl Redis {
         Ok(())
     }
 
-    /// Sends commands and reads as many replies; connects first where needed. An error in one
-    /// reply fails all.
+    /// Sends commands that may be said twice, and reads as many replies; connects first where
+    /// needed. A kept connection that turns out to be dead is no answer: they are asked for once
+    /// more on a new one, in the time that is left. An error in one reply fails all.
     fn ask(&mut self, doing: &'static str, commands: &Pipeline) -> Result<Vec<Value>, StoreError> {
         self.ask_within(doing, self.patience, commands)
     }
@@ -221,8 +225,16 @@ impl Redis {
         patience: Duration,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
+        let until = Instant::now() + patience;
+        let was_kept = self.is_connected();
         self.connect()?;
-        let replies = self.exchange(doing, commands, patience)?;
+        let mut replies = self.exchange(doing, commands, patience);
+        let left = until.saturating_duration_since(Instant::now());
+        if replies.is_err() && was_kept && !left.is_zero() {
+            self.connect()?;
+            replies = self.exchange(doing, commands, left);
+        }
+        let replies = replies?;
         match replies.iter().find_map(error_of) {
             Some(found) => {
                 self.connection = None;
@@ -268,6 +280,9 @@ impl Redis {
         commands: impl Fn(&[String]) -> Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
         self.connect()?;
+        if self.scripts.is_empty() {
+            self.load_scripts(patience)?;
+        }
         for last_try in [false, true] {
             let replies = self.exchange(doing, &commands(&self.scripts), patience)?;
             let forgotten = |value: &Value| {

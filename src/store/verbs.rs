@@ -7,8 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    Contents, Credit, KeyRow, LimitRow, Pulse, Redis, RedisOptions, RingChanges, RingMark,
-    RingRows, Round, Sqlite, Standing, Statement, Store, StoreError, StoreUrl, TopRow, UsageRow,
+    Contents, Credit, KeyRow, LimitRow, Pulse, Redis, RedisOptions, RepairedMonth, RingChanges,
+    RingMark, RingRows, Round, Sqlite, Standing, Statement, Store, StoreError, StoreUrl, TopRow,
+    UsageRow,
 };
 use crate::month::Month;
 
@@ -98,6 +99,14 @@ impl Store {
         match self {
             Store::Sqlite(store) => store.state(round, statements),
             Store::Redis(store) => store.state(round, statements),
+        }
+    }
+
+    /// How many of `store.wait_replicas` lacked what was last stated; 0 where none are waited for.
+    pub fn missing_replicas(&self) -> usize {
+        match self {
+            Store::Sqlite(_) => 0,
+            Store::Redis(store) => store.missing_replicas(),
         }
     }
 

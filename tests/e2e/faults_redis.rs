@@ -116,6 +116,9 @@ fn through(begin: fn(&FaultProxy)) {
         until_true("calls are under way", || {
             large_crowd.said().admitted > 100 && medium_crowd.said().admitted > 100
         });
+        // Usage is read on a connection of its own.
+        open.gateway.month_count(&large);
+        closed.gateway.month_count(&medium);
         open.remember();
         closed.remember();
         let carried = proxy.connections();

@@ -34,6 +34,7 @@ mod process;
 mod proxies;
 mod quota;
 mod redis;
+mod redis_failover;
 mod redis_keys;
 mod reload;
 mod routes;

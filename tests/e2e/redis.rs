@@ -353,14 +353,14 @@ fn a_server_restarted_without_a_disk_leads_to_no_call_too_many() {
 }
 
 /// Carries connections to a server, and to another one later.
-struct Forwarder {
+pub struct Forwarder {
     address: SocketAddr,
     target: Arc<Mutex<u16>>,
     carried: Arc<Mutex<Vec<TcpStream>>>,
 }
 
 impl Forwarder {
-    fn to(server: &RedisServer) -> Forwarder {
+    pub fn to(server: &RedisServer) -> Forwarder {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let target = Arc::new(Mutex::new(server.port()));
@@ -382,12 +382,12 @@ impl Forwarder {
         forwarder
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
     /// Ends every connection; new ones lead to another server.
-    fn lead_to(&self, server: &RedisServer) {
+    pub fn lead_to(&self, server: &RedisServer) {
         *self.target.lock().unwrap() = server.port();
         for stream in self.carried.lock().unwrap().drain(..) {
             // Ended by itself is as good.

@@ -83,7 +83,8 @@ impl Node {
         store: &mut Store,
         statements: &[Statement],
     ) -> Result<Vec<Option<Standing>>, StoreError> {
-        let round = Round { node: &self.id, month: month(), settle: self.settle };
+        let round =
+            Round { node: &self.id, month: month(), settle: self.settle, needs_replicas: true };
         store.state(round, statements)
     }
 

@@ -40,9 +40,14 @@ impl Redis {
         const DOING: &str = "taking its pulse";
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
+        if self.wait_replicas > 0 {
+            // Whether they have what was last written here; not waited for.
+            ask.cmd("WAIT").arg(self.wait_replicas).arg(1);
+        }
         let mut replies = self.ask(DOING, &ask)?.into_iter();
         let mut next = || replies.next().unwrap_or(Value::Nil);
         let (server, replication, time) = (text(next()), text(next()), next());
+        let reached = number(next());
         let (Some(run), Some(history)) =
             (field(&server, "run_id"), field(&replication, "master_replid"))
         else {
@@ -70,6 +75,7 @@ impl Redis {
         }
         let (store_id, began, settling): (String, String, u64) =
             redis::from_redis_value(reply).map_err(|e| self.unanswered(DOING, e.to_string()))?;
+        self.note_replicas(reached);
         Ok(Pulse {
             incarnation: format!("{life} {began} {store_id}"),
             unix_now: Some(unix_now.0),
@@ -92,13 +98,16 @@ impl Redis {
         }
         let (node, wait) = (hex(round.node), self.wait_replicas);
         // So that the answer comes within the patience, also when it is that none has it. Zero
-        // would be for ever.
-        let wait_for = (self.patience * 3 / 4).as_millis().max(1) as u64;
+        // would be for ever. Replicas that are gone are not waited for where that changes nothing.
+        let wait_for = match self.missing_replicas > 0 && !round.needs_replicas {
+            true => 1,
+            false => (self.patience * 3 / 4).as_millis().max(1) as u64,
+        };
         let mut replies = self.run(DOING, |scripts| {
             let mut pipeline = redis::pipe();
             for statement in statements {
                 let script = &scripts[Script::State as usize];
-                add_statement(&mut pipeline, script, &node, round.settle, statement);
+                add_statement(&mut pipeline, script, &node, round, statement);
             }
             if wait > 0 {
                 pipeline.cmd("WAIT").arg(wait).arg(wait_for);
@@ -107,7 +116,8 @@ impl Redis {
         })?;
         if wait > 0 {
             let reached = number(replies.pop().unwrap_or(Value::Nil));
-            if reached < wait as u64 {
+            self.note_replicas(reached);
+            if self.missing_replicas > 0 && round.needs_replicas {
                 let found = format!("only {reached} of {wait} replicas have it");
                 return Err(self.unanswered(DOING, found));
             }
@@ -133,6 +143,14 @@ impl Redis {
             standings.push(Some(standing));
         }
         Ok(standings)
+    }
+
+    fn note_replicas(&mut self, reached: u64) {
+        self.missing_replicas = self.wait_replicas.saturating_sub(reached as usize);
+    }
+
+    pub(in super::super) fn missing_replicas(&self) -> usize {
+        self.missing_replicas
     }
 
     pub(in super::super) fn others_spent(
@@ -215,7 +233,7 @@ fn add_statement(
     pipeline: &mut Pipeline,
     script: &str,
     node: &str,
-    settle: Duration,
+    round: Round<'_>,
     statement: &Statement,
 ) {
     let Statement { account, month, sequence, target, floor, spent, limit, known } = statement;

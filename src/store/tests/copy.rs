@@ -22,7 +22,12 @@ fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
         limit: None,
         known: super::super::Known::default(),
     };
-    let round = Round { node: &[9; 16], month: month(), settle: std::time::Duration::ZERO };
+    let round = Round {
+        node: &[9; 16],
+        month: month(),
+        settle: std::time::Duration::ZERO,
+        needs_replicas: true,
+    };
     store.state(round, &[statement]).unwrap();
 }
 

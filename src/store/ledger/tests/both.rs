@@ -195,7 +195,17 @@ fn the_latest_month_grows_and_never_falls() {
             let said = Month::from_number(said).unwrap();
             // A server hears it by the pulse, a file with the statements.
             store.pulse(said, None).unwrap();
-            store.state(Round { node: &ALICE, month: said, settle: Duration::ZERO }, &[]).unwrap();
+            store
+                .state(
+                    Round {
+                        node: &ALICE,
+                        month: said,
+                        settle: Duration::ZERO,
+                        needs_replicas: true,
+                    },
+                    &[],
+                )
+                .unwrap();
             assert_eq!(store.latest_month().unwrap(), Month::from_number(stands));
             assert_eq!(place.open().latest_month().unwrap(), Month::from_number(stands));
         }
@@ -259,7 +269,12 @@ impl Run {
             Act::Repeat(_) if self.said.is_empty() => return None,
             Act::Repeat(at) => at.get(&self.said).clone(),
         };
-        let round = Round { node: &ids[node], month: month(), settle: Duration::ZERO };
+        let round = Round {
+            node: &ids[node],
+            month: month(),
+            settle: Duration::ZERO,
+            needs_replicas: true,
+        };
         let all = self.store.state(round, std::slice::from_ref(&statement)).unwrap();
         let standing = all[0].unwrap();
         if let Act::Say { .. } = act {
@@ -305,5 +320,36 @@ fn whatever_nodes_say_both_stores_answer_the_same() {
             let usage = file.store.usage(month(), Some(&account)).unwrap();
             prop_assert_eq!(&usage, &server.store.usage(month(), Some(&account)).unwrap());
         }
+    });
+}
+
+#[test]
+fn a_month_that_ran_ahead_is_repaired_and_the_true_one_is_as_it_was() {
+    on_both(|place| {
+        let mut store = open(place);
+        let (before, later) = (month(), Month::from_number(month().number() + 3).unwrap());
+        let state = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
+            let mut statement = Node::new(*node).next(spent, [spent, spent], HUNDRED);
+            statement.month = month;
+            let round = Round { node, month, settle: Duration::ZERO, needs_replicas: true };
+            store.pulse(month, None).unwrap();
+            store.state(round, &[statement]).unwrap();
+        };
+        assert_eq!(store.repair_month(before).unwrap().dropped, 0, "nobody counted yet");
+        state(&mut store, &ALICE, before, 70);
+        state(&mut store, &BOB, later, 100);
+        assert_eq!(store.latest_month().unwrap(), Some(later));
+        let repaired = store.repair_month(before).unwrap();
+        assert_eq!((repaired.was, repaired.dropped), (Some(later), 1));
+        assert_eq!(store.latest_month().unwrap(), Some(before));
+        assert_eq!(store.usage(before, None).unwrap(), [row("acme", 70, 70)]);
+        assert_eq!(store.usage(later, None).unwrap(), []);
+        // Once more, and where there is nothing to repair.
+        for month in [before, later] {
+            let repaired = store.repair_month(month).unwrap();
+            assert_eq!((repaired.was, repaired.dropped), (Some(before), 0));
+        }
+        assert_eq!(store.latest_month().unwrap(), Some(before));
+        assert_eq!(store.usage(before, None).unwrap(), [row("acme", 70, 70)]);
     });
 }
