@@ -43,6 +43,8 @@ pub struct Lease {
 #[repr(align(64))]
 struct Hand {
     purse: Purse,
+    /// What was beyond all leases a moment ago: the purse says by how much that has changed.
+    beyond: AtomicU64,
     /// From how many calls in hand on more are asked for.
     low: AtomicU64,
     unlimited: AtomicBool,
@@ -109,6 +111,7 @@ impl Lease {
             account: account.to_owned(),
             hand: Hand {
                 purse: Purse::new(),
+                beyond: AtomicU64::new(0),
                 low: AtomicU64::new(0),
                 unlimited: AtomicBool::new(limit == LimitRow::Unlimited),
                 lasts: AtomicBool::new(false),
@@ -144,7 +147,8 @@ impl Lease {
             true if self.hand.lasts.load(Ordering::Relaxed) => Need::Soon,
             true => Need::Now,
         };
-        let remaining = word.held() + word.beyond();
+        let beyond = word.beyond_near(self.hand.beyond.load(Ordering::Relaxed));
+        let remaining = word.held().saturating_add(beyond);
         let spent = Spent {
             month: match word.month() == u64::from(month.number()) {
                 true => month,
@@ -285,9 +289,9 @@ impl Lease {
 
     /// Takes the store's reply to the latest statement; returns how many blind calls it settled.
     pub(super) fn reply(&self, sequence: u64, standing: Standing, clock: u64) -> u64 {
-        let Some(outcome) = self.numbers().reply(&self.hand.purse, sequence, standing) else {
-            return 0;
-        };
+        let told = |beyond| self.hand.beyond.store(beyond, Ordering::Relaxed);
+        let outcome = self.numbers().reply(&self.hand.purse, sequence, standing, told);
+        let Some(outcome) = outcome else { return 0 };
         self.hand.low.store(outcome.low, Ordering::Relaxed);
         self.hand.lasts.store(outcome.lasts, Ordering::Relaxed);
         let until = |holds: bool, time: u64| if holds { clock + time } else { 0 };

@@ -322,17 +322,25 @@ impl Numbers {
         self.farewells.iter().map(say).collect()
     }
 
-    /// Takes the store's reply to the latest statement; any other is ignored.
+    /// Takes the store's reply to the latest statement; any other is ignored. `tell_beyond` hears what
+    /// lies beyond all leases, before anything can be spent on it.
     pub(super) fn reply(
         &mut self,
         purse: &Purse,
         sequence: u64,
         standing: Standing,
+        tell_beyond: impl FnOnce(u64),
     ) -> Option<Outcome> {
         let pending = self.pending.take_if(|pending| pending.sequence == sequence)?;
         if pending.month != self.month {
             // Its month ended meanwhile; the farewell says and settles it all.
             return None;
+        }
+        if standing.own < pending.floor {
+            // What was admitted stands in every store that follows the rule: this word is about
+            // something else, and nothing can be counted on it.
+            self.no_reply();
+            return Some(Outcome { settling: true, ..Outcome::default() });
         }
         let grown = standing.own.saturating_sub(pending.floor);
         self.leased = standing.own;
@@ -351,7 +359,9 @@ impl Numbers {
         });
         let put = if void { 0 } else { grown.min(room) };
         self.out += grown - put;
-        let held = purse.put(put, beyond.saturating_add(self.out).saturating_sub(self.blind));
+        let beyond = beyond.saturating_add(self.out).saturating_sub(self.blind);
+        tell_beyond(beyond);
+        let held = purse.put(put, beyond);
         // Half of a lease left is the moment to ask; of a lease of one there is no half.
         let low = if bound(limit, by_all) == 1 { 0 } else { held / 2 };
         Some(Outcome {

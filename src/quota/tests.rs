@@ -290,6 +290,45 @@ fn a_wish_is_pressing_only_where_what_is_held_may_not_last() {
     assert!(wishes[first..].iter().all(|(_, pressing)| *pressing), "{wishes:?}");
 }
 
+#[tokio::test]
+async fn remaining_is_exact_beyond_four_thousand_million_calls_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
+    for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
+        let lease = ledger.lease(&format!("with {limit}"), LimitRow::Calls(limit));
+        for call in 1..=300 {
+            let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+            assert_eq!(spent.remaining, Some(limit - call));
+        }
+        // Also for what is held when the limit changes by more than that.
+        ledger.lease(lease.account(), LimitRow::Calls(limit * 3));
+        let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+        assert_eq!(spent.remaining, Some(limit * 3 - 301));
+    }
+}
+
+#[tokio::test]
+async fn a_store_whose_word_is_less_than_what_was_admitted_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let ledger = ledger(&path, OnFailure::Closed);
+    let lease = ledger.lease("acme", LimitRow::Calls(1_000));
+    let month = ledger.month(NOW);
+    for _ in 0..30 {
+        ledger.charge(&lease, month).await.unwrap();
+    }
+    // Somebody writes there: the node's own row, newer than what it has said, with next to nothing.
+    let raw = rusqlite::Connection::open(&path).unwrap();
+    raw.busy_timeout(PATIENCE).unwrap();
+    raw.execute("UPDATE ledger SET sequence = 1000000, leased = 2, spent = 1", []).unwrap();
+    let mut admitted = 30;
+    for _ in 0..200 {
+        admitted += u64::from(ledger.charge(&lease, month).await.is_ok());
+        assert_eq!(lease.own_spent(month), admitted, "nothing wraps");
+    }
+    assert!(admitted < 60, "{admitted}");
+}
+
 /// A server's ledger, with a clock that says `now`.
 fn on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();

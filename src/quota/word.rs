@@ -7,8 +7,8 @@ pub const MAX_HELD: u64 = 64;
 
 /// month 12 bits | epoch 10 | held 10 | beyond 32.
 ///
-/// `held` is what may be spent here at once; `beyond` what the limit still leaves outside of
-/// every lease, saturating. Both in one word, so that "remaining" is exact for every call.
+/// `held` is what may be spent here at once; `beyond` the low half of what the limit still leaves
+/// outside of every lease. Both in one word, so that "remaining" is exact for every call.
 #[derive(Clone, Copy)]
 pub(super) struct Word(pub(super) u64);
 
@@ -19,7 +19,7 @@ impl Word {
     pub(super) const HELD_MAX: u64 = 0x3ff;
 
     pub(super) fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> Word {
-        let beyond = beyond.min(u64::from(u32::MAX));
+        let beyond = beyond & u64::from(u32::MAX);
         Word(month << 52 | (epoch & 0x3ff) << 42 | held.min(Word::HELD_MAX) << 32 | beyond)
     }
     pub(super) fn month(self) -> u64 {
@@ -33,6 +33,11 @@ impl Word {
     }
     pub(super) fn beyond(self) -> u64 {
         self.0 & u64::from(u32::MAX)
+    }
+    /// The whole of `beyond`, of which a value near it is known: one that is less than 2^31 away.
+    pub(super) fn beyond_near(self, near: u64) -> u64 {
+        let apart = (self.beyond() as u32).wrapping_sub(near as u32).cast_signed();
+        near.wrapping_add_signed(i64::from(apart))
     }
 }
 
@@ -55,10 +60,21 @@ mod tests {
     #[test]
     fn a_word_gives_back_what_went_in() {
         let word = Word::new(323, 1025, 64, u64::MAX);
+        assert_eq!(word.beyond_near(u64::MAX - 70), u64::MAX);
         assert_eq!((word.month(), word.epoch(), word.held()), (323, 1, 64));
         assert_eq!(word.beyond(), u64::from(u32::MAX));
         assert_eq!(Word(word.0 - Word::HELD_ONE).held(), 63);
         assert_eq!(Word::new(0, 0, 5_000, 0).held(), Word::HELD_MAX);
+    }
+
+    #[test]
+    fn what_is_beyond_is_whole_again_by_a_value_near_it() {
+        for beyond in [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 3, 9_999_999_999, 1 << 60] {
+            for near in [-(1 << 31) + 1, -3, 0, 64, (1 << 31) - 1] {
+                let Some(near) = beyond.checked_add_signed(near) else { continue };
+                assert_eq!(Word::new(323, 0, 64, beyond).beyond_near(near), beyond, "{near}");
+            }
+        }
     }
 
     #[test]
