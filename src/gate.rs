@@ -136,7 +136,8 @@ impl Gate {
         let header = session.req_header();
         let values =
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-        let id = values(X_REQUEST_ID).next();
+        // Of several ids none is the request's: a proxy may have added its own behind a forged one.
+        let id = Asked::single(values(X_REQUEST_ID));
         visit.common.request_id = request_id(id, values(AUTHORIZATION), &self.state);
         let asked = Asked {
             method: header.method.as_str(),

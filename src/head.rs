@@ -80,7 +80,7 @@ pub fn read_head<'b>(
 }
 
 /// The fields of a header that was read before, in their order: names as they came, and values.
-pub fn fields_of(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
+pub fn fields_of(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut lines = Lines(header);
     let lines = std::iter::from_fn(move || lines.next_line().ok().flatten());
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split)
@@ -125,6 +125,7 @@ fn find(bytes: &[u8], needle: &[u8]) -> Option<usize> {
 
 /// Lines that end with CRLF. A LF alone is refused; a CR within a line is no part of what stands
 /// in one, and refused there.
+#[derive(Clone)]
 struct Lines<'b>(&'b [u8]);
 
 impl<'b> Lines<'b> {

@@ -7,6 +7,7 @@ mod answer;
 mod connection;
 mod crossing;
 mod deadline;
+mod forwarded;
 mod tries;
 
 use std::net::{IpAddr, SocketAddr as StdAddr};

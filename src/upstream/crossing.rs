@@ -3,7 +3,6 @@
 //! Owns which of them are the caller's to say, the upstream's, or ours, for headers in Pingora's form
 //! and as bytes alike. It knows no server and no connection.
 
-use std::io::Write;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -14,18 +13,12 @@ use pingora_core::Result;
 use pingora_error::{Error, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 
+use super::forwarded::{ClaimedPath, is_forwarded, keep_last_lines};
 use crate::head::fields_of;
 use crate::keys::Key;
 use crate::reply::{Field, field};
 
-const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
-const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
-
 static TO_HOST: Field = Field::of(HOST, "Host: ");
-static FORWARDED_FOR: Field = Field::of(X_FORWARDED_FOR, "x-forwarded-for: ");
-static FORWARDED_PROTO: Field = Field::of(X_FORWARDED_PROTO, "x-forwarded-proto: ");
-static FORWARDED_HOST: Field = Field::of(X_FORWARDED_HOST, "x-forwarded-host: ");
 static ACCOUNT: Field =
     Field::of(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
 static KEY_ID: Field =
@@ -37,7 +30,7 @@ const OURS: &str = "x-riskgate-";
 const MOST_NOMINATED: usize = 64;
 /// What a caller may not say to the upstream: what is meant for us, what we say ourselves, what
 /// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
-const NOT_THE_CALLERS: [&str; 20] = [
+const NOT_THE_CALLERS: [&str; 21] = [
     "authorization",
     "host",
     "expect",
@@ -47,6 +40,7 @@ const NOT_THE_CALLERS: [&str; 20] = [
     "x-forwarded-for",
     "x-forwarded-proto",
     "x-forwarded-host",
+    "x-forwarded-port",
     "x-original-url",
     "x-rewrite-url",
     "x-http-method-override",
@@ -92,15 +86,6 @@ pub struct Caller<'c> {
     pub secure: bool,
 }
 
-/// What a request says of its way to us.
-#[derive(Default)]
-struct Said<'r> {
-    host: Option<&'r [u8]>,
-    forwarded_for: Option<&'r [u8]>,
-    proto: Option<&'r [u8]>,
-    forwarded_host: Option<&'r [u8]>,
-}
-
 /// Makes the request that crosses: the canonical target, our headers, nothing forged.
 pub(super) fn prepare_request(
     request: &mut RequestHeader,
@@ -108,19 +93,11 @@ pub(super) fn prepare_request(
     host: &str,
     caller: &Caller<'_>,
 ) -> Result<()> {
-    // HTTP/2 says the host in the target.
-    let authority = request.uri.authority();
-    let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
-    let said = |name| request.headers.get(name).cloned();
-    let kept = [
-        authority.or_else(|| said(HOST)),
-        said(X_FORWARDED_FOR),
-        said(X_FORWARDED_PROTO),
-        said(X_FORWARDED_HOST),
-    ];
-    let [host_said, forwarded_for, proto, forwarded_host] =
-        kept.each_ref().map(|value| value.as_ref().map(HeaderValue::as_bytes));
-    let said = Said { host: host_said, forwarded_for, proto, forwarded_host };
+    let kept = ClaimedPath::fields_of(request);
+    let mut claimed = ClaimedPath::default();
+    for (name, value) in &kept {
+        claimed.note(name.as_str().as_bytes(), value.as_bytes(), caller.trusted);
+    }
     request.set_raw_path(target)?;
     join_cookies(request)?;
     let stays = |name: &&HeaderName| !crosses(name.as_str().as_bytes(), caller.trusted);
@@ -128,8 +105,9 @@ pub(super) fn prepare_request(
     for name in staying {
         request.remove_header(&name);
     }
+    keep_last_lines(request)?;
     let mut written = Ok(());
-    our_words(&said, host, caller, &mut |field, value| {
+    our_words(&claimed, host, caller, &mut |field, value| {
         if let Err(error) = insert(request, field, value) {
             written = Err(error);
         }
@@ -148,59 +126,32 @@ pub(super) fn write_request(
     for part in [method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(part);
     }
-    let mut said = Said::default();
-    for (name, value) in fields_of(header) {
-        if crosses(name, caller.trusted) {
+    let mut claimed = ClaimedPath::default();
+    let mut fields = fields_of(header);
+    while let Some((name, value)) = fields.next() {
+        if !crosses(name, caller.trusted) {
+            claimed.note(name, value, caller.trusted);
+        } else if !is_forwarded(name)
+            || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))
+        {
             for part in [name, b": ", value, b"\r\n"] {
                 out.extend_from_slice(part);
             }
-        } else {
-            said.note(name, value);
         }
     }
-    our_words(&said, host, caller, &mut |field, value| field.write(value, out));
+    our_words(&claimed, host, caller, &mut |field, value| field.write(value, out));
     out.extend_from_slice(b"\r\n");
-}
-
-impl<'r> Said<'r> {
-    fn note(&mut self, name: &[u8], value: &'r [u8]) {
-        let kept = [
-            ("host", &mut self.host),
-            ("x-forwarded-for", &mut self.forwarded_for),
-            ("x-forwarded-proto", &mut self.proto),
-            ("x-forwarded-host", &mut self.forwarded_host),
-        ];
-        for (known, kept) in kept {
-            if is(name, known) {
-                kept.get_or_insert(value);
-            }
-        }
-    }
 }
 
 /// What we say to the upstream ourselves.
 fn our_words(
-    said: &Said<'_>,
+    claimed: &ClaimedPath<'_>,
     host: &str,
     caller: &Caller<'_>,
     put: &mut impl FnMut(&Field, &[u8]),
 ) {
     put(&TO_HOST, host.as_bytes());
-    // A client whom the proxy in front of us did not name has none.
-    if let Some(address) = caller.address {
-        let mut chain = Vec::with_capacity(64);
-        for part in said.forwarded_for.filter(|_| caller.trusted).into_iter() {
-            chain.extend_from_slice(part);
-            chain.extend_from_slice(b", ");
-        }
-        // Memory takes everything.
-        let _ = write!(chain, "{}", address.to_canonical());
-        put(&FORWARDED_FOR, &chain);
-    }
-    let spoken: &[u8] = if caller.secure { b"https" } else { b"http" };
-    put(&FORWARDED_PROTO, said.proto.filter(|_| caller.trusted).unwrap_or(spoken));
-    let asked = said.forwarded_host.filter(|_| caller.trusted).or(said.host);
-    put(&FORWARDED_HOST, asked.unwrap_or_default());
+    claimed.write(caller.address, caller.secure, put);
     put(&field::REQUEST_ID, caller.request_id.as_bytes());
     if let Some(key) = caller.key {
         put(&ACCOUNT, key.account.name.as_bytes());
@@ -260,7 +211,7 @@ fn crosses(name: &[u8], trusted: bool) -> bool {
     !NOT_THE_CALLERS.iter().any(|other| is(name, other))
         && !begins(name, OURS)
         && !name.contains(&b'_')
-        && (trusted || !begins(name, "x-forwarded-"))
+        && (trusted || !is_forwarded(name))
 }
 
 /// The names that an answer's values of `Connection` nominate, for one hop only (RFC 9110 section
@@ -323,9 +274,81 @@ mod tests {
             assert!(!crosses(name, false) && !crosses(name, true), "{name:?}");
         }
         // What a proxy of ours says of the way here is kept.
-        assert!(!crosses(b"X-Forwarded-Port", false));
-        assert!(crosses(b"X-Forwarded-Port", true));
+        assert!(!crosses(b"X-Forwarded-Prefix", false));
+        assert!(crosses(b"X-Forwarded-Prefix", true));
         assert!(crosses(b"Traceparent", false));
+    }
+
+    /// What crosses of these fields, by both forms of a request, which must say the same.
+    fn crossed(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
+        let address = Some(IpAddr::from([192, 0, 2, 1]));
+        let caller = Caller { key: None, request_id: "id", address, trusted, secure: false };
+        let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
+        let mut header = "GET /asked HTTP/1.1\r\n".to_owned();
+        for (name, value) in fields {
+            request.append_header((*name).to_owned(), *value).unwrap();
+            header.push_str(&format!("{name}: {value}\r\n"));
+        }
+        prepare_request(&mut request, b"/target", "server", &caller).unwrap();
+        let text = |name: &[u8], value: &[u8]| {
+            let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
+            format!("{}: {value}", name.to_ascii_lowercase())
+        };
+        let pairs = request.headers.iter();
+        let mut said: Vec<String> =
+            pairs.map(|(name, value)| text(name.as_str().as_bytes(), value.as_bytes())).collect();
+        let mut out = Vec::new();
+        write_request(
+            format!("{header}\r\n").as_bytes(),
+            ("GET", b"/target"),
+            "server",
+            &caller,
+            &mut out,
+        );
+        let mut written: Vec<String> =
+            fields_of(&out).map(|(name, value)| text(name, value)).collect();
+        said.sort();
+        written.sort();
+        assert_eq!(said, written);
+        let ours = ["host: ", "x-request-id: "];
+        said.retain(|line| !ours.iter().any(|name| line.starts_with(name)));
+        said
+    }
+
+    #[test]
+    fn all_lines_of_a_trusted_proxy_are_one_list_and_the_last_word_counts() {
+        let fields = [
+            ("Host", "asked.test"),
+            ("X-Forwarded-For", "6.6.6.6, ,7.7.7.7,"),
+            ("x-forwarded-proto", "gopher"),
+            ("X-FORWARDED-FOR", ""),
+            ("X-Forwarded-Host", "evil.test, more.test"),
+            ("X-Forwarded-Port", "1"),
+            ("x-forwarded-for", "8.8.8.8"),
+            ("X-Forwarded-Proto", "http, https"),
+            ("X-Forwarded-Host", "shop.test"),
+            ("X-forwarded-port", "80, 443"),
+            ("X-Forwarded-Prefix", "/evil"),
+            ("x-forwarded-prefix", "/shop"),
+        ];
+        let seen = [
+            "x-forwarded-for: 6.6.6.6, 7.7.7.7, 8.8.8.8, 192.0.2.1",
+            "x-forwarded-host: shop.test",
+            "x-forwarded-port: 443",
+            "x-forwarded-prefix: /shop",
+            "x-forwarded-proto: https",
+        ];
+        assert_eq!(crossed(&fields, true), seen);
+        let seen = [
+            "x-forwarded-for: 192.0.2.1",
+            "x-forwarded-host: asked.test",
+            "x-forwarded-proto: http",
+        ];
+        assert_eq!(crossed(&fields, false), seen);
+        // A proxy that says nothing but blanks says nothing.
+        let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
+        let blank = blank.map(|name| (name, " , "));
+        assert_eq!(crossed(&[&fields[..1], &blank[..]].concat(), true), seen);
     }
 
     #[test]

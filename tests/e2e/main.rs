@@ -21,6 +21,7 @@ mod faults_memory;
 mod faults_read_only;
 mod faults_redis;
 mod faults_upstream;
+mod forwarded_for;
 mod handover;
 mod http10;
 mod http2;

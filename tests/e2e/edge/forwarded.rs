@@ -46,6 +46,12 @@ fn a_trusted_proxy_is_believed_about_the_client_alone() {
         )
     };
     let dropped = |name, field: &str| Case::passed(name, asked().with(field, "boss"), inside());
+    // The first line is the client's, the second one the proxy's.
+    let added = |name, word: &str, lines: [&str; 2], crosses: &str| {
+        let field = format!("X-Forwarded-{word}");
+        let request = asked().with(&field.to_lowercase(), lines[0]).with(&field, lines[1]);
+        Case::passed(name, request, inside().field(&format!("{field}: {crosses}")))
+    };
     Group::new("trusted", 9).settings(trusting).run(vec![
         Case::passed("the host is the one that is set", asked(), inside()),
         told(
@@ -62,6 +68,23 @@ fn a_trusted_proxy_is_believed_about_the_client_alone() {
             "shop.example",
         ),
         told("the port is the proxy's", "X-Forwarded-Port", "443", "443"),
+        told("a prefix is the proxy's", "X-Forwarded-Prefix", "/a,/b", "/a,/b"),
+        told(
+            "empty members are no clients",
+            "X-Forwarded-For",
+            ", 6.6.6.6,,",
+            "6.6.6.6, {address}",
+        ),
+        added(
+            "a second line of clients",
+            "For",
+            ["6.6.6.6", "7.7.7.7"],
+            "6.6.6.6, 7.7.7.7, {address}",
+        ),
+        added("a second line of protocols", "Proto", ["gopher", "http, https"], "https"),
+        added("a second line of hosts", "Host", ["evil.test", "shop.test"], "shop.test"),
+        added("a second line of ports", "Port", ["1", "443"], "443"),
+        added("a second line of prefixes", "Prefix", ["/evil", "/shop"], "/shop"),
         dropped("not even a proxy names the account", "X-Riskgate-Account"),
         dropped("not even a proxy sends a folded name", "X_Riskgate_Account"),
         dropped("not even a proxy routes anew", "X-Original-URL"),
@@ -94,6 +117,16 @@ fn ours() -> Vec<Case> {
         dropped("an id of 129 characters", "X-Request-Id", &"i".repeat(129)),
         kept("an id of 128 characters", "X-Request-Id", &"i".repeat(128))
             .has("X-Request-Id", &"i".repeat(128)),
+        Case::passed(
+            "a forged client in two lines",
+            asked().with("X-Forwarded-For", "6.6.6.6").with("x-forwarded-for", "127.0.0.1"),
+            saw(),
+        ),
+        Case::passed(
+            "two ids are none",
+            asked().with("X-Request-Id", "forged-1").with("X-Request-Id", "mine-1"),
+            saw(),
+        ),
         Case::passed(
             "a route without a key names none",
             get("/open/door").key("{key}").with("X-Riskgate-Account", "boss"),

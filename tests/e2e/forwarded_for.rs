@@ -1,0 +1,124 @@
+//! Real proxies in front: whatever a client says of itself, the server behind learns its address
+//! from the proxies that are trusted.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use crate::harness::{Connection, Front, Gateway, Request, Seen, Setup, Software, StandIn, get};
+
+/// Requests through each proxy, on each of the two paths.
+const REQUESTS: usize = 1_000;
+/// Requests that a client sends at once, before it reads an answer.
+const PIPELINED: usize = 10;
+/// Requests that it sends on one connection.
+const KEPT: usize = 40;
+/// Where the proxies run, and whom the gateway trusts.
+const TRUSTED: &str = "127.0.0.1";
+
+/// Where the client of this request lives.
+fn client(request: usize) -> Ipv4Addr {
+    let [_, _, high, low] = ((request / KEPT) as u32).to_be_bytes();
+    Ipv4Addr::new(127, 31, high, low + 1)
+}
+
+/// A request that claims to come from elsewhere: in as many lines and members as its number says.
+fn forged(number: usize, key: &str) -> Request {
+    const MEMBERS: [&str; 7] =
+        ["127.0.0.1", "6.6.6.6", "", " ", "::1", "unknown", "2001:db8::6, 10.0.0.1"];
+    const NAMES: [&str; 4] =
+        ["X-Forwarded-For", "x-forwarded-for", "X-FORWARDED-FOR", "x-Forwarded-fOR"];
+    let mut request = get(format!("/v1/check/a@b.com?n={number}")).key(key);
+    for line in 0..number % 5 {
+        let members = (number + line) % 9;
+        let mut list: Vec<&str> = (0..members).map(|at| MEMBERS[(number / 5 + at) % 7]).collect();
+        if number % 100 == 1 {
+            list = vec!["127.0.0.1"; 200];
+        }
+        request = request.with(NAMES[(number + line) % 4], &list.join(","));
+    }
+    if number % 3 == 1 {
+        request = request.with("X-Forwarded-Proto", "gopher").with("x-forwarded-proto", "wais");
+        request = request.with("X-Forwarded-Host", "evil.test, more.test");
+        request = request.with("X-Forwarded-Port", "1");
+    }
+    request
+}
+
+/// The client's address as a server finds it: from the right, the first that is not trusted.
+fn address_behind(seen: &Seen) -> &str {
+    let mut members = seen.header("X-Forwarded-For").rsplit(',').map(str::trim);
+    members.find(|member| *member != TRUSTED).expect("an address that is no proxy's")
+}
+
+fn gateway(lane: bool, stand_in: &StandIn) -> (Gateway, String) {
+    let setup = Setup::new().upstream(&[stand_in.address]).set("listen.lane", &lane.to_string());
+    // What is asked is who the client is, not how fast a loaded machine answers.
+    let setup = setup.text("upstream.deadline", "15s").set("plans.free", "1000000");
+    let gateway = setup.set("listen.trusted_proxies", &format!("[{TRUSTED:?}]")).start();
+    let key = gateway.key_in_use("acme");
+    (gateway, key)
+}
+
+fn hold(lane: bool, proxies: &[Software]) {
+    let stand_in = StandIn::start();
+    let (gateway, key) = gateway(lane, &stand_in);
+    let mut fronts = Vec::new();
+    for proxy in proxies {
+        let behind = fronts.last().map_or(gateway.http, |front: &Front| front.address);
+        fronts.push(Front::start(*proxy, behind));
+    }
+    let front = fronts.last().unwrap().address;
+    for first in (0..REQUESTS).step_by(KEPT) {
+        let mut connection = Connection::open_from(IpAddr::V4(client(first)), front);
+        for batch in (first..first + KEPT).step_by(PIPELINED) {
+            let numbers = batch..batch + PIPELINED;
+            let bytes: Vec<Vec<u8>> = numbers.map(|at| forged(at, &key).bytes()).collect();
+            connection.send(&bytes.concat());
+            for _ in 0..PIPELINED {
+                connection.read().expect("an answer").expect(200);
+            }
+        }
+    }
+    let seen = stand_in.seen();
+    assert_eq!(seen.len(), REQUESTS);
+    for seen in &seen {
+        let (_, number) = seen.line().split_once("?n=").unwrap();
+        let number = number.split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(address_behind(seen), client(number).to_string(), "{}", seen.head);
+        let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
+        assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
+        assert_eq!(seen.header("X-Forwarded-Proto"), "https", "{}", seen.head);
+        assert_eq!(seen.header("X-Forwarded-Host"), "front.test", "{}", seen.head);
+        assert_eq!(seen.header("X-Forwarded-Port"), "443", "{}", seen.head);
+    }
+    let on_the_fast_path = gateway.metric("riskgate_lane_answers_total", &[]);
+    assert_eq!(on_the_fast_path > 0.0, lane, "{on_the_fast_path}");
+}
+
+/// On both paths at the same time.
+fn hold_on_both_paths(proxies: &[Software]) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| hold(false, proxies));
+        hold(true, proxies);
+    });
+}
+
+#[test]
+fn behind_haproxy_the_server_sees_the_true_client() {
+    hold_on_both_paths(&[Software::HaProxy]);
+}
+
+#[test]
+fn behind_nginx_the_server_sees_the_true_client() {
+    hold_on_both_paths(&[Software::Nginx]);
+    hold_on_both_paths(&[Software::NginxSecondLine]);
+}
+
+#[test]
+fn behind_envoy_the_server_sees_the_true_client() {
+    hold_on_both_paths(&[Software::Envoy]);
+}
+
+#[test]
+fn behind_a_chain_of_proxies_the_server_sees_the_true_client() {
+    hold_on_both_paths(&[Software::HaProxy, Software::Nginx, Software::HaProxy]);
+}
