@@ -17,6 +17,8 @@ use tokio::net::{TcpSocket, TcpStream};
 
 /// How often those are looked at that are kept.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// So many are out of the pool while they are looked at: others find all the rest.
+const LOOKED_AT: usize = 16;
 
 /// A connection to a server, for one exchange after the other.
 #[derive(Debug)]
@@ -106,18 +108,57 @@ impl Idle {
         loop {
             tokio::time::sleep(LOOK_EVERY).await;
             let Some(idle) = idle.upgrade() else { return };
+            idle.look(Connection::is_silent).await;
             let mut shelf = idle.shelf();
-            for kept in shelf.kept.values_mut() {
-                kept.retain(|(connection, since)| {
-                    since.elapsed() < idle.kept_for && connection.is_silent()
-                });
-            }
             shelf.kept.retain(|_, kept| !kept.is_empty());
             if shelf.kept.is_empty() {
                 shelf.is_watched = false;
                 return;
             }
         }
+    }
+
+    /// Closes those that are not good. The kernel is asked without the lock, so that nobody who
+    /// wants a connection waits for it.
+    async fn look(&self, is_good: impl Fn(&Connection) -> bool) {
+        let servers: Vec<SocketAddr> = self.shelf().kept.keys().copied().collect();
+        for server in servers {
+            let mut seen = 0;
+            while let Some(mut some) = self.take_some(server, seen) {
+                some.retain(|(connection, since)| {
+                    since.elapsed() < self.kept_for && is_good(connection)
+                });
+                seen += self.put_back(server, seen, some);
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Takes some out, of those that had no work for longest and behind so many that were seen.
+    fn take_some(&self, server: SocketAddr, seen: usize) -> Option<Vec<(Connection, Instant)>> {
+        let mut shelf = self.shelf();
+        let kept = shelf.kept.get_mut(&server)?;
+        let end = kept.len().min(seen + LOOKED_AT);
+        (seen < end).then(|| kept.drain(seen..end).collect())
+    }
+
+    /// Puts them back where they were, as far as there is room; how many that were.
+    fn put_back(
+        &self,
+        server: SocketAddr,
+        seen: usize,
+        mut some: Vec<(Connection, Instant)>,
+    ) -> usize {
+        let mut shelf = self.shelf();
+        let room = self.most.saturating_sub(shelf.kept.values().map(Vec::len).sum());
+        let surplus = some.split_off(room.min(some.len()));
+        let (kept, count) = (shelf.kept.entry(server).or_default(), some.len());
+        let at = seen.min(kept.len());
+        kept.splice(at..at, some);
+        drop(shelf);
+        // Closed without the lock too.
+        drop(surplus);
+        count
     }
 
     fn shelf(&self) -> MutexGuard<'_, Shelf> {
@@ -128,6 +169,7 @@ impl Idle {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::cell::Cell;
     use tokio::net::TcpListener;
 
     #[tokio::test]
@@ -171,6 +213,35 @@ mod tests {
         }
         // On one machine the kernel has handed over what it took.
         assert!(tokio::spawn(async move { idle.take(server).is_none() }).await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_look_at_all_that_are_kept() {
+        const KEPT: usize = 50;
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let server = listener.local_addr().unwrap();
+        let idle = Arc::new(Idle::new(KEPT, Duration::from_secs(60)));
+        let mut others = Vec::new();
+        for _ in 0..KEPT {
+            idle.keep(Connection::open(server, 32 * 1024).await.unwrap());
+            others.push(listener.accept().await.unwrap());
+        }
+        let (looks, last) = (Cell::new(0), Cell::new(None));
+        idle.look(|connection| {
+            assert!(idle.shelf.try_lock().is_ok(), "the pool is locked during a look");
+            looks.set(looks.get() + 1);
+            let gone = KEPT - idle.shelf().kept[&server].len();
+            assert!(gone <= LOOKED_AT + looks.get() / 2, "{gone} of them are out");
+            last.set(Some(connection.stream.local_addr().unwrap()));
+            // Every other one has ended.
+            looks.get() % 2 == 0
+        })
+        .await;
+        assert_eq!(looks.get(), KEPT, "each is looked at once");
+        assert_eq!(idle.shelf().kept[&server].len(), KEPT / 2);
+        // The order is as it was: the one that had work last comes first.
+        let first = idle.take(server).unwrap();
+        assert_eq!(Some(first.stream.local_addr().unwrap()), last.get());
     }
 
     #[tokio::test(start_paused = true)]
