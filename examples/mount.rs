@@ -1,22 +1,24 @@
 //! Mounts riskgate's gates in a Pingora proxy of somebody else.
 //!
-//! The proxy keeps its own context, its own upstream and its own routes; riskgate answers and
-//! guards what is its to answer and guard. Two lines do it: a [`riskgate::Visit`] in the context,
-//! and one call in `request_filter`; a third, in `logging`, adds metrics and the access log.
+//! The proxy keeps its own context and its own upstream; riskgate answers and guards what is its to
+//! answer and guard. A [`riskgate::Visit`] in the context and one call in each of five filters do
+//! it: they judge the request, make the one that the upstream gets, make the answer that the client
+//! gets, answer where the upstream fails, and count and log what is over.
 //!
 //! `mount LISTEN UPSTREAM CONFIG` runs it; make a key with `riskgate keys create -c CONFIG`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, Result};
-use pingora_http::RequestHeader;
-use pingora_proxy::{ProxyHttp, Session, http_proxy_service};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::config::{ConfigFile, Overrides};
 use riskgate::server::Mount;
 use riskgate::{Gate, Visit};
@@ -30,7 +32,7 @@ struct TheirProxy {
 struct TheirContext {
     /// Theirs.
     seen: usize,
-    /// Ours: the first line.
+    /// riskgate's.
     gate: Visit,
 }
 
@@ -44,7 +46,7 @@ impl ProxyHttp for TheirProxy {
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut TheirContext) -> Result<bool> {
         ctx.seen += 1;
-        // The second line: `true` means that riskgate has answered.
+        // `true` means that riskgate has answered.
         self.gate.request_filter(session, &mut ctx.gate).await
     }
 
@@ -53,21 +55,41 @@ impl ProxyHttp for TheirProxy {
         _session: &mut Session,
         _ctx: &mut TheirContext,
     ) -> Result<Box<HttpPeer>> {
-        Ok(Box::new(HttpPeer::new(self.upstream, false, String::new())))
+        let mut peer = HttpPeer::new(self.upstream, false, String::new());
+        // How long it may take is theirs to say.
+        peer.options.connection_timeout = Some(Duration::from_millis(500));
+        peer.options.read_timeout = Some(Duration::from_secs(2));
+        Ok(Box::new(peer))
     }
 
     async fn upstream_request_filter(
         &self,
-        _session: &mut Session,
+        session: &mut Session,
         request: &mut RequestHeader,
         ctx: &mut TheirContext,
     ) -> Result<()> {
-        // The canonical target, and never the key.
-        if let Some(target) = ctx.gate.forward() {
-            request.set_raw_path(target)?;
-        }
-        request.remove_header("authorization");
+        let host = self.upstream.to_string();
+        self.gate.upstream_request_filter(session, request, &ctx.gate, &host)?;
+        // What they add themselves comes behind it.
         request.insert_header("X-Seen", ctx.seen.to_string())
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut TheirContext,
+    ) -> Result<()> {
+        self.gate.response_filter(session, response, &mut ctx.gate)
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut TheirContext,
+    ) -> FailToProxy {
+        self.gate.fail_to_proxy(session, error, &mut ctx.gate).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut TheirContext) {

@@ -5,6 +5,7 @@
 //! permit; it never chooses or speaks to an upstream.
 
 mod asked;
+mod proxied;
 mod record;
 mod visit;
 
@@ -24,6 +25,7 @@ use crate::domain::Domain;
 use crate::keys::KeyRing;
 use crate::live::Live;
 use crate::metrics::Metrics;
+use crate::network::Networks;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
 use crate::reply::{Cors, Reply, X_REQUEST_ID};
@@ -76,11 +78,13 @@ pub struct State {
     pub policy: Live<Policy>,
 }
 
-/// The middleware: mount it with a [`Visit`] in your context and one call in your
-/// `request_filter`.
+/// The middleware: mount it with a [`Visit`] in your context, and with one call in each of your
+/// `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`.
 #[derive(Clone)]
 pub struct Gate {
     state: Arc<State>,
+    /// Proxies in front of us that are believed about who a client is.
+    trusted_proxies: Arc<Networks>,
 }
 
 /// What was decided about a request.
@@ -97,9 +101,9 @@ struct Wanted<'r> {
 }
 
 impl Gate {
-    /// A gate in front of this state.
-    pub fn new(state: Arc<State>) -> Gate {
-        Gate { state }
+    /// A gate in front of this state, which believes these proxies about who a client is.
+    pub fn new(state: Arc<State>, trusted_proxies: Networks) -> Gate {
+        Gate { state, trusted_proxies: Arc::new(trusted_proxies) }
     }
 
     /// What requests are judged by.

@@ -5,29 +5,24 @@
 //! `logging` counts it. What each step means stands in the room that it calls.
 
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::CONTENT_LENGTH;
 use pingora_core::Result;
 use pingora_core::modules::http::HttpModules;
 use pingora_core::protocols::Digest;
 use pingora_core::upstreams::peer::HttpPeer;
-use pingora_error::{Error, ErrorSource, ErrorType};
+use pingora_error::{Error, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
 use crate::gate::{Gate, Visit, client_address};
-use crate::network::Networks;
-use crate::refusal::Refusal;
-use crate::upstream::{
-    Caller, Deadline, Failure, Place, Tries, Upstreams, clean_response, end_by_reset,
-};
+use crate::upstream::{Deadline, Failure, Place, Tries, Upstreams};
 
 /// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
 /// another try.
@@ -37,7 +32,6 @@ const SHORT_BODY: usize = 64 * 1024;
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
-    trusted_proxies: Networks,
 }
 
 /// One request on its way through the gateway.
@@ -53,8 +47,8 @@ pub struct Passage {
 
 impl Gateway {
     /// A gateway of this gate and these servers.
-    pub fn new(gate: Gate, upstreams: Arc<Upstreams>, trusted_proxies: Networks) -> Gateway {
-        Gateway { gate, upstreams, trusted_proxies }
+    pub fn new(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
+        Gateway { gate, upstreams }
     }
 
     fn is_late(&self, passage: &Passage) -> bool {
@@ -89,22 +83,6 @@ impl Gateway {
             }
         };
         taken.map_err(|error| error.into_down())
-    }
-}
-
-/// What is told to a server about who asks.
-pub(crate) fn caller<'v>(
-    visit: &'v Visit,
-    address: Option<IpAddr>,
-    trusted_proxies: &Networks,
-    secure: bool,
-) -> Caller<'v> {
-    Caller {
-        key: visit.permit.as_ref().and_then(|permit| permit.key()),
-        request_id: &visit.common.request_id,
-        address,
-        trusted: address.is_some_and(|a| trusted_proxies.contains(a)),
-        secure,
     }
 }
 
@@ -188,11 +166,8 @@ impl ProxyHttp for Gateway {
         request: &mut RequestHeader,
         passage: &mut Passage,
     ) -> Result<()> {
-        let visit = &passage.visit;
-        let secure = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let caller = caller(visit, client_address(session), &self.trusted_proxies, secure);
-        let target = visit.forward().unwrap_or(b"/");
-        self.upstreams.prepare_request(request, target, &passage.server, &caller)
+        let host = self.upstreams.host(&passage.server);
+        self.gate.upstream_request_filter(session, request, &passage.visit, host)
     }
 
     fn error_while_proxy(
@@ -226,33 +201,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
-        if response.status.is_informational() {
-            // We ask for no upgrade, so a 101 is none of ours; other 1xx are not forwarded.
-            return match response.status.as_u16() {
-                101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
-                _ => Ok(()),
-            };
-        }
-        if session.is_process_shutting_down() {
-            session.set_keepalive(None);
-        }
-        clean_response(response)?;
-        // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
-        response.set_version(http::Version::HTTP_11);
-        response.set_reason_phrase(None)?;
-        if session.req_header().version < http::Version::HTTP_11
-            && response.remove_header(&TRANSFER_ENCODING).is_some()
-        {
-            // HTTP/1.0 knows no chunks: the body ends with the connection.
-            response.remove_header(&CONTENT_LENGTH);
-        }
-        if response.status == http::StatusCode::NO_CONTENT {
-            // It has no body, and says no length (RFC 9110 section 8.6).
-            response.remove_header(&CONTENT_LENGTH);
-        }
-        passage.visit.common.apply(response)?;
-        passage.visit.pass_back(response.status.as_u16());
-        Ok(())
+        self.gate.response_filter(session, response, &mut passage.visit)
     }
 
     fn response_body_filter(
@@ -278,42 +227,14 @@ impl ProxyHttp for Gateway {
         passage: &mut Passage,
     ) -> FailToProxy {
         passage.deadline = None;
-        let gone = FailToProxy { error_code: 0, can_reuse_downstream: false };
         let timed_out = matches!(
             error.etype(),
             ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
         );
-        let is_downstream = *error.esource() == ErrorSource::Downstream;
+        let unanswered = passage.tries.refusal(timed_out || self.is_late(passage));
         // Who was too slow is still there, and hears it.
-        let is_slow = is_downstream && timed_out && self.is_late(passage);
-        if session.response_written().is_some() || is_downstream && !is_slow {
-            passage.visit.break_off();
-            if session.req_header().version < http::Version::HTTP_11
-                && let Some(stream) = session.as_downstream().stream()
-            {
-                // An end in order would say that all of the body has come.
-                end_by_reset(stream.id());
-            }
-            return gone;
-        }
-        let refusal = match error.esource() {
-            ErrorSource::Upstream => passage.tries.refusal(timed_out || self.is_late(passage)),
-            ErrorSource::Downstream if is_slow => Refusal::UpstreamTimeout,
-            ErrorSource::Internal | ErrorSource::Unset | ErrorSource::Downstream => {
-                Refusal::Internal
-            }
-        };
-        if refusal == Refusal::Internal {
-            // By its id: the target may hold an address.
-            log::error!("request {}: {:?}", passage.visit.common.request_id, error.etype());
-        }
-        // Pingora closes behind a failed exchange; the answer must say so.
-        session.set_keepalive(None);
-        let reply = self.gate.refused(&refusal, &mut passage.visit);
-        match reply.write(session, &passage.visit.common).await {
-            Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
-            Err(_) => gone,
-        }
+        let is_slow = timed_out && self.is_late(passage);
+        self.gate.answer_failure(session, error, &mut passage.visit, &unanswered, is_slow).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, passage: &mut Passage) {

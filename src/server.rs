@@ -154,7 +154,7 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     }
     announce(&config, &wanted, &state);
 
-    let gate = Gate::new(state);
+    let gate = Gate::new(state, config.trusted_proxies.clone());
     let traffic = Arc::new(Traffic::new(config.caps.clone()));
     let post = Post { folder, sockets: sockets.duplicates()? };
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));

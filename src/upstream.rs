@@ -22,7 +22,6 @@ use pingora_core::connectors::ConnectorOptions;
 use pingora_core::connectors::http::Connector as HttpConnector;
 use pingora_core::protocols::l4::socket::SocketAddr;
 use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora_http::RequestHeader;
 use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora_load_balancing::selection::RoundRobin;
 use pingora_load_balancing::{Backend, LoadBalancer};
@@ -34,7 +33,7 @@ use crate::shares::{Share, Shares};
 pub use answer::{Answer, Body, Listener, Malformed, pass_header};
 pub use connection::Connection;
 use connection::Idle;
-pub use crossing::{Caller, clean_response};
+pub use crossing::{Caller, clean_response, prepare_request};
 pub use deadline::{Deadline, end_by_reset};
 pub use tries::{Failure, MAX_TRIES, Tries};
 
@@ -250,20 +249,13 @@ impl Upstreams {
         Deadline::watch(self.end(started), connection)
     }
 
-    /// Makes the request that crosses to `server`: the canonical target, our headers, nothing
-    /// forged.
-    pub fn prepare_request(
-        &self,
-        request: &mut RequestHeader,
-        target: &[u8],
-        server: &str,
-        caller: &Caller<'_>,
-    ) -> Result<()> {
-        let host = self.options.host.as_deref().unwrap_or(server);
-        crossing::prepare_request(request, target, host, caller)
+    /// What `Host` says to this server, which is its own name if nothing else is set.
+    pub fn host<'h>(&'h self, server: &'h str) -> &'h str {
+        self.options.host.as_deref().unwrap_or(server)
     }
 
-    /// The same as bytes, for a request without a body: from its header, which was found good.
+    /// The request that crosses to `server`, as bytes, for one without a body: the canonical
+    /// target, our headers, nothing forged; from its header, which was found good.
     pub fn write_request(
         &self,
         header: &[u8],

@@ -66,7 +66,7 @@ const DOORS: [(&str, &[&str]); 29] = [
             "supervisor",
         ],
     ),
-    ("pingora_http", &["gateway", "head", "reply", "upstream"]),
+    ("pingora_http", &["gate", "gateway", "head", "reply", "upstream"]),
     ("itoa", &["access_log", "reply"]),
     ("memchr", &["head"]),
     ("pingora_error", &["gate", "gateway", "upstream"]),

@@ -53,7 +53,8 @@ fn serve_upstream(listener: TcpListener) -> Receiver<String> {
                 }
             }
             let _ = sender.send(header);
-            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nhi";
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nServer: secret/1\r\n\
+                          X-Riskgate-Account: forged\r\nConnection: close\r\n\r\nhi";
             let _ = reader.get_mut().write_all(answer.as_bytes());
         }
     });
@@ -61,14 +62,20 @@ fn serve_upstream(listener: TcpListener) -> Receiver<String> {
 }
 
 fn mount() -> Mounted {
+    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
+    let behind = upstream.local_addr().unwrap();
+    mount_before(behind, serve_upstream(upstream))
+}
+
+/// The example, in front of this address.
+fn mount_before(behind: SocketAddr, upstream: Receiver<String>) -> Mounted {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("riskgate.toml");
     let store = folder.path().join("riskgate.db");
     let text = format!("[store]\nurl = \"sqlite:{}\"\n[log]\naccess = false\n", store.display());
     std::fs::write(&config, text).unwrap();
     let key = create_key(&config);
-    let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (address, behind) = (free_address(), upstream.local_addr().unwrap());
+    let address = free_address();
     let process = Command::new(example())
         .args([address.to_string(), behind.to_string()])
         .arg(&config)
@@ -80,20 +87,83 @@ fn mount() -> Mounted {
         assert!(begun.elapsed() < Duration::from_secs(30), "the example does not listen");
         std::thread::yield_now();
     }
-    Mounted { process, address, key, upstream: serve_upstream(upstream), _folder: folder }
+    Mounted { process, address, key, upstream, _folder: folder }
 }
 
 fn get(mounted: &Mounted, path: &str, key: &str) -> (String, String) {
+    get_with(mounted, path, key, "")
+}
+
+/// The same with further fields, whole lines each.
+fn get_with(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(mounted.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\r\n"
+        "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
+         {fields}\r\n"
     );
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     (head.to_owned(), body.to_owned())
+}
+
+/// The values of a field, in a header whose lines end with CRLF.
+fn all<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
+    let fields = header.split("\r\n").filter_map(|line| line.split_once(": "));
+    let mine = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    mine.map(|(_, value)| value).collect()
+}
+
+#[test]
+fn behind_a_foreign_proxy_the_server_learns_who_calls_from_the_gate_alone() {
+    let mounted = mount();
+    let forged = "X-Riskgate-Account: boss\r\nx-riskgate-plan: boss\r\nX_Riskgate_Key_Id: boss\r\n\
+                  X-Forwarded-For: 6.6.6.6\r\nX-Request-Id: mine-1\r\nX-Anything: passes\r\n";
+    let (head, body) = get_with(&mounted, "/v1/check/a@b.com", &mounted.key, forged);
+    assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{head}");
+    let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
+    assert_eq!(all(&seen, "x-riskgate-account"), ["mounted"], "{seen}");
+    assert_eq!(all(&seen, "x-riskgate-plan"), ["pro"], "{seen}");
+    assert_eq!(all(&seen, "x-riskgate-key-id").len(), 1, "{seen}");
+    assert_eq!(all(&seen, "x-forwarded-for"), ["127.0.0.1"], "{seen}");
+    assert_eq!(all(&seen, "x-request-id"), ["mine-1"], "{seen}");
+    assert_eq!(all(&seen, "x-anything"), ["passes"], "{seen}");
+    assert!(!seen.contains("boss") && all(&seen, "authorization").is_empty(), "{seen}");
+    // The way back is the same as behind `riskgate run`.
+    assert_eq!(all(&head, "x-riskgate-source"), ["upstream"], "{head}");
+    assert_eq!(all(&head, "x-request-id"), ["mine-1"], "{head}");
+    assert_eq!(all(&head, "ratelimit").len(), 1, "{head}");
+    assert!(
+        all(&head, "server").is_empty() && all(&head, "x-riskgate-account").is_empty(),
+        "{head}"
+    );
+}
+
+#[test]
+fn a_call_that_a_foreign_proxy_fails_to_serve_is_given_back() {
+    let mounted = mount_before(free_address(), channel().1);
+    for _ in 0..3 {
+        let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
+        assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+        assert_eq!(all(&head, "x-fail-open"), ["true"], "{head}");
+        assert!(body.starts_with(r#"{"error":"upstream_unavailable""#), "{body}");
+    }
+    let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
+    assert!(body.starts_with(r#"{"plan":"pro","month_count":0,"#), "{body}");
+}
+
+#[test]
+fn a_call_that_a_server_received_and_did_not_answer_in_time_is_counted() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mounted = mount_before(silent.local_addr().unwrap(), channel().1);
+    let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
+    assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
+    assert_eq!(all(&head, "x-fail-open"), ["true"], "{head}");
+    assert!(body.starts_with(r#"{"error":"upstream_timeout""#), "{body}");
+    let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
+    assert!(body.starts_with(r#"{"plan":"pro","month_count":1,"#), "{body}");
 }
 
 #[test]

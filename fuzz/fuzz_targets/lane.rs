@@ -91,11 +91,10 @@ fn way(name: &str, lane: bool, behind: SocketAddr) -> SocketAddr {
     let config = Config::read(&overrides).expect("a good config");
     let gate = Mount::new(overrides).expect("a gate").gate();
     let upstreams = resolve_upstreams(&config).expect("a server");
-    let trusted = config.trusted_proxies.clone();
-    let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams), trusted);
+    let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
     let traffic = Arc::new(Traffic::new(config.caps.clone()));
-    let servers = Servers { upstreams, trusted_proxies: config.trusted_proxies.clone() };
+    let servers = Servers { upstreams };
     let door = Door::new(proxy, gate, config.door, traffic).with_servers(servers);
     let socket = bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("an address");

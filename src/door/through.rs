@@ -15,9 +15,7 @@ use tokio::time::{Instant, timeout_at};
 use super::wire::Wire;
 use super::{Door, Traffic};
 use crate::gate::Visit;
-use crate::gateway::caller;
 use crate::lane::{Crossing, Lane};
-use crate::network::Networks;
 use crate::refusal::Refusal;
 use crate::reply::Way;
 use crate::upstream::{
@@ -29,12 +27,10 @@ const HEADER: usize = 4 * 1024;
 /// The same for a body.
 const BODY: usize = 16 * 1024;
 
-/// The servers, and whom they believe who a client is.
+/// The servers that the lane asks.
 pub struct Servers {
     /// The servers.
     pub upstreams: Arc<Upstreams>,
-    /// Proxies in front of us that say it.
-    pub trusted_proxies: Networks,
 }
 
 /// How the client's connection goes on.
@@ -101,7 +97,7 @@ where
         let mut exchange = Exchange {
             servers,
             lane: &mut *lane,
-            caller: caller(&visit, address, &servers.trusted_proxies, secure),
+            caller: self.gate.caller(&visit, address, secure),
             visit: &visit,
             header: &header,
             method,

@@ -27,8 +27,9 @@ impl Mount {
     /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
     pub fn new(overrides: Overrides) -> Result<Mount, StartError> {
         let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
+        let trusted_proxies = loaded.config.trusted_proxies.clone();
         let (state, reloader, _) = assemble(loaded, None, overrides)?;
-        Ok(Mount { gate: Gate::new(state), reloader })
+        Ok(Mount { gate: Gate::new(state, trusted_proxies), reloader })
     }
 
     /// The gate: it can be cloned into as many proxies as there are.

@@ -78,13 +78,12 @@ impl Doors<'_> {
     /// Adds a door for each socket that takes requests.
     pub fn add(self, server: &mut Server, mut sockets: Sockets) -> Result<(), StartError> {
         let config = self.config;
-        let trusted = config.trusted_proxies.clone();
         let upstreams = || Arc::clone(self.upstreams);
-        let gateway = Gateway::new(self.gate.clone(), upstreams(), trusted.clone());
+        let gateway = Gateway::new(self.gate.clone(), upstreams());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
         let door = || {
             let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.traffic));
-            let servers = Servers { upstreams: upstreams(), trusted_proxies: trusted.clone() };
+            let servers = Servers { upstreams: upstreams() };
             let door = Door::new(proxy, self.gate.clone(), config.door.clone(), traffic);
             door.with_servers(servers)
         };

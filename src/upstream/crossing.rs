@@ -87,7 +87,7 @@ pub struct Caller<'c> {
 }
 
 /// Makes the request that crosses: the canonical target, our headers, nothing forged.
-pub(super) fn prepare_request(
+pub fn prepare_request(
     request: &mut RequestHeader,
     target: &[u8],
     host: &str,
