@@ -41,6 +41,8 @@ pub struct Passage {
     tries: Tries,
     server: String,
     deadline: Option<Deadline>,
+    /// All of the server's answer has come.
+    is_answer_whole: bool,
     /// Its place among the exchanges under way.
     place: Option<Place>,
 }
@@ -84,6 +86,24 @@ impl Gateway {
         };
         taken.map_err(|error| error.into_down())
     }
+}
+
+impl Passage {
+    /// Drops the deadline if the exchange is over. Pingora gives the server's connection to the next
+    /// request before it calls `logging`, and that one must not be cut by this one's deadline.
+    fn end_exchange(&mut self, session: &mut Session) {
+        if self.is_answer_whole && session.as_downstream_mut().is_body_done() {
+            self.deadline = None;
+        }
+    }
+}
+
+/// Whether a body follows this header of a server's answer (RFC 9112 section 6.3).
+fn may_have_body(session: &Session, response: &ResponseHeader) -> bool {
+    let length = response.headers.get(CONTENT_LENGTH);
+    session.req_header().method != http::Method::HEAD
+        && !matches!(response.status.as_u16(), 204 | 304)
+        && length.is_none_or(|length| length != "0")
 }
 
 /// Whether a part of a response's header had come: Pingora tells it in words alone.
@@ -156,6 +176,7 @@ impl ProxyHttp for Gateway {
         passage: &mut Passage,
     ) -> Result<()> {
         passage.tries.connected();
+        passage.is_answer_whole = false;
         passage.deadline = self.upstreams.watch(passage.visit.started(), connection);
         Ok(())
     }
@@ -201,16 +222,34 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         passage: &mut Passage,
     ) -> Result<()> {
+        let is_final = !response.status.is_informational();
+        passage.is_answer_whole = is_final && !may_have_body(session, response);
+        passage.end_exchange(session);
         self.gate.response_filter(session, response, &mut passage.visit)
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        _body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        passage: &mut Passage,
+    ) -> Result<()> {
+        if end_of_stream && passage.is_answer_whole {
+            passage.deadline = None;
+        }
+        Ok(())
     }
 
     fn response_body_filter(
         &self,
         session: &mut Session,
         _body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         passage: &mut Passage,
     ) -> Result<Option<Duration>> {
+        passage.is_answer_whole |= end_of_stream;
+        passage.end_exchange(session);
         // What the deadline cut must not look complete.
         let left = self.upstreams.left(passage.visit.started());
         let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;

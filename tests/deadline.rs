@@ -1,0 +1,248 @@
+//! The deadline of an exchange, in a proxy that calls `logging` late: Pingora has given the
+//! server's connection to the next request by then.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::RawFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora_core::protocols::Digest;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::server::{RunArgs, Server};
+use pingora_core::upstreams::peer::HttpPeer;
+use pingora_core::{Error, Result};
+use pingora_http::{RequestHeader, ResponseHeader};
+use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
+use riskgate::Gateway;
+use riskgate::config::{Config, ConfigFile, Overrides};
+use riskgate::gateway::Passage;
+use riskgate::server::{Mount, resolve_upstreams};
+
+/// Of an exchange; all other times here are parts of it.
+const DEADLINE: Duration = Duration::from_millis(1500);
+
+/// A gateway as it is, but for a thread that does other work before it comes to `logging`.
+struct Late(Gateway);
+
+#[async_trait]
+impl ProxyHttp for Late {
+    type CTX = Passage;
+
+    fn new_ctx(&self) -> Passage {
+        self.0.new_ctx()
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Passage) -> Result<bool> {
+        self.0.request_filter(session, ctx).await
+    }
+
+    async fn upstream_peer(
+        &self,
+        session: &mut Session,
+        ctx: &mut Passage,
+    ) -> Result<Box<HttpPeer>> {
+        self.0.upstream_peer(session, ctx).await
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        session: &mut Session,
+        reused: bool,
+        peer: &HttpPeer,
+        connection: RawFd,
+        digest: Option<&Digest>,
+        ctx: &mut Passage,
+    ) -> Result<()> {
+        self.0.connected_to_upstream(session, reused, peer, connection, digest, ctx).await
+    }
+
+    async fn request_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end: bool,
+        ctx: &mut Passage,
+    ) -> Result<()> {
+        self.0.request_body_filter(session, body, end, ctx).await
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Passage,
+    ) -> Result<()> {
+        self.0.upstream_request_filter(session, request, ctx).await
+    }
+
+    fn error_while_proxy(
+        &self,
+        peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        ctx: &mut Passage,
+        reused: bool,
+    ) -> Box<Error> {
+        self.0.error_while_proxy(peer, session, error, ctx, reused)
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Passage,
+    ) -> Result<()> {
+        self.0.response_filter(session, response, ctx).await
+    }
+
+    fn response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end: bool,
+        ctx: &mut Passage,
+    ) -> Result<Option<Duration>> {
+        self.0.response_body_filter(session, body, end, ctx)
+    }
+
+    async fn fail_to_proxy(
+        &self,
+        session: &mut Session,
+        error: &Error,
+        ctx: &mut Passage,
+    ) -> FailToProxy {
+        self.0.fail_to_proxy(session, error, ctx).await
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Passage) {
+        tokio::time::sleep(2 * DEADLINE).await;
+        self.0.logging(session, error, ctx).await;
+    }
+}
+
+/// A server that answers with this body at once, but what is asked by POST only after a while.
+fn serve(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            connections.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stream);
+                loop {
+                    let mut header = String::new();
+                    while !header.ends_with("\r\n\r\n") {
+                        if reader.read_line(&mut header).unwrap_or(0) == 0 {
+                            return;
+                        }
+                    }
+                    let mut answer = answer;
+                    if header.starts_with("POST") {
+                        reader.read_exact(&mut [0; 4]).unwrap();
+                        // Behind the deadline of the exchange before, and before its own.
+                        std::thread::sleep(DEADLINE / 2);
+                        answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast";
+                    }
+                    if reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Such a gateway in front of a server, and where it listens.
+fn gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
+    let config = folder.join("riskgate.toml");
+    let text = format!(
+        "[log]\naccess = false\n[store]\nurl = \"sqlite:{}\"\n[upstream]\nservers = [\"{server}\"]\n\
+         health_interval = \"0\"\ndeadline = \"{}ms\"\n[[upstream.route]]\nprefix = \"/form\"\n\
+         methods = [\"GET\", \"HEAD\", \"POST\"]\nkey = false\n",
+        folder.join("riskgate.db").display(),
+        DEADLINE.as_millis(),
+    );
+    std::fs::write(&config, text).unwrap();
+    let overrides = Overrides { file: ConfigFile::At(config), flags: Vec::new() };
+    let upstreams = resolve_upstreams(&Config::read(&overrides).unwrap()).unwrap();
+    let gate = Mount::new(overrides).unwrap().gate();
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    std::thread::spawn(move || {
+        let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
+        server.bootstrap();
+        let proxy = Late(Gateway::new(gate, upstreams));
+        let mut service = http_proxy_service(&Arc::clone(&server.configuration), proxy);
+        service.add_tcp(&address.to_string());
+        server.add_service(service);
+        server.run(RunArgs::default());
+    });
+    let begun = Instant::now();
+    while TcpStream::connect(address).is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(30), "the gateway does not listen");
+        std::thread::yield_now();
+    }
+    address
+}
+
+/// A connection on which this was asked.
+fn ask(address: SocketAddr, request: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    stream
+}
+
+/// What comes until there is this at its end.
+fn read_until(stream: &mut TcpStream, end: &str) -> String {
+    let mut answer = Vec::new();
+    while !answer.ends_with(end.as_bytes()) {
+        let mut byte = [0];
+        if stream.read(&mut byte).unwrap_or(0) == 0 {
+            break;
+        }
+        answer.push(byte[0]);
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+/// Asks once, and then with a POST on the server's same connection, so late that the deadline of
+/// the first comes while the server is at work on the second.
+fn the_next_exchange_ends_well(method: &str, answer: &'static str, end: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let connections = Arc::new(AtomicUsize::new(0));
+    let address = gateway(folder.path(), serve(answer, Arc::clone(&connections)));
+    let begun = Instant::now();
+    let mut first = ask(address, &format!("{method} /form HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let said = read_until(&mut first, end);
+    assert!(said.starts_with("HTTP/1.1 20"), "{said}");
+    std::thread::sleep((DEADLINE * 3 / 4).saturating_sub(begun.elapsed()));
+    let mut second =
+        ask(address, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+    let said = read_until(&mut second, "last");
+    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("last"), "{said}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "both on one connection");
+}
+
+#[test]
+fn a_deadline_never_ends_the_next_exchange_on_its_connection() {
+    std::thread::scope(|scope| {
+        for (method, answer, end) in [
+            ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst", "first"),
+            (
+                "GET",
+                "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nf\r\n0\r\n\r\n",
+                "0\r\n\r\n",
+            ),
+            ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", "\r\n\r\n"),
+            ("GET", "HTTP/1.1 204 No Content\r\n\r\n", "\r\n\r\n"),
+            ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "\r\n\r\n"),
+        ] {
+            scope.spawn(move || the_next_exchange_ends_well(method, answer, end));
+        }
+    });
+}
