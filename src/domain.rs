@@ -201,6 +201,22 @@ fn canonical(text: &str) -> Result<String, DomainError> {
     }
 }
 
+/// A host's name with its A-labels in place of others, as browsers send it (UTS-46,
+/// non-transitional); it need not be a [`Domain`].
+pub fn host_to_ascii(host: &str) -> Option<String> {
+    // Nothing that long can shrink to 253 bytes of labels; it only costs time.
+    if host.len() > 4 * (MAX_NAME + 1) {
+        return None;
+    }
+    let ascii = Uts46::new().to_ascii(
+        host.as_bytes(),
+        AsciiDenyList::URL,
+        Hyphens::Allow,
+        DnsLength::Ignore,
+    );
+    ascii.ok().map(std::borrow::Cow::into_owned)
+}
+
 fn check_labels(name: &str) -> Result<(), DomainError> {
     if name.len() > MAX_NAME {
         return Err(DomainError::NameLength);

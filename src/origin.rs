@@ -8,6 +8,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use smol_str::{SmolStr, StrExt, format_smolstr};
 
+use crate::domain::host_to_ascii;
+
 /// The origin of a request, parsed from one `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
@@ -57,8 +59,11 @@ impl Origin {
 }
 
 impl OriginPattern {
-    /// The pattern in a key's `origins`.
+    /// The pattern in a key's `origins`. An international name may be written as people read it;
+    /// browsers send its A-labels, and these are kept.
     pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
+        let ascii = in_ascii(text).ok_or(OriginError)?;
+        let text = ascii.as_str();
         match text.split_once("://*.") {
             Some((scheme, rest)) => {
                 let origin = Origin::parse(&format!("{scheme}://{rest}"))?;
@@ -124,6 +129,20 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
     }
 }
 
+/// The same pattern with A-labels, where its host holds anything but ASCII.
+fn in_ascii(text: &str) -> Option<SmolStr> {
+    if text.is_ascii() {
+        return Some(text.into());
+    }
+    let (scheme, authority) = text.split_once("://")?;
+    let (star, authority) = match authority.strip_prefix("*.") {
+        Some(rest) => ("*.", rest),
+        None => ("", authority),
+    };
+    let (host, port) = authority.split_at(authority.rfind(':').unwrap_or(authority.len()));
+    Some(format_smolstr!("{scheme}://{star}{}{port}", host_to_ascii(host)?))
+}
+
 /// The host in the one spelling in which browsers send it (WHATWG URL, host serializing).
 fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
@@ -183,6 +202,26 @@ mod tests {
         }
         // A browser sends an IPv4-mapped address in hexadecimal.
         assert!(matches("https://[::FFFF:192.0.2.1]", "https://[::ffff:c000:201]"));
+    }
+
+    #[test]
+    fn an_international_name_matches_its_a_labels() {
+        for (pattern, origin) in [
+            ("https://B\u{fc}cher.example", "https://xn--bcher-kva.example"),
+            ("https://*.b\u{fc}cher.example:8443", "https://a.xn--bcher-kva.example:8443"),
+            ("https://XN--BCHER-KVA.example", "https://xn--bcher-kva.example"),
+        ] {
+            assert!(matches(pattern, origin), "{pattern}");
+            let shown = OriginPattern::parse(pattern).unwrap().to_string();
+            assert_eq!(OriginPattern::parse(&shown), OriginPattern::parse(pattern), "{shown}");
+        }
+        for text in
+            ["https://a\u{3002}b:x", "https://b\u{fc}cher/x", "\u{fc}://a.com", "https://\u{ad}"]
+        {
+            assert_eq!(OriginPattern::parse(text), Err(OriginError), "{text}");
+        }
+        // A browser never sends one, and an answer's header must not repeat it.
+        assert_eq!(Origin::parse("https://b\u{fc}cher.example"), Err(OriginError));
     }
 
     #[test]

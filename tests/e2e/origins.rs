@@ -44,6 +44,27 @@ fn restricted() -> (Gateway, String) {
 }
 
 #[test]
+fn an_origin_opens_however_its_host_was_written() {
+    let gateway = Setup::new().set("plans.free", "1000").start();
+    for (account, written, sent) in [
+        ("six", "http://[0:0:0:0:0:0:0:1]:3001", "http://[::1]:3001"),
+        ("mapped", "http://[::FFFF:127.0.0.1]:80", "http://[::ffff:7f00:1]"),
+        ("names", "https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
+    ] {
+        let key = gateway.key(account, &["--origin", written]);
+        assert_readable(&gateway.ask(&from(sent).key(&key)).expect(200), sent);
+        gateway.ask(&from("http://[::2]:3001").key(&key)).expect(403);
+        let preflight = request("OPTIONS", DOMAIN).with("Origin", sent);
+        let preflight = preflight.with("Access-Control-Request-Method", "GET");
+        assert_readable(&gateway.ask(&preflight).expect(204), sent);
+    }
+    for never in ["http://127.1", "http://256.0.0.1", "http://*.127.0.0.1"] {
+        let made = gateway.cli(&["keys", "create", "--account", "other", "--origin", never]);
+        assert!(made.code != 0 && made.stderr.contains("expected an origin"), "{}", made.stderr);
+    }
+}
+
+#[test]
 fn a_preflight_is_allowed_for_an_origin_of_some_key() {
     let (gateway, _) = restricted();
     let paths = [DOMAIN, "/v1/public/top-domains", "/v1/usage", "/v1/check/user@example.com"];
