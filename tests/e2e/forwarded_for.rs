@@ -49,18 +49,25 @@ fn address_behind(seen: &Seen) -> &str {
     members.find(|member| *member != TRUSTED).expect("an address that is no proxy's")
 }
 
-fn gateway(lane: bool, stand_in: &StandIn) -> (Gateway, String) {
+fn gateway(lane: bool, stand_in: &StandIn, names_client: bool) -> (Gateway, String) {
     let setup = Setup::new().upstream(&[stand_in.address]).set("listen.lane", &lane.to_string());
     // What is asked is who the client is, not how fast a loaded machine answers.
     let setup = setup.text("upstream.deadline", "15s").set("plans.free", "1000000");
-    let gateway = setup.set("listen.trusted_proxies", &format!("[{TRUSTED:?}]")).start();
+    let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED:?}]"));
+    let gateway = setup.start();
     let key = gateway.key_in_use("acme");
-    (gateway, key)
+    if !names_client {
+        return (gateway, key);
+    }
+    // From now on each connection must begin with a PROXY header.
+    let setup = gateway.end().set("listen.proxy_protocol", "true");
+    (setup.start(), key)
 }
 
 fn hold(lane: bool, proxies: &[Software]) {
     let stand_in = StandIn::start();
-    let (gateway, key) = gateway(lane, &stand_in);
+    let names_client = proxies.contains(&Software::HaProxyProtocol);
+    let (gateway, key) = gateway(lane, &stand_in, names_client);
     let mut fronts = Vec::new();
     for proxy in proxies {
         let behind = fronts.last().map_or(gateway.http, |front: &Front| front.address);
@@ -86,6 +93,14 @@ fn hold(lane: bool, proxies: &[Software]) {
         assert_eq!(address_behind(seen), client(number).to_string(), "{}", seen.head);
         let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
         assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
+        if names_client {
+            // The peer is the client itself then, and nothing that it says of its way is kept.
+            assert_eq!(seen.header("X-Forwarded-For"), client(number).to_string());
+            assert_eq!(seen.header("X-Forwarded-Proto"), "http", "{}", seen.head);
+            assert_eq!(seen.header("X-Forwarded-Host"), "gate.test", "{}", seen.head);
+            assert!(seen.all("X-Forwarded-Port").is_empty(), "{}", seen.head);
+            continue;
+        }
         assert_eq!(seen.header("X-Forwarded-Proto"), "https", "{}", seen.head);
         assert_eq!(seen.header("X-Forwarded-Host"), "front.test", "{}", seen.head);
         assert_eq!(seen.header("X-Forwarded-Port"), "443", "{}", seen.head);
@@ -105,6 +120,7 @@ fn hold_on_both_paths(proxies: &[Software]) {
 #[test]
 fn behind_haproxy_the_server_sees_the_true_client() {
     hold_on_both_paths(&[Software::HaProxy]);
+    hold_on_both_paths(&[Software::HaProxyProtocol]);
 }
 
 #[test]

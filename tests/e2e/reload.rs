@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{DoneOnDrop, Gateway, Lists, Setup, get, request, until_true};
+use crate::harness::{Authority, DoneOnDrop, Gateway, Lists, Setup, get, request, until_true};
 
 const MORE: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
 
@@ -376,7 +376,7 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
     assert!(shown, "the key was open until the table was read");
 }
 
-/// Routes, keys and a table that change again and again leave nothing behind.
+/// Routes, keys, certificates and a table that change again and again leave nothing behind.
 #[test]
 fn reloads_take_no_descriptors_threads_or_memory() {
     let method = "M".repeat(40);
@@ -386,7 +386,10 @@ fn reloads_take_no_descriptors_threads_or_memory() {
         };
         (0..800).map(route).collect()
     };
-    let gateway = Setup::new().tail(&routes(0)).start();
+    let setup = Setup::new();
+    let authority = Authority::new(&setup.path(""));
+    let setup = setup.https(&[authority.certify("one", "DNS:gate.test")]);
+    let gateway = setup.tail(&routes(0)).start();
     let reload = |round: usize| {
         gateway.rewrite(|toml| {
             let begin = toml.find("[[upstream.route]]").unwrap();

@@ -13,6 +13,8 @@ use super::{free_port, until};
 pub enum Software {
     /// Adds lines of its own behind those of the client.
     HaProxy,
+    /// The same, and names the client by the PROXY protocol too.
+    HaProxyProtocol,
     /// Appends to the client's list, in one line.
     Nginx,
     /// Sends the client's list, and a second line of its own.
@@ -45,7 +47,8 @@ impl Front {
     fn try_start(proxy: Software, server: SocketAddr) -> Option<Front> {
         let (folder, address) = (TempDir::new().unwrap(), free_port());
         let text = match proxy {
-            Software::HaProxy => haproxy(address, server),
+            Software::HaProxy => haproxy(address, server, ""),
+            Software::HaProxyProtocol => haproxy(address, server, "send-proxy-v2"),
             Software::Nginx => nginx(address, server, "$proxy_add_x_forwarded_for", None),
             Software::NginxSecondLine => {
                 nginx(address, server, "$http_x_forwarded_for", Some("$remote_addr"))
@@ -55,7 +58,7 @@ impl Front {
         let config = folder.path().join("proxy.yaml");
         std::fs::write(&config, text).unwrap();
         let mut command = match proxy {
-            Software::HaProxy => {
+            Software::HaProxy | Software::HaProxyProtocol => {
                 let mut command = Command::new(binary("haproxy", "haproxy"));
                 command.arg("-db").arg("-f").arg(&config);
                 command
@@ -104,7 +107,7 @@ fn binary(name: &str, tool: &str) -> PathBuf {
     })
 }
 
-fn haproxy(address: SocketAddr, server: SocketAddr) -> String {
+fn haproxy(address: SocketAddr, server: SocketAddr, how: &str) -> String {
     format!(
         "defaults
     mode http
@@ -119,7 +122,7 @@ frontend front
     http-request add-header X-Forwarded-Port 443
     default_backend gateway
 backend gateway
-    server gateway {server}
+    server gateway {server} {how}
 "
     )
 }
