@@ -11,7 +11,7 @@ use pingora_http::RequestHeader;
 
 use crate::refusal::Refusal;
 use fields::is_token_byte;
-pub use fields::{Fields, Persistence};
+pub use fields::{Fields, MOST_CONNECTION_OPTIONS, members};
 
 /// What all readers take in the target of a request for a path.
 const USUAL_BYTES: [bool; 256] = fields::letters_digits_and(b"/-._~%@+?=&");
@@ -354,6 +354,8 @@ mod tests {
             "Authorization: Bearer x\r\nOrigin: https://a\r\nX-Request-Id: 1\r\n",
             "Connection: keep-alive\r\nAccept: */*\r\n",
             "connection: Close\r\n",
+            "Connection: keep-alive, close\r\n",
+            "Connection: close\r\nConnection: close\r\n",
         ] {
             assert!(is_plain("GET /a", fields) && is_plain("HEAD /a", fields), "{fields:?}");
         }
@@ -361,9 +363,9 @@ mod tests {
             "Content-Length: 0\r\n",
             "Upgrade: h2c\r\n",
             "Expect: 100-continue\r\n",
-            "Connection: keep-alive, close\r\n",
-            "Connection: close\r\nConnection: close\r\n",
             "Connection: te\r\n",
+            "Connection: keep-alive; timeout=5\r\n",
+            "Connection: close\r\nConnection: a@b\r\n",
             "Keep-Alive: timeout=5\r\n",
             "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n",
             "Origin: https://a\r\nOrigin: https://a\r\n",

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use crate::admission::OriginHeader;
 use crate::gate::{Asked, Decision, Gate, Moment, Visit};
-use crate::head::{Head, Persistence, Sizes, read_head};
+use crate::head::{Head, Sizes, read_head};
 use crate::refusal::Refusal;
 use crate::reply::Way;
 
@@ -80,7 +80,7 @@ impl<S: Copy> Lane<S> {
             let Some(decision) = self.judge(&head, &mut visit) else {
                 return (done, Next::HandOver);
             };
-            let wants_end = head.fields.persistence == Persistence::Closes;
+            let wants_end = head.fields.closes;
             let reply = match (decision, self.servers) {
                 (Decision::Answer(reply), _) => reply,
                 (Decision::Pass, Some(servers)) => {

@@ -188,7 +188,9 @@ impl Upstreams {
             peer.options.idle_timeout = Some(Duration::ZERO);
         }
         peer.options.tcp_recv_buf = Some(UNREAD);
-        peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+        // What is for one hop only stays behind by our own rule, as on the lane: Pingora's has no
+        // answer for an option that it does not understand.
+        peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
         Some(peer)
     }
 

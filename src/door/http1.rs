@@ -19,8 +19,8 @@ use crate::reply::{Common, Reply, Way};
 
 /// What came of waiting for a request.
 enum Arrival {
-    /// So many bytes of header, and of body.
-    Request(usize, usize),
+    /// So many bytes of header, and of body, and whether it is the last.
+    Request(usize, usize, bool),
     Refused(Refusal),
     /// Closed, idle for too long, or too slow: there is nobody to answer.
     Gone,
@@ -69,15 +69,15 @@ where
     ) -> Option<(Box<Wire>, Instant)> {
         loop {
             let request = self.await_request(&mut wire, silence, answered, deadline).await?;
-            let (header, body) = match self.read_rest(&mut wire).await {
-                Arrival::Request(header, body) => (header, body),
+            let (header, body, closes) = match self.read_rest(&mut wire).await {
+                Arrival::Request(header, body, closes) => (header, body, closes),
                 Arrival::Refused(refusal) => {
                     self.refuse(wire, &refusal).await;
                     return None;
                 }
                 Arrival::Gone => return None,
             };
-            wire = self.hand_on(wire, header, body, shutdown).await?;
+            wire = self.hand_on(wire, header, body, closes, shutdown).await?;
             drop(request);
             answered = Instant::now();
             deadline = answered + self.options.keepalive_timeout;
@@ -124,7 +124,9 @@ where
         let mut searched = 0;
         loop {
             match read_head(&wire.ahead, searched, &self.options.sizes) {
-                Ok(Some(head)) => return Arrival::Request(head.length, head.body),
+                Ok(Some(head)) => {
+                    return Arrival::Request(head.length, head.body, head.fields.closes);
+                }
                 Ok(None) => {}
                 Err(refusal) => return Arrival::Refused(refusal),
             }
@@ -140,6 +142,7 @@ where
         mut wire: Box<Wire>,
         header: usize,
         body: usize,
+        closes: bool,
         shutdown: &ShutdownWatch,
     ) -> Option<Box<Wire>> {
         let header = wire.ahead.split_to(header);
@@ -147,7 +150,8 @@ where
         let mut session = ServerSession::new_http1(wire);
         session.set_pipelined_prefix(header);
         // Reading the header sets Pingora's keep-alive anew; how often is left to us.
-        session.set_keepalive_reuses_remaining(self.traffic.is_draining().then_some(0));
+        let is_last = closes || self.traffic.is_draining();
+        session.set_keepalive_reuses_remaining(is_last.then_some(0));
         session.set_read_timeout(Some(self.options.header_timeout));
         session.set_write_timeout(Some(self.options.write_timeout));
         session.set_total_drain_timeout(Some(self.options.header_timeout));

@@ -8,19 +8,8 @@ use std::net::Ipv6Addr;
 use super::{RequestLine, Sizes, find};
 use crate::refusal::Refusal;
 
-/// What `Connection` asks for.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Persistence {
-    /// Nothing: what the version implies.
-    #[default]
-    Implied,
-    /// `keep-alive`.
-    Stays,
-    /// `close`.
-    Closes,
-    /// Something else, or several things.
-    Other,
-}
+/// More members than anybody has for `Connection`.
+pub const MOST_CONNECTION_OPTIONS: usize = 64;
 
 /// The fields of a header, as far as anybody asks for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +20,9 @@ pub struct Fields<'b> {
     content_lengths: usize,
     content_length: &'b [u8],
     transfer_encoding: bool,
-    /// What `Connection` asks for.
-    pub persistence: Persistence,
+    connection_options: usize,
+    /// `close` stands among the options of `Connection`.
+    pub closes: bool,
     /// The value of `Authorization`, of `Origin` and of `X-Request-Id`, where it stands there once.
     pub authorization: Option<&'b [u8]>,
     /// See above.
@@ -48,10 +38,7 @@ impl<'b> Fields<'b> {
     /// Whether the request asks for no more than an answer: it has no body, and nothing in it
     /// would change how the next one is read.
     pub fn are_plain(&self) -> bool {
-        self.hosts == 1
-            && self.content_lengths == 0
-            && !self.is_special
-            && self.persistence != Persistence::Other
+        self.hosts == 1 && self.content_lengths == 0 && !self.is_special
     }
 
     pub(super) fn read(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
@@ -76,20 +63,25 @@ impl<'b> Fields<'b> {
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
             self.transfer_encoding = true;
         } else if name.eq_ignore_ascii_case(b"connection") {
-            if nominates_ours(value) {
-                return Err(Refusal::BadRequest);
-            }
-            self.persistence = match (self.persistence, value) {
-                (Persistence::Implied, _) if value.eq_ignore_ascii_case(b"keep-alive") => {
-                    Persistence::Stays
-                }
-                (Persistence::Implied, _) if value.eq_ignore_ascii_case(b"close") => {
-                    Persistence::Closes
-                }
-                _ => Persistence::Other,
-            };
+            self.take_connection(value)?;
         } else {
             self.note(name, value);
+        }
+        Ok(())
+    }
+
+    /// All lines of `Connection` are one list. What is no option in it is none that we know.
+    fn take_connection(&mut self, value: &[u8]) -> Result<(), Refusal> {
+        for option in members(value) {
+            self.connection_options += 1;
+            if self.connection_options > MOST_CONNECTION_OPTIONS || names_ours(option) {
+                return Err(Refusal::BadRequest);
+            }
+            if option.eq_ignore_ascii_case(b"close") {
+                self.closes = true;
+            } else if !option.eq_ignore_ascii_case(b"keep-alive") {
+                self.is_special = true;
+            }
         }
         Ok(())
     }
@@ -168,8 +160,13 @@ fn has_control(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
 }
 
+/// The members of a list, empty ones included (RFC 9110 section 5.6.1).
+pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
 /// Headers that we rely on must not be declared hop-by-hop by the caller.
-fn nominates_ours(value: &[u8]) -> bool {
+fn names_ours(option: &[u8]) -> bool {
     const OURS: [&[u8]; 10] = [
         b"authorization",
         b"host",
@@ -182,10 +179,8 @@ fn nominates_ours(value: &[u8]) -> bool {
         b"x-forwarded-host",
         b"x-forwarded-proto",
     ];
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii).any(|token| {
-        OURS.iter().any(|ours| token.eq_ignore_ascii_case(ours))
-            || token.len() >= 10 && token[..10].eq_ignore_ascii_case(b"x-riskgate")
-    })
+    OURS.iter().any(|ours| option.eq_ignore_ascii_case(ours))
+        || option.len() >= 10 && option[..10].eq_ignore_ascii_case(b"x-riskgate")
 }
 
 /// The authority of an absolute-form target.

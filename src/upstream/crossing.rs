@@ -14,7 +14,7 @@ use pingora_error::{Error, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 
 use super::forwarded::{ClaimedPath, is_forwarded, keep_last_lines};
-use crate::head::fields_of;
+use crate::head::{MOST_CONNECTION_OPTIONS, fields_of, members};
 use crate::keys::Key;
 use crate::reply::{Field, field};
 
@@ -26,8 +26,6 @@ static KEY_ID: Field =
 static PLAN: Field = Field::of(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
 const OURS: &str = "x-riskgate-";
-/// More options than anybody has for `Connection`.
-const MOST_NOMINATED: usize = 64;
 /// What a caller may not say to the upstream: what is meant for us, what we say ourselves, what
 /// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
 const NOT_THE_CALLERS: [&str; 21] = [
@@ -100,7 +98,12 @@ pub fn prepare_request(
     }
     request.set_raw_path(target)?;
     join_cookies(request)?;
-    let stays = |name: &&HeaderName| !crosses(name.as_str().as_bytes(), caller.trusted);
+    let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
+    let nominated = nominated(values).unwrap_or_default();
+    let stays = |name: &&HeaderName| {
+        let name = name.as_str().as_bytes();
+        !crosses(name, caller.trusted) || is_nominated(name, &nominated)
+    };
     let staying: Vec<HeaderName> = request.headers.keys().filter(stays).cloned().collect();
     for name in staying {
         request.remove_header(&name);
@@ -214,12 +217,11 @@ fn crosses(name: &[u8], trusted: bool) -> bool {
         && (trusted || !is_forwarded(name))
 }
 
-/// The names that an answer's values of `Connection` nominate, for one hop only (RFC 9110 section
+/// The names that the values of `Connection` nominate, for one hop only (RFC 9110 section
 /// 7.6.1); `None` if they are too many to be meant.
 pub(super) fn nominated<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<Vec<&'v [u8]>> {
-    let options = values.flat_map(|value| value.split(|byte| *byte == b','));
-    let few: Vec<&[u8]> = options.map(<[u8]>::trim_ascii).take(MOST_NOMINATED + 1).collect();
-    (few.len() <= MOST_NOMINATED).then_some(few)
+    let few: Vec<&[u8]> = values.flat_map(members).take(MOST_CONNECTION_OPTIONS + 1).collect();
+    (few.len() <= MOST_CONNECTION_OPTIONS).then_some(few)
 }
 
 /// Whether a field of the upstream's answer goes on to the client. What frames it stays, whatever
@@ -229,7 +231,14 @@ pub(super) fn returns(name: &[u8], nominated: &[&[u8]]) -> bool {
         || !NOT_THEIRS.iter().any(|other| is(name, other))
             && !begins(name, "access-control-")
             && !begins(name, OURS)
-            && !nominated.iter().any(|other| other.eq_ignore_ascii_case(name))
+            && !is_nominated(name, nominated)
+}
+
+/// Whether a field is for one hop only. `close` and `keep-alive` nominate none.
+fn is_nominated(name: &[u8], nominated: &[&[u8]]) -> bool {
+    nominated.iter().any(|other| other.eq_ignore_ascii_case(name))
+        && !is(name, "close")
+        && !is(name, "keep-alive")
 }
 
 /// Whether this field says where a body ends.

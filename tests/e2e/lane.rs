@@ -228,7 +228,15 @@ fn odd(draw: &mut Draw) -> (String, bool) {
         7 => more("Host: other.test"),
         8 => more("Connection: authorization"),
         9 => {
-            let words = ["upgrade, keep-alive", "keep-alive, close", "close, te", "te"];
+            let words = [
+                "upgrade, keep-alive",
+                "close, te",
+                "te",
+                "keep-alive; timeout=5",
+                "close;",
+                "a@b, close",
+                "a,b,c,d,e,f,g,h,i,j",
+            ];
             more(&format!("Connection: {}", draw.one(&words)))
         }
         10 => more(" folded"),

@@ -34,7 +34,8 @@ fn passes(name: &str, bytes: String) -> Case {
 fn what_two_readers_could_read_differently_is_refused() {
     let group = Group::new("framing", 1).settings(|s| s.set("listen.max_body_bytes", "1000"));
     group.run(
-        [bodies(), hosts(), fields(), nominations(), lines(), methods(), courtesies()].concat(),
+        [bodies(), hosts(), fields(), nominations(), options(), lines(), methods(), courtesies()]
+            .concat(),
     );
 }
 
@@ -187,6 +188,57 @@ fn nominations() -> Vec<Case> {
         refused("a connection that nominates the account", "X-Riskgate-Account"),
         refused("a connection that nominates within a list", "close , \tAUTHORIZATION, te"),
         refused("a second connection field that nominates", "close\r\nConnection: host"),
+    ]
+}
+
+/// What `Connection` may say beside that: what is no option, or not known, means nothing.
+fn options() -> Vec<Case> {
+    let connection = |text: &str| format!("Connection: {text}\r\n");
+    let passed = |name, text: &str| passes(name, with(&connection(text)));
+    let closes = |name, text: &str| passed(name, text).closed().has("Connection", "close");
+    let ten = (0..10).map(|at| format!("x-{at}")).collect::<Vec<_>>().join(", ");
+    let most = vec!["a"; 64].join(",");
+    vec![
+        passed("a connection option with a parameter", "keep-alive; timeout=5"),
+        passed("a close with a semicolon is no close", "close;"),
+        passed("a connection option that is no token", "a@b"),
+        passed("a quoted connection option", "\"Authorization\""),
+        passed("a connection option with a colon", ":authority"),
+        passed("a connection option that is not ASCII", "\u{e4}"),
+        passed("an empty connection", ""),
+        passed("empty connection options", " , ,,\t, "),
+        passed("ten connection options", &ten),
+        passed("as many connection options as may be", &most),
+        Case::refused(
+            "more connection options than anybody has",
+            400,
+            with(&connection(&format!("{most},a"))),
+        ),
+        Case::refused(
+            "as many over several lines",
+            400,
+            with(&(connection(&most) + &connection("a"))),
+        ),
+        closes("a close behind an option that is no token", "a@b, close"),
+        closes("a close behind a keep-alive", "keep-alive, close"),
+        closes("a close behind what is not ASCII", "\u{e4}, close"),
+        closes("a close on a second line", "keep-alive\r\nConnection: close"),
+        closes("a close on a line behind ten options", &format!("{ten}\r\nConnection: Close")),
+        Case::passed(
+            "an option nominates a field for one hop",
+            with("Connection: X-Hop, close;\r\nX-Hop: 1\r\nX-Kept: 2\r\n"),
+            Saw::line(SEEN).field("X-Kept: 2"),
+        ),
+        Case::passed(
+            "a POST with an option that is no token",
+            post("Content-Length: 5\r\nConnection: keep-alive; timeout=5\r\n", "hello"),
+            Saw::line("POST /v1/signup HTTP/1.1").body("hello"),
+        ),
+        Case::passed(
+            "a POST with ten options",
+            post(&format!("Content-Length: 5\r\nConnection: {ten}\r\n"), "hello"),
+            Saw::line("POST /v1/signup HTTP/1.1").body("hello"),
+        ),
     ]
 }
 
