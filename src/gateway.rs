@@ -4,10 +4,7 @@
 //! what crosses in each direction, `fail_to_proxy` turns what went wrong into an answer, and
 //! `logging` counts it. What each step means stands in the room that it calls.
 
-use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -21,12 +18,14 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
+use crate::body;
 use crate::gate::{Gate, Visit, client_address};
+use crate::refusal::Refusal;
 use crate::upstream::{Deadline, Failure, Place, Tries, Upstreams};
 
-/// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
-/// another try.
-const SHORT_BODY: usize = 64 * 1024;
+/// Of what an exchange has left of its time, as much is waited for a client that waits for a 100: 1.5
+/// of 2.5 seconds, since many of them wait for one.
+const PATIENCE: f32 = 0.6;
 
 /// riskgate as a proxy of its own: a [`Gate`] with an upstream behind it.
 pub struct Gateway {
@@ -57,34 +56,16 @@ impl Gateway {
         self.upstreams.is_late(passage.visit.started())
     }
 
-    /// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and
-    /// no place from others; where too many are waited for already, it is as with too many
-    /// exchanges. A long one, or one that does not say how long it is, crosses as it comes.
-    async fn take_short_body(&self, session: &mut Session, left: Duration) -> Result<()> {
-        let length = session.req_header().headers.get(CONTENT_LENGTH);
-        let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-        if !length.is_some_and(|length| (1..=SHORT_BODY).contains(&length)) {
-            return Ok(());
-        }
-        let address = client_address(session);
-        let client = session.as_downstream_mut();
-        client.enable_retry_buffering();
-        let whole = async {
-            while client.read_request_body().await?.is_some() {}
-            Ok(())
-        };
-        let late = |_| Error::explain(ErrorType::ReadTimedout, "a short body");
-        let mut whole = pin!(whole);
-        // What is there already is not waited for.
-        let taken = match poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
-            Poll::Ready(taken) => taken,
-            Poll::Pending => {
-                let full = || Error::explain(ErrorType::ConnectError, "too many bodies").into_up();
-                let _room = self.upstreams.await_body(address).ok_or_else(full)?;
-                tokio::time::timeout(left, whole).await.map_err(late).flatten()
-            }
-        };
-        taken.map_err(|error| error.into_down())
+    /// Answers a client that waits for a 100 in vain: it may ask again without.
+    async fn refuse_expectation(
+        &self,
+        session: &mut Session,
+        passage: &mut Passage,
+    ) -> Result<bool> {
+        self.gate.give_back(&mut passage.visit);
+        let reply = self.gate.refused(&Refusal::ExpectationFailed, &mut passage.visit);
+        reply.write(session, &passage.visit.common).await?;
+        Ok(true)
     }
 }
 
@@ -129,8 +110,17 @@ impl ProxyHttp for Gateway {
         if !is_answered {
             // Who sends a body has as long as the exchange.
             let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
-            session.as_downstream_mut().set_read_timeout(Some(left));
-            self.take_short_body(session, left).await?;
+            let (address, upstreams) = (client_address(session), &self.upstreams);
+            let client = session.as_downstream_mut();
+            client.set_read_timeout(Some(left));
+            let patience = left.mul_f32(PATIENCE);
+            if body::take_expectation(client)
+                && !body::begins_within(client, address, upstreams, patience).await?
+            {
+                return self.refuse_expectation(session, passage).await;
+            }
+            let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
+            body::take_short(client, address, upstreams, left).await?;
         }
         Ok(is_answered)
     }
@@ -277,8 +267,11 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, passage: &mut Passage) {
-        passage.deadline = None;
+        (passage.deadline, passage.place) = (None, None);
         self.gate.logging(session, error, &mut passage.visit);
+        if session.is_http2() && session.response_written().is_some() {
+            body::discard(session.as_downstream_mut()).await;
+        }
     }
 
     /// Our own log says it, without the target, which may hold an address.

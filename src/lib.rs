@@ -34,6 +34,7 @@ pub mod top;
 
 // Floor 2, the request.
 pub mod admission;
+pub mod body;
 pub mod door;
 pub mod gate;
 pub mod gateway;

@@ -54,7 +54,7 @@ impl RouteLabel {
 }
 
 /// How a request ended; the `outcome` label. Refusals use their `error` code.
-pub const OUTCOMES: [&str; 17] = [
+pub const OUTCOMES: [&str; 18] = [
     "ok",
     "bad_request",
     "unauthorized",
@@ -62,6 +62,7 @@ pub const OUTCOMES: [&str; 17] = [
     "not_found",
     "method_not_allowed",
     "uri_too_long",
+    "expectation_failed",
     "validation_error",
     "quota_exceeded",
     "headers_too_large",

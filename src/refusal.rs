@@ -28,6 +28,8 @@ pub enum Refusal {
     },
     /// The request target is over the limit; the connection closes.
     UriTooLong,
+    /// The client expects what we do not do; the connection closes.
+    ExpectationFailed,
     /// The domain does not parse.
     InvalidDomain(DomainError),
     /// The target of a check does not decode.
@@ -60,6 +62,7 @@ impl Refusal {
             Refusal::NotFound => 404,
             Refusal::MethodNotAllowed { .. } => 405,
             Refusal::UriTooLong => 414,
+            Refusal::ExpectationFailed => 417,
             Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => 422,
             Refusal::QuotaExceeded { .. } => 429,
             Refusal::HeadersTooLarge => 431,
@@ -76,6 +79,7 @@ impl Refusal {
             Refusal::NotFound => "not_found",
             Refusal::MethodNotAllowed { .. } => "method_not_allowed",
             Refusal::UriTooLong => "uri_too_long",
+            Refusal::ExpectationFailed => "expectation_failed",
             Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => "validation_error",
             Refusal::QuotaExceeded { .. } => "quota_exceeded",
             Refusal::HeadersTooLarge => "headers_too_large",
@@ -94,6 +98,7 @@ impl Refusal {
             Refusal::NotFound => "No such endpoint.",
             Refusal::MethodNotAllowed { .. } => "This method is not allowed here.",
             Refusal::UriTooLong => "The request target is too long.",
+            Refusal::ExpectationFailed => "What the request expects can't be done.",
             Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => {
                 "Invalid email or domain format."
             }
@@ -122,6 +127,7 @@ impl Refusal {
             | Refusal::NotFound
             | Refusal::MethodNotAllowed { .. }
             | Refusal::UriTooLong
+            | Refusal::ExpectationFailed
             | Refusal::QuotaExceeded { .. }
             | Refusal::HeadersTooLarge
             | Refusal::Internal
@@ -137,7 +143,13 @@ impl Refusal {
 
     /// Whether the connection closes behind it, since what follows can't be trusted.
     pub const fn closes(&self) -> bool {
-        matches!(self, Refusal::BadRequest | Refusal::UriTooLong | Refusal::HeadersTooLarge)
+        matches!(
+            self,
+            Refusal::BadRequest
+                | Refusal::UriTooLong
+                | Refusal::ExpectationFailed
+                | Refusal::HeadersTooLarge
+        )
     }
 
     /// The body: `error`, `message`, `detail`, and `reset_at` behind a spent quota.

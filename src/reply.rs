@@ -99,6 +99,7 @@ impl Reply {
             | Refusal::Forbidden { .. }
             | Refusal::NotFound
             | Refusal::UriTooLong
+            | Refusal::ExpectationFailed
             | Refusal::InvalidDomain(_)
             | Refusal::InvalidTarget(_)
             | Refusal::HeadersTooLarge

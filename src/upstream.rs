@@ -34,7 +34,7 @@ pub use answer::{Answer, Body, Listener, Malformed, pass_header};
 pub use connection::Connection;
 use connection::Idle;
 pub use crossing::{Caller, clean_response, prepare_request};
-pub use deadline::{Deadline, end_by_reset};
+pub use deadline::{Deadline, end_by_reset, ends_by_reset};
 pub use tries::{Failure, MAX_TRIES, Tries};
 
 /// Idle connections that are kept, on each way: Pingora's and the lane's.

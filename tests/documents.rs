@@ -26,7 +26,7 @@ fn read(name: &str) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
 
-fn every_refusal() -> [Refusal; 13] {
+fn every_refusal() -> [Refusal; 14] {
     [
         Refusal::BadRequest,
         Refusal::Unauthorized,
@@ -34,6 +34,7 @@ fn every_refusal() -> [Refusal; 13] {
         Refusal::NotFound,
         Refusal::MethodNotAllowed { allow: "".into() },
         Refusal::UriTooLong,
+        Refusal::ExpectationFailed,
         Refusal::InvalidDomain(DomainError::Label),
         Refusal::InvalidTarget(""),
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after: 1 },

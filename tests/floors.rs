@@ -21,7 +21,7 @@ const FLOORS: [&[&str]; 5] = [
         "tls",
         "top",
     ],
-    &["admission", "door", "gate", "gateway", "head", "lane", "reply", "route", "upstream"],
+    &["admission", "body", "door", "gate", "gateway", "head", "lane", "reply", "route", "upstream"],
     &["admin", "config", "handover", "listen", "reload", "server", "supervisor"],
     &["cli", "main"],
 ];
@@ -54,6 +54,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     (
         "pingora_core",
         &[
+            "body",
             "door",
             "gate",
             "gateway",
@@ -69,7 +70,7 @@ const DOORS: [(&str, &[&str]); 29] = [
     ("pingora_http", &["gate", "gateway", "head", "reply", "upstream"]),
     ("itoa", &["access_log", "reply"]),
     ("memchr", &["head"]),
-    ("pingora_error", &["gate", "gateway", "upstream"]),
+    ("pingora_error", &["body", "gate", "gateway", "upstream"]),
     ("jiff", &["keys", "cli", "month"]),
 ];
 

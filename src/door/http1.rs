@@ -1,29 +1,56 @@
 //! HTTP/1.1 on a connection: one request after the other, each whole before it is handed on.
 
 use pingora_core::apps::HttpServerApp;
+use pingora_core::protocols::UniqueID;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::plain::Onward;
 use super::silence::{End, Silence};
 use super::traffic::Counted;
-use super::wire::Wire;
+use super::wire::{LINGER, RequestIo, Wire};
 use super::{Door, apart};
+use crate::body;
 use crate::gate::Visit;
-use crate::head::read_head;
+use crate::head::{Head, read_head};
 use crate::refusal::Refusal;
 use crate::reply::{Common, Reply, Way};
+use crate::upstream::ends_by_reset;
 
 /// What came of waiting for a request.
 enum Arrival {
-    /// So many bytes of header, and of body, and whether it is the last.
-    Request(usize, usize, bool),
+    Request(Shape),
     Refused(Refusal),
     /// Closed, idle for too long, or too slow: there is nobody to answer.
     Gone,
+}
+
+/// What the connection must know of a request.
+struct Shape {
+    /// Bytes of its header, and of its body.
+    header: usize,
+    body: usize,
+    /// The client wants the connection to close behind the answer.
+    closes: bool,
+    /// The client waits for a 100 before it sends the body.
+    awaits_continue: bool,
+}
+
+impl From<Head<'_>> for Shape {
+    fn from(head: Head<'_>) -> Shape {
+        let awaits_continue = head.body > 0 && head.line.is_http_11 && head.fields.expects_continue;
+        let closes = head.fields.closes;
+        Shape { header: head.length, body: head.body, closes, awaits_continue }
+    }
+}
+
+/// How a connection goes on behind a request.
+enum Served {
+    Kept(Box<Wire>),
+    Ends(Box<Wire>),
 }
 
 impl<P> Door<P>
@@ -69,16 +96,19 @@ where
     ) -> Option<(Box<Wire>, Instant)> {
         loop {
             let request = self.await_request(&mut wire, silence, answered, deadline).await?;
-            let (header, body, closes) = match self.read_rest(&mut wire).await {
-                Arrival::Request(header, body, closes) => (header, body, closes),
-                Arrival::Refused(refusal) => {
-                    self.refuse(wire, &refusal).await;
-                    return None;
-                }
+            let served = match self.read_rest(&mut wire).await {
+                Arrival::Request(shape) => self.hand_on(wire, shape, shutdown).await?,
+                Arrival::Refused(refusal) => self.refuse(wire, &refusal).await?,
                 Arrival::Gone => return None,
             };
-            wire = self.hand_on(wire, header, body, closes, shutdown).await?;
             drop(request);
+            wire = match served {
+                Served::Kept(wire) => wire,
+                Served::Ends(mut wire) => {
+                    self.close(&mut wire).await;
+                    return None;
+                }
+            };
             answered = Instant::now();
             deadline = answered + self.options.keepalive_timeout;
             if self.options.lane {
@@ -124,9 +154,7 @@ where
         let mut searched = 0;
         loop {
             match read_head(&wire.ahead, searched, &self.options.sizes) {
-                Ok(Some(head)) => {
-                    return Arrival::Request(head.length, head.body, head.fields.closes);
-                }
+                Ok(Some(head)) => return Arrival::Request(head.into()),
                 Ok(None) => {}
                 Err(refusal) => return Arrival::Refused(refusal),
             }
@@ -137,36 +165,38 @@ where
         }
     }
 
+    /// Has Pingora serve one request. Nothing comes back if Pingora's task has ended by a panic.
     async fn hand_on(
         &self,
         mut wire: Box<Wire>,
-        header: usize,
-        body: usize,
-        closes: bool,
+        shape: Shape,
         shutdown: &ShutdownWatch,
-    ) -> Option<Box<Wire>> {
-        let header = wire.ahead.split_to(header);
-        wire.allowance = body;
-        let mut session = ServerSession::new_http1(wire);
+    ) -> Option<Served> {
+        let header = wire.ahead.split_to(shape.header);
+        let (io, mut returned) = RequestIo::new(wire, shape.body, shape.awaits_continue);
+        let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
         // Reading the header sets Pingora's keep-alive anew; how often is left to us.
-        let is_last = closes || self.traffic.is_draining();
+        let is_last = shape.closes || self.traffic.is_draining();
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
+        // Behind an answer that comes first a short body is read to its end, and the connection is
+        // kept. Whether a client that waits for a 100 sends one then, it alone knows.
+        let is_awaited = shape.body <= body::SHORT && !shape.awaits_continue;
+        session.set_close_on_response_before_downstream_finish(!is_awaited);
         session.set_read_timeout(Some(self.options.header_timeout));
         session.set_write_timeout(Some(self.options.write_timeout));
         session.set_total_drain_timeout(Some(self.options.header_timeout));
         // A client may close its sending side and still wait for the answer.
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(true);
-        let returned = self.proxy.process_new_http(session, shutdown).await?;
-        let (stream, _) = returned.consume();
-        let wire = stream.into_any().downcast::<Wire>().ok()?;
+        let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
+        let (wire, body_left) = returned.try_recv().ok()?;
         // A body that was not read to its end would be taken for the next request.
-        (wire.allowance == 0).then_some(wire)
+        Some(if is_kept && body_left == 0 { Served::Kept(wire) } else { Served::Ends(wire) })
     }
 
-    /// Answers what is no request, and closes.
-    async fn refuse(&self, mut wire: Box<Wire>, refusal: &Refusal) {
+    /// Answers what is no request.
+    async fn refuse(&self, mut wire: Box<Wire>, refusal: &Refusal) -> Option<Served> {
         let mut visit = Visit::default();
         visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
@@ -176,12 +206,31 @@ where
         let client = wire.client_address();
         let write = async {
             wire.write_all(&bytes).await?;
-            wire.shutdown().await
+            wire.flush().await
         };
         let written = timeout(self.options.write_timeout, write).await;
         self.gate.record_refusal(refusal, &mut visit, client);
-        if matches!(written, Ok(Ok(()))) {
-            wire.linger().await;
+        matches!(written, Ok(Ok(()))).then_some(Served::Ends(wire))
+    }
+
+    /// Ends a connection so that its last answer arrives: no more is sent, and what the client
+    /// still sends is read and dropped, for as long as a header may take at most.
+    pub(super) async fn close(&self, wire: &mut Wire) {
+        // An answer that was cut must not look whole.
+        if ends_by_reset(wire.id()) {
+            return;
+        }
+        let patience = self.options.write_timeout.min(LINGER);
+        if !matches!(timeout(patience, wire.shutdown()).await, Ok(Ok(()))) {
+            return;
+        }
+        let drained = async {
+            self.traffic.drain_begun().await;
+            sleep(LINGER).await;
+        };
+        tokio::select! {
+            () = wire.discard(Instant::now() + self.options.header_timeout) => {}
+            () = drained => {}
         }
     }
 }

@@ -20,8 +20,9 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::traffic::Counted;
-use super::wire::Wire;
+use super::wire::{Meter, Wire};
 use super::{Door, DoorOptions};
+use crate::body;
 use crate::gate::Visit;
 use crate::head::check_http2;
 use crate::refusal::Refusal;
@@ -34,7 +35,7 @@ const RESETS: usize = 20;
 /// Requests on one connection that are malformed beyond what is answered.
 const MALFORMED: usize = 32;
 /// Bytes that a client may send without a request: settings, pings, windows.
-const TALK: usize = 64 * 1024;
+const TALK: i64 = 64 * 1024;
 /// For a client to take our GOAWAY and close.
 const GOODBYE: Duration = Duration::from_secs(1);
 
@@ -148,7 +149,7 @@ where
                     }
                     patience = self.options.keepalive_timeout;
                     talk.reset();
-                    self.spawn(session, Active::begin(&streams), shutdown);
+                    self.spawn(session, Active::begin(&streams), Arc::clone(&talk), shutdown);
                 }
                 Ok(Some(H2Accept::Rejected)) => {
                     malformed += 1;
@@ -166,7 +167,13 @@ where
         }
     }
 
-    fn spawn(self: &Arc<Self>, stream: HttpSession, active: Active, shutdown: &ShutdownWatch) {
+    fn spawn(
+        self: &Arc<Self>,
+        stream: HttpSession,
+        active: Active,
+        talk: Arc<Meter>,
+        shutdown: &ShutdownWatch,
+    ) {
         let (door, shutdown) = (Arc::clone(self), shutdown.clone());
         let request = self.traffic.begin();
         tokio::spawn(async move {
@@ -182,6 +189,9 @@ where
                 }
                 Err(refusal) => door.refuse_stream(session, &refusal).await,
             }
+            if has_body {
+                talk.forgive_window();
+            }
         });
     }
 
@@ -195,5 +205,6 @@ where
         let _ = session.write_response_header(header).await;
         let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
         self.gate.record_refusal(refusal, &mut visit, client);
+        body::discard(&mut session).await;
     }
 }

@@ -6,8 +6,7 @@ use std::task::Poll;
 
 use bytes::Buf;
 use pingora_proxy::ProxyHttp;
-use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 use super::silence::{End, Silence};
 use super::through::Fate;
@@ -56,7 +55,7 @@ where
             if self.traffic.is_draining() {
                 return Onward::General((answered, deadline));
             }
-            let _under_way = self.traffic.begin();
+            let under_way = self.traffic.begin();
             let mut out = Vec::with_capacity(1024.max(3 * wire.ahead.len()));
             let (done, next) = lane.answer(&wire.ahead, &mut out);
             wire.ahead.advance(done);
@@ -81,9 +80,8 @@ where
                 Fate::General => return Onward::General((answered, deadline)),
                 Fate::Broken => return Onward::Ended,
                 Fate::Closes => {
-                    // Whoever is gone is told nothing.
-                    let _ = timeout(self.options.write_timeout, wire.shutdown()).await;
-                    wire.linger().await;
+                    drop(under_way);
+                    apart(|| self.close(wire)).await;
                     return Onward::Ended;
                 }
             }

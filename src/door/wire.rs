@@ -1,16 +1,18 @@
-//! A connection that gives away no more than it is allowed to.
+//! A connection of a client: what was read ahead of it, what is not sent yet, and who the client is,
+//! where a proxy in front of us has said so.
 //!
-//! Pingora reads ahead to see whether a client left; what it reads then would be lost to us.
-//! Behind this it sees the header and body of one request, and after that a silent client. It
-//! also knows who the client is, where a proxy in front of us has said so.
+//! Pingora reads ahead to see whether a client left; what it reads then would be lost to us. So it
+//! is given a [`RequestIo`], which shows it one request's body and after that a silent client.
 
 mod inner;
+mod request_io;
 
 use std::future::{Future, poll_fn};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -29,14 +31,23 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use inner::Inner;
+pub use request_io::RequestIo;
 
 /// What is gathered of an answer before it is sent, in bytes: a header and a short body.
 const GATHERED: usize = 1460;
 /// Room for what arrives in one go, in bytes.
 const AHEAD: usize = 4096;
 
-/// How long a client may take to close behind us.
-const LINGER: Duration = Duration::from_secs(1);
+/// How long a client may be silent behind its last answer before its connection is closed.
+pub const LINGER: Duration = Duration::from_secs(2);
+/// Bytes that a client may send on behind its last answer.
+const MOST_DISCARDED: usize = 8 << 20;
+/// Room for what is read to be dropped, in bytes.
+const DISCARD: usize = 8 * 1024;
+/// For how many streams of HTTP/2 bytes are forgiven that come behind their end.
+const MOST_FORGIVEN: i64 = 64;
+/// What may come on a stream behind its end: its window (RFC 9113 section 6.9.2) in small frames.
+const WINDOW: i64 = 2 * 65_535;
 
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
@@ -44,8 +55,6 @@ pub struct Wire {
     inner: Inner,
     /// Bytes that arrived and were not handed on.
     pub ahead: BytesMut,
-    /// How many more bytes may be read: the rest of a request's body, or all.
-    pub allowance: usize,
     /// What was written and not sent yet.
     unsent: BytesMut,
     /// Counts what is read, where somebody wants to know.
@@ -59,13 +68,15 @@ pub struct Wire {
 /// Counts bytes that are read.
 #[derive(Debug)]
 pub struct Meter {
-    most: usize,
-    read: AtomicUsize,
+    most: i64,
+    /// Below zero while there are bytes that were forgiven and have not come.
+    read: AtomicI64,
     exceeded: Notify,
 }
 
 impl Meter {
     fn add(&self, bytes: usize) {
+        let bytes = bytes.cast_signed() as i64;
         if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most {
             self.exceeded.notify_one();
         }
@@ -73,7 +84,15 @@ impl Meter {
 
     /// Begins anew.
     pub fn reset(&self) {
-        self.read.store(0, Ordering::Relaxed);
+        self.read.fetch_min(0, Ordering::Relaxed);
+    }
+
+    /// Does not count what may be under way on a stream that has ended before its body has.
+    pub fn forgive_window(&self) {
+        let least = -MOST_FORGIVEN * WINDOW;
+        let forgiven = |read: i64| Some((read.min(0) - WINDOW).max(least));
+        // The closure always gives a value.
+        let _ = self.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
     }
 
     /// Resolves once there was more than there may be.
@@ -97,20 +116,12 @@ impl Wire {
 
     fn new(inner: Inner) -> Wire {
         let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
-        Wire {
-            inner,
-            ahead,
-            allowance: usize::MAX,
-            unsent,
-            meter: None,
-            is_flushed: true,
-            client: None,
-        }
+        Wire { inner, ahead, unsent, meter: None, is_flushed: true, client: None }
     }
 
     /// Counts what is read from now on, and tells when it is more than this.
-    pub fn metered(&mut self, most: usize) -> Arc<Meter> {
-        let meter = Meter { most, read: AtomicUsize::new(0), exceeded: Notify::new() };
+    pub fn metered(&mut self, most: i64) -> Arc<Meter> {
+        let meter = Meter { most, read: AtomicI64::new(0), exceeded: Notify::new() };
         Arc::clone(self.meter.insert(Arc::new(meter)))
     }
 
@@ -143,13 +154,26 @@ impl Wire {
         self.inner.flush().await
     }
 
-    /// Takes what still comes, for a moment: unread bytes would turn our close into a reset that
-    /// eats the answer.
-    pub async fn linger(&mut self) {
-        let end = Instant::now() + LINGER;
-        while self.read_more(end).await {
-            self.ahead.clear();
+    /// Reads and drops what still comes, since unread bytes would turn our close into a reset that
+    /// eats the answer: until the client closes, is silent for [`LINGER`], or has sent
+    /// [`MOST_DISCARDED`] bytes, and until `end` at the latest.
+    pub async fn discard(&mut self, end: Instant) {
+        self.ahead = BytesMut::new();
+        let mut left = MOST_DISCARDED;
+        while left > 0 {
+            let silent = end.min(Instant::now() + LINGER);
+            match timeout_at(silent, poll_fn(|context| self.poll_discard(context))).await {
+                Ok(Ok(read @ 1..)) => left = left.saturating_sub(read),
+                Ok(Ok(0) | Err(_)) | Err(_) => return,
+            }
         }
+    }
+
+    fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
+        let mut room = [MaybeUninit::uninit(); DISCARD];
+        let mut buffer = ReadBuf::uninit(&mut room);
+        ready!(Pin::new(&mut self.inner).poll_read(context, &mut buffer))?;
+        Poll::Ready(Ok(buffer.filled().len()))
     }
 
     /// The peer's address, or that of the client whom it speaks for, if it said who that is.
@@ -182,26 +206,17 @@ impl AsyncRead for Wire {
         // Who waits for the client sends first what there is for it. How that went shows when
         // more is written.
         let _ = this.poll_send(context);
-        let wanted = this.allowance.min(buffer.remaining());
-        if wanted == 0 {
-            // Nothing more belongs to this request; whether the client left shows when we write.
-            return Poll::Pending;
-        }
         if this.ahead.is_empty() {
-            let mut part = ReadBuf::new(buffer.initialize_unfilled_to(wanted));
-            ready!(Pin::new(&mut this.inner).poll_read(context, &mut part))?;
-            let read = part.filled().len();
-            buffer.advance(read);
+            let before = buffer.filled().len();
+            ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
             if let Some(meter) = &this.meter {
-                meter.add(read);
+                meter.add(buffer.filled().len() - before);
             }
-            this.allowance -= read;
             return Poll::Ready(Ok(()));
         }
-        let taken = wanted.min(this.ahead.len());
+        let taken = buffer.remaining().min(this.ahead.len());
         buffer.put_slice(&this.ahead[..taken]);
         this.ahead.advance(taken);
-        this.allowance -= taken;
         Poll::Ready(Ok(()))
     }
 }

@@ -23,6 +23,10 @@ pub struct Fields<'b> {
     connection_options: usize,
     /// `close` stands among the options of `Connection`.
     pub closes: bool,
+    /// `Expect` holds `100-continue`.
+    pub expects_continue: bool,
+    /// `Expect` holds something else.
+    expects_other: bool,
     /// The value of `Authorization`, of `Origin` and of `X-Request-Id`, where it stands there once.
     pub authorization: Option<&'b [u8]>,
     /// See above.
@@ -64,6 +68,14 @@ impl<'b> Fields<'b> {
             self.transfer_encoding = true;
         } else if name.eq_ignore_ascii_case(b"connection") {
             self.take_connection(value)?;
+        } else if name.eq_ignore_ascii_case(b"expect") {
+            for member in members(value).filter(|member| !member.is_empty()) {
+                match member.eq_ignore_ascii_case(b"100-continue") {
+                    true => self.expects_continue = true,
+                    false => self.expects_other = true,
+                }
+            }
+            self.is_special = true;
         } else {
             self.note(name, value);
         }
@@ -99,7 +111,6 @@ impl<'b> Fields<'b> {
             }
             _ => {
                 self.is_special |= name.eq_ignore_ascii_case(b"upgrade")
-                    || name.eq_ignore_ascii_case(b"expect")
                     || name.eq_ignore_ascii_case(b"keep-alive");
                 return;
             }
@@ -115,7 +126,12 @@ impl<'b> Fields<'b> {
             None => true,
         };
         let unframed = !self.transfer_encoding && self.content_lengths <= 1;
-        if enough && valid && same && unframed { Ok(()) } else { Err(Refusal::BadRequest) }
+        if !(enough && valid && same && unframed) {
+            return Err(Refusal::BadRequest);
+        }
+        // HTTP/1.0 knows no expectations (RFC 9110 section 10.1.1).
+        let is_met = !self.expects_other || !request.is_http_11;
+        if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
     /// The length of the body. Methods that carry none may not announce one; that removes request

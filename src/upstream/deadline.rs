@@ -3,8 +3,9 @@
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use socket2::SockRef;
 use tokio::net::TcpSocket;
 
 /// Ends an exchange on its connection when the time is up.
@@ -63,11 +64,17 @@ pub fn end_by_reset(connection: RawFd) {
     let _ = socket.set_zero_linger();
 }
 
+/// Whether [`end_by_reset`] was asked for this connection.
+pub fn ends_by_reset(connection: RawFd) -> bool {
+    let connection = duplicate(connection);
+    connection.is_some_and(|c| matches!(SockRef::from(&c).linger(), Ok(Some(Duration::ZERO))))
+}
+
 /// A descriptor of our own, so that the number can't come to mean another connection.
 #[allow(unsafe_code)]
 fn duplicate(connection: RawFd) -> Option<OwnedFd> {
-    // SAFETY: it is the descriptor of a connection that Pingora holds open during the call that we
-    // are in; it is borrowed for the duplication only.
+    // SAFETY: it is the descriptor of a connection that our caller, or Pingora, holds open during
+    // the call that we are in; it is borrowed for the duplication only.
     let borrowed = unsafe { BorrowedFd::borrow_raw(connection) };
     borrowed.try_clone_to_owned().ok()
 }

@@ -9,12 +9,12 @@ use crate::harness::{Authority, Gateway, PATIENCE, Setup, StandIn, answer, get, 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-const DATA: u8 = 0;
+pub const DATA: u8 = 0;
 pub const HEADERS: u8 = 1;
 pub const RST_STREAM: u8 = 3;
 pub const SETTINGS: u8 = 4;
 const PING: u8 = 6;
-const GOAWAY: u8 = 7;
+pub const GOAWAY: u8 = 7;
 const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
@@ -121,7 +121,7 @@ impl Frames {
 }
 
 /// The static table's entries of `:status` (RFC 7541 appendix A), or a literal behind one.
-fn status_of(block: &[u8]) -> u16 {
+pub fn status_of(block: &[u8]) -> u16 {
     const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     let block = match block[0] {
         size if size & 0xe0 == 0x20 => &block[1..],

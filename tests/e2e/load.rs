@@ -208,17 +208,6 @@ fn an_answer_of_any_lawful_framing_comes_through() {
 }
 
 #[test]
-fn a_body_that_waits_for_100_continue_is_sent_after_it() {
-    let stand_in = StandIn::start();
-    let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let gateway = Setup::new().upstream(&[stand_in.address]).tail(route).start();
-    let key = gateway.key("acme", &[]);
-    let post = request("POST", "/v1/signup").key(&key).with("Expect", "100-continue").body("body");
-    gateway.ask(&post).expect(200);
-    assert_eq!(stand_in.last().body, "body");
-}
-
-#[test]
 fn an_address_takes_no_more_than_its_share_of_the_exchanges() {
     let stand_in = StandIn::playing(|_| vec![Step::Silence]);
     let setup = Setup::new().upstream(&[stand_in.address]);

@@ -209,6 +209,7 @@ pub fn code(status: u16) -> &'static str {
         404 => "not_found",
         405 => "method_not_allowed",
         414 => "uri_too_long",
+        417 => "expectation_failed",
         422 => "validation_error",
         429 => "quota_exceeded",
         431 => "headers_too_large",

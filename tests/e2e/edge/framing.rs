@@ -312,7 +312,18 @@ fn courtesies() -> Vec<Case> {
                 .replace("\r\n\r\n", "\r\nHTTP2-Settings: AA\r\n\r\n"),
         ),
         passes("an expectation on a GET is ignored", with("Expect: 100-continue\r\n")),
-        passes("an unknown expectation is ignored", with("Expect: miracles\r\n")),
+        Case::refused("an unknown expectation", 417, with("Expect: miracles\r\n")),
+        Case::refused(
+            "an unknown expectation beside a known one",
+            417,
+            post("Content-Length: 5\r\nExpect: 100-continue, miracles\r\n", "hello"),
+        ),
+        Case::passed(
+            "an expectation of HTTP/1.0 is ignored",
+            format!("GET {CHECK} HTTP/1.0\r\n{OWN}Expect: miracles\r\n\r\n"),
+            Saw::line(SEEN),
+        )
+        .closed(),
         Case::passed(
             "an expectation on a POST is not passed on",
             post("Content-Length: 5\r\nExpect: 100-continue\r\n", "hello"),

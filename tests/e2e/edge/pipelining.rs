@@ -3,6 +3,8 @@
 use super::{Case, Group, Saw};
 use crate::harness::{Request, get, request};
 
+/// A POST that has no key.
+const POST: &str = "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\n";
 const APP: &str = "https://app.example.com";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
 
@@ -196,13 +198,16 @@ fn smuggled() -> Vec<Case> {
         .body("/v1/check/two"),
         begun(
             "a body behind a refused key is not taken for a request",
-            [
-                b"POST /v1/signup HTTP/1.1\r\nHost: a\r\nContent-Length: 40\r\n\r\n".to_vec(),
-                smuggled(),
-            ]
-            .concat(),
+            [format!("{POST}Content-Length: {length}\r\n\r\n").into_bytes(), smuggled()].concat(),
+        )
+        .then(401),
+        begun(
+            "what is behind the body of a refused request is the next one",
+            [format!("{POST}Content-Length: 2\r\n\r\n{{}}").into_bytes(), check("two").bytes()]
+                .concat(),
         )
         .then(401)
-        .closed(),
+        .then_passed(saw("two"))
+        .body("/v1/check/two"),
     ]
 }

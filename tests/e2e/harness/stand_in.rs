@@ -80,6 +80,30 @@ impl StandIn {
         stand_in
     }
 
+    /// Answers this as soon as a header has come, and then reads on until the end.
+    pub fn early(status: u16, body: &'static str) -> StandIn {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut reader = BufReader::new(stream);
+                    let mut line = String::new();
+                    while line != "\r\n" {
+                        line.clear();
+                        if !matches!(reader.read_line(&mut line), Ok(1..)) {
+                            return;
+                        }
+                    }
+                    let answer = answer(status, "Connection: close\r\n", body);
+                    let _ = reader.get_mut().write_all(&answer);
+                    let _ = std::io::copy(&mut reader, &mut std::io::sink());
+                });
+            }
+        });
+        StandIn { address, seen: Arc::default(), connections: Arc::default() }
+    }
+
     pub fn seen(&self) -> Vec<Seen> {
         self.seen.lock().unwrap().clone()
     }

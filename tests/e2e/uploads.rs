@@ -1,0 +1,366 @@
+//! Uploads that are refused: the client reads its answer, whatever it still sends, and nobody holds
+//! a connection by sending on.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use crate::harness::{
+    Authority, Connection, Gateway, PATIENCE, Setup, StandIn, free_port, request, until_true,
+};
+use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame};
+
+const MEGABYTE: usize = 1_000_000;
+const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
+
+fn start(setup: Setup) -> (Gateway, String) {
+    let setup = setup.tail(ROUTES).upstream(&[free_port()]).set("listen.h2c", "true");
+    let gateway = setup.set("plans.free", "1000000").start();
+    let key = gateway.key("acme", &[]);
+    (gateway, key)
+}
+
+/// The header of an upload.
+fn upload(target: &str, version: &str, fields: &str) -> String {
+    format!("POST {target} HTTP/{version}\r\nHost: gate.test\r\n{fields}\r\n")
+}
+
+/// What a client reads that writes everything first, as most do.
+fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String, String> {
+    // In parts, as from a file: an end that comes between two is noticed by the second.
+    for part in bytes.chunks(8_192) {
+        stream.write_all(part).map_err(|error| format!("writing: {error}"))?;
+    }
+    let mut said = Vec::new();
+    match stream.read_to_end(&mut said) {
+        // An end of TLS without its alert is told as an error; what counts is what came.
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
+        Err(error) => return Err(format!("reading: {error}")),
+    }
+    String::from_utf8(said).map_err(|error| error.to_string())
+}
+
+fn plain(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Whether this is one whole answer with this status that says that it closes.
+fn assert_whole(said: &Result<String, String>, status: u16, what: &str) {
+    let said = said.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {said:?}");
+    let (header, body) = said.split_once("\r\n\r\n").expect(what);
+    let header = header.to_ascii_lowercase();
+    assert!(header.contains("\r\nconnection: close"), "{what}: {header}");
+    let length = header.lines().find_map(|line| line.strip_prefix("content-length: "));
+    assert_eq!(length, Some(body.len().to_string().as_str()), "{what}: {said}");
+}
+
+#[test]
+fn forty_clients_at_once_that_write_a_megabyte_first_all_read_their_404() {
+    let (gateway, _) = start(Setup::new());
+    let mut bytes = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
+    bytes.resize(bytes.len() + MEGABYTE, b'b');
+    let begin = std::sync::Barrier::new(40);
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..40)
+            .map(|_| {
+                scope.spawn(|| {
+                    let stream = plain(gateway.http);
+                    begin.wait();
+                    write_then_read(stream, &bytes)
+                })
+            })
+            .collect();
+        for client in clients {
+            assert_whole(&client.join().unwrap(), 404, "a client of forty");
+        }
+    });
+    until_true("no connection is left", || gateway.metric("riskgate_connections", &[]) == 0.0);
+}
+
+#[test]
+fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
+    let (gateway, key) = start(Setup::new());
+    let bound = gateway.key("bound", &["--origin", "https://app.example.com"]);
+    let spent = gateway.key("spent", &[]);
+    gateway.cli(&["accounts", "set", "spent", "--limit", "0"]).expect(0);
+    until_true("the limit is in effect", || gateway.domain("first.test", &spent).status == 429);
+    let with = |key: &str| format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\n");
+    let long = "Content-Length: 1000000\r\n";
+    let chunks = |size: usize| {
+        let chunk = format!("{size:x}\r\n{}\r\n", "c".repeat(size));
+        (chunk.repeat(MEGABYTE / size) + "0\r\n\r\n").into_bytes()
+    };
+    let body = vec![b'b'; MEGABYTE];
+    let foreign = format!("{}Origin: https://other.test\r\n", with(&bound));
+    let cases: [(u16, String, &[u8]); 10] = [
+        (404, upload("/nowhere", "1.1", long), &body),
+        (404, upload("/nowhere", "1.0", long), &body),
+        (401, upload("/v1/signup", "1.1", long), &body),
+        (403, upload("/v1/signup", "1.1", &foreign), &body),
+        (405, upload("/v1/usage", "1.1", long), &body),
+        (429, upload("/v1/signup", "1.1", &with(&spent)), &body),
+        // No server takes a connection: our failure, with the body on its way.
+        (500, upload("/v1/signup", "1.1", &with(&key)), &body),
+        (400, upload("/v1/signup", "1.1", "Content-Length: 2000000\r\n"), &body),
+        (400, upload("/v1/signup", "1.1", "Transfer-Encoding: chunked\r\n"), &chunks(16_384)),
+        (400, upload("/nowhere", "1.1", "Transfer-Encoding: chunked\r\n"), &chunks(100)),
+    ];
+    std::thread::scope(|scope| {
+        for (status, header, body) in &cases {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let bytes = [header.as_bytes(), body].concat();
+                    let said = write_then_read(plain(gateway.http), &bytes);
+                    assert_whole(&said, *status, header);
+                });
+            }
+        }
+    });
+}
+
+#[test]
+fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
+    let setup = Setup::new();
+    let authority = Authority::new(setup.path("").as_path());
+    let certificate = authority.certify("first", "DNS:gate.test");
+    let (gateway, _) = start(setup.https(&[certificate]));
+    let mut bytes = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
+    bytes.resize(bytes.len() + MEGABYTE, b'b');
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let (at, all) = (gateway.https(), rustls::ALL_VERSIONS);
+                let stream = TcpStream::connect(at).unwrap();
+                let stream = authority.try_shake_hands(at, "gate.test", all, &[], stream);
+                assert_whole(&write_then_read(stream.unwrap(), &bytes), 404, "over TLS");
+            });
+        }
+    });
+}
+
+#[test]
+fn what_is_pipelined_behind_a_wish_to_close_does_not_eat_the_answer() {
+    let (gateway, key) = start(Setup::new());
+    let fields = format!("Authorization: Bearer {key}\r\nConnection: close\r\nAccept: a\r\n");
+    for more in ["", "Keep-Alive: timeout=5\r\n"] {
+        let first =
+            format!("GET /v1/public/top-domains HTTP/1.1\r\nHost: gate.test\r\n{fields}{more}\r\n");
+        let mut bytes = first.into_bytes();
+        bytes.resize(bytes.len() + MEGABYTE, b'x');
+        assert_whole(&write_then_read(plain(gateway.http), &bytes), 200, more);
+    }
+}
+
+#[test]
+fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
+    let (gateway, _) = start(Setup::new());
+    let mut connection = gateway.connect();
+    for length in [1, 1_000, 65_536] {
+        let bytes = request("POST", "/nowhere").body(&"b".repeat(length)).bytes();
+        let (header, body) = bytes.split_at(bytes.len() - length);
+        connection.send(header);
+        let answer = connection.read().expect("an answer before the body").expect(404);
+        assert_eq!(answer.header("Connection"), Some("keep-alive"), "{length}");
+        connection.send(body);
+    }
+    // What comes next on it is a request, and no part of a body.
+    connection.ask(&request("GET", "/nowhere")).expect(404);
+    let bytes = request("POST", "/nowhere").body(&"b".repeat(65_537)).bytes();
+    connection.send(&bytes[..bytes.len() - 65_537]);
+    let answer = connection.read().expect("an answer before the body").expect(404);
+    assert_eq!(answer.header("Connection"), Some("close"));
+    assert!(connection.is_closed());
+}
+
+#[test]
+fn nobody_holds_a_connection_by_sending_on_behind_a_refusal() {
+    let (gateway, _) = start(Setup::new().text("listen.header_timeout", "1s"));
+    let header = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n");
+    // One that sends nothing more, one that trickles, one without an end.
+    let mut silent = plain(gateway.http);
+    silent.write_all(header.as_bytes()).unwrap();
+    let mut trickles = plain(gateway.http);
+    trickles.write_all(header.as_bytes()).unwrap();
+    let flood = std::thread::spawn({
+        let (address, header) = (gateway.http, header.clone());
+        move || {
+            let mut stream = plain(address);
+            stream.write_all(header.as_bytes()).unwrap();
+            let (mut sent, block) = (0, vec![b'b'; 65_536]);
+            while stream.write_all(&block).is_ok() {
+                sent += block.len();
+            }
+            sent
+        }
+    });
+    let begun = Instant::now();
+    until_true("all of them are shown out", || {
+        let _ = trickles.write_all(b"b");
+        std::thread::sleep(Duration::from_millis(50));
+        gateway.metric("riskgate_connections", &[]) == 0.0
+    });
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    // The bound, and what two kernels hold.
+    let sent = flood.join().unwrap();
+    assert!(sent < 40_000_000, "{sent} bytes were taken");
+    let mut said = String::new();
+    silent.read_to_string(&mut said).unwrap();
+    assert_whole(&Ok(said), 404, "a client that sends nothing more");
+}
+
+#[test]
+fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
+    let (gateway, _) = start(Setup::new());
+    let mut stream = plain(gateway.http);
+    let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).bytes();
+    stream.write_all(&bytes[..50_000]).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert_whole(&Ok(said), 404, "half of a body and an end");
+}
+
+/// The header of an upload on this stream.
+fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
+    let fields = [("content-length", "1000000")];
+    frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", path, key, &fields))
+}
+
+/// As much of a body as a stream's window takes: all of it may be on its way when the answer is.
+fn window(stream: u32) -> Vec<u8> {
+    let sizes = [16_384, 16_384, 16_384, 16_383];
+    sizes.iter().flat_map(|size| frame(DATA, 0, stream, &vec![b'b'; *size])).collect()
+}
+
+/// Reads until a stream has ended or was reset: its status, and why it was reset. A connection that
+/// is given up is a fault.
+fn outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
+    let mut status = 0;
+    loop {
+        let (kind, flags, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        match kind {
+            HEADERS if stream == wanted => status = crate::http2::status_of(&payload),
+            RST_STREAM if stream == wanted => {
+                return (status, Some(u32::from_be_bytes(payload[..4].try_into().unwrap())));
+            }
+            _ => {}
+        }
+        if stream == wanted && flags & END_STREAM != 0 && matches!(kind, HEADERS | DATA) {
+            return (status, None);
+        }
+    }
+}
+
+#[test]
+fn over_http2_a_refusal_with_a_window_in_flight_costs_no_other_stream() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    let mut next = 1;
+    for round in 0..40 {
+        let refusals =
+            [("/nowhere", 404, &*key), ("/v1/usage", 405, &key), ("/v1/signup", 401, "rg_nobody")];
+        let (path, refused, with) = refusals[round % refusals.len()];
+        assert!(frames.send(&upload_over_http2(next, path, with)));
+        assert_eq!(outcome(&mut frames, next), (refused, None), "round {round}");
+        assert!(frames.send(&window(next)));
+        let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
+        assert_eq!(outcome(&mut frames, next + 2), (200, None), "round {round}");
+        next += 4;
+    }
+}
+
+#[test]
+fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    let streams: Vec<u32> = (0..80).map(|at| at * 2 + 1).collect();
+    for stream in &streams {
+        assert!(frames.send(&upload_over_http2(*stream, "/nowhere", &key)));
+    }
+    let mut answered = std::collections::BTreeMap::new();
+    while answered.len() < streams.len() {
+        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == HEADERS {
+            answered.insert(stream, crate::http2::status_of(&payload));
+        }
+    }
+    assert!(answered.values().all(|status| *status == 404), "{answered:?}");
+    // All that the window of a connection takes, a little on each.
+    for stream in &streams {
+        assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
+    }
+    let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
+    assert_eq!(outcome(&mut frames, 1_001), (200, None));
+}
+
+#[test]
+fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
+    assert_eq!(outcome(&mut frames, 1), (404, None));
+    assert!(frames.send(&window(1)));
+    loop {
+        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == RST_STREAM {
+            assert_eq!((stream, &payload[..]), (1, &[0; 4][..]), "NO_ERROR");
+            return;
+        }
+    }
+}
+
+#[test]
+fn curl_reads_the_answer_to_a_refused_upload_over_both() {
+    let (gateway, _) = start(Setup::new());
+    let file = gateway.path("upload");
+    std::fs::write(&file, vec![b'b'; MEGABYTE]).unwrap();
+    for version in ["--http1.1", "--http2-prior-knowledge"] {
+        let mut command = std::process::Command::new("curl");
+        command.args(["-s", "--max-time", "20", version, "-w", " %{http_code}", "--data-binary"]);
+        let at = format!("@{}", file.display());
+        let ran = crate::harness::run(command.arg(at).arg(format!("http://{}/x", gateway.http)));
+        assert_eq!(ran.code, 0, "{version}: {ran:?}");
+        assert!(ran.stdout.ends_with("} 404"), "{version}: {ran:?}");
+    }
+}
+
+#[test]
+fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
+    let early = StandIn::early(413, "too large for me");
+    let setup = Setup::new().tail(ROUTES).upstream(&[early.address]);
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    // Who has sent all by then would be kept.
+    let fields =
+        format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\nConnection: close\r\n");
+    let mut bytes = upload("/v1/signup", "1.1", &fields).into_bytes();
+    bytes.resize(bytes.len() + MEGABYTE, b'b');
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let said = write_then_read(plain(gateway.http), &bytes);
+                assert_whole(&said, 413, "refused by the server");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_connection_that_was_kept_is_answered_again() {
+    let (gateway, _) = start(Setup::new());
+    let mut connection: Connection = gateway.connect();
+    for _ in 0..3 {
+        let answer = connection.ask(&request("POST", "/nowhere").body("short")).expect(404);
+        assert_eq!(answer.header("Connection"), Some("keep-alive"));
+    }
+}
