@@ -223,6 +223,8 @@ pub struct UsageRow {
     pub spent: u64,
     /// What all nodes hold as leased, spent or not.
     pub leased: u64,
+    /// Its numbers can't be read, and the others of this row say nothing.
+    pub is_damaged: bool,
 }
 
 /// A row's count for the top list, as it is kept over restarts.

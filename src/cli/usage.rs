@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::output::{columns, show};
 use super::{ConfigArgs, Failure, store_of, unix_now};
 use crate::month::Month;
+use crate::store::UsageRow;
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -24,8 +25,21 @@ pub fn run(args: &Args) -> Result<(), Failure> {
     let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
     let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
     let rows = store.usage(month, args.account.as_deref())?;
-    if args.json {
-        let object = |row: &crate::store::UsageRow| {
+    let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
+    print(&rows, month, args.json)?;
+    // Those that can be read are told all the same.
+    let line = |row: UsageRow| {
+        format!("account {}: expected its numbers of {month}, but found others", row.account)
+    };
+    match damaged.is_empty() {
+        true => Ok(()),
+        false => Err(Failure { lines: damaged.into_iter().map(line).collect(), code: 1 }),
+    }
+}
+
+fn print(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), Failure> {
+    if as_json {
+        let object = |row: &UsageRow| {
             json!({
                 "account": row.account, "month": month.to_string(), "month_count": row.spent,
                 "leased": row.leased, "reset_at": month.reset_at(),

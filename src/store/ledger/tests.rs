@@ -126,7 +126,7 @@ fn numbers(standing: Standing) -> (u64, u64, u64) {
 }
 
 fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
-    UsageRow { account: account.to_owned(), spent, leased }
+    UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
 }
 
 /// Asks until it holds; for what takes a server some time.

@@ -19,11 +19,11 @@ while at <= #ARGV do
     local name, base, second = next_word(), tonumber(next_word()), tonumber(next_word())
     local known = redis.call('HGET', KEYS[1], name)
     local count, last, accounts = base, second, {}
-    if known then
-        local words = {}
-        for word in string.gmatch(known, '%S+') do words[#words + 1] = word end
-        count, last = tonumber(words[1]), tonumber(words[2])
-        for account in string.gmatch(words[3] or '', '%d+') do accounts[#accounts + 1] = account end
+    -- A row that is none of ours counts from nothing again.
+    local known_count, known_last, known_accounts = string.match(known or '', '^(%S+) (%d+) ?([%d,]*)$')
+    if tonumber(known_count) and tonumber(known_count) < math.huge then
+        count, last = tonumber(known_count), tonumber(known_last)
+        for account in string.gmatch(known_accounts, '%d+') do accounts[#accounts + 1] = account end
     end
     local is_behind = {}
     for _, account in ipairs(accounts) do is_behind[account] = true end

@@ -122,8 +122,8 @@ impl Redis {
                 return Err(self.unanswered(DOING, found));
             }
         }
-        // A key of another type is the account's trouble; all other errors are the server's.
-        let is_server_s = |found: &String| !found.starts_with("WRONGTYPE");
+        // Numbers that are none of ours are the account's trouble; other errors are the server's.
+        let is_server_s = |found: &String| !is_of_one_account(found);
         if let Some(found) = replies.iter().filter_map(error_of).find(is_server_s) {
             self.connection = None;
             return Err(self.unanswered(DOING, found));
@@ -185,19 +185,14 @@ impl Redis {
                 let numbers = ["spent", "leased", "claim"];
                 read.cmd("HMGET").arg(numbers_key(account, month)).arg(&numbers);
             }
-            for (account, reply) in some.iter().zip(self.ask(DOING, &read)?) {
-                let (spent, leased, claim): (Option<u64>, Option<u64>, Option<String>) =
-                    redis::from_redis_value(reply)
-                        .map_err(|e| self.unanswered(DOING, e.to_string()))?;
-                let (Some(spent), Some(leased)) = (spent, leased) else { continue };
-                let claim = claim.as_deref().and_then(|claim| claim.split_once(' '));
-                let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok());
-                rows.push(UsageRow {
-                    account: account.clone(),
-                    // What was known before a loss counts, also before the next statement says so.
-                    spent: spent.max(claimed(claim.map(|claim| claim.1)).unwrap_or(0)),
-                    leased: leased.max(claimed(claim.map(|claim| claim.0)).unwrap_or(0)),
-                });
+            self.connect()?;
+            for (account, reply) in some.iter().zip(self.exchange(DOING, &read, self.patience)?) {
+                let server_s = error_of(&reply).filter(|found| !is_of_one_account(found));
+                if let Some(found) = server_s {
+                    self.connection = None;
+                    return Err(self.unanswered(DOING, found));
+                }
+                rows.extend(usage_row(account, reply));
             }
         }
         rows.sort_by(|a, b| a.account.cmp(&b.account));
@@ -227,6 +222,30 @@ impl Redis {
             }
         }
     }
+}
+
+/// Whether an error is about what stands under one account's name: another type, or none of ours.
+fn is_of_one_account(found: &str) -> bool {
+    found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
+}
+
+/// What an account has spent and leased; none if nothing is counted of it.
+fn usage_row(account: &str, reply: Value) -> Option<UsageRow> {
+    type Reply = (Option<u64>, Option<u64>, Option<String>);
+    let account = account.to_owned();
+    let Ok((spent, leased, claim)) = redis::from_redis_value::<Reply>(reply) else {
+        return Some(UsageRow { account, spent: 0, leased: 0, is_damaged: true });
+    };
+    let (spent, leased) = (spent?, leased?);
+    let claim = claim.as_deref().and_then(|claim| claim.split_once(' '));
+    let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
+    Some(UsageRow {
+        account,
+        // What was known before a loss counts, also before the next statement says so.
+        spent: spent.max(claimed(claim.map(|claim| claim.1))),
+        leased: leased.max(claimed(claim.map(|claim| claim.0))),
+        is_damaged: false,
+    })
 }
 
 fn add_statement(

@@ -8,7 +8,8 @@
 --      11 ms that the node wants the account to settle, 12 ms that settling takes,
 --      13 seconds for which the numbers are kept, 14 1 if their month is over
 -- Answers own leased, leased and spent of the others, revision, 1 while settling, and a sum by which
--- an answer that was harmed on its way, or is one to something else, is known.
+-- an answer that was harmed on its way, or is one to something else, is known. Numbers that are none
+-- of ours are the error DAMAGED: the account's trouble alone.
 
 local key, settling_key, node = KEYS[1], KEYS[2], ARGV[1]
 local sequence, target, floor, spent, limit = tonumber(ARGV[2]), tonumber(ARGV[3]),
@@ -23,16 +24,20 @@ local function word(...)
 end
 
 local read = redis.call('HMGET', key, node, 'leased', 'spent', 'revision', 'base', 'claim')
-local own_sequence, own_leased, own_spent = 0, 0, 0
-if read[1] then
-    local words = {}
-    for word in string.gmatch(read[1], '%d+') do words[#words + 1] = tonumber(word) end
-    own_sequence, own_leased, own_spent = words[1], words[2], words[3]
+-- A whole number that Lua holds exactly; nothing if it is none.
+local function number(text)
+    return string.match(text or '0', '^%d+$') and #(text or '0') <= 16 and tonumber(text or 0)
 end
-local all_leased, all_spent = tonumber(read[2] or 0), tonumber(read[3] or 0)
-local revision, base = tonumber(read[4] or 0), tonumber(read[5] or 0)
-local claim_leased, claim_spent = string.match(read[6] or '', '^(%d+) (%d+)$')
-claim_leased, claim_spent = tonumber(claim_leased or 0), tonumber(claim_spent or 0)
+local sequence_text, leased_text, spent_text = string.match(read[1] or '0 0 0', '^(%d+) (%d+) (%d+)$')
+local claim_leased, claim_spent = string.match(read[6] or '0 0', '^(%d+) (%d+)$')
+local own_sequence, own_leased, own_spent =
+    sequence_text and number(sequence_text), number(leased_text), number(spent_text)
+local all_leased, all_spent = number(read[2]), number(read[3])
+local revision, base = number(read[4]), number(read[5])
+claim_leased, claim_spent = claim_leased and number(claim_leased), number(claim_spent)
+local is_ours = own_sequence and own_leased and own_spent and all_leased and all_spent and revision
+    and base and claim_leased and claim_spent and all_leased >= own_leased and all_spent >= own_spent
+if not is_ours then return redis.error_reply('DAMAGED numbers') end
 
 -- What we acknowledged before is not here: something was lost.
 local lost = own_sequence < known_sequence or revision < known_revision

@@ -25,12 +25,12 @@ impl Redis {
     }
 
     pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
-        const DOING: &str = "reading the top counts";
-        let pairs: Vec<(String, String)> = self.scan_all("HSCAN", TOP)?;
-        let row = |(domain, text): (String, String)| {
-            top_row(domain, &text).ok_or_else(|| self.unanswered(DOING, format!("{text:?}")))
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = self.scan_all("HSCAN", TOP)?;
+        // One that can't be read counts from nothing again.
+        let row = |(domain, text): (Vec<u8>, Vec<u8>)| {
+            top_row(String::from_utf8(domain).ok()?, std::str::from_utf8(&text).ok()?)
         };
-        pairs.into_iter().map(row).collect()
+        Ok(pairs.into_iter().filter_map(row).collect())
     }
 
     /// Said twice it counts once, by the marks: so many credits may go in several scripts.
@@ -127,5 +127,5 @@ fn top_row(domain: String, text: &str) -> Option<TopRow> {
     let (count, at) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let accounts = words.next()?.split(',').filter(|account| !account.is_empty());
     let accounts = accounts.map(str::parse).collect::<Result<_, _>>().ok()?;
-    Some(TopRow { domain, count, at, accounts })
+    Some(TopRow { domain, count, at, accounts }).filter(|row| row.count.is_finite())
 }

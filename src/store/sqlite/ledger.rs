@@ -89,6 +89,7 @@ impl Sqlite {
                     account: row.get(0)?,
                     spent: unsigned(row.get(1)?),
                     leased: unsigned(row.get(2)?),
+                    is_damaged: false,
                 })
             })
             .map_err(&failed)?;

@@ -11,6 +11,10 @@ fn month() -> Month {
     Month::from_number(1_200).unwrap()
 }
 
+fn usage(account: &str, spent: u64, leased: u64) -> UsageRow {
+    UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
+}
+
 fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
     let statement = Statement {
         account: account.to_owned(),
@@ -156,10 +160,7 @@ fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
             ..Default::default()
         },
         month: month(),
-        usage: vec![
-            UsageRow { account: "acme".to_owned(), spent: 5, leased: 6 },
-            UsageRow { account: "gone".to_owned(), spent: 1, leased: 1 },
-        ],
+        usage: vec![usage("acme", 5, 6), usage("gone", 1, 1)],
         top: Vec::new(),
     };
     // Everything but the last step.
