@@ -22,7 +22,8 @@ pub struct Permit {
 }
 
 /// The first gate: exactly one `Authorization: Bearer <key>`, a key of the ring, neither revoked
-/// nor expired. Every other case looks and costs the same.
+/// nor expired. Every other case looks and costs the same; but a key of which nobody can tell
+/// whether it is good is our failure.
 pub fn identify<'h>(
     ring: &KeyRing,
     mut authorization: impl Iterator<Item = &'h [u8]>,
@@ -37,6 +38,7 @@ pub fn identify<'h>(
     let digest = digest(token.unwrap_or(b"no key at all"));
     match (token, ring.find(&digest, unix_now)) {
         (Some(_), Some(key)) => Ok(Arc::clone(key)),
+        (Some(_), None) if ring.is_unreadable(&digest) => Err(Refusal::Internal),
         _ => Err(Refusal::Unauthorized),
     }
 }

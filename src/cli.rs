@@ -175,12 +175,23 @@ fn store_of(config: &Config) -> Result<Store, Failure> {
 }
 
 /// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
-/// store yet has none, and that is said.
+/// store yet has none, and that is said; so is what can't be read.
 fn rows_of(store: &mut Store) -> Result<RingRows, Failure> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
         output::tell("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
+    for id in rows.damaged.keys.keys() {
+        output::tell(format!(
+            "warning: key {id}: its row can't be read; calls with it are answered with 500"
+        ));
+    }
+    for name in &rows.damaged.accounts {
+        output::tell(format!(
+            "warning: account {name}: its row can't be read; its calls are answered with 500 until \
+             `riskgate accounts set {name}` says its plan and limit"
+        ));
+    }
     rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)

@@ -285,7 +285,8 @@ impl Gate {
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
         let wanted = find_key(ring, asked, policy, visit);
-        let Some(key) = &visit.key else {
+        // Of a key that can't be served as it should, nobody knows which origins it allows.
+        let Some(key) = visit.key.as_ref().filter(|key| !key.is_faulty()) else {
             visit.common.cors = open_to_some_key(ring, &asked.origin, visit.unix_now());
             return wanted;
         };
@@ -377,7 +378,11 @@ fn find_key<'r>(
     if needs_key {
         let (ring, now) = (ring.ok_or(Refusal::Internal)?, visit.unix_now());
         let key = admission::identify(ring, asked.authorization.into_iter(), now)?;
+        let is_faulty = key.is_faulty();
         visit.key = Some(key);
+        if is_faulty {
+            return Err(Refusal::Internal);
+        }
     }
     Ok(Wanted { route, counts })
 }

@@ -5,23 +5,27 @@
 //! no header.
 
 mod change;
+mod fault;
 mod file;
 mod limits;
+mod merge;
 mod origins;
 mod token;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
 use crate::origin::{Origin, OriginPattern};
 use crate::quota::{Lease, Ledger};
-use crate::store::{KeyRow, LimitRow, RingMark, RingRows};
-use limits::{InForce, limits};
+use crate::store::{LimitRow, RingMark, RingRows};
+use limits::{InForce, check_plans, limits};
 use origins::Origins;
 
+pub use fault::{RingError, RingFault};
 pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
+pub use merge::{MergedKey, merge};
 pub use token::{SHORTEST_KEY, Token, TokenError, digest};
 
 /// The plan of an account that has none set.
@@ -40,6 +44,8 @@ pub struct Account {
     pub limit: LimitRow,
     /// What its calls are spent from.
     pub lease: Arc<Lease>,
+    /// Why it can't be served.
+    fault: Option<RingFault>,
 }
 
 /// A key, without its text. What a call asks first stands first, in as few lines of the cache as
@@ -50,6 +56,8 @@ pub struct Key {
     /// The account's lease, one step nearer.
     pub lease: Arc<Lease>,
     revoked: bool,
+    is_faulty: bool,
+    is_restricted: bool,
     /// Whether a request without `Origin` is refused.
     pub require_origin: bool,
     expires_at: Option<i64>,
@@ -67,112 +75,82 @@ pub struct KeyRing {
     keys: HashMap<[u8; 16], Arc<Key>>,
     accounts: HashMap<String, Arc<Account>>,
     origins: Origins,
-    /// The store's identity and version that this ring was made from.
+    /// What is wrong with single keys, by id.
+    faults: BTreeMap<String, RingFault>,
+    /// Keys whose rows can't be read.
+    unreadable: HashSet<[u8; 16]>,
+    /// The state of the store that this ring was made from.
     mark: RingMark,
 }
 
-/// Why rows make no ring.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RingError {
-    /// An account's plan is not in the config.
-    #[error("account {account}: expected one of the plans {known}, but found {found:?}")]
-    UnknownPlan {
-        /// Whose plan.
-        account: String,
-        /// The plans there are.
-        known: String,
-        /// What the account says.
-        found: String,
-    },
-    /// An origin in the store does not parse.
-    #[error(
-        "key {id}: origins: expected an origin such as https://app.example.com, but found {found:?}"
-    )]
-    Origin {
-        /// Which key.
-        id: String,
-        /// What it says.
-        found: String,
-    },
-    /// Two keys with one id that are not the same key.
-    #[error(
-        "key {id}: expected one key with this id, but found another in the key file and the store"
-    )]
-    SameId {
-        /// Which id.
-        id: String,
-    },
-    /// One account with two plans in the key file.
-    #[error(
-        "account {account}: expected one plan for all its keys, but found {first:?} and {second:?}"
-    )]
-    TwoPlans {
-        /// Which account.
-        account: String,
-        /// The plan of an earlier key.
-        first: String,
-        /// The plan of a later key.
-        second: String,
-    },
-    /// The store lost what it had: another store, or an older state of this one.
-    #[error(
-        "the store lost its mark or went back: expected version {expected} or later of {store}, but found {found}"
-    )]
-    LostMark {
-        /// The store that the serving ring came from.
-        store: String,
-        /// Its version.
-        expected: u64,
-        /// What is there now.
-        found: String,
-    },
-}
-
 impl KeyRing {
-    /// The ring of both sources; what is revoked in either is revoked.
+    /// The ring of both sources; a key in both is as the stricter of both says. Faults of one key
+    /// or account are told by [`KeyRing::faults`], and hold nobody else back.
     pub fn build(
         rows: &RingRows,
         declared: &[DeclaredKey],
         plans: &Plans,
         ledger: &Ledger,
-    ) -> Result<KeyRing, RingError> {
-        // Checked whole before a limit changes: a ring that is refused leaves no trace.
-        let keys = all_keys(&rows.keys, declared)?;
-        let origins = keys.iter().map(|row| patterns(row)).collect::<Result<Vec<_>, _>>()?;
-        let in_force = limits(&rows.accounts, &rows.keys, declared, plans)?;
+    ) -> KeyRing {
+        let in_force = limits(&rows.accounts, &rows.damaged.accounts, &rows.keys, declared, plans);
         let mut ring = KeyRing {
             keys: HashMap::with_capacity(rows.keys.len() + declared.len()),
             accounts: in_force.into_iter().map(|it| it.into_account(ledger)).collect(),
             origins: Origins::none(),
-            mark: RingMark { store_id: rows.store_id.clone(), version: rows.version },
+            faults: faults_of_keys(rows),
+            unreadable: rows.damaged.keys.values().flatten().map(prefix).collect(),
+            mark: rows.mark(),
         };
-        for (row, origins) in keys.into_iter().zip(origins) {
-            ring.add(row, origins);
+        for key in merge(&rows.keys, declared) {
+            ring.add(key);
         }
         ring.origins.add_all(ring.keys.values().map(Arc::as_ref));
-        Ok(ring)
+        ring
     }
 
-    /// Whether rows and declarations would make a ring.
-    pub fn check(
+    /// Refuses a key file that can't go with what the store holds and with the plans.
+    pub fn check_file(
         rows: &RingRows,
         declared: &[DeclaredKey],
         plans: &Plans,
     ) -> Result<(), RingError> {
-        limits(&rows.accounts, &rows.keys, declared, plans)?;
-        all_keys(&rows.keys, declared)?.into_iter().try_for_each(|row| patterns(row).map(drop))
+        let damaged = &rows.damaged.accounts;
+        check_plans(limits(&rows.accounts, damaged, &rows.keys, declared, plans), declared)
+    }
+
+    /// What is wrong with keys and accounts that are served with 500, as a ring would tell it.
+    pub fn faults_of(rows: &RingRows, declared: &[DeclaredKey], plans: &Plans) -> Vec<RingFault> {
+        let damaged = &rows.damaged.accounts;
+        let in_force = limits(&rows.accounts, damaged, &rows.keys, declared, plans);
+        let of_accounts = in_force.into_iter().filter_map(|it| it.fault);
+        let of_keys = merge(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
+        of_accounts.chain(of_keys).chain(faults_of_keys(rows).into_values()).collect()
+    }
+
+    /// What is wrong with keys and accounts of this ring, whose calls are our failure.
+    pub fn faults(&self) -> Vec<&RingFault> {
+        let of_accounts = self.accounts.values().filter_map(|account| account.fault.as_ref());
+        let mut faults: Vec<_> = of_accounts.chain(self.faults.values()).collect();
+        faults.sort_by_cached_key(|fault| fault.to_string());
+        faults
     }
 
     /// Refuses what a store holds now if it is another one than the one that this ring came from,
-    /// an older state of it, or no store at all any more.
+    /// or no store at all any more.
     pub fn may_become(&self, mark: Option<&RingMark>) -> Result<(), RingError> {
-        let RingMark { store_id, version } = &self.mark;
+        let RingMark { store_id, version, .. } = &self.mark;
         let found = match mark {
-            Some(now) if now.store_id == *store_id && now.version >= *version => return Ok(()),
+            Some(now) if now.store_id == *store_id => return Ok(()),
             Some(now) => format!("version {} of {}", now.version, now.store_id),
             None => "none".to_owned(),
         };
         Err(RingError::LostMark { store: store_id.clone(), expected: *version, found })
+    }
+
+    /// Whether this is the digest of a key whose row in the store can't be read: nobody knows
+    /// whether it is good.
+    pub fn is_unreadable(&self, digest: &[u8; 32]) -> bool {
+        self.unreadable.contains(&prefix(digest))
     }
 
     /// The key with this digest, unless it is revoked or expired. The digest is compared in
@@ -211,35 +189,41 @@ impl KeyRing {
         self.mark.version
     }
 
-    fn add(&mut self, row: &KeyRow, origins: Vec<OriginPattern>) {
-        let prefix = prefix(&row.digest);
-        let known = self.keys.get(&prefix).is_some_and(|key| key.revoked);
-        if let Some(account) = self.accounts.get(&row.account) {
-            let key = Key {
-                id: row.id.clone(),
-                account: Arc::clone(account),
-                lease: Arc::clone(&account.lease),
-                limit: account.limit,
-                require_origin: row.require_origin,
-                digest: row.digest,
-                origins,
-                expires_at: row.expires_at,
-                revoked: row.revoked_at.is_some() || known,
-            };
-            self.keys.insert(prefix, Arc::new(key));
-        }
+    fn add(&mut self, merged: MergedKey<'_>) {
+        let MergedKey { row, origins, is_restricted, fault } = merged;
+        let Some(account) = self.accounts.get(&row.account) else { return };
+        let key = Key {
+            id: row.id.clone(),
+            account: Arc::clone(account),
+            lease: Arc::clone(&account.lease),
+            limit: account.limit,
+            require_origin: row.require_origin,
+            digest: row.digest,
+            origins,
+            is_restricted,
+            expires_at: row.expires_at,
+            revoked: row.revoked_at.is_some(),
+            is_faulty: fault.is_some(),
+        };
+        self.keys.insert(prefix(&row.digest), Arc::new(key));
+        self.faults.extend(fault.map(|fault| (row.id.clone(), fault)));
     }
 }
 
 impl Key {
+    /// Whether it can't be served as it should, and its calls are our failure.
+    pub fn is_faulty(&self) -> bool {
+        self.is_faulty || self.account.fault.is_some()
+    }
+
     /// Whether the key names origins at all.
     pub fn is_restricted(&self) -> bool {
-        !self.origins.is_empty()
+        self.is_restricted
     }
 
     /// Whether one of its patterns covers the origin; a key without origins allows every one.
     pub fn allows(&self, origin: &Origin) -> bool {
-        self.origins.is_empty() || self.origins.iter().any(|pattern| pattern.matches(origin))
+        !self.is_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
     }
 }
 
@@ -249,28 +233,9 @@ fn prefix(digest: &[u8; 32]) -> [u8; 16] {
     prefix
 }
 
-/// The keys of both sources; an id names one key.
-fn all_keys<'r>(
-    rows: &'r [KeyRow],
-    declared: &'r [DeclaredKey],
-) -> Result<Vec<&'r KeyRow>, RingError> {
-    let all: Vec<&KeyRow> =
-        rows.iter().chain(declared.iter().map(|declared| &declared.key)).collect();
-    let mut ids: HashMap<&str, [u8; 32]> = HashMap::with_capacity(all.len());
-    for row in &all {
-        if ids.insert(&row.id, row.digest).is_some_and(|other| other != row.digest) {
-            return Err(RingError::SameId { id: row.id.clone() });
-        }
-    }
-    Ok(all)
-}
-
-fn patterns(row: &KeyRow) -> Result<Vec<OriginPattern>, RingError> {
-    let pattern = |text: &String| {
-        OriginPattern::parse(text)
-            .map_err(|_| RingError::Origin { id: row.id.clone(), found: text.clone() })
-    };
-    row.origins.iter().map(pattern).collect()
+fn faults_of_keys(rows: &RingRows) -> BTreeMap<String, RingFault> {
+    let damaged = rows.damaged.keys.keys();
+    damaged.map(|id| (id.clone(), RingFault::DamagedKey { id: id.clone() })).collect()
 }
 
 #[cfg(test)]

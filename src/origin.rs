@@ -95,6 +95,23 @@ impl OriginPattern {
     }
 }
 
+impl OriginPattern {
+    /// The one of two patterns that covers what both cover, if they cover anything together.
+    pub fn and<'p>(&'p self, other: &'p OriginPattern) -> Option<&'p OriginPattern> {
+        if self.contains(other) {
+            Some(other)
+        } else if other.contains(self) {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn contains(&self, other: &OriginPattern) -> bool {
+        self == other || (self.subdomains && self.matches(&other.origin))
+    }
+}
+
 impl fmt::Display for OriginPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let star = if self.subdomains { "*." } else { "" };
@@ -244,6 +261,25 @@ mod tests {
         assert!(!matches("https://*.example.com", "https://example.com"));
         assert!(!matches("https://*.example.com", "https://evilexample.com"));
         assert!(!matches("https://*.example.com", "https://.example.com"));
+    }
+
+    #[test]
+    fn two_patterns_cover_together_what_the_narrower_one_does() {
+        let and = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|text| OriginPattern::parse(text).unwrap());
+            let both = one.and(&other).map(ToString::to_string);
+            assert_eq!(other.and(&one).map(ToString::to_string), both, "in either order");
+            both
+        };
+        let (wide, narrow) = ("https://*.example.com", "https://*.app.example.com");
+        let one = "https://a.app.example.com";
+        assert_eq!(and(wide, narrow).as_deref(), Some(narrow));
+        assert_eq!(and(wide, one).as_deref(), Some(one));
+        assert_eq!(and(one, one).as_deref(), Some(one));
+        assert_eq!(and(wide, wide).as_deref(), Some(wide));
+        for other in ["https://example.com", "http://a.app.example.com", "https://*.example.org"] {
+            assert_eq!(and(wide, other), None, "{other}");
+        }
     }
 
     #[test]

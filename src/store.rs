@@ -5,12 +5,13 @@
 //! nothing about admission, and knows no HTTP and no config.
 
 mod ledger;
+mod lost;
 mod redis;
 mod sqlite;
 mod url;
 mod verbs;
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::month::Month;
 
@@ -21,6 +22,7 @@ pub(crate) mod redis_server;
 mod tests;
 
 pub use ledger::{Known, Pulse, Round, Standing, Statement};
+pub use lost::Lost;
 pub use redis::{Redis, RedisOptions};
 pub use sqlite::Sqlite;
 pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl};
@@ -138,6 +140,31 @@ pub struct KeyRow {
     pub revoked_at: Option<i64>,
 }
 
+impl KeyRow {
+    /// Ends when either row of the same key says so; true if this one did not say so before.
+    pub fn end_with(&mut self, other: &KeyRow) -> bool {
+        if self.digest != other.digest {
+            return false;
+        }
+        let before = (self.expires_at, self.revoked_at);
+        self.expires_at = match (self.expires_at, other.expires_at) {
+            (Some(one), Some(another)) => Some(one.min(another)),
+            (one, another) => one.or(another),
+        };
+        self.revoked_at = self.revoked_at.or(other.revoked_at);
+        (self.expires_at, self.revoked_at) != before
+    }
+}
+
+/// Rows that the store holds and that can't be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damaged {
+    /// Keys, by id, with the digest if the store still tells it.
+    pub keys: BTreeMap<String, Option<[u8; 32]>>,
+    /// Accounts, by name.
+    pub accounts: BTreeSet<String>,
+}
+
 /// All keys and accounts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingRows {
@@ -145,51 +172,85 @@ pub struct RingRows {
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
+    /// The id of the change that led to this version.
+    pub history: Option<String>,
     /// The accounts that were created or set.
     pub accounts: Vec<AccountRow>,
     /// The keys, revoked ones included.
     pub keys: Vec<KeyRow>,
+    /// What else is there.
+    pub damaged: Damaged,
 }
 
 impl RingRows {
     /// Which state of which store they are.
     pub fn mark(&self) -> RingMark {
-        RingMark { store_id: self.store_id.clone(), version: self.version }
+        let RingRows { store_id, version, history, .. } = self;
+        RingMark { store_id: store_id.clone(), version: *version, history: history.clone() }
     }
 
     /// Takes changes over: what changed is replaced or added.
     pub fn apply(&mut self, changes: RingChanges) {
-        let RingChanges { store_id, version, accounts, keys } = changes;
-        (self.store_id, self.version) = (store_id, version);
+        let RingChanges { mark, accounts, keys, damaged, .. } = changes;
+        let RingMark { store_id, version, history } = mark;
+        (self.store_id, self.version, self.history) = (store_id, version, history);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
-        self.keys.retain(|key| !changed.contains(key.id.as_str()));
+        let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
+        self.keys.retain(|key| !changed(&key.id));
+        self.damaged.keys.retain(|id, _| !changed(id));
         self.keys.extend(keys);
         let changed: HashSet<&str> = accounts.iter().map(|it| it.name.as_str()).collect();
-        self.accounts.retain(|account| !changed.contains(account.name.as_str()));
+        let changed = |name: &str| changed.contains(name) || damaged.accounts.contains(name);
+        self.accounts.retain(|account| !changed(&account.name));
+        self.damaged.accounts.retain(|name| !changed(name));
         self.accounts.extend(accounts);
+        self.damaged.keys.extend(damaged.keys);
+        self.damaged.accounts.extend(damaged.accounts);
     }
 }
 
-/// Which store this is, and the version of its keys and accounts.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Which store this is, and the state of its keys and accounts. Two states with the same version
+/// are of different histories if another change led to it: one was lost in between.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingMark {
     /// Drawn when the store was created.
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
+    /// The id of the change that led to this version, drawn with it. None before the first
+    /// change, and after one by a riskgate that drew none.
+    pub history: Option<String>,
 }
 
 /// Keys and accounts that changed after some version.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RingChanges {
-    /// Drawn when the store was created.
-    pub store_id: String,
-    /// The version that they lead to.
-    pub version: u64,
+    /// The state that they lead to.
+    pub mark: RingMark,
+    /// The id of the change that led to the version after which these are, in the history of the
+    /// state that they lead to. None if the store does not know it any more.
+    pub since: Option<String>,
     /// The accounts that changed, as they now are.
     pub accounts: Vec<AccountRow>,
     /// The keys that changed, as they now are.
     pub keys: Vec<KeyRow>,
+    /// What changed, and can't be read.
+    pub damaged: Damaged,
+}
+
+impl RingChanges {
+    /// Whether they lead on from a state that is known: of the same store and history.
+    pub fn follow(&self, known: &RingMark) -> bool {
+        self.mark.store_id == known.store_id
+            && self.mark.version >= known.version
+            && self.since.is_some()
+            && self.since == known.history
+    }
+
+    /// Whether they show that the store has lost a state that was known.
+    pub fn show_loss(&self, known: &RingMark) -> bool {
+        self.mark.version < known.version || self.since.is_some() && self.since != known.history
+    }
 }
 
 /// What `riskgate store copy` moves.

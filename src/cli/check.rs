@@ -19,7 +19,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         }
     };
     crate::server::resolve_upstreams(&loaded.config)?;
-    KeyRing::check(&rows, &loaded.declared, &loaded.config.plans)
+    let (declared, plans) = (&loaded.declared, &loaded.config.plans);
+    KeyRing::check_file(&rows, declared, plans)
         .map_err(|error| Failure::config(vec![error.to_string()]))?;
     let from = loaded
         .config
@@ -32,6 +33,10 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         loaded.table.rows(),
         rows.keys.len() + loaded.declared.len(),
     ));
+    // What is wrong with one key or account stops no start.
+    for fault in KeyRing::faults_of(&rows, declared, plans) {
+        tell(format!("warning: {fault}; its calls are answered with 500"));
+    }
     for warning in loaded.table.warnings(unix_now()) {
         tell(format!("warning: {warning}"));
     }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::output::{columns, problem, show, show_done, tell, write};
 use super::{ConfigArgs, Failure, checked_name, known_plan, rows_of, store_of, unix_now};
 use crate::config::{Config, parse_duration};
-use crate::keys::{DeclaredKey, Token, read_key_file};
+use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
 use crate::month::rfc3339;
 use crate::origin::OriginPattern;
 use crate::store::{KeyRow, Store, StoreError};
@@ -179,26 +179,33 @@ fn shown_or_undone(
 
 fn list(config: &Config, json: bool) -> Result<(), Failure> {
     let rows = rows_of(&mut store_of(config)?)?;
+    let declared = declared(config)?;
     let mut plans: std::collections::HashMap<String, String> =
         rows.accounts.iter().filter_map(|a| Some((a.name.clone(), a.plan.clone()?))).collect();
-    let mut keys = rows.keys;
-    for DeclaredKey { key, plan } in declared(config)? {
+    for DeclaredKey { key, plan } in &declared {
         if let Some(plan) = plan {
-            plans.entry(key.account.clone()).or_insert(plan);
-        }
-        // A tombstone in the store says more than the declaration.
-        if !keys.iter().any(|known| known.id == key.id || known.digest == key.digest) {
-            keys.push(key);
+            plans.entry(key.account.clone()).or_insert_with(|| plan.clone());
         }
     }
+    // As they are in force: of a key in both places, the stricter of both.
+    let mut keys = merge(&rows.keys, &declared);
+    keys.sort_by(|a, b| (a.row.created_at, &a.row.id).cmp(&(b.row.created_at, &b.row.id)));
+    let origins = |key: &MergedKey<'_>| -> Vec<String> {
+        match &key.fault {
+            None => key.origins.iter().map(ToString::to_string).collect(),
+            Some(_) => key.row.origins.clone(),
+        }
+    };
     let plan_of = |key: &KeyRow| {
         plans.get(&key.account).map_or(crate::keys::DEFAULT_PLAN, String::as_str).to_owned()
     };
     if json {
-        let object = |key: &KeyRow| {
+        let object = |merged: &MergedKey<'_>| {
+            let key = &merged.row;
             json!({
                 "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
-                "origins": key.origins, "created_at": rfc3339(key.created_at),
+                "origins": origins(merged), "restricted": merged.is_restricted,
+                "require_origin": key.require_origin, "created_at": rfc3339(key.created_at),
                 "expires_at": key.expires_at.map(rfc3339), "revoked_at": key.revoked_at.map(rfc3339),
             })
         };
@@ -207,13 +214,18 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
     let time = |time: Option<i64>| time.map_or("-".to_owned(), rfc3339);
     let rows: Vec<Vec<String>> = keys
         .iter()
-        .map(|key| {
+        .map(|merged| {
+            let (key, origins) = (&merged.row, origins(merged));
             vec![
                 key.id.clone(),
                 key.account.clone(),
                 plan_of(key),
                 key.label.clone().unwrap_or("-".to_owned()),
-                if key.origins.is_empty() { "-".to_owned() } else { key.origins.join(" ") },
+                match (merged.is_restricted, origins.is_empty()) {
+                    (false, _) => "-".to_owned(),
+                    (true, true) => "none".to_owned(),
+                    (true, false) => origins.join(" "),
+                },
                 rfc3339(key.created_at),
                 time(key.expires_at),
                 time(key.revoked_at),

@@ -149,7 +149,21 @@ fn read(store: &mut Store) -> Result<Contents, Failure> {
     store.be_patient()?;
     let nothing = || Failure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(nothing)?;
+    // A copy holds all, or there is none.
+    let unreadable = ring.damaged.keys.keys().chain(&ring.damaged.accounts).next();
+    if let Some(name) = unreadable {
+        return Err(Failure::failed(format!(
+            "FROM: expected rows that can be read, but found another for {name}"
+        )));
+    }
     // Not by this machine's clock: it may be wrong, and would lead the new store to its month.
     let month = store.latest_month()?.unwrap_or(Month::FIRST);
-    Ok(Contents { ring, month, usage: store.usage(month, None)?, top: store.top_rows()? })
+    let usage = store.usage(month, None)?;
+    if let Some(row) = usage.iter().find(|row| row.is_damaged) {
+        return Err(Failure::failed(format!(
+            "FROM: expected numbers that can be read, but found others for {}",
+            row.account
+        )));
+    }
+    Ok(Contents { ring, month, usage, top: store.top_rows()? })
 }

@@ -1,9 +1,9 @@
 //! Which plan and limit is in force for an account, from everything that names it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Account, DEFAULT_PLAN, DeclaredKey, Plans, RingError};
+use super::{Account, DEFAULT_PLAN, DeclaredKey, Plans, RingError, RingFault};
 use crate::quota::Ledger;
 use crate::store::{AccountRow, KeyRow, LimitRow};
 
@@ -12,62 +12,87 @@ pub(super) struct InForce {
     pub name: String,
     pub plan: String,
     pub limit: LimitRow,
+    /// Why it can't be served.
+    pub fault: Option<RingFault>,
+    /// Its plan is the key file's.
+    by_file: bool,
 }
 
 impl InForce {
     /// From here on the limit is the lease's too.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
-        let InForce { name, plan, limit } = self;
+        let InForce { name, plan, limit, fault, .. } = self;
         let lease = ledger.lease(&name, limit);
-        (name.clone(), Arc::new(Account { name, plan, limit, lease }))
+        (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
 }
 
 /// Every account that is named anywhere, with the limit in force. What was set in the store
-/// comes before what the key file says, since a person said it later.
+/// comes before what the key file says, since a person said it later. One that can't be served
+/// has a limit of none at all.
 pub(super) fn limits<'r>(
     rows: &'r [AccountRow],
+    damaged: &'r BTreeSet<String>,
     keys: impl IntoIterator<Item = &'r KeyRow>,
     declared: impl IntoIterator<Item = &'r DeclaredKey>,
     plans: &Plans,
-) -> Result<Vec<InForce>, RingError> {
-    let mut named: BTreeMap<&str, (Option<&str>, Option<LimitRow>)> = BTreeMap::new();
+) -> Vec<InForce> {
+    #[derive(Default)]
+    struct Said<'r> {
+        by_file: Option<&'r str>,
+        by_store: Option<&'r str>,
+        limit: Option<LimitRow>,
+    }
+    let mut named: BTreeMap<&str, Said<'_>> = BTreeMap::new();
     for key in keys {
         named.entry(&key.account).or_default();
     }
     for key in declared {
-        let entry = named.entry(&key.key.account).or_default();
-        match (entry.0, key.plan.as_deref()) {
-            (Some(first), Some(second)) if first != second => {
-                return Err(RingError::TwoPlans {
-                    account: key.key.account.clone(),
-                    first: first.to_owned(),
-                    second: second.to_owned(),
-                });
-            }
-            (None, Some(plan)) => entry.0 = Some(plan),
-            _ => {}
-        }
+        let said = named.entry(&key.key.account).or_default();
+        said.by_file = said.by_file.or(key.plan.as_deref());
     }
     for row in rows {
-        let entry = named.entry(&row.name).or_default();
-        entry.0 = row.plan.as_deref().or(entry.0);
-        entry.1 = row.limit;
+        let said = named.entry(&row.name).or_default();
+        (said.by_store, said.limit) = (row.plan.as_deref(), row.limit);
     }
-    let mut known = Vec::with_capacity(named.len());
-    for (name, (plan, limit)) in named {
-        let plan = plan.unwrap_or(DEFAULT_PLAN);
-        let limit = match limit.or_else(|| plans.get(plan).copied()) {
-            Some(limit) => limit,
-            None => {
-                return Err(RingError::UnknownPlan {
-                    account: name.to_owned(),
-                    known: plans.keys().cloned().collect::<Vec<_>>().join(", "),
-                    found: plan.to_owned(),
-                });
+    for name in damaged {
+        named.entry(name).or_default();
+    }
+    let in_force = |(name, said): (&str, Said<'_>)| {
+        let plan = said.by_store.or(said.by_file).unwrap_or(DEFAULT_PLAN);
+        let limit = said.limit.or_else(|| plans.get(plan).copied());
+        let fault = match limit {
+            _ if damaged.contains(name) => {
+                Some(RingFault::DamagedAccount { account: name.to_owned() })
             }
+            Some(_) => None,
+            None => Some(RingFault::UnknownPlan {
+                account: name.to_owned(),
+                known: plans.keys().cloned().collect::<Vec<_>>().join(", "),
+                found: plan.to_owned(),
+            }),
         };
-        known.push(InForce { name: name.to_owned(), plan: plan.to_owned(), limit });
+        let limit = limit.filter(|_| fault.is_none()).unwrap_or(LimitRow::Calls(0));
+        let by_file = said.by_store.is_none() && said.by_file.is_some();
+        InForce { name: name.to_owned(), plan: plan.to_owned(), limit, fault, by_file }
+    };
+    named.into_iter().map(in_force).collect()
+}
+
+/// Refuses a key file that gives an account two plans, or one that is not in the config.
+pub(super) fn check_plans(
+    in_force: impl IntoIterator<Item = InForce>,
+    declared: &[DeclaredKey],
+) -> Result<(), RingError> {
+    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    for DeclaredKey { key, plan } in declared {
+        let Some(plan) = plan.as_deref() else { continue };
+        let earlier = *first.entry(&key.account).or_insert(plan);
+        if earlier != plan {
+            let (account, first, second) = (key.account.clone(), earlier.into(), plan.into());
+            return Err(RingError::TwoPlans { account, first, second });
+        }
     }
-    Ok(known)
+    let faults = in_force.into_iter().filter(|it| it.by_file).filter_map(|it| it.fault);
+    faults.into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
 }

@@ -45,7 +45,7 @@ impl Origins {
             return;
         }
         let until = key.expires_at.unwrap_or(i64::MAX);
-        if key.origins.is_empty() {
+        if !key.is_restricted {
             self.unrestricted_until = self.unrestricted_until.max(until);
         }
         for pattern in key.origins.iter().filter(|pattern| counts(pattern)) {

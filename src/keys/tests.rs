@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::quota::{LedgerOptions, OnFailure};
-use crate::store::{AccountRow, RedisOptions, RingChanges, Store, StoreUrl};
+use crate::store::{AccountRow, KeyRow, RedisOptions, RingChanges, Store, StoreUrl};
 
 const NOW: i64 = 1_000;
 
@@ -48,11 +48,12 @@ fn declared(key: KeyRow, plan: Option<&str>) -> DeclaredKey {
 }
 
 fn rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows {
-    RingRows { store_id: "one".to_owned(), version, accounts, keys }
+    RingRows { store_id: "one".to_owned(), version, accounts, keys, ..RingRows::default() }
 }
 
 fn changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {
-    RingChanges { store_id: "one".to_owned(), version, accounts, keys }
+    let mark = RingMark { store_id: "one".to_owned(), version, history: None };
+    RingChanges { mark, accounts, keys, ..RingChanges::default() }
 }
 
 /// Everything that a request can see of a ring.
@@ -93,7 +94,7 @@ fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
         declared(KeyRow { id: "alone".to_owned(), ..key(200, "filed") }, Some("pro")),
     ];
     let mut all = rows(1, Vec::new(), Vec::new());
-    let mut ring = KeyRing::build(&all, &declared, &plans(), &ledger).unwrap();
+    let mut ring = KeyRing::build(&all, &declared, &plans(), &ledger);
     for version in 2..400 {
         let mut changed = changes(version, Vec::new(), Vec::new());
         for _ in 0..=roll(3) {
@@ -126,7 +127,7 @@ fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
         }
         let next = ring.after(&changed, &declared, &plans(), &ledger).unwrap();
         all.apply(changed);
-        let built = KeyRing::build(&all, &declared, &plans(), &ledger).unwrap();
+        let built = KeyRing::build(&all, &declared, &plans(), &ledger);
         assert_eq!(seen(&next), seen(&built), "at version {version}");
         assert_eq!((next.len(), next.version()), (built.len(), version));
         ring = next;
@@ -140,7 +141,7 @@ fn what_did_not_change_is_shared_and_the_ring_before_stays_as_it_was() {
     let ledger = ledger(&folder);
     let accounts = vec![account("a", None, None), account("b", None, None)];
     let all = rows(1, accounts, vec![key(1, "a"), key(2, "a"), key(3, "b")]);
-    let before = KeyRing::build(&all, &[], &plans(), &ledger).unwrap();
+    let before = KeyRing::build(&all, &[], &plans(), &ledger);
     let seen_before = seen(&before);
     let revoked = KeyRow { revoked_at: Some(1), ..key(1, "a") };
     // The store tells of the account of a new key, though nothing of it changed.
@@ -163,57 +164,108 @@ fn what_did_not_change_is_shared_and_the_ring_before_stays_as_it_was() {
 }
 
 #[test]
-fn changes_of_another_store_or_an_older_state_are_refused() {
+fn another_store_is_refused_and_another_state_of_the_same_is_not() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
-    let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger).unwrap();
-    let empty = |store_id: &str, version| RingChanges {
-        store_id: store_id.to_owned(),
-        ..changes(version, Vec::new(), Vec::new())
+    let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger);
+    let refused = |store_id: &str, version| {
+        let mark = RingMark { store_id: store_id.to_owned(), version, history: None };
+        ring.may_become(Some(&mark)).err().map(|error| error.to_string())
     };
-    let refused = |changes: &RingChanges| {
-        ring.after(changes, &[], &plans(), &ledger).err().map(|error| error.to_string())
-    };
-    let expected =
-        "the store lost its mark or went back: expected version 5 or later of one, but found";
-    assert_eq!(refused(&empty("two", 9)).unwrap(), format!("{expected} version 9 of two"));
-    assert_eq!(refused(&empty("one", 4)).unwrap(), format!("{expected} version 4 of one"));
-    assert_eq!(refused(&empty("one", 5)), None);
+    let expected = "the store lost its mark: expected version 5 of one, but found";
+    assert_eq!(refused("two", 9).unwrap(), format!("{expected} version 9 of two"));
+    assert_eq!((refused("one", 4), refused("one", 5)), (None, None));
     let none = ring.may_become(None).unwrap_err().to_string();
     assert_eq!(none, format!("{expected} none"));
 }
 
 #[test]
-fn changes_that_are_refused_leave_no_trace() {
+fn what_is_wrong_with_one_key_or_account_is_its_fault_alone() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let file = [declared(KeyRow { id: "key_9".to_owned(), ..key(1, "a") }, Some("pro"))];
-    let before = KeyRing::build(&rows(1, vec![], vec![]), &file, &plans(), &ledger).unwrap();
-    let raise = account("a", None, Some(LimitRow::Calls(5)));
-    let odd = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "a") };
-    for (accounts, keys, refused) in [
+    let before = KeyRing::build(&rows(1, vec![], vec![key(8, "c")]), &file, &plans(), &ledger);
+    assert!(before.faults().is_empty());
+    let odd = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "c") };
+    let lost = account("c", None, None);
+    for (accounts, keys, mends, told, faulty) in [
         (
-            vec![raise.clone(), account("b", Some("gold"), None)],
-            vec![],
+            vec![account("b", Some("gold"), None)],
+            vec![key(3, "b")],
+            (vec![account("b", Some("pro"), None)], vec![]),
             "account b: expected one of the plans free, pro, but found \"gold\"",
+            3,
         ),
         (
-            vec![raise.clone()],
-            vec![key(9, "a")],
+            vec![],
+            vec![key(9, "c")],
+            (vec![], vec![]),
             "key key_9: expected one key with this id, but found another in the key file and the store",
+            1,
         ),
         (
-            vec![raise],
+            vec![lost],
             vec![odd],
+            (vec![], vec![key(2, "c")]),
             "key key_2: origins: expected an origin such as https://app.example.com, but found \"nowhere\"",
+            2,
         ),
     ] {
-        let changes = changes(2, accounts, keys);
-        let error = before.after(&changes, &file, &plans(), &ledger).err().unwrap().to_string();
-        assert_eq!(error, refused);
-        let lease = &before.accounts["a"].lease;
-        assert_eq!(before.accounts["a"].limit, LimitRow::Calls(1_000));
-        assert!(Arc::ptr_eq(lease, &ledger.lease("a", LimitRow::Calls(1_000))));
+        let mut all = rows(1, vec![], vec![key(8, "c")]);
+        let next = |ring: &KeyRing, all: &mut RingRows, changes: RingChanges| {
+            let next = ring.after(&changes, &file, &plans(), &ledger);
+            all.apply(changes);
+            next.unwrap_or_else(|| KeyRing::build(all, &file, &plans(), &ledger))
+        };
+        let ring = next(&before, &mut all, changes(2, accounts, keys));
+        let faults: Vec<String> = ring.faults().iter().map(ToString::to_string).collect();
+        assert_eq!(faults, [told]);
+        let is_faulty = |n: u8| ring.find(&[n; 32], NOW).map(|key| key.is_faulty());
+        assert_eq!((is_faulty(faulty), is_faulty(8)), (Some(true), Some(false)), "{told}");
+        let (accounts, keys) = mends;
+        if accounts.len() + keys.len() > 0 {
+            let ring = next(&ring, &mut all, changes(3, accounts, keys));
+            assert!(ring.faults().is_empty(), "{told}");
+            assert!(!ring.find(&[faulty; 32], NOW).unwrap().is_faulty());
+        }
+    }
+}
+
+#[test]
+fn a_key_whose_row_cannot_be_read_is_neither_good_nor_unknown() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = ledger(&folder);
+    let mut all = rows(1, vec![], vec![key(1, "a")]);
+    all.damaged.keys.insert("key_2".to_owned(), Some([2; 32]));
+    all.damaged.keys.insert("key_3".to_owned(), None);
+    let ring = KeyRing::build(&all, &[], &plans(), &ledger);
+    assert!(ring.is_unreadable(&[2; 32]) && !ring.is_unreadable(&[1; 32]));
+    assert_eq!((ring.find(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
+    // With one of them the next ring takes all rows.
+    assert!(ring.after(&changes(2, vec![], vec![]), &[], &plans(), &ledger).is_none());
+    all.apply(changes(2, vec![], vec![key(2, "a"), key(3, "a")]));
+    let mended = KeyRing::build(&all, &[], &plans(), &ledger);
+    assert!(mended.faults().is_empty() && !mended.is_unreadable(&[2; 32]));
+}
+
+#[test]
+fn a_key_file_is_refused_for_what_it_says_itself() {
+    let in_file = |plans: [Option<&str>; 2]| {
+        [declared(key(1, "a"), plans[0]), declared(key(2, "a"), plans[1])]
+    };
+    let check = |rows: &RingRows, declared: &[DeclaredKey]| {
+        KeyRing::check_file(rows, declared, &plans()).err().map(|error| error.to_string())
+    };
+    let none = rows(1, vec![], vec![]);
+    assert_eq!(check(&none, &in_file([None, Some("pro")])), None);
+    let two = check(&none, &in_file([Some("free"), Some("pro")])).unwrap();
+    assert!(two.starts_with("account a: expected one plan for all its keys, but found"), "{two}");
+    let gold = in_file([Some("gold"), None]);
+    let unknown = check(&none, &gold).unwrap();
+    assert!(unknown.starts_with("account a: expected one of the plans"), "{unknown}");
+    // What the store says comes before it, and is no fault of the file.
+    for plan in ["pro", "platinum"] {
+        assert_eq!(check(&rows(1, vec![account("a", Some(plan), None)], vec![]), &gold), None);
     }
 }
 
@@ -232,7 +284,7 @@ fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
     };
     let all = rows(1, Vec::new(), (0..100_000).map(wide).collect());
     let begun = std::time::Instant::now();
-    let ring = KeyRing::build(&all, &[], &plans(), &ledger).unwrap();
+    let ring = KeyRing::build(&all, &[], &plans(), &ledger);
     println!("build: {:?}", begun.elapsed());
     let touched = account("account-5", Some("pro"), None);
     let changed = changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..wide(77_005) }]);

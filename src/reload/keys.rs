@@ -2,8 +2,8 @@
 //!
 //! Follows the store in small steps: what changed there is read, and makes a new ring of the one
 //! that serves. A whole ring is built when the key file or the plans changed, on request, and
-//! where there is none yet. What the store holds must be a later state of the ring that serves,
-//! or it is not taken.
+//! where there is none yet. Another store than the one that serves is not taken. Of one that lost
+//! what it had acknowledged, keys and their ends stay in force, and are written back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -14,24 +14,31 @@ use crate::config::Config;
 use crate::gate::State;
 use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
-use crate::store::{RingMark, RingRows, Store, StoreError};
+use crate::store::{Lost, RingMark, RingRows, Store, StoreError};
 
 /// How often the store is asked whether it is still one that we can use.
 const RECHECK: Duration = Duration::from_secs(1);
+/// How often what the store lost is offered to one that did not take it.
+const REWRITE: Duration = Duration::from_secs(1);
+/// So many faults of single keys and accounts are told by name.
+const NAMED: usize = 8;
 
 /// Where keys come from, and what was read of them.
 pub struct Keys {
     store: Store,
-    /// What the store held last; none before it was read.
+    /// What the store held last, with what it lost; none before it was read.
     rows: Option<RingRows>,
+    lost: Lost,
+    /// When the store did not take back what it lost, and why.
+    unwritten: Option<(Instant, String)>,
     /// The keys of the key file that serve.
     declared: Vec<DeclaredKey>,
     watch: Watch,
     rechecked: Instant,
     /// Why the store is not followed.
     astray: Option<String>,
-    /// Why what it holds makes no ring; then the next one is built whole.
-    unmade: Option<String>,
+    /// Which keys and accounts can't be served, and why.
+    faults: Vec<String>,
     /// Why the key file is not taken.
     unread: Option<String>,
     /// Why the store does not answer, or should not be used.
@@ -57,16 +64,22 @@ impl Keys {
         if let Some(problem) = astray.as_ref().filter(|_| !may_come) {
             return Err(problem.clone());
         }
+        if let Some(rows) = &rows {
+            let checked = KeyRing::check_file(rows, &declared, &config.plans);
+            checked.map_err(|error| error.to_string())?;
+        }
         let build = |rows| KeyRing::build(rows, &declared, &config.plans, ledger);
-        let ring = rows.as_ref().map(build).transpose().map_err(|error| error.to_string())?;
+        let ring = rows.as_ref().map(build);
         let keys = Keys {
             store,
             rows,
+            lost: Lost::default(),
+            unwritten: None,
             declared,
             watch: Watch::new(config.key_file.clone()),
             rechecked: Instant::now(),
             astray,
-            unmade: None,
+            faults: ring.as_ref().map_or(Vec::new(), faults),
             unread: None,
             unwell: None,
             unfit: None,
@@ -76,11 +89,11 @@ impl Keys {
 
     /// What keeps keys from being as they should.
     pub(super) fn problem(&self) -> Option<String> {
-        let problems: Vec<&str> = [&self.astray, &self.unmade, &self.unread]
-            .into_iter()
-            .flatten()
-            .map(|it| &**it)
-            .collect();
+        let mut problems: Vec<String> =
+            [&self.astray, &self.unread].into_iter().flatten().cloned().collect();
+        problems.extend_from_slice(&self.faults);
+        problems.extend(self.lost.lines());
+        problems.extend(self.unwritten.iter().map(|(_, why)| why.clone()));
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
@@ -135,7 +148,8 @@ impl Keys {
             _ => Ok(declared),
         });
         let made = declared.and_then(|declared| match &self.rows {
-            Some(rows) => KeyRing::build(rows, &declared, plans, &state.ledger)
+            Some(rows) => KeyRing::check_file(rows, &declared, plans)
+                .map(|()| KeyRing::build(rows, &declared, plans, &state.ledger))
                 .map(|ring| (declared, Some(ring)))
                 .map_err(|error| error.to_string()),
             None => Ok((declared, None)),
@@ -144,7 +158,7 @@ impl Keys {
             Ok((declared, ring)) => {
                 self.declared = declared;
                 if let Some(ring) = ring {
-                    self.publish(state, Ok(ring));
+                    self.publish(state, ring);
                 }
                 None
             }
@@ -163,6 +177,9 @@ impl Keys {
             }
             Err(astray) => (None, Some(astray.to_string())),
         };
+        if outcome.is_ok() {
+            self.write_back();
+        }
         let moved = outcome.unwrap_or(false);
         if moved {
             self.try_file_again(state, plans);
@@ -188,13 +205,20 @@ impl Keys {
             ring.may_become(mark.as_ref())?;
         }
         let mark = mark.ok_or(Astray::Nowhere)?;
-        let known = self.rows.as_ref().map(RingRows::mark).filter(|_| !anew);
+        let known = self.rows.as_ref().map(RingRows::mark);
         match known {
-            Some(known) if known == mark => Ok(false),
-            Some(known) if known.store_id == mark.store_id && known.version < mark.version => {
-                self.take_changes(state, plans, known)
+            None => self.take_all(state, plans, false),
+            Some(known) if known.store_id != mark.store_id => self.take_all(state, plans, false),
+            Some(known) if known == mark && !anew => Ok(false),
+            // The same number of another history, or an older state.
+            Some(known) if known.version >= mark.version => {
+                self.take_all(state, plans, known != mark)
             }
-            _ => self.take_all(state, plans),
+            Some(known) if !anew => self.take_changes(state, plans, &known),
+            Some(known) => {
+                let has_lost = self.store.ring_changes(known.version)?.show_loss(&known);
+                self.take_all(state, plans, has_lost)
+            }
         }
     }
 
@@ -202,32 +226,38 @@ impl Keys {
         &mut self,
         state: &State,
         plans: &Plans,
-        known: RingMark,
+        known: &RingMark,
     ) -> Result<bool, Astray> {
-        let changes = self.store.ring_changes(known.version)?;
+        let mut changes = self.store.ring_changes(known.version)?;
         let serving = state.keys.snapshot();
-        let (Some(rows), true) = (&mut self.rows, changes.store_id == known.store_id) else {
-            return self.take_all(state, plans);
+        let Some(rows) = self.rows.as_mut().filter(|_| changes.follow(known)) else {
+            return self.take_all(state, plans, changes.show_loss(known));
         };
-        let ring = match serving.as_ref() {
-            Some(ring) if self.unmade.is_none() => {
-                let ring = ring.after(&changes, &self.declared, plans, &state.ledger);
-                rows.apply(changes);
-                ring
-            }
-            _ => {
-                rows.apply(changes);
-                KeyRing::build(rows, &self.declared, plans, &state.ledger)
-            }
-        };
+        self.lost.keep_in(&mut changes);
+        let next = serving.as_ref().as_ref();
+        let next = next.and_then(|ring| ring.after(&changes, &self.declared, plans, &state.ledger));
+        rows.apply(changes);
+        let ring =
+            next.unwrap_or_else(|| KeyRing::build(rows, &self.declared, plans, &state.ledger));
         self.publish(state, ring);
         Ok(true)
     }
 
-    fn take_all(&mut self, state: &State, plans: &Plans) -> Result<bool, Astray> {
-        let rows = self.store.ring_rows()?.ok_or(Astray::Nowhere)?;
+    /// `has_lost` is true if the store is known not to hold what was read of it before.
+    fn take_all(&mut self, state: &State, plans: &Plans, has_lost: bool) -> Result<bool, Astray> {
+        let mut rows = self.store.ring_rows()?.ok_or(Astray::Nowhere)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
             ring.may_become(Some(&rows.mark()))?;
+        }
+        if let Some(known) = self.rows.as_ref().filter(|it| it.store_id == rows.store_id) {
+            if has_lost {
+                let (before, now) = (known.version, rows.version);
+                log::warn!(
+                    "the store lost changes of keys or accounts: version {before} was known, and \
+                     it holds version {now} of another history"
+                );
+            }
+            self.lost.keep(known, &mut rows, has_lost);
         }
         let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);
         self.rows = Some(rows);
@@ -235,18 +265,37 @@ impl Keys {
         Ok(true)
     }
 
-    fn publish(&mut self, state: &State, ring: Result<KeyRing, RingError>) {
-        self.unmade = match ring {
-            Ok(ring) => {
-                if state.keys.peek().is_none() {
-                    log::info!("{} keys serve", ring.len());
-                }
-                state.keys.publish(Some(ring));
-                None
-            }
-            Err(error) => Some(error.to_string()),
-        };
+    /// Offers the store what it lost; what it takes comes back with the next changes.
+    fn write_back(&mut self) {
+        if self.lost.is_written() {
+            self.unwritten = None;
+            return;
+        }
+        if self.unwritten.as_ref().is_some_and(|(tried, _)| tried.elapsed() < REWRITE) {
+            return;
+        }
+        let (keys, accounts) = self.lost.rows();
+        let refused = self.store.restore(&keys, &accounts).err();
+        self.unwritten = refused.map(|error| (Instant::now(), error.to_string()));
     }
+
+    fn publish(&mut self, state: &State, ring: KeyRing) {
+        if state.keys.peek().is_none() {
+            log::info!("{} keys serve", ring.len());
+        }
+        self.faults = faults(&ring);
+        state.keys.publish(Some(ring));
+    }
+}
+
+/// What is wrong with single keys and accounts, in words.
+fn faults(ring: &KeyRing) -> Vec<String> {
+    let faults = ring.faults();
+    let mut lines: Vec<String> = faults.iter().take(NAMED).map(ToString::to_string).collect();
+    if faults.len() > NAMED {
+        lines.push(format!("and {} more keys and accounts", faults.len() - NAMED));
+    }
+    lines
 }
 
 /// Why the store is not followed.

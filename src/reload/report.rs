@@ -37,6 +37,7 @@ impl Report {
         }
         let stands = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",
+            "keys" => "is not as it should be",
             _ => "keeps its last good state",
         };
         for line in problem.filter(|_| is_news).unwrap_or_default().lines() {

@@ -63,6 +63,7 @@ enum Script {
     Add,
     Commit,
     Rotate,
+    Restore,
     Fill,
     Credit,
     Month,
@@ -70,13 +71,14 @@ enum Script {
 
 impl Script {
     /// In the order in which they are declared.
-    const ALL: [Script; 9] = [
+    const ALL: [Script; 10] = [
         Script::State,
         Script::Pulse,
         Script::Write,
         Script::Add,
         Script::Commit,
         Script::Rotate,
+        Script::Restore,
         Script::Fill,
         Script::Credit,
         Script::Month,
@@ -87,18 +89,23 @@ impl Script {
             Script::State => include_str!("redis/state.lua"),
             Script::Pulse => include_str!("redis/pulse.lua"),
             Script::Write => {
-                concat!(include_str!("redis/imports.lua"), include_str!("redis/write.lua"))
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/write.lua"))
             }
             Script::Add => {
-                concat!(include_str!("redis/imports.lua"), include_str!("redis/add.lua"))
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/add.lua"))
             }
             Script::Commit => {
-                concat!(include_str!("redis/imports.lua"), include_str!("redis/commit.lua"))
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/commit.lua"))
+            }
+            Script::Restore => {
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/restore.lua"))
+            }
+            Script::Fill => {
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/fill.lua"))
             }
             Script::Rotate => {
-                concat!(include_str!("redis/imports.lua"), include_str!("redis/rotate.lua"))
+                concat!(include_str!("redis/ring.lua"), include_str!("redis/rotate.lua"))
             }
-            Script::Fill => include_str!("redis/fill.lua"),
             Script::Credit => include_str!("redis/credit.lua"),
             Script::Month => include_str!("redis/month.lua"),
         }

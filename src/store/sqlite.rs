@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{
-    Contents, Credit, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, TopRow, verbs,
+    AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows,
+    StoreError, TopRow, verbs,
 };
 use rows::{
     insert_key, known_key, read_accounts, read_keys, read_marks, read_top, touch_account, unsigned,
@@ -132,8 +133,9 @@ impl Sqlite {
 
     pub(super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes(0)?.map(|all| {
-            let RingChanges { store_id, version, accounts, keys } = all;
-            RingRows { store_id, version, accounts, keys }
+            let RingChanges { mark, accounts, keys, damaged, .. } = all;
+            let RingMark { store_id, version, history } = mark;
+            RingRows { store_id, version, history, accounts, keys, damaged }
         }))
     }
 
@@ -149,14 +151,14 @@ impl Sqlite {
         let failed = self.failed("reading the keys");
         let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
             let transaction = connection.transaction()?;
-            let Some(RingMark { store_id, version }) = read_mark(&transaction)? else {
-                return Ok(None);
-            };
+            let Some(mark) = read_mark(&transaction)? else { return Ok(None) };
+            let mut damaged = Damaged::default();
             Ok(Some(RingChanges {
-                store_id,
-                version,
-                accounts: read_accounts(&transaction, since)?,
-                keys: read_keys(&transaction, since)?,
+                mark,
+                since: change_id(&transaction, since)?,
+                accounts: read_accounts(&transaction, since, &mut damaged)?,
+                keys: read_keys(&transaction, since, &mut damaged)?,
+                damaged,
             }))
         };
         read(&mut self.connection).map_err(failed)
@@ -223,6 +225,20 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
+    pub(super) fn restore(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<(), StoreError> {
+        let failed = self.failed("writing back what it lost");
+        let transaction = self.begin("writing back what it lost")?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        match rows::restore(&transaction, keys, accounts, version).map_err(&failed)? {
+            0 => Ok(()),
+            _ => transaction.commit().map_err(failed),
+        }
+    }
+
     // --- top counts ---
 
     pub(super) fn top_rows(&self) -> Result<Vec<TopRow>, StoreError> {
@@ -274,7 +290,12 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 fn read_mark(connection: &Connection) -> rusqlite::Result<Option<RingMark>> {
     let Some(store_id) = meta(connection, "store_id")? else { return Ok(None) };
     let version = unsigned(meta(connection, "ring_version")?.unwrap_or(0));
-    Ok(Some(RingMark { store_id, version }))
+    Ok(Some(RingMark { store_id, version, history: change_id(connection, version)? }))
+}
+
+/// The id of the change that led to a version, if it is one of the latest.
+fn change_id(connection: &Connection, version: u64) -> rusqlite::Result<Option<String>> {
+    meta(connection, &format!("change:{version}"))
 }
 
 fn meta<T: rusqlite::types::FromSql>(
@@ -287,13 +308,24 @@ fn meta<T: rusqlite::types::FromSql>(
         .optional()
 }
 
-/// The next version of keys and accounts.
+/// So many of the latest changes are known by their ids.
+const KEPT_CHANGES: i64 = 1_000;
+
+/// The next version of keys and accounts. Each change has an id, which tells apart two changes
+/// that led to the same version because the file was set back in between.
 fn bump_ring(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
-    transaction.query_row(
+    let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",
         [],
         |row| row.get(0),
-    )
+    )?;
+    transaction.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('change:' || ?1, lower(hex(randomblob(16))))",
+        [version],
+    )?;
+    transaction
+        .execute("DELETE FROM meta WHERE key = 'change:' || ?1", [version - KEPT_CHANGES])?;
+    Ok(version)
 }
 
 #[cfg(test)]

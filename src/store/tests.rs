@@ -3,6 +3,7 @@
 
 mod both;
 mod copy;
+mod history;
 mod rights;
 mod server;
 

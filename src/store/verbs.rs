@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    Contents, Credit, KeyRow, LimitRow, Pulse, Redis, RedisOptions, RepairedMonth, RingChanges,
-    RingMark, RingRows, Round, Sqlite, Standing, Statement, Store, StoreError, StoreUrl, TopRow,
-    UsageRow,
+    AccountRow, Contents, Credit, KeyRow, LimitRow, Pulse, Redis, RedisOptions, RepairedMonth,
+    RingChanges, RingMark, RingRows, Round, Sqlite, Standing, Statement, Store, StoreError,
+    StoreUrl, TopRow, UsageRow,
 };
 use crate::month::Month;
 
@@ -182,7 +182,8 @@ impl Store {
     }
 
     /// The keys and accounts that changed after version `since`, at least as new as the version
-    /// that comes with them.
+    /// that comes with them. They are all of one history; whether it is the one in which the
+    /// caller knows that version, [`RingChanges::follow`] tells.
     pub fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_changes(since),
@@ -262,6 +263,17 @@ impl Store {
         match self {
             Store::Sqlite(store) => store.set_account(name, plan, limit),
             Store::Redis(store) => store.set_account(name, plan, limit),
+        }
+    }
+
+    /// Writes back what the store had acknowledged and lost: keys that are not there are added,
+    /// those that are end when either row says so, and accounts that are not there are created.
+    /// What is there otherwise stays as it is; with nothing to write there is no new version. It
+    /// waits for no replicas: a loss is noticed again.
+    pub fn restore(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
+        match self {
+            Store::Sqlite(store) => store.restore(keys, accounts),
+            Store::Redis(store) => store.restore(keys, accounts),
         }
     }
 

@@ -217,6 +217,91 @@ fn revoked_in_either_source_is_revoked() {
 }
 
 #[test]
+fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
+    let setup = Setup::new();
+    let token = |n: u8| format!("sv_in_both_places_{n}");
+    let key = |n: u8, more: &str| {
+        let hash = sha256(&token(n));
+        format!("[[key]]\nid = \"k{n}\"\naccount = \"a\"\nhash = \"sha256:{hash}\"\n{more}")
+    };
+    let past = "expires = \"2026-01-01T00:00:00Z\"\n";
+    let wide = "origins = [\"https://*.example.com\", \"https://one.example.org\"]\n";
+    let narrow = "origins = [\"https://app.example.com\", \"https://two.example.org\"]\n";
+    let apart = "origins = [\"https://elsewhere.example.net\"]\n";
+    let asks = "require_origin = true\n";
+    // In the store, and in the file.
+    let rows = [("", past), (past, ""), ("", asks), (asks, ""), (wide, narrow), (narrow, wide)];
+    let rows: Vec<_> = rows.into_iter().chain([(wide, ""), ("", narrow), (wide, apart)]).collect();
+    let text = |of: &dyn Fn(&(&'static str, &'static str)) -> &'static str| -> String {
+        rows.iter().zip(0..).map(|(row, n)| key(n, of(row))).collect()
+    };
+    let (import, file) = (setup.path("import.toml"), setup.path("keys.toml"));
+    std::fs::write(&import, text(&|row| row.0)).unwrap();
+    std::fs::write(&file, text(&|row| row.1)).unwrap();
+    setup.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
+    let gateway = setup.text("keys.file", &file.display().to_string()).start();
+    let plain = |n: u8| gateway.get(USAGE, &token(n)).status;
+    let from =
+        |n: u8, origin: &str| gateway.ask(&get(USAGE).key(&token(n)).with("Origin", origin)).status;
+    let app = "https://app.example.com";
+    assert_eq!([plain(0), plain(1)], [401, 401], "it ends when either says");
+    for n in [2, 3] {
+        assert_eq!((plain(n), from(n, app)), (403, 200), "either asks for an origin");
+    }
+    for n in [4, 5] {
+        assert_eq!((plain(n), from(n, app)), (200, 200), "both allow it");
+        for origin in
+            ["https://b.example.com", "https://one.example.org", "https://two.example.org"]
+        {
+            assert_eq!(from(n, origin), 403, "{origin} is not allowed by both");
+        }
+    }
+    assert_eq!([from(6, app), from(6, "https://x.example.net")], [200, 403]);
+    assert_eq!([from(7, app), from(7, "https://x.example.net")], [200, 403]);
+    for origin in [app, "https://elsewhere.example.net"] {
+        assert_eq!((plain(8), from(8, origin)), (200, 403), "no origin is allowed by both");
+    }
+    // The list says what is in force.
+    let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    let row = |id: &str| {
+        let mut all = listed.as_array().unwrap().iter();
+        all.find(|row| row["id"] == id).unwrap_or_else(|| panic!("{id}")).clone()
+    };
+    assert_eq!(listed.as_array().unwrap().len(), rows.len());
+    for id in ["k0", "k1"] {
+        assert_eq!(row(id)["expires_at"], "2026-01-01T00:00:00Z");
+    }
+    for id in ["k2", "k3"] {
+        assert_eq!(row(id)["require_origin"], true);
+    }
+    for id in ["k4", "k5"] {
+        assert_eq!(row(id)["origins"], serde_json::json!([app]));
+    }
+    assert_eq!(
+        (&row("k8")["origins"], &row("k8")["restricted"]),
+        (&serde_json::json!([]), &true.into())
+    );
+}
+
+#[test]
+fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
+    let gateway = with_file("# none yet\n");
+    let token = "sv_that_is_rotated_soon";
+    let key =
+        format!("[[key]]\nid = \"r\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256(token));
+    let import = gateway.path("import.toml");
+    std::fs::write(&import, &key).unwrap();
+    std::fs::write(gateway.path("keys.toml"), &key).unwrap();
+    gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
+    until_true("the key opens", || opens(&gateway, token));
+    let new = gateway.cli(&["keys", "rotate", "r", "--overlap", "1s"]).expect(0);
+    until_true("the old key has ended", || !opens(&gateway, token));
+    assert!(opens(&gateway, new.stdout.trim_end()));
+    let gateway = gateway.restart();
+    assert!(!opens(&gateway, token), "also after a restart");
+}
+
+#[test]
 fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
     let gateway = with_file(&declared());
     let file = gateway.path("keys.toml");
@@ -305,8 +390,14 @@ fn a_store_that_was_emptied_closes_no_door() {
     store
         .execute_batch("DELETE FROM api_key; UPDATE meta SET value = 1 WHERE key = 'ring_version'")
         .unwrap();
-    until_true("/readyz tells that the store went back", || {
-        !gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
+    until_true("stderr tells that the store lost something", || {
+        gateway.stderr().contains("the store lost changes of keys or accounts")
     });
-    assert!(opens(&gateway, &key), "the last good ring stays");
+    assert!(opens(&gateway, &key), "the last good keys stay");
+    until_true("the keys are written back", || {
+        let count = "SELECT count(*) FROM api_key";
+        store.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap() == 1
+    });
+    let gateway = gateway.restart();
+    assert!(opens(&gateway, &key), "also after a restart");
 }

@@ -2,7 +2,7 @@
 --
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
 --      7 plans that the import gives to accounts which are there already
--- ARGV 1 an id for a store that has none, 2 the import that they belong to ('-': none, they are
+-- ARGV 1 an id for the change, 2 the import that they belong to ('-': none, they are
 --      there at once), 3 whether the import begins ('1') or goes on ('0'), 4 seconds for which it
 --      holds its names; then of each key its id, digest, row, account, and plan ('': none given)
 -- Answers the version, 0 before there is one; or why not: 'taken', an id and the known one's; 'busy'; or 'dead' and which
@@ -46,7 +46,10 @@ end
 local known_accounts, rows = redis.call('HMGET', accounts, unpack(names)), {}
 for at, name in ipairs(names) do
     local row = known_accounts[at] or (import .. ' - null')
-    local born = string.match(row, '^%S+')
+    local born = string.match(row, '^(%S+) %S+ .')
+    if not born or not (born == '-' or string.match(born, '^%x+$')) then
+        return redis.error_reply('DAMAGED account ' .. name .. ': riskgate accounts set mends it')
+    end
     local stands = standing(imports, born)
     if stands ~= 'there' and born ~= import then return {stands, born} end
     rows[name] = row
@@ -54,9 +57,7 @@ end
 
 local score
 if import == '-' then
-    redis.call('HSETNX', mark, 'store_id', ARGV[1])
-    redis.call('HSETNX', mark, 'version', 1)
-    score = redis.call('HINCRBY', mark, 'version', 1)
+    score = next_version(mark, ARGV[1])
 else
     number = number or redis.call('HINCRBY', mark, 'imports', 1)
     local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[4])

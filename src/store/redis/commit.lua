@@ -3,7 +3,7 @@
 --
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
 --      7 plans that the import gives to accounts which are there already
--- ARGV 1 an id for a store that has none, 2 the import, 3 'commit' or 'clear', 4 rows in a page
+-- ARGV 1 an id for the change, 2 the import, 3 'commit' or 'clear', 4 rows in a page
 -- Answers the version; or how many rows were cleared away.
 
 local mark, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -16,9 +16,7 @@ if ARGV[3] == 'commit' then
         return redis.error_reply('LATE: the import took too long and holds its names no more')
     end
     local given = redis.call('HGETALL', plans)
-    redis.call('HSETNX', mark, 'store_id', ARGV[1])
-    redis.call('HSETNX', mark, 'version', 1)
-    local version = redis.call('HINCRBY', mark, 'version', 1)
+    local version = next_version(mark, ARGV[1])
     for at = 1, #given, 2 do
         local name = given[at]
         local born, limit = string.match(redis.call('HGET', accounts, name), '^(%S+) (%S+)')

@@ -2,7 +2,7 @@
 --
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
 --      7-10 the second to the fifth, staged
--- ARGV 1 an id for a store that has none, 2 the month that the numbers are of,
+-- ARGV 1 an id for the change, 2 the month that the numbers are of,
 --      3 and 4 how many keys and accounts were staged
 -- Answers the version that it leads to; 0 where the store is not empty any more.
 
@@ -16,9 +16,7 @@ local whole = redis.call('HLEN', KEYS[7]) == keys and redis.call('HLEN', KEYS[8]
     and redis.call('ZCARD', KEYS[10]) == keys + accounts
 if not whole then return redis.error_reply('LOST a part of the copy before it was whole') end
 
-redis.call('HSETNX', mark, 'store_id', ARGV[1])
-redis.call('HSETNX', mark, 'version', 1)
-local version = redis.call('HINCRBY', mark, 'version', 1)
+local version = next_version(mark, ARGV[1])
 if tonumber(ARGV[2]) > tonumber(redis.call('HGET', mark, 'month') or -1) then
     redis.call('HSET', mark, 'month', ARGV[2])
 end

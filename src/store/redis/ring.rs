@@ -2,17 +2,20 @@
 //!
 //! Rows lie in hashes, by id and by name, and are never deleted; a sorted set says at which
 //! version each of them changed last, so that what changed after any version can be told for
-//! ever. Every write is one script, only that many keys at once take several: see `import`. The
-//! version is read before the rows, so that these are at least as new.
+//! ever. The ids of the latest changes tell histories apart: a server may have lost a change. Every
+//! write is one script, only that many keys at once take several: see `import`. The version is read
+//! before the rows, so that these are at least as new. A row that can't be read costs no other.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
-use super::super::{LimitRow, RingChanges, RingMark, RingRows, StoreError, verbs};
+use super::super::{
+    AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, verbs,
+};
 use super::ledger::MARK;
-use super::rows::{account_row, key_row, limit_text, plan_text};
+use super::rows::{account_row, account_text, digest, key_row, key_text, limit_text, plan_text};
 use super::{BULK, CHUNK, Redis, Script, hex};
 
 pub(super) const ROWS: &str = "riskgate:{ring}:keys";
@@ -24,28 +27,41 @@ const IMPORTS: &str = "riskgate:{ring}:imports";
 pub(super) const RING: [&str; 6] = [MARK, ROWS, DIGESTS, ACCOUNTS, CHANGED, IMPORTS];
 
 const READING: &str = "reading the keys";
+/// Rows in one script that writes them back: as many as Lua takes for one command, twice.
+const PAGE: usize = 1_000;
+
+/// Fields of a hash with their values, whatever bytes they are.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// The ring as it stands at one moment.
 struct Standing {
     mark: RingMark,
+    /// The change that led to the version that was asked for, if it is known.
+    since: Option<String>,
     /// Imports that were committed: how each is numbered, and the version that it led to.
     imports: HashMap<String, (u64, u64)>,
 }
 
 impl Redis {
     pub(in super::super) fn ring_mark(&mut self) -> Result<Option<RingMark>, StoreError> {
-        Ok(self.ring_standing(self.patience)?.map(|standing| standing.mark))
+        Ok(self.ring_standing(0, self.patience)?.map(|standing| standing.mark))
     }
 
     /// None without a mark. It is sure then that no row was lost beside it: rows are never deleted,
     /// so there are as many as ever changed.
-    fn ring_standing(&mut self, patience: Duration) -> Result<Option<Standing>, StoreError> {
+    fn ring_standing(
+        &mut self,
+        since: u64,
+        patience: Duration,
+    ) -> Result<Option<Standing>, StoreError> {
         const DOING: &str = "reading the key version";
-        type Reply = ((Option<String>, Option<u64>), u64, u64, u64, u64, HashMap<String, String>);
+        type Mark = (Option<String>, Option<u64>, Option<String>, Option<String>);
+        type Reply = (Mark, u64, u64, u64, u64, HashMap<String, String>);
         let mut read = redis::pipe();
         // One moment for all: a write in between would look like a loss.
         read.cmd("MULTI");
-        read.cmd("HMGET").arg(MARK).arg("store_id").arg("version");
+        read.cmd("HMGET").arg(MARK).arg("store_id").arg("version").arg("history");
+        read.arg(format!("change:{since}"));
         read.cmd("HLEN").arg(ROWS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGED).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
@@ -53,26 +69,32 @@ impl Redis {
         let (mark, keys, digests, accounts, changed, imports): Reply =
             self.understand(DOING, reply)?;
         match mark {
-            (None, _) => Ok(None),
-            (Some(store_id), Some(version)) if digests == keys && changed == keys + accounts => {
+            (None, ..) => Ok(None),
+            (Some(store_id), Some(version), history, since)
+                if digests == keys && changed == keys + accounts =>
+            {
                 let imports = imports.into_iter().filter_map(committed).collect();
-                Ok(Some(Standing { mark: RingMark { store_id, version }, imports }))
+                let mark = RingMark { store_id, version, history: of_version(history, version) };
+                Ok(Some(Standing { mark, since, imports }))
             }
             _ => Err(self.lost_rows(&format!("{keys} keys and {accounts} accounts"))),
         }
     }
 
     pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
-        let Some(standing) = self.ring_standing(BULK)? else { return Ok(None) };
+        let Some(standing) = self.ring_standing(0, BULK)? else { return Ok(None) };
         // Keys first: whoever sees a key sees its account too.
         let keys = self.scan(&standing, ROWS, key_row)?;
         let accounts = self.scan(&standing, ACCOUNTS, account_row)?;
-        let RingMark { store_id, version } = standing.mark;
-        Ok(Some(RingRows { store_id, version, accounts, keys }))
+        let (accounts, keys, damaged) = self.rows_of(accounts, keys)?;
+        self.check_history(&standing.mark)?;
+        let RingMark { store_id, version, history } = standing.mark;
+        Ok(Some(RingRows { store_id, version, history, accounts, keys, damaged }))
     }
 
     pub(in super::super) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
-        let standing = self.ring_standing(BULK)?.ok_or_else(|| self.lost_rows("no mark"))?;
+        let standing = self.ring_standing(since, BULK)?;
+        let standing = standing.ok_or_else(|| self.lost_rows("no mark"))?;
         let mut members: HashSet<String> = HashSet::new();
         let later = standing.imports.values().filter(|(_, version)| *version > since);
         let of_imports = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
@@ -87,8 +109,43 @@ impl Redis {
         };
         let keys = self.pick(&standing, ROWS, &of("key:"), key_row)?;
         let accounts = self.pick(&standing, ACCOUNTS, &of("account:"), account_row)?;
-        let RingMark { store_id, version } = standing.mark;
-        Ok(RingChanges { store_id, version, accounts, keys })
+        let (accounts, keys, damaged) = self.rows_of(accounts, keys)?;
+        self.check_history(&standing.mark)?;
+        Ok(RingChanges { mark: standing.mark, since: standing.since, accounts, keys, damaged })
+    }
+
+    /// Fails if the server took over another history while rows were read: they may be of both.
+    fn check_history(&mut self, begun: &RingMark) -> Result<(), StoreError> {
+        let now = self.ring_standing(begun.version, BULK)?;
+        let goes_on = now.is_some_and(|now| {
+            let same = now.since == begun.history || now.since.is_none();
+            now.mark.store_id == begun.store_id && now.mark.version >= begun.version && same
+        });
+        match goes_on {
+            true => Ok(()),
+            false => Err(self.unanswered(READING, "another history while they were read")),
+        }
+    }
+
+    /// Splits what was read into rows and what can't be read, of which the digests are looked up.
+    fn rows_of(
+        &mut self,
+        accounts: Read<AccountRow>,
+        keys: Read<KeyRow>,
+    ) -> Result<(Vec<AccountRow>, Vec<KeyRow>, Damaged), StoreError> {
+        let mut damaged = Damaged::default();
+        damaged.accounts.extend(accounts.damaged);
+        damaged.keys.extend(keys.damaged.into_iter().map(|id| (id, None)));
+        if !damaged.keys.is_empty() {
+            self.scan_pairs(DIGESTS, |hex, id| {
+                if let Ok(id) = std::str::from_utf8(id)
+                    && let Some(found) = damaged.keys.get_mut(id)
+                {
+                    *found = digest(&hex);
+                }
+            })?;
+        }
+        Ok((accounts.rows, keys.rows, damaged))
     }
 
     /// All rows of a hash, a chunk at a time.
@@ -97,23 +154,33 @@ impl Redis {
         standing: &Standing,
         hash: &str,
         row: impl Fn(&str, &str) -> Option<R>,
-    ) -> Result<Vec<R>, StoreError> {
+    ) -> Result<Read<R>, StoreError> {
         // A scan may tell a row twice.
-        let mut rows: HashMap<String, R> = HashMap::new();
+        let mut rows: HashMap<String, Option<R>> = HashMap::new();
+        self.scan_pairs(hash, |name, text| match standing.there(text) {
+            There::Row(text) => drop(rows.insert(name.clone(), row(&name, text))),
+            There::Damaged => drop(rows.insert(name, None)),
+            There::NotYet => {}
+        })?;
+        Ok(rows.into_iter().collect())
+    }
+
+    fn scan_pairs(
+        &mut self,
+        hash: &str,
+        mut take: impl FnMut(String, &[u8]),
+    ) -> Result<(), StoreError> {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
             scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK);
-            let (next, pairs): (u64, Vec<(String, String)>) = self.read(READING, &scan)?;
+            let (next, pairs): (u64, Pairs) = self.read(READING, &scan)?;
             for (name, text) in pairs {
-                if let Some(text) = standing.there(&text) {
-                    let row = row(&name, text).ok_or_else(|| self.lost_rows(&name))?;
-                    rows.insert(name, row);
-                }
+                take(String::from_utf8_lossy(&name).into_owned(), &text);
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(rows.into_values().collect());
+                return Ok(());
             }
         }
     }
@@ -125,20 +192,23 @@ impl Redis {
         hash: &str,
         names: &[&str],
         row: impl Fn(&str, &str) -> Option<R>,
-    ) -> Result<Vec<R>, StoreError> {
-        let mut rows = Vec::with_capacity(names.len());
+    ) -> Result<Read<R>, StoreError> {
+        let mut rows = HashMap::with_capacity(names.len());
         for some in names.chunks(CHUNK) {
             let mut read = redis::pipe();
             read.cmd("HMGET").arg(hash).arg(some);
-            let texts: Vec<Option<String>> = self.read(READING, &read)?;
+            let texts: Vec<Option<Vec<u8>>> = self.read(READING, &read)?;
             for (name, text) in some.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows(name))?;
-                if let Some(text) = standing.there(&text) {
-                    rows.push(row(name, text).ok_or_else(|| self.lost_rows(name))?);
-                }
+                let row = match standing.there(&text) {
+                    There::Row(text) => row(name, text),
+                    There::Damaged => None,
+                    There::NotYet => continue,
+                };
+                rows.insert((*name).to_owned(), row);
             }
         }
-        Ok(rows)
+        Ok(rows.into_iter().collect())
     }
 
     fn lost_rows(&self, found: &str) -> StoreError {
@@ -175,6 +245,38 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let limit = limit.map_or(String::new(), limit_text);
         self.write("setting an account", ["set_account", name, &plan_text(plan), &limit]).map(drop)
+    }
+
+    pub(in super::super) fn restore(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<(), StoreError> {
+        // Accounts first: no node shall see a key without its account.
+        let accounts = accounts.chunks(PAGE).map(|some| (&[][..], some));
+        let keys = keys.chunks(PAGE).map(|some| (some, &[][..]));
+        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))
+    }
+
+    fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
+        const DOING: &str = "writing back what it lost";
+        let mut arguments = vec![self.draw_id()?, keys.len().to_string()];
+        for key in keys {
+            arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
+        }
+        for account in accounts {
+            arguments.extend([account.name.clone(), account_text(account)]);
+        }
+        let replies = self.run(DOING, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[Script::Restore as usize]).arg(RING.len());
+            pipeline.arg(&RING).arg(&arguments);
+            pipeline
+        })?;
+        match replies.iter().find_map(super::error_of) {
+            Some(found) => Err(self.unanswered(DOING, found)),
+            None => Ok(()),
+        }
     }
 
     /// One small change; answers the version that it leads to.
@@ -224,12 +326,57 @@ impl Redis {
     }
 }
 
-impl Standing {
-    /// A row without what says where it came from; none if its import was not committed.
-    fn there<'t>(&self, text: &'t str) -> Option<&'t str> {
-        let (born, rest) = text.split_once(' ').unwrap_or(("-", text));
-        (born == "-" || self.imports.contains_key(born)).then_some(rest)
+/// What was read of a hash: its rows, and the names of those that are none of ours.
+struct Read<R> {
+    rows: Vec<R>,
+    damaged: Vec<String>,
+}
+
+impl<R> FromIterator<(String, Option<R>)> for Read<R> {
+    fn from_iter<I: IntoIterator<Item = (String, Option<R>)>>(rows: I) -> Read<R> {
+        let mut read = Read { rows: Vec::new(), damaged: Vec::new() };
+        for (name, row) in rows {
+            match row {
+                Some(row) => read.rows.push(row),
+                None => read.damaged.push(name),
+            }
+        }
+        read
     }
+}
+
+/// How a row stands.
+enum There<'t> {
+    /// Without what says where it came from.
+    Row(&'t str),
+    /// Its import was not committed.
+    NotYet,
+    /// It is none of ours.
+    Damaged,
+}
+
+impl Standing {
+    fn there<'t>(&self, text: &'t [u8]) -> There<'t> {
+        let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
+        match text {
+            Some(("-", rest)) => There::Row(rest),
+            Some((born, rest)) if self.imports.contains_key(born) => There::Row(rest),
+            Some((born, _)) if is_id(born) => There::NotYet,
+            _ => There::Damaged,
+        }
+    }
+}
+
+/// Whether a text is one that [`Redis::draw_id`] draws.
+fn is_id(text: &str) -> bool {
+    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The id of the change that led to a version; none where a riskgate that knows no ids wrote since.
+fn of_version(history: Option<String>, version: u64) -> Option<String> {
+    let history = history?;
+    let (of, id) = history.split_once(' ')?;
+    (of.parse() == Ok(version)).then(|| id.to_owned())
 }
 
 /// An import with its number and version, if it led to one.

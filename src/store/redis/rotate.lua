@@ -1,7 +1,7 @@
 -- Rotating a key, and taking a rotation back: the verbs `rotate_key` and `undo_rotation`.
 --
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports
--- ARGV 1 an id for a store that has none, 2 'rotate' or 'undo', 3 the old key's id, 4 the new
+-- ARGV 1 an id for the change, 2 'rotate' or 'undo', 3 the old key's id, 4 the new
 --      one's, 5 when the old key ends, 6 the current second;
 --      to rotate: 7 the new key's digest, 8 its row; to undo: 7 the old key's expiry before ('-': none)
 -- Answers the version that the change leads to; 0 where there is no such key; 'ended' where the old
@@ -14,7 +14,7 @@ local function parts(id)
     local row = redis.call('HGET', keys, id)
     if not row then return nil end
     local born, expires, revoked, rest = string.match(row, '^(%S+) (%S+) (%S+) (.*)$')
-    if standing(imports, born) ~= 'there' then return nil end
+    if not born or standing(imports, born) ~= 'there' then return nil end
     return {born, expires, revoked, rest}
 end
 
@@ -38,9 +38,7 @@ else
     if old_row[2] == ends then old_row[2] = ARGV[7] end
 end
 
-redis.call('HSETNX', mark, 'store_id', ARGV[1])
-redis.call('HSETNX', mark, 'version', 1)
-local version = redis.call('HINCRBY', mark, 'version', 1)
+local version = next_version(mark, ARGV[1])
 if ARGV[2] == 'rotate' then redis.call('HSET', digests, ARGV[7], new) end
 redis.call('HSET', keys, new, new_row, old, table.concat(old_row, ' '))
 redis.call('ZADD', changed, version, 'key:' .. new, version, 'key:' .. old)

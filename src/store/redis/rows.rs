@@ -89,7 +89,7 @@ fn time(text: &str) -> Option<Option<i64>> {
     }
 }
 
-fn digest(hex: &str) -> Option<[u8; 32]> {
+pub(super) fn digest(hex: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
     if pairs.len() != digest.len() || !rest.is_empty() {

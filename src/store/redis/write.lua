@@ -1,7 +1,7 @@
 -- One change of keys and accounts, or none but the mark: `init`, `end_key`, `set_account`.
 --
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports
--- ARGV 1 an id for a store that has none, 2 what to do, 3 which key or account,
+-- ARGV 1 an id for the change, 2 what to do, 3 which key or account,
 --      4 its expiry or its plan, 5 when it was revoked or its limit; '' leaves what is there
 -- Answers the version that the change leads to; 0 where there is no such key; or, where an import
 -- is about to make this account, 'busy', and where it was given up 'dead' and which one.
@@ -15,6 +15,7 @@ if verb == 'end_key' then
     local known = redis.call('HGET', keys, name)
     if not known then return 0 end
     local born, expires, revoked, rest = string.match(known, '^(%S+) (%S+) (%S+) (.*)$')
+    if not born then return redis.error_reply('DAMAGED key ' .. name .. ': it opens nothing') end
     if standing(imports, born) ~= 'there' then return 0 end
     if fourth ~= '' and (expires == '-' or tonumber(fourth) < tonumber(expires)) then
         expires = fourth
@@ -24,7 +25,12 @@ if verb == 'end_key' then
     place, member = keys, 'key:' .. name
 elseif verb == 'set_account' then
     local known = redis.call('HGET', accounts, name) or '- - null'
-    local born, limit, plan = string.match(known, '^(%S+) (%S+) (.*)$')
+    local born, limit, plan = string.match(known, '^(%S+) (%S+) (.+)$')
+    local is_whole = born and (born == '-' or string.match(born, '^%x+$')) and
+        (limit == '-' or limit == 'unlimited' or string.match(limit, '^%d+$')) and
+        (plan == 'null' or string.match(plan, '^".*"$'))
+    -- One that can't be read begins anew.
+    if not is_whole then born, limit, plan = '-', '-', 'null' end
     local stands = standing(imports, born)
     if stands ~= 'there' then return {stands, born} end
     if fourth ~= '' then plan = fourth end
@@ -32,10 +38,12 @@ elseif verb == 'set_account' then
     place, row, member = accounts, table.concat({born, limit, plan}, ' '), 'account:' .. name
 end
 
-redis.call('HSETNX', mark, 'store_id', ARGV[1])
-redis.call('HSETNX', mark, 'version', 1)
-if not row then return tonumber(redis.call('HGET', mark, 'version')) end
-local version = redis.call('HINCRBY', mark, 'version', 1)
+if not row then
+    redis.call('HSETNX', mark, 'store_id', ARGV[1])
+    redis.call('HSETNX', mark, 'version', 1)
+    return tonumber(redis.call('HGET', mark, 'version'))
+end
+local version = next_version(mark, ARGV[1])
 redis.call('HSET', place, name, row)
 redis.call('ZADD', changed, version, member)
 return version

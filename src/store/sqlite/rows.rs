@@ -1,8 +1,9 @@
 //! Rows of keys, accounts and top counts, as statements of the embedded store.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
+use rusqlite::types::ValueRef;
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::super::{AccountRow, Contents, Credit, KeyRow, LimitRow, TopRow};
+use super::super::{AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, TopRow};
 
 pub(super) fn insert_key(
     transaction: &Transaction<'_>,
@@ -60,10 +61,11 @@ pub(super) fn touch_account(
 pub(super) fn read_accounts(
     connection: &Connection,
     since: u64,
+    damaged: &mut Damaged,
 ) -> rusqlite::Result<Vec<AccountRow>> {
     let mut statement = connection
         .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE version > ?1")?;
-    let rows = statement.query_map([signed(since)], |row| {
+    let account = |row: &Row<'_>| -> rusqlite::Result<AccountRow> {
         let calls: Option<i64> = row.get(2)?;
         let limit = if row.get::<_, bool>(3)? {
             Some(LimitRow::Unlimited)
@@ -71,38 +73,99 @@ pub(super) fn read_accounts(
             calls.map(|calls| LimitRow::Calls(unsigned(calls)))
         };
         Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, limit })
-    })?;
-    rows.collect()
+    };
+    let mut rows = statement.query([signed(since)])?;
+    let mut accounts = Vec::new();
+    while let Some(row) = rows.next()? {
+        match account(row) {
+            Ok(account) => accounts.push(account),
+            Err(_) => drop(damaged.accounts.insert(text_of(row, 0))),
+        }
+    }
+    Ok(accounts)
 }
 
 /// Keys that changed after a version of the ring, in no order.
-pub(super) fn read_keys(connection: &Connection, since: u64) -> rusqlite::Result<Vec<KeyRow>> {
+pub(super) fn read_keys(
+    connection: &Connection,
+    since: u64,
+    damaged: &mut Damaged,
+) -> rusqlite::Result<Vec<KeyRow>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
          revoked_at FROM api_key WHERE version > ?1",
     )?;
-    let rows = statement.query_map([signed(since)], |row| {
-        let origins: String = row.get(4)?;
-        let origins = serde_json::from_str(&origins).map_err(|error| {
-            rusqlite::Error::FromSqlConversionFailure(
-                4,
-                rusqlite::types::Type::Text,
-                Box::new(error),
-            )
-        })?;
-        Ok(KeyRow {
-            id: row.get(0)?,
-            account: row.get(1)?,
-            label: row.get(2)?,
-            digest: row.get(3)?,
-            origins,
-            require_origin: row.get(5)?,
-            created_at: row.get(6)?,
-            expires_at: row.get(7)?,
-            revoked_at: row.get(8)?,
-        })
+    let mut rows = statement.query([signed(since)])?;
+    let mut keys = Vec::new();
+    while let Some(row) = rows.next()? {
+        match key_of(row) {
+            Ok(key) => keys.push(key),
+            Err(_) => drop(damaged.keys.insert(text_of(row, 0), row.get(3).ok())),
+        }
+    }
+    Ok(keys)
+}
+
+fn key_of(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
+    let origins: String = row.get(4)?;
+    let origins = serde_json::from_str(&origins).map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(error))
     })?;
-    rows.collect()
+    Ok(KeyRow {
+        id: row.get(0)?,
+        account: row.get(1)?,
+        label: row.get(2)?,
+        digest: row.get(3)?,
+        origins,
+        require_origin: row.get(5)?,
+        created_at: row.get(6)?,
+        expires_at: row.get(7)?,
+        revoked_at: row.get(8)?,
+    })
+}
+
+/// What stands in a column, whatever it is.
+fn text_of(row: &Row<'_>, column: usize) -> String {
+    match row.get_ref(column) {
+        Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
+            String::from_utf8_lossy(bytes).into_owned()
+        }
+        Ok(ValueRef::Integer(number)) => number.to_string(),
+        _ => String::new(),
+    }
+}
+
+/// Writes back what is not there, or ends later; answers how many rows changed.
+pub(super) fn restore(
+    transaction: &Transaction<'_>,
+    keys: &[KeyRow],
+    accounts: &[AccountRow],
+    version: i64,
+) -> rusqlite::Result<usize> {
+    let mut changed = 0;
+    for account in accounts {
+        let (calls, unlimited) = limit_columns(account.limit);
+        changed += transaction
+            .prepare_cached("INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
+            .execute(params![account.name, account.plan, calls, unlimited, version])?;
+    }
+    let mut is_known =
+        transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
+    let mut end = transaction.prepare_cached(
+        "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), coalesce(?2, expires_at)),
+         revoked_at = coalesce(revoked_at, ?3), version = ?5 WHERE id = ?1 AND digest = ?4
+         AND (?2 < coalesce(expires_at, ?2 + 1) OR (revoked_at IS NULL AND ?3 IS NOT NULL))",
+    )?;
+    for key in keys {
+        if is_known.exists(params![key.id, key.digest.as_slice()])? {
+            let (id, digest) = (&key.id, key.digest.as_slice());
+            changed += end.execute(params![id, key.expires_at, key.revoked_at, digest, version])?;
+        } else {
+            insert_key(transaction, key, None, version)?;
+            changed += 1;
+        }
+    }
+    Ok(changed)
 }
 
 pub(super) fn read_top(connection: &Connection) -> rusqlite::Result<Vec<TopRow>> {

@@ -247,8 +247,8 @@ fn what_changed_after_any_version_is_told_for_ever() {
             ids.sort_unstable();
             names.sort_unstable();
             assert_eq!((&ids[..], &names[..]), (keys, accounts), "since {since}");
-            assert_eq!(changes.version, latest);
-            assert_eq!(Some(changes.store_id), store.ring_mark().unwrap().map(|m| m.store_id));
+            assert_eq!(changes.mark.version, latest);
+            assert_eq!(Some(changes.mark), store.ring_mark().unwrap());
             if let Some(key) = changes.keys.iter().find(|key| key.id == "key_2") {
                 assert_eq!(key.expires_at, Some(9), "as it now is");
             }

@@ -32,7 +32,8 @@ const GATEWAY: [&str; 22] = [
     "+zrangebyscore",
 ];
 
-/// What `riskgate keys` and `riskgate accounts` need beside it, to change something.
+/// What `riskgate keys` and `riskgate accounts` need beside it, to change something, and a gateway
+/// to write back what a failover lost.
 const WRITER: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
 
 /// Does all that one with such rights does; `without` is taken from them.
@@ -48,6 +49,7 @@ fn act(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), St
         store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
         store.set_account("acme", Some("pro"), Some(Some(LimitRow::Calls(5))))?;
         store.rotate_key("key_1", &key(2, "acme"), 9, 5)?;
+        store.restore(&[key(3, "acme")], &[])?;
         return store.end_key("key_1", Some(9), Some(9));
     }
     add(&mut all, &[key(1, "acme"), key(2, "acme")]);

@@ -34,7 +34,6 @@ fn rows_that_were_lost_are_noticed_and_told() {
         &["DEL", "riskgate:{ring}:changed"],
         &["HDEL", "riskgate:{ring}:keys", "key_2"],
         &["HDEL", "riskgate:{ring}:mark", "version"],
-        &["HSET", "riskgate:{ring}:keys", "key_2", "- - - - {}"],
     ] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
@@ -45,6 +44,34 @@ fn rows_that_were_lost_are_noticed_and_told() {
         assert!(error.contains(expected), "{lose:?}: {error}");
         store.ring_changes(0).unwrap_err();
     }
+}
+
+#[test]
+fn a_row_that_cannot_be_read_costs_no_other() {
+    let server = RedisServer::start();
+    let mut store = open(&server.url());
+    add(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
+    let before = version(&mut store);
+    store.end_key("key_2", None, Some(5)).unwrap();
+    store.set_account("third", Some("pro"), None).unwrap();
+    let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
+    server.tell(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
+    server.tell(&["HSET", "riskgate:{ring}:accounts", "third", "- - - garbage"]);
+    let found = rows(&mut store);
+    let ids: Vec<&str> = found.keys.iter().map(|key| key.id.as_str()).collect();
+    assert_eq!(ids, ["key_1", "key_3"]);
+    assert_eq!(found.accounts, [super::account("acme", None), super::account("other", None)]);
+    let changes = store.ring_changes(before).unwrap();
+    for damaged in [&found.damaged, &changes.damaged] {
+        assert_eq!(damaged.keys.get("key_2"), Some(&Some(key(2, "").digest)));
+        assert_eq!(damaged.accounts.iter().collect::<Vec<_>>(), ["third"]);
+    }
+    let refused = store.end_key("key_2", None, Some(5)).unwrap_err().to_string();
+    assert!(refused.contains("DAMAGED key key_2"), "{refused}");
+    let refused = store.add_keys(&[(key(4, "third"), None)]);
+    assert!(refused.is_ok() || refused.unwrap_err().to_string().contains("DAMAGED"));
+    store.set_account("third", Some("pro"), Some(Some(super::super::LimitRow::Calls(7)))).unwrap();
+    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting it anew mends it");
 }
 
 /// Everything but the last step of an import, and nothing to undo it with: as if it was killed.

@@ -1,4 +1,4 @@
--- What all scripts of the ring know about imports; it stands before each of them.
+-- What all scripts of the ring have in common; it stands before each of them.
 --
 -- An import of many keys goes in pages. Its rows name it, and are there once it was committed.
 -- Until then they changed at minus its number, which is no version. It holds their names for as
@@ -15,4 +15,19 @@ local function standing(imports, born)
     if version ~= '0' then return 'there' end
     local now = tonumber(redis.call('TIME')[1])
     return tonumber(held_until) > now and 'busy' or 'dead'
+end
+
+-- So many of the latest changes are known by their ids.
+local KEPT_CHANGES = 1000
+
+-- The next version of the ring. Each change has an id, which tells apart two changes that led to
+-- the same version because the store lost one of them.
+local function next_version(mark, id)
+    redis.call('HSETNX', mark, 'store_id', id)
+    redis.call('HSETNX', mark, 'version', 1)
+    local version = redis.call('HINCRBY', mark, 'version', 1)
+    local text = string.format('%.0f', version)
+    redis.call('HSET', mark, 'history', text .. ' ' .. id, 'change:' .. text, id)
+    redis.call('HDEL', mark, string.format('change:%.0f', version - KEPT_CHANGES))
+    return version
 end

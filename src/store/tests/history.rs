@@ -1,0 +1,104 @@
+//! Histories of keys and accounts, and what is written back of them, on both stores.
+
+use std::collections::HashSet;
+
+use super::super::{AccountRow, KeyRow, LimitRow, RingMark, Store};
+use super::{account, add, key, on_both, rows};
+
+#[test]
+fn each_change_has_an_id_by_which_its_history_is_known() {
+    on_both(|place| {
+        let mut store = place.open();
+        store.init().unwrap();
+        let mut known: Vec<RingMark> = Vec::new();
+        let changes: [&dyn Fn(&mut Store); 4] = [
+            &|store| add(store, &[key(1, "acme")]),
+            &|store| store.set_account("acme", Some("pro"), None).unwrap(),
+            &|store| store.end_key("key_1", None, Some(5)).unwrap(),
+            &|store| store.restore(&[key(2, "acme")], &[]).unwrap(),
+        ];
+        for change in changes {
+            change(&mut store);
+            known.push(store.ring_mark().unwrap().unwrap());
+        }
+        let ids: HashSet<_> = known.iter().map(|mark| mark.history.clone().unwrap()).collect();
+        assert_eq!(ids.len(), known.len(), "each is drawn anew");
+        for mark in &known {
+            let changes = store.ring_changes(mark.version).unwrap();
+            assert!(changes.follow(mark) && !changes.show_loss(mark));
+            let other = RingMark { history: Some("0".repeat(32)), ..mark.clone() };
+            assert!(!changes.follow(&other) && changes.show_loss(&other), "of another history");
+            let before = RingMark { history: None, ..mark.clone() };
+            assert!(!changes.follow(&before), "nobody knows");
+            let later = RingMark { version: 99, ..mark.clone() };
+            assert!(!changes.follow(&later) && changes.show_loss(&later));
+        }
+    });
+}
+
+#[test]
+fn ids_of_the_latest_changes_are_kept_and_of_older_ones_forgotten() {
+    on_both(|place| {
+        let mut store = place.open();
+        add(&mut store, &[key(1, "acme")]);
+        let first = store.ring_mark().unwrap().unwrap();
+        let mut change = || {
+            store.set_account("acme", None, None).unwrap();
+            let changes = store.ring_changes(first.version).unwrap();
+            (changes.follow(&first), changes.show_loss(&first))
+        };
+        for _ in 0..999 {
+            assert_eq!(change(), (true, false));
+        }
+        assert_eq!(change(), (false, false), "who is that late reads all, and misses nothing");
+    });
+}
+
+#[test]
+fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
+    on_both(|place| {
+        let mut store = place.open();
+        add(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
+        store.set_account("acme", Some("pro"), Some(Some(LimitRow::Calls(7)))).unwrap();
+        store.end_key("key_2", Some(900), Some(50)).unwrap();
+        let before = rows(&mut store);
+        let ended =
+            |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };
+        // All of this is so, or ends earlier there.
+        let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
+        let known = [AccountRow { limit: None, ..account("acme", None) }];
+        store.restore(&same, &known).unwrap();
+        assert_eq!(rows(&mut store), before, "with nothing to write there is no new version");
+        // An id that is another key's now, and a key that has another id.
+        let others = [
+            KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) },
+            KeyRow { id: "new".to_owned(), ..ended(1, None, Some(1)) },
+        ];
+        store.restore(&others, &[]).unwrap();
+        assert_eq!(rows(&mut store), before, "what the store says of them stands");
+
+        let lost = AccountRow { limit: Some(LimitRow::Unlimited), ..account("late", Some("pro")) };
+        let late = KeyRow { expires_at: Some(5), label: Some("x".to_owned()), ..key(7, "late") };
+        let keys = [
+            ended(1, Some(800), None),
+            ended(2, Some(800), None),
+            ended(3, None, Some(70)),
+            late.clone(),
+        ];
+        store.restore(&keys, std::slice::from_ref(&lost)).unwrap();
+        let now = rows(&mut store);
+        let ends: Vec<_> = now.keys.iter().map(|key| (key.expires_at, key.revoked_at)).collect();
+        assert_eq!(
+            ends[..4],
+            [(Some(800), None), (Some(800), Some(50)), (None, Some(70)), (None, None)]
+        );
+        assert_eq!((&now.keys[4], &now.accounts[1]), (&late, &lost));
+        assert_eq!(now.accounts[0], before.accounts[0]);
+        let changes = store.ring_changes(before.version).unwrap();
+        assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "and nodes are told");
+        assert!(now.version > before.version);
+        let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
+        store.restore(&many, &[]).unwrap();
+        assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
+    });
+}

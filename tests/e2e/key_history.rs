@@ -1,0 +1,250 @@
+//! A store that forgot key changes which it had acknowledged: after a failover, or a restored
+//! backup. Revocations and keys that a node knew stay in force and are written back.
+
+use crate::harness::{Gateway, Setup, get, until_true};
+use crate::redis_server::RedisServer;
+
+const USAGE: &str = "/v1/usage";
+/// Where the ring lies on a server.
+const RING: [&str; 5] = ["mark", "keys", "digests", "accounts", "changed"];
+
+fn status(gateway: &Gateway, key: &str) -> u16 {
+    gateway.get(USAGE, key).status
+}
+
+fn degraded(gateway: &Gateway) -> String {
+    let told = gateway.readyz().json()["degraded"].clone();
+    let told: Vec<&str> = told.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    told.join("\n")
+}
+
+fn failing(gateway: &Gateway) -> f64 {
+    gateway.metric("riskgate_reload_failing", &["part=\"keys\""])
+}
+
+fn limit(gateway: &Gateway, key: &str) -> u64 {
+    gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
+}
+
+/// The row of a key, as `riskgate keys list` tells it.
+fn listed(setup: &Setup, id: &str) -> serde_json::Value {
+    let rows = setup.cli(&["keys", "list", "--json"]).expect(0).json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["id"] == id);
+    row.unwrap_or_else(|| panic!("{id} is not in {rows}")).clone()
+}
+
+/// A store that can be set back to what it once held, under the gateways that use it.
+enum Backup {
+    File(Setup),
+    Server(RedisServer),
+}
+
+impl Backup {
+    fn setup(&self) -> Setup {
+        match self {
+            Backup::File(first) => {
+                let path = first.path("riskgate.db").display().to_string();
+                Setup::new().text("store.url", &format!("sqlite:{path}"))
+            }
+            // No call shall fail because the machine is busy.
+            Backup::Server(server) => Setup::new().redis(server).text("store.deadline", "5s"),
+        }
+    }
+
+    fn take(&self) {
+        match self {
+            Backup::File(first) => {
+                let backup = first.path("backup.db").display().to_string();
+                self.file().execute("VACUUM INTO ?1", [backup]).unwrap();
+            }
+            Backup::Server(server) => copy(server, "riskgate:{ring}:", "backup:"),
+        }
+    }
+
+    /// In one step, as a failover would.
+    fn restore(&self) {
+        match self {
+            Backup::File(first) => {
+                let backup = first.path("backup.db").display().to_string();
+                let file = self.file();
+                file.execute("ATTACH ?1 AS backup", [backup]).unwrap();
+                let table = |name| {
+                    format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
+                };
+                let tables = ["api_key", "account", "meta"].map(table).concat();
+                file.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
+            }
+            Backup::Server(server) => copy(server, "backup:", "riskgate:{ring}:"),
+        }
+    }
+
+    fn file(&self) -> rusqlite::Connection {
+        let Backup::File(first) = self else { panic!("a server has no file") };
+        let file = rusqlite::Connection::open(first.path("riskgate.db")).unwrap();
+        file.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        file
+    }
+}
+
+fn copy(server: &RedisServer, from: &str, to: &str) {
+    let names: Vec<[String; 2]> =
+        RING.iter().map(|name| [format!("{from}{name}"), format!("{to}{name}")]).collect();
+    let script =
+        "for at = 1, #KEYS, 2 do redis.call('COPY', KEYS[at], KEYS[at + 1], 'REPLACE') end";
+    let count = (2 * RING.len()).to_string();
+    let words = ["EVAL", script, &count].into_iter();
+    server.tell(&words.chain(names.iter().flatten().map(String::as_str)).collect::<Vec<_>>());
+}
+
+/// The same on a file and on a server.
+fn on_both(test: impl Fn(&Backup)) {
+    println!("on SQLite");
+    test(&Backup::File(Setup::new()));
+    println!("on Redis");
+    test(&Backup::Server(RedisServer::start()));
+}
+
+#[test]
+fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
+    on_both(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let (first, first_id) = gateway.key_with_id("acme", &[]);
+        let (second, second_id) = gateway.key_with_id("acme", &[]);
+        store.take();
+        gateway.cli(&["keys", "revoke", &first_id]).expect(0);
+        until_true("the first key is out", || status(&gateway, &first) == 401);
+        store.restore();
+        // The same number of a change as the one that was lost.
+        gateway.cli(&["keys", "revoke", &second_id]).expect(0);
+        until_true("the second key is out", || status(&gateway, &second) == 401);
+        assert_eq!(status(&gateway, &first), 401, "what was known stays in force");
+        until_true("it is written back", || {
+            listed(gateway.setup(), &first_id)["revoked_at"].is_string()
+        });
+        until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+        let told = "keys is not as it should be: the store lost what it had acknowledged";
+        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        let other = store.setup().start();
+        assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));
+        // The node goes on with what changes.
+        let third = gateway.key("acme", &[]);
+        assert_eq!(status(&gateway, &third), 200);
+    });
+}
+
+#[test]
+fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
+    on_both(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let old = gateway.key("acme", &[]);
+        store.take();
+        let (lost, lost_id) = gateway.key_with_id("late", &["--plan", "pro", "--expires", "90d"]);
+        let row = listed(gateway.setup(), &lost_id);
+        store.restore();
+        let other = store.setup().start();
+        until_true("the lost key opens on a node that never knew it", || {
+            status(&other, &lost) == 200
+        });
+        assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
+        assert_eq!((limit(&other, &lost), limit(&gateway, &lost)), (10_000, 10_000));
+        assert_eq!(listed(gateway.setup(), &lost_id), row);
+        until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+    });
+}
+
+#[test]
+fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
+    on_both(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let key = gateway.key("acme", &[]);
+        store.take();
+        gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+        until_true("the limit is in force", || limit(&gateway, &key) == 7);
+        store.restore();
+        until_true("the store's limit is followed", || limit(&gateway, &key) == 100);
+        let told = "account acme: the store lost the limit 7";
+        until_true("/readyz tells", || degraded(&gateway).contains(told));
+        assert!(
+            degraded(&gateway).contains("riskgate accounts set acme"),
+            "{}",
+            degraded(&gateway)
+        );
+        // A new key of the account sets no limit.
+        let other = gateway.key("acme", &[]);
+        assert_eq!((limit(&gateway, &other), failing(&gateway)), (100, 1.0));
+        assert!(degraded(&gateway).contains(told), "{}", degraded(&gateway));
+        // A lowered limit with the number of the change that was lost is followed as well.
+        gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
+        until_true("the new limit is in force", || limit(&gateway, &key) == 5);
+        until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+    });
+}
+
+#[test]
+fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
+    let server = RedisServer::start();
+    let store = Backup::Server(server);
+    let Backup::Server(server) = &store else { unreachable!() };
+    store.setup().cli(&["store", "init"]).expect(0);
+    let rights = "on >pw ~riskgate:* +@all -zadd -hincrby -hsetnx";
+    let user: Vec<&str> = ["ACL", "SETUSER", "node"].into_iter().chain(rights.split(' ')).collect();
+    server.tell(&user);
+    let gateway = Setup::new().text("store.url", &server.url_as("node", "pw"));
+    let gateway = gateway.text("store.deadline", "5s").start();
+    let setup = store.setup();
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+    until_true("the key opens", || status(&gateway, key) == 200);
+    store.take();
+    setup.cli(&["keys", "revoke", id]).expect(0);
+    until_true("the key is out", || status(&gateway, key) == 401);
+    store.restore();
+    let command = format!("riskgate keys revoke {id}");
+    until_true("/readyz tells what to do", || degraded(&gateway).contains(&command));
+    assert_eq!((status(&gateway, key), failing(&gateway)), (401, 1.0));
+    let asked = get(USAGE).key(key);
+    // Other changes are followed meanwhile.
+    let other = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    until_true("a new key opens", || status(&gateway, other.trim_end()) == 200);
+    gateway.ask(&asked).expect(401);
+    setup.cli(&["keys", "revoke", id]).expect(0);
+    until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+    gateway.ask(&asked).expect(401);
+}
+
+#[test]
+fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
+    on_both(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let (first, id) = gateway.key_with_id("acme", &[]);
+        let (second, second_id) = gateway.key_with_id("acme", &[]);
+        // As if no change had ever had an id.
+        let forget = || match store {
+            Backup::File(_) => {
+                store.file().execute("DELETE FROM meta WHERE key LIKE 'change:%'", []).unwrap();
+            }
+            Backup::Server(server) => {
+                let names = server.tell(&["HKEYS", "riskgate:{ring}:mark"]);
+                for name in names.lines().filter(|name| name.starts_with("change")) {
+                    server.tell(&["HDEL", "riskgate:{ring}:mark", name]);
+                }
+            }
+        };
+        forget();
+        gateway.cli(&["keys", "revoke", &id]).expect(0);
+        until_true("the first key is out", || status(&gateway, &first) == 401);
+        gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+        until_true("the limit is in force", || limit(&gateway, &second) == 7);
+        forget();
+        let fresh = store.setup().start();
+        fresh.cli(&["keys", "revoke", &second_id]).expect(0);
+        for gateway in [&gateway, &fresh] {
+            until_true("the second key is out", || status(gateway, &second) == 401);
+            assert_eq!((degraded(gateway), failing(gateway)), (String::new(), 0.0));
+        }
+    });
+}
