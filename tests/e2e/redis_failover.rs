@@ -54,7 +54,7 @@ fn usage_is_answered_all_through_a_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
     follow(&replica);
-    let forwarder = crate::redis::Forwarder::to(&primary);
+    let forwarder = crate::harness::Forwarder::to(&primary);
     let setup = Setup::new().text("store.url", &forwarder.url());
     let setup = setup.text("store.deadline", "300ms").set("store.wait_replicas", "1");
     let make = |account| {
