@@ -29,6 +29,9 @@ const BAD_CONFIG: u8 = 78;
 /// How long a command waits for a gateway's lock on the store.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// More seconds between this machine's clock and the server's are told.
+const CLOCKS_APART: i64 = 60;
+
 /// How risky is this e-mail domain? A gateway that answers, and guards what lies behind it.
 #[derive(Debug, Parser)]
 #[command(name = "riskgate", version, arg_required_else_help = true)]
@@ -195,6 +198,17 @@ fn rows_of(store: &mut Store) -> Result<RingRows, Failure> {
     rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
     rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(rows)
+}
+
+/// The time that gateways on this store go by: the server's, where there is one.
+fn now_of(store: &mut Store) -> Result<i64, Failure> {
+    let ours = unix_now();
+    let Some(theirs) = store.unix_now()? else { return Ok(ours) };
+    let apart = theirs - ours;
+    if apart.abs() > CLOCKS_APART {
+        output::tell(format!("warning: the server's clock is {apart} s from this machine's"));
+    }
+    Ok(theirs)
 }
 
 fn unix_now() -> i64 {

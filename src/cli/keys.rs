@@ -6,7 +6,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::output::{columns, problem, show, show_done, tell, write};
-use super::{ConfigArgs, Failure, checked_name, known_plan, rows_of, store_of, unix_now};
+use super::{ConfigArgs, Failure, checked_name, known_plan, now_of, rows_of, store_of, unix_now};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
 use crate::month::rfc3339;
@@ -102,7 +102,7 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
             let config = config.read()?;
             checked_name("--account", &account)?;
             known_plan(&config, plan.as_deref())?;
-            let expires_at = expires.as_deref().map(parse_when).transpose()?;
+            let expires = expires.as_deref().map(When::parse).transpose()?;
             for origin in &origins {
                 OriginPattern::parse(origin).map_err(|error| {
                     Failure::usage(format!("--origin: {error}, but found {origin:?}"))
@@ -115,11 +115,11 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
                 digest: [0; 32],
                 origins,
                 require_origin,
-                created_at: unix_now(),
-                expires_at,
+                created_at: 0,
+                expires_at: None,
                 revoked_at: None,
             };
-            create(&config, wanted, plan, json)
+            create(&config, wanted, plan, expires, json)
         }
         KeysCommand::List { config, json } => list(&config.read()?, json),
         KeysCommand::Rotate { config, id, overlap, expires, json } => {
@@ -130,10 +130,18 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
     }
 }
 
-fn create(config: &Config, key: KeyRow, plan: Option<String>, json: bool) -> Result<(), Failure> {
+fn create(
+    config: &Config,
+    key: KeyRow,
+    plan: Option<String>,
+    expires: Option<When>,
+    json: bool,
+) -> Result<(), Failure> {
     let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
-    let key = KeyRow { id: new_id()?, digest: token.digest(), ..key };
     let mut store = store_of(config)?;
+    let created_at = now_of(&mut store)?;
+    let expires_at = expires.map(|when| when.from(created_at));
+    let key = KeyRow { id: new_id()?, digest: token.digest(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
     let undo = |store: &mut Store| store.end_key(&key.id, None, Some(unix_now()));
     shown_or_undone(&mut store, added, &key, &token, json, undo)
@@ -246,6 +254,7 @@ fn rotate(
     let overlap = parse_duration(overlap).ok_or_else(|| {
         Failure::usage(format!("--overlap: expected a duration such as 7d, but found {overlap:?}"))
     })?;
+    let expires = expires.map(When::parse).transpose()?;
     let mut store = store_of(config)?;
     let old = rows_of(&mut store)?.keys.into_iter().find(|key| key.id == id);
     let Some(old) = old else {
@@ -253,9 +262,9 @@ fn rotate(
             "expected the id of a key in the store, but found {id:?}"
         )));
     };
-    let now = unix_now();
+    let now = now_of(&mut store)?;
     let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
-    let expires_at = expires.map(parse_when).transpose()?.or(same_term);
+    let expires_at = expires.map(|when| when.from(now)).or(same_term);
     let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
     let (before, digest) = (old.expires_at, token.digest());
     let new =
@@ -263,7 +272,7 @@ fn rotate(
     let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
     let ends = before.map_or(ends, |at| at.min(ends));
     let rotated = store.rotate_key(id, &new, ends, now);
-    let undo = |store: &mut Store| store.undo_rotation(id, &new.id, ends, before, unix_now());
+    let undo = |store: &mut Store| store.undo_rotation(id, &new.id, ends, before, now);
     shown_or_undone(&mut store, rotated, &new, &token, json, undo)?;
     tell(format!("key {id} works until {}", rfc3339(ends)));
     Ok(())
@@ -328,15 +337,30 @@ fn declared(config: &Config) -> Result<Vec<DeclaredKey>, Failure> {
     }
 }
 
-fn parse_when(text: &str) -> Result<i64, Failure> {
-    if let Some(duration) = parse_duration(text) {
-        return Ok(unix_now().saturating_add(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
+/// When a key ends: at a time, or so many seconds from now.
+enum When {
+    At(i64),
+    In(i64),
+}
+
+impl When {
+    fn parse(text: &str) -> Result<When, Failure> {
+        if let Some(duration) = parse_duration(text) {
+            return Ok(When::In(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
+        }
+        match text.parse::<jiff::Timestamp>() {
+            Ok(time) => Ok(When::At(time.as_second())),
+            Err(_) => Err(Failure::usage(format!(
+                "--expires: expected 90d or a time such as 2027-01-01T00:00:00Z, but found {text:?}"
+            ))),
+        }
     }
-    match text.parse::<jiff::Timestamp>() {
-        Ok(time) => Ok(time.as_second()),
-        Err(_) => Err(Failure::usage(format!(
-            "--expires: expected 90d or a time such as 2027-01-01T00:00:00Z, but found {text:?}"
-        ))),
+
+    fn from(&self, now: i64) -> i64 {
+        match self {
+            When::At(time) => *time,
+            When::In(seconds) => now.saturating_add(*seconds),
+        }
     }
 }
 

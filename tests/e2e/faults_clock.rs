@@ -339,3 +339,25 @@ fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
     let month = server.tell(&["HGET", "riskgate:{ring}:mark", "month"]);
     assert_eq!(month, "375", "April 2031, since January 2000");
 }
+
+#[test]
+fn a_key_lasts_as_long_as_was_said_where_the_clock_of_the_command_is_wrong() {
+    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
+    let server = RedisServer::start_among(&theirs.environment());
+    let setup = setup(&ours).redis(&server).text("store.deadline", "2s");
+    setup.cli(&["store", "init"]).expect(0);
+    let gateway = setup.start();
+    for wrong in [-2 * DAY, 2 * DAY] {
+        ours.step(wrong);
+        let create = ["keys", "create", "--account", "acme", "--json", "--expires"];
+        let made = gateway.cli(&[&create[..], &["12h"]].concat()).expect(0);
+        assert!(made.stderr.contains("warning: the server's clock is"), "{}", made.stderr);
+        let (id, key) = (made.json()["id"].clone(), made.json()["key"].clone());
+        let opens = |key: &str| gateway.get("/v1/usage", key).status == 200;
+        until_true("it opens", || opens(key.as_str().unwrap()));
+        let rotate = ["keys", "rotate", id.as_str().unwrap(), "--overlap", "2s"];
+        gateway.cli(&rotate).expect(0);
+        until_true("its time is over", || !opens(key.as_str().unwrap()));
+        ours.step(-wrong);
+    }
+}
