@@ -5,7 +5,7 @@
 //! space-saving rule (Metwally, Agrawal, El Abbadi 2005), so that a row's count can stand too
 //! high by at most the smallest count kept, and never too low. It asks no clock on a request.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -55,7 +55,7 @@ pub struct Top {
     list: Arc<Live<Bytes>>,
     seen: Arc<DashSet<u64>>,
     day: AtomicU64,
-    dropped: AtomicU64,
+    dropped: Arc<AtomicU64>,
     options: Arc<Live<TopOptions>>,
     stale: Arc<AtomicBool>,
     sender: Mutex<Option<SyncSender<LookUp>>>,
@@ -90,6 +90,7 @@ impl Top {
         let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
         let options = Arc::new(Live::new(options));
         let stale = Arc::new(AtomicBool::new(false));
+        let dropped = Arc::new(AtomicU64::new(0));
         let mut worker = Worker {
             store,
             judge,
@@ -99,10 +100,11 @@ impl Top {
             list: Arc::clone(&list),
             options: Arc::clone(&options),
             stale: Arc::clone(&stale),
-            unsaved: HashMap::new(),
+            unsaved: BTreeMap::new(),
+            unsaved_marks: 0,
+            dropped: Arc::clone(&dropped),
             gone: Vec::new(),
             read_at: Instant::now(),
-            day: unix_now.div_euclid(DAY),
         };
         worker.rank(unix_now);
         let worker = std::thread::Builder::new()
@@ -113,7 +115,7 @@ impl Top {
             list,
             seen,
             day: AtomicU64::new(unix_now.div_euclid(DAY).cast_unsigned()),
-            dropped: AtomicU64::new(0),
+            dropped,
             options,
             stale,
             sender: Mutex::new(Some(sender)),
@@ -162,7 +164,7 @@ impl Top {
         self.stale.store(true, Ordering::Release);
     }
 
-    /// Look-ups that were not counted because the queue was full.
+    /// Look-ups that were not counted: the queue was full, or too many were not saved yet.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -199,10 +201,12 @@ struct Worker {
     list: Arc<Live<Bytes>>,
     options: Arc<Live<TopOptions>>,
     stale: Arc<AtomicBool>,
-    unsaved: HashMap<String, Credit>,
+    /// What the store does not have yet, by day: marks are of a day, and an outage may last longer.
+    unsaved: BTreeMap<i64, HashMap<String, Credit>>,
+    unsaved_marks: usize,
+    dropped: Arc<AtomicU64>,
     gone: Vec<String>,
     read_at: Instant,
-    day: i64,
 }
 
 /// What other nodes counted is read this often.
@@ -243,16 +247,17 @@ impl Worker {
     fn count(&mut self, look_up: LookUp) {
         let half_life = self.options.peek().half_life;
         let LookUp { domain, account, mark, at } = look_up;
-        let day = at.div_euclid(DAY);
-        if day != self.day {
-            self.day = day;
-            self.unsaved.clear();
+        if self.unsaved_marks >= MAX_MARKS {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
         }
+        self.unsaved_marks += 1;
         let mut base = 0.0;
         if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
             base = self.make_room(at, half_life);
         }
-        let credit = self.unsaved.entry(domain.clone()).or_insert(Credit {
+        let of_day = self.unsaved.entry(at.div_euclid(DAY)).or_default();
+        let credit = of_day.entry(domain.clone()).or_insert(Credit {
             domain: domain.clone(),
             base,
             at,
@@ -276,7 +281,10 @@ impl Worker {
             .map(|(count, domain)| (count, domain.clone()));
         let Some((count, domain)) = least else { return 0.0 };
         self.rows.remove(&domain);
-        self.unsaved.remove(&domain);
+        for credits in self.unsaved.values_mut() {
+            let forgotten = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
+            self.unsaved_marks -= forgotten;
+        }
         self.gone.push(domain);
         count
     }
@@ -317,29 +325,40 @@ impl Worker {
     /// Tells the store what was counted here, and takes over what all nodes have counted.
     fn save(&mut self) -> bool {
         let half_life = self.options.peek().half_life;
-        let credits: Vec<Credit> = self.unsaved.values().cloned().collect();
-        match self.store.credit_top(&credits, &self.gone, self.day, half_life) {
-            Ok(rows) => {
-                self.rows.extend(rows.into_iter().map(|row| (row.domain.clone(), row)));
-                self.unsaved.clear();
-                self.gone.clear();
-                true
-            }
-            Err(error) => {
-                log::warn!("{error}");
-                false
+        while let Some(of_day) = self.unsaved.first_entry() {
+            let (day, credits) = (*of_day.key(), of_day.get().values().cloned());
+            let credits: Vec<Credit> = credits.collect();
+            match self.store.credit_top(&credits, &self.gone, day, half_life) {
+                Ok(rows) => {
+                    of_day.remove();
+                    self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
+                    self.gone.clear();
+                    // What is counted here of a later day is in no answer yet.
+                    let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
+                    let saved: Vec<TopRow> = saved.collect();
+                    self.rows.extend(saved.into_iter().map(|row| (row.domain.clone(), row)));
+                }
+                Err(error) => {
+                    log::warn!("{error}");
+                    return false;
+                }
             }
         }
+        true
+    }
+
+    fn is_unsaved(&self, domain: &str) -> bool {
+        self.unsaved.values().any(|credits| credits.contains_key(domain))
     }
 
     /// Takes over what other nodes have counted meanwhile; what is not saved yet stays.
     fn read(&mut self) -> bool {
         self.read_at = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };
-        let fresh = rows.into_iter().filter(|row| !self.unsaved.contains_key(&row.domain));
+        let fresh = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
         let mut rows: HashMap<String, TopRow> =
             fresh.map(|row| (row.domain.clone(), row)).collect();
-        for domain in self.unsaved.keys() {
+        for domain in self.unsaved.values().flat_map(HashMap::keys) {
             if let Some(row) = self.rows.remove(domain) {
                 rows.insert(domain.clone(), row);
             }
@@ -432,5 +451,36 @@ mod tests {
         counted.credit("third.com", "other", unix_now());
         counted.close();
         assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
+    }
+    #[test]
+    fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let counted = top(&path, OPTIONS);
+        // Nobody else can write for as long as this transaction lasts.
+        let outage = rusqlite::Connection::open(&path).unwrap();
+        outage.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let midnight = (unix_now() / DAY + 1) * DAY;
+        for (domain, at) in [
+            ("before.com", midnight - 1),
+            ("both.com", midnight - 1),
+            ("both.com", midnight),
+            ("after.com", midnight),
+            // Two requests may look at the clock in one order and be counted in the other.
+            ("late.com", midnight - 1),
+            ("later.com", midnight + DAY),
+        ] {
+            counted.credit(domain, "acme", at);
+        }
+        outage.execute_batch("ROLLBACK").unwrap();
+        counted.close();
+        assert_eq!(counted.dropped(), 0);
+        let rows = store(&path).top_rows().unwrap();
+        let count = |domain: &str| {
+            let row = rows.iter().find(|row| row.domain == domain);
+            row.map_or(0.0, |row| row.count).round()
+        };
+        let counts = ["before.com", "both.com", "after.com", "late.com", "later.com"].map(count);
+        assert_eq!(counts, [1.0, 2.0, 1.0, 1.0, 1.0]);
     }
 }

@@ -199,7 +199,8 @@ pub(super) fn credit_top(
     for domain in gone {
         forget.execute([domain])?;
     }
-    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1")?.execute([day])?;
+    // What was counted before midnight may be saved after it.
+    transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([day])?;
     let mut see = transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
         .prepare_cached("SELECT count, at, accounts FROM top_count WHERE domain = ?1")?;
