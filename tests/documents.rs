@@ -10,6 +10,7 @@ use std::path::Path;
 use riskgate::domain::DomainError;
 use riskgate::metrics::{Metrics, OUTCOMES};
 use riskgate::refusal::Refusal;
+use riskgate::verdict::Reason;
 
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SETTINGS: &str = include_str!("../conf/riskgate.toml");
@@ -109,6 +110,67 @@ fn the_document_tells_every_header_that_we_write() {
     for value in exposed.into_iter().chain(allowed) {
         assert!(OPENAPI.contains(value), "{value}");
     }
+}
+
+/// The parts that the code reports on, as `/readyz` names them: every first word of a reason.
+fn parts_reported() -> BTreeSet<String> {
+    let mut reload = read("src/reload.rs");
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/reload"), &mut reload);
+    let noted = between(&reload, "note(\"", "\"").into_iter().map(str::to_owned);
+    let admin = read("src/admin.rs");
+    let degraded = admin.split_once("fn degraded(").unwrap().1.split_once("\n    }").unwrap().0;
+    let pushed = degraded.split('"').skip(1).step_by(2).filter(|text| !text.starts_with('{'));
+    let pushed = pushed.map(|text| text.split(':').next().unwrap().to_owned());
+    noted.chain(pushed).collect()
+}
+
+#[test]
+fn the_document_allows_exactly_the_parts_that_readiness_reports() {
+    let pattern = between(OPENAPI, "pattern: \"^(?:", ")(?:: |$)\"");
+    let [allowed] = pattern.into_iter().collect::<Vec<_>>()[..] else { panic!("one pattern") };
+    let allowed: BTreeSet<String> = allowed.split('|').map(str::to_owned).collect();
+    assert_eq!(allowed, parts_reported());
+}
+
+#[test]
+fn every_enumeration_of_the_document_is_that_of_the_code() {
+    let list = |words: Vec<String>| words.join(", ");
+    let reasons = |all: &mut dyn Iterator<Item = Reason>| {
+        list(all.map(|reason| reason.as_str().to_owned()).collect())
+    };
+    let admin = read("src/admin.rs");
+    let methods = between(&admin, "only(\"", "\", \"");
+    let only = between(&admin, "only(\"", ")").into_iter();
+    let texts: BTreeSet<&str> = only.filter_map(|call| call.split('"').nth(2)).collect();
+    let quoted = |text: &str| match text.contains([',', '\\']) {
+        true => format!("{text:?}").replace("\\\\", "\\"),
+        false => text.to_owned(),
+    };
+    let there: BTreeSet<String> = [
+        reasons(&mut Reason::ALL.into_iter()),
+        reasons(&mut Reason::ALL.into_iter().filter(|reason| reason.is_flagged())),
+        list(methods.into_iter().map(quoted).collect()),
+        list(texts.into_iter().map(quoted).collect()),
+    ]
+    .into();
+    let said: BTreeSet<String> =
+        between(OPENAPI, "enum: [", "]").into_iter().map(str::to_owned).collect();
+    assert_eq!(said, there);
+}
+
+#[test]
+fn every_fixed_text_of_the_admin_pages_in_the_document_is_one_of_the_code() {
+    let admin = read("src/admin.rs");
+    let told = between(&admin, "plain(StatusCode::", "\")");
+    let told: BTreeSet<&str> = told.iter().filter_map(|call| call.split('"').nth(1)).collect();
+    let said: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
+        .into_iter()
+        .filter(|text| text.ends_with("\\n"))
+        .collect();
+    // What no page is has no place in a document of pages.
+    let is_told = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
+    let there: BTreeSet<&str> = told.into_iter().filter(is_told).collect();
+    assert_eq!(said, there);
 }
 
 #[test]
