@@ -41,6 +41,7 @@ mod quota;
 mod redis;
 mod redis_failover;
 mod redis_keys;
+mod redis_rights;
 mod reload;
 mod routes;
 mod secrets;
