@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::{NAME_FORM, is_name};
 use crate::server::StartError;
-use crate::store::{RingRows, Store, StoreError};
+use crate::store::{RingRows, Store, StoreError, without_password};
 
 /// Bad config or data (sysexits' EX_CONFIG).
 const BAD_CONFIG: u8 = 78;
@@ -125,7 +125,9 @@ impl From<clap::Error> for Failure {
     /// What clap has to say is not always a failure: help and version are results.
     fn from(said: clap::Error) -> Failure {
         let code = u8::try_from(said.exit_code()).unwrap_or(2);
-        let text = said.render().to_string();
+        // It repeats words of the command line, and one may be the address of a store.
+        let text: String =
+            said.render().to_string().split_inclusive(char::is_whitespace).map(shown).collect();
         match said.use_stderr() {
             true => Failure { lines: vec![text.trim_end().to_owned()], code },
             false => output::show(text).err().unwrap_or(Failure { lines: Vec::new(), code }),
@@ -168,6 +170,15 @@ pub fn main() -> ExitCode {
             failure.lines.iter().for_each(output::tell);
             ExitCode::from(failure.code)
         }
+    }
+}
+
+/// A word of the command line, without what may be a password.
+fn shown(word: &str) -> String {
+    let bare = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
+    match bare.contains("://") && bare.contains('@') {
+        true => word.replacen(bare, &without_password(bare), 1),
+        false => word.to_owned(),
     }
 }
 

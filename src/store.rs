@@ -25,7 +25,7 @@ pub use ledger::{Known, Pulse, Round, Standing, Statement};
 pub use lost::Lost;
 pub use redis::{Redis, RedisOptions};
 pub use sqlite::Sqlite;
-pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl};
+pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl, without_password};
 
 /// Marks of accounts kept with a row of the top list.
 pub const MAX_ACCOUNTS: usize = 16;

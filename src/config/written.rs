@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use toml::de::DeValue;
 
+use crate::store::without_password;
+
 /// A value before anybody says what it should be.
 #[derive(Clone, Debug)]
 pub enum Written {
@@ -73,9 +75,10 @@ impl Written {
         }
     }
 
+    /// As a fault shows it: without what may be a key or the password of an address.
     pub fn shown(&self) -> String {
         match self {
-            Written::Text(text) | Written::Bare(text) => format!("{text:?}"),
+            Written::Text(text) | Written::Bare(text) => format!("{:?}", without_secrets(text)),
             Written::Integer(integer) => integer.to_string(),
             Written::Flag(flag) => flag.to_string(),
             Written::List(items) => {
@@ -85,6 +88,22 @@ impl Written {
             Written::Other(what) => (*what).to_owned(),
         }
     }
+}
+
+/// A word that is as long as a key may be is not shown.
+const LONGEST_WORD: usize = 24;
+
+fn without_secrets(text: &str) -> String {
+    let shown = match text.contains(['@', '?']) || text.contains("://") {
+        true => without_password(text),
+        false => text.to_owned(),
+    };
+    let ends = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let words = shown.split_inclusive(ends).map(|word| match word.trim_end_matches(ends) {
+        bare if bare.len() > LONGEST_WORD => word.replacen(bare, "…", 1),
+        _ => word.to_owned(),
+    });
+    words.collect()
 }
 
 /// `500ms`, `2.5s`, `10m`, `1h`, `7d`, or `0`.

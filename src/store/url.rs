@@ -28,7 +28,9 @@ impl StoreUrl {
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
         let wrong = || StoreError::Url { expected: STORE_URL_FORM, found: without_password(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
-            return match path.is_empty() {
+            // What a path holds is shown, so it is no place for what other programs take there.
+            let is_url = path.contains("//") && path.contains('@');
+            return match path.is_empty() || path.contains('?') || is_url {
                 true => Err(wrong()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
@@ -64,15 +66,57 @@ impl std::fmt::Debug for RedisUrl {
     }
 }
 
-/// What stands before the last `@` may be a password, also where the rest is wrong.
-fn without_password(url: &str) -> String {
-    let Some((before, rest)) = url.rsplit_once('@') else { return url.to_owned() };
+/// A text that may be the address of a server, without what may be a password: what stands before
+/// the last `@`, also where the rest is wrong, behind a `?` or `#`, and where a port or a database
+/// should stand.
+pub fn without_password(text: &str) -> String {
+    let (before, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may hold `://` too, so only what looks like a scheme is shown as one.
-    match before.split_once("://") {
-        Some((scheme, _)) if scheme.bytes().all(|byte| byte.is_ascii_alphanumeric()) => {
-            format!("{scheme}://{rest}")
+    let (scheme, rest) = match (scheme_of(before), scheme_of(rest)) {
+        (Some(scheme), _) => (scheme, rest),
+        (None, Some(scheme)) if before.is_empty() => (scheme, &rest[scheme.len()..]),
+        _ if before.is_empty() => ("", rest),
+        _ => ("…@", rest),
+    };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, behind) = rest.split_at(end);
+    format!("{scheme}{}{}", shown_authority(authority), shown_path(behind))
+}
+
+/// What looks like a scheme, with its `://`.
+fn scheme_of(text: &str) -> Option<&str> {
+    let at = text.find("://")?;
+    let is_name = !text[..at].is_empty() && text[..at].bytes().all(|b| b.is_ascii_alphanumeric());
+    is_name.then(|| &text[..at + 3])
+}
+
+/// A host and its port; of what is neither nothing.
+fn shown_authority(authority: &str) -> String {
+    let is_name = |host: &str| {
+        let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+        let of_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        match inner {
+            Some(inner) => inner.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
+            None => host.bytes().all(of_name),
         }
-        _ => format!("…@{rest}"),
+    };
+    let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
+    match authority.rsplit_once(':') {
+        _ if is_name(authority) => authority.to_owned(),
+        Some((host, port)) if is_name(host) && is_port(port) => authority.to_owned(),
+        Some((host, _)) if is_name(host) => format!("{host}:…"),
+        _ => "…".to_owned(),
+    }
+}
+
+/// A database; of what is none nothing.
+fn shown_path(path: &str) -> &str {
+    let is_database = |name: &str| name.len() <= 5 && name.bytes().all(|b| b.is_ascii_digit());
+    match path.strip_prefix('/') {
+        _ if path.is_empty() => "",
+        Some(name) if is_database(name) => path,
+        Some(_) => "/…",
+        None => "…",
     }
 }
 
@@ -100,16 +144,83 @@ mod tests {
             "redis://",
             "redis://host:port",
             "rediss://host/#insecure",
-            "redis://me:s3cr3t@host:99999",
-            "redis://me:s3cr3t@host/database",
-            "me:s3cr3t@host:6379",
-            "reddis://me:s3cr3t@host",
-            "me:s3cr3t://x@host:6379",
-            "me:s3cr3t@redis://you:other@host",
         ] {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
-            assert!(!error.contains("s3cr3t"), "{error}");
         }
+        // Wherever a password may stand, also by mistake.
+        let odd = [
+            "redis://me:$@host:99999",
+            "redis://me:$@host/database",
+            "me:$@host:6379",
+            "reddis://me:$@host",
+            "me:$://x@host:6379",
+            "me:$@redis://you:other@host",
+            "redis://host:6379?password=$",
+            "redis://host:6379/0?password=$&x=1",
+            "redis://host?user=me&pass=$#x",
+            "rediss://host#$",
+            "redis://me:$",
+            "redis://:$",
+            "redis://:$/0",
+            "redis://me:$/0",
+            "redis://me:$%40host:6379",
+            "redis://me%3A$%40host:6379",
+            "redis://host:6379:$",
+            "redis://host/$",
+            "redis://host/0/$",
+            "redis:me:$",
+            "redis:/me:$",
+            "redis:me:$@host",
+            "redis//:me:$",
+            "redis:///$",
+            "redis:// $",
+            "redis://[$]:6379",
+            "redis://[::1]:$",
+            "redis://[::1]$",
+            "redis://me:pass/$@host:99999",
+            "redis://me:pa?$@host",
+            "redis://me:pa#$@host",
+            "redis://me:pa@$@host:x",
+            "redis://me:$ @host:x",
+            "redis+tls://me:$@host",
+            "REDIS://me:$@host",
+            "unix:///$?pass=$",
+            "redis+unix:///run/redis?pass=$",
+            "redis-sentinel://:$@host",
+            "valkey://me:$@host",
+            "https://me:$@host",
+            "\"redis://me:$@host\"",
+            "redis://host,me:$",
+            "redis://me:$;host",
+            "password=$ host=x",
+            "--password $",
+            "-a $ redis://host",
+            "sqlite:file.db?key=$",
+            "sqlite://me:$@host/db",
+            "sqlite3:me:$",
+            "sqlite:redis://me:$@host",
+            "mysql:me:$",
+        ];
+        let endings = ["", " ", "\n", "/", "?", "#", ":", "@", "@host", ":6379", "/0", "é"];
+        for text in odd {
+            for ending in endings {
+                let text = text.replace('$', "s3cr3t!") + ending;
+                for text in [text.clone(), text.replace('!', "")] {
+                    check(&text);
+                }
+            }
+        }
+    }
+
+    /// Whether it is taken or refused, it does not show the password.
+    fn check(text: &str) {
+        let shown = match StoreUrl::parse(text) {
+            Err(error) => format!("{error} {error:?}"),
+            Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.shown()),
+            // A path is no secret, and shown as it is.
+            Ok(StoreUrl::Sqlite(path)) => panic!("{text} is taken for a file: {path:?}"),
+        };
+        assert!(!shown.contains("s3cr3t"), "{text}: {shown}");
     }
 }
