@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::month::rfc3339;
 use crate::refusal::push_json;
+use crate::regular_file::check_folder;
 
 /// Bytes of lines that may wait for the writer.
 const ROOM: usize = 4 << 20;
@@ -105,6 +106,18 @@ impl AccessLog {
             .spawn(move || writer.run())?;
         let writer = Mutex::new(Some(writer));
         Ok(AccessLog { shared, enabled: AtomicBool::new(enabled), writer })
+    }
+
+    /// Whether a log could be started there; leaves nothing behind.
+    pub fn check(target: &LogTarget) -> std::io::Result<()> {
+        let LogTarget::File(path) = target else { return Ok(()) };
+        match options(false).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+                check_folder(folder.unwrap_or(Path::new(".")))
+            }
+            outcome => outcome.map(drop),
+        }
     }
 
     /// Whether lines are written at all: ask before making an entry.
@@ -210,13 +223,17 @@ impl Waiting {
 fn open(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
     match target {
         LogTarget::Stdout => Ok(Box::new(std::io::stdout())),
-        LogTarget::File(path) => {
-            // A pipe in its place that nobody reads is an error, and not a wait without an end.
-            let mut options = OpenOptions::new();
-            let file = options.append(true).create(true).custom_flags(libc::O_NONBLOCK);
-            Ok(Box::new(file.open(path)?))
-        }
+        LogTarget::File(path) => Ok(Box::new(options(true).open(path)?)),
     }
+}
+
+/// How the file is opened. Addresses of callers are in it: it is made for its owner, and for a
+/// group that ships logs.
+fn options(creates: bool) -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // A pipe in its place that nobody reads is an error, and not a wait without an end.
+    options.append(true).create(creates).mode(0o640).custom_flags(libc::O_NONBLOCK);
+    options
 }
 
 struct Writer {

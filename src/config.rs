@@ -9,6 +9,7 @@ mod tls;
 mod written;
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -180,7 +181,7 @@ impl Config {
         if let Some(Err(faults)) = file.as_deref().map(|file| settings.read_file(file)) {
             return (None, faults);
         }
-        settings.read_environment(std::env::vars());
+        settings.read_environment(std::env::vars_os());
         for (key, value) in &overrides.flags {
             settings.set_flag(key, value);
         }
@@ -193,6 +194,13 @@ impl Config {
         let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let admin = s.address("listen.admin", "127.0.0.1:9090");
+        let http = s.address("listen.http", "127.0.0.1:8080");
+        let https = s.optional_address("listen.https");
+        s.refuse_clashes(&[
+            ("listen.http", Some(http)),
+            ("listen.https", https),
+            ("listen.admin", Some(admin)),
+        ]);
         let admin_token = s.admin_token();
         let trusted_proxies = s.networks("listen.trusted_proxies");
         if !admin.ip().is_loopback() && admin_token.is_none() {
@@ -203,8 +211,8 @@ impl Config {
         }
         Config {
             file,
-            http: s.address("listen.http", "127.0.0.1:8080"),
-            https: s.optional_address("listen.https"),
+            http,
+            https,
             certificates: s.certificates(),
             admin,
             threads: s.count("listen.threads", 1..=1024, cores as u64) as usize,
@@ -279,9 +287,15 @@ impl Config {
         .collect()
     }
 
-    /// An environment variable, for keys that are declared with `env`.
+    /// An environment variable, for keys that are declared with `env`. What is no UTF-8 is no key
+    /// either: it comes with replacement characters.
     pub fn variable(name: &str) -> Option<String> {
-        std::env::var(name).ok()
+        Config::variable_os(name).map(|value| value.to_string_lossy().into_owned())
+    }
+
+    /// An environment variable as it is.
+    pub fn variable_os(name: &str) -> Option<OsString> {
+        std::env::var_os(name)
     }
 }
 

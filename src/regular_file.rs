@@ -1,7 +1,7 @@
 //! Files that others put in place: read only if they are regular, and no larger than they may be.
 //!
 //! A FIFO or a device never keeps the caller waiting, whenever it was put there. What is read is
-//! not looked at.
+//! not looked at. Also whether a folder takes files.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -67,6 +67,13 @@ pub fn read_regular_text(path: &Path, most: u64) -> Result<String, Unreadable> {
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
         Unreadable::Io(io::Error::other(format!("no UTF-8 in line {line}")))
     })
+}
+
+/// Whether files can be made in a folder: one is made and removed, since rights alone do not tell.
+pub fn check_folder(folder: &Path) -> io::Result<()> {
+    let probe = folder.join(format!(".riskgate-check-{}", std::process::id()));
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
+    std::fs::remove_file(probe)
 }
 
 #[cfg(test)]

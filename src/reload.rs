@@ -81,8 +81,6 @@ struct Parts {
     certificate_watch: Vec<Watch>,
     table: TableReader,
     config_watch: Watch,
-    /// The config file that serves says nothing.
-    is_silent: bool,
     report: Report,
 }
 
@@ -112,7 +110,6 @@ impl Reloader {
         let mut parts = Parts {
             table,
             config_watch: Watch::new(config.file.clone()),
-            is_silent: is_blank(config.file.as_deref()),
             certificate_watch: certificate_watch(&config),
             certificates,
             state,
@@ -245,11 +242,8 @@ impl Parts {
         // Looked at afterwards: what was emptied while it was read is not taken either.
         let is_blank = is_blank(self.config.file.as_deref());
         let problem = match read {
-            Ok(_) if is_blank && !self.is_silent => {
-                Some("expected settings, but found an empty file".to_owned())
-            }
+            Ok(_) if is_blank => Some("expected settings, but found an empty file".to_owned()),
             Ok(config) => {
-                self.is_silent = is_blank;
                 self.apply_config(config);
                 None
             }

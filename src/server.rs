@@ -16,6 +16,7 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::GenBackgroundService;
 
+use crate::access_log::AccessLog;
 use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::Traffic;
@@ -23,6 +24,7 @@ use crate::gate::{Gate, State};
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
 use crate::listen::{Descriptors, LEAST_FILES, Listening};
+use crate::store::Store;
 use crate::supervisor::{Heart, Watchdog};
 use crate::table::Table;
 use crate::tls::{self, CertificateSet, Certificates};
@@ -199,6 +201,19 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
     end.now();
     Ok(())
+}
+
+/// What else keeps a process from starting with a config, all that reading does not tell: the log,
+/// the limit of open files, names that do not resolve, a store that can't be made. It starts
+/// nothing and makes nothing.
+pub fn check_start(config: &Config) -> Vec<StartError> {
+    let log = AccessLog::check(&config.log_target);
+    let log = log.map_err(|error| assemble::log_fault(&config.log_target, &error));
+    let store = Store::check_creatable(&config.store.url);
+    let store = store.map_err(|error| StartError::Config(vec![error.to_string()]));
+    let checks =
+        [log, limited(config.clone()).map(drop), resolve_upstreams(config).map(drop), store];
+    checks.into_iter().filter_map(Result::err).collect()
 }
 
 /// The pool of servers that a config names.

@@ -3,11 +3,15 @@
 use super::output::tell;
 use super::{ConfigArgs, Failure, unix_now};
 use crate::keys::KeyRing;
-use crate::server::Loaded;
+use crate::server::{Loaded, check_start};
 use crate::store::{RingRows, StoreUrl};
 
 pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let loaded = Loaded::read(&args.overrides()).map_err(Failure::config)?;
+    let faults = check_start(&loaded.config);
+    if !faults.is_empty() {
+        return Err(Failure::config(faults.iter().map(ToString::to_string).collect()));
+    }
     // A check leaves nothing behind: a file that is not there yet would be made by `run`.
     let rows = match &loaded.config.store.url {
         StoreUrl::Sqlite(path) if !path.exists() => RingRows::default(),
@@ -18,7 +22,6 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
             super::rows_of(&mut store)?
         }
     };
-    crate::server::resolve_upstreams(&loaded.config)?;
     let (declared, plans) = (&loaded.declared, &loaded.config.plans);
     KeyRing::check_file(&rows, declared, plans)
         .map_err(|error| Failure::config(vec![error.to_string()]))?;

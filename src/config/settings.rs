@@ -4,6 +4,7 @@
 //! collected, none stops the reading.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -47,6 +48,9 @@ impl Settings {
         let name = path.display().to_string();
         let text = read_regular_text(path, LARGEST)
             .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
+        if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+            return Err(vec![format!("{name}: expected settings, but found an empty file")]);
+        }
         let line = |offset: usize| {
             let before = text.get(..offset).unwrap_or_default();
             format!("{name}:{}", before.matches('\n').count() + 1)
@@ -87,12 +91,22 @@ impl Settings {
         }
     }
 
-    /// `RISKGATE__SECTION__KEY` overrides the file.
-    pub fn read_environment(&mut self, variables: impl Iterator<Item = (String, String)>) {
+    /// `RISKGATE__SECTION__KEY` overrides the file. What other variables hold is not looked at.
+    pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
-            if let Some(key) = name.strip_prefix(ENVIRONMENT) {
-                let dotted = key.to_ascii_lowercase().replace("__", ".");
-                self.found.insert(dotted, Setting { written: Written::Bare(value), at: name });
+            if !name.as_encoded_bytes().starts_with(ENVIRONMENT.as_bytes()) {
+                continue;
+            }
+            let at = name.to_string_lossy().into_owned();
+            let dotted = at[ENVIRONMENT.len()..].to_ascii_lowercase().replace("__", ".");
+            match value.into_string() {
+                Ok(value) => {
+                    self.found.insert(dotted, Setting { written: Written::Bare(value), at });
+                }
+                // It may be a secret, or nearly one.
+                Err(_) => self
+                    .faults
+                    .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes")),
             }
         }
     }
@@ -222,6 +236,21 @@ impl Settings {
         self.parsed(key, "an address such as 127.0.0.1:8443", parse)
     }
 
+    /// Two sockets can't listen on one address.
+    pub fn refuse_clashes(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
+        let set: Vec<(&str, SocketAddr)> =
+            addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
+        for (at, (key, address)) in set.iter().enumerate() {
+            let other = set[..at].iter().find(|(_, other)| is_same_socket(address, other));
+            if let Some((other, _)) = other {
+                let place = self.found.get(*key).map_or("config", |setting| &setting.at);
+                self.faults.push(format!(
+                    "{place}: {key}: expected another address than {other}, but found {address}"
+                ));
+            }
+        }
+    }
+
     pub fn networks(&mut self, key: &str) -> Networks {
         let parse = |written: &Written| Networks::parse(&written.texts()?);
         self.parsed(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
@@ -245,7 +274,9 @@ impl Settings {
             let servers = written.texts()?;
             let good = |server: &String| {
                 server.rsplit_once(':').is_some_and(|(host, port)| {
-                    !host.is_empty() && !host.contains('/') && port.parse::<u16>().is_ok()
+                    !host.is_empty()
+                        && !host.contains(['/', '@', '?'])
+                        && port.parse::<u16>().is_ok()
                 })
             };
             (!servers.is_empty() && servers.iter().all(good)).then_some(servers)
@@ -321,4 +352,14 @@ impl Settings {
         }
         limits
     }
+}
+
+/// Whether one address takes what the other would; port 0 is any that is free.
+fn is_same_socket(one: &SocketAddr, other: &SocketAddr) -> bool {
+    let is_all = |address: &SocketAddr| address.ip().is_unspecified();
+    // An IPv6 socket for all addresses takes IPv4 too.
+    let covers = |a: &SocketAddr, b: &SocketAddr| is_all(a) && (a.is_ipv6() || b.is_ipv4());
+    one.port() == other.port()
+        && one.port() != 0
+        && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }

@@ -12,8 +12,12 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn an_empty_file_means_the_defaults() {
-    let config = read("").unwrap();
+fn a_file_without_settings_means_the_defaults_and_an_empty_one_nothing() {
+    for text in ["", " \n\n", "\u{feff}"] {
+        let faults = read(text).unwrap_err();
+        assert_eq!(faults, ["riskgate.toml: expected settings, but found an empty file"]);
+    }
+    let config = read("# Nothing yet.\n").unwrap();
     assert_eq!(config.http.to_string(), "127.0.0.1:8080");
     assert_eq!(config.plans["free"], LimitRow::Calls(100));
     assert_eq!(config.upstream.deadline, Duration::from_millis(2_500));
@@ -71,7 +75,7 @@ fn no_fault_and_no_dump_shows_a_secret() {
 #[test]
 fn the_environment_overrides_the_file() {
     let mut settings = Settings::default();
-    let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let variable = |name: &str, value: &str| (name.into(), value.into());
     settings.read_environment(
         [
             variable("RISKGATE__LISTEN__MAX_CONNECTIONS", "7"),

@@ -68,6 +68,10 @@ pub fn read_key_file(
     let whole = |what: String| vec![KeyFileError { at: name.clone(), what }];
     let text = read_regular_text(path, LARGEST)
         .map_err(|found| whole(format!("expected a key file, but found {found}")))?;
+    // Who wants no keys leaves a word; a file without any was emptied, or is being written.
+    if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+        return Err(whole("expected keys, but found an empty file".to_owned()));
+    }
     let lines = text.match_indices('\n').map(|(at, _)| at).collect();
     let reader = Reader { name: &name, lines, variable };
     let written: Written = toml::from_str(&text).map_err(|error| {

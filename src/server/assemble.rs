@@ -43,6 +43,16 @@ impl Mount {
     }
 }
 
+/// Why the log can't be written where the config says.
+pub(super) fn log_fault(target: &LogTarget, error: &std::io::Error) -> StartError {
+    let target = match target {
+        LogTarget::File(path) => path.display().to_string(),
+        LogTarget::Stdout => "standard output".to_owned(),
+    };
+    let what = format!("config: log.path: expected a file to append to, but found {error}");
+    StartError::Config(vec![format!("{what}: {target}")])
+}
+
 /// Makes the state that requests are judged by, and the one that keeps it fresh.
 pub(super) fn assemble(
     loaded: Loaded,
@@ -79,14 +89,8 @@ pub(super) fn assemble(
         Box::new(ledger.clock()),
     )
     .map_err(unusable)?;
-    let log = AccessLog::start(config.log_target.clone(), config.access_log).map_err(|error| {
-        let target = match &config.log_target {
-            LogTarget::File(path) => path.display().to_string(),
-            LogTarget::Stdout => "standard output".to_owned(),
-        };
-        let what = format!("config: log.path: expected a file to append to, but found {error}");
-        StartError::Config(vec![format!("{what}: {target}")])
-    })?;
+    let log = AccessLog::start(config.log_target.clone(), config.access_log)
+        .map_err(|error| log_fault(&config.log_target, &error))?;
     let state = Arc::new(State {
         table,
         keys: Live::new(ring),

@@ -36,15 +36,9 @@ impl Sqlite {
     ///
     /// `busy` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            std::fs::create_dir_all(folder).map_err(|error| StoreError::Unusable {
-                place: path.display().to_string(),
-                expected: "a folder that we may create and write",
-                found: error.to_string(),
-            })?;
-        }
-        if !path.exists() {
-            open::create(path)?;
+        match path.exists() {
+            true => open::close_to_others(path),
+            false => open::create(path)?,
         }
         let begun = Instant::now();
         loop {
@@ -64,6 +58,14 @@ impl Sqlite {
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
         open::prepare(&mut connection, path)?;
         Ok(Sqlite { connection, path: path.to_owned(), file: identity(path) })
+    }
+
+    /// Whether a store that is not there yet could be made.
+    pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
+        match path.exists() {
+            true => Ok(()),
+            false => open::check_creatable(path),
+        }
     }
 
     /// Reads the whole file and says whether it is intact.

@@ -43,6 +43,14 @@ impl Store {
         }
     }
 
+    /// Whether a store that is not there yet could be made; leaves nothing behind.
+    pub fn check_creatable(url: &StoreUrl) -> Result<(), StoreError> {
+        match url {
+            StoreUrl::Sqlite(path) => Sqlite::check_creatable(path),
+            StoreUrl::Redis(_) => Ok(()),
+        }
+    }
+
     /// What keeps this store from being used at all: a damaged file, a server that would forget
     /// what it acknowledged. A server that does not answer is no such thing.
     pub fn check(&mut self) -> Result<(), StoreError> {
@@ -296,7 +304,7 @@ impl Store {
     }
 
     /// Counts look-ups, each mark once on its `day`, over all nodes; drops the rows in `gone`
-    /// and forgets marks of other days. Answers the rows as they now stand.
+    /// and forgets marks of days before the last. Answers the rows as they now stand.
     pub fn credit_top(
         &mut self,
         credits: &[Credit],

@@ -75,7 +75,7 @@ fn start(stand_in: &StandIn) -> (Gateway, String) {
     let setup = setup.set("upstream.max_in_flight", &EXCHANGES.to_string());
     let setup = setup.set("plans.free", "10000000").under(&["prlimit", BOUND]);
     let keys = setup.path("keys.toml");
-    std::fs::write(&keys, "").unwrap();
+    std::fs::write(&keys, "# None.\n").unwrap();
     let table = setup.path("built.table");
     let mut build = std::process::Command::new(crate::harness::BINARY);
     build.args(["table", "build"]).arg(setup.path("lists")).arg("-o").arg(&table);
@@ -150,7 +150,7 @@ fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
     gateway.domain("first.test", &key).expect(200);
     assert_eq!(gateway.readyz().status, 200);
     // The next ones serve.
-    swap("keys.toml", b"", 0);
+    swap("keys.toml", b"# None.\n", 8);
     until_true("keys are taken", || !fails("keys"));
     swap("built.table", &table, table.len() as u64);
     until_true("a table is taken", || !fails("table"));

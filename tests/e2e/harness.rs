@@ -24,7 +24,7 @@ pub use disk::Disk;
 pub use fault_proxy::{Door, End, Fault, FaultProxy};
 pub use forwarder::Forwarder;
 pub use front::{Front, Software};
-pub use gateway::{BINARY, Gateway, Setup, USED, has_lane, run, shared};
+pub use gateway::{BINARY, Gateway, Ran, Setup, USED, has_lane, run, shared};
 pub use http::{Answer, Connection, Request, get, request, stream_from};
 pub use lists::Lists;
 pub use secrets::Secrets;

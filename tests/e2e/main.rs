@@ -9,6 +9,7 @@ mod redis_server;
 mod admin;
 mod answers;
 mod bad_input;
+mod check;
 mod cli;
 mod domains;
 mod edge;

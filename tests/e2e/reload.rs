@@ -214,7 +214,7 @@ fn files_that_were_emptied_keep_the_last_good_state() {
     until_true("it is back", opens);
     let config = std::fs::read_to_string(gateway.path("riskgate.toml")).unwrap();
     gateway.rewrite(|_| String::new());
-    until_true("it is told", || told("config: expected settings, but found an empty file"));
+    until_true("it is told", || told("riskgate.toml: expected settings, but found an empty file"));
     assert_eq!(limit(), Some(50));
     gateway.rewrite(|_| config.replace("free = 50", "free = 60"));
     until_true("the config is taken again", || limit() == Some(60));

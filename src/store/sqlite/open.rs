@@ -1,11 +1,14 @@
 //! Opening a store's file: ours, intact, of our version, or left as it is.
 
-use std::io::ErrorKind;
+use std::fs::{DirBuilder, OpenOptions, Permissions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, Transaction, TransactionBehavior};
 
 use super::super::StoreError;
+use crate::regular_file::check_folder;
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const WHAT_TO_DO: &str = "restore a backup, or move the file away to start afresh";
@@ -44,33 +47,74 @@ CREATE INDEX api_key_version ON api_key (version);
 ";
 
 /// Makes a store where there is none: beside its place and then moved there, so that whoever
-/// looks sees a whole one or none, and an empty file is never one of ours.
+/// looks sees a whole one or none, and an empty file is never one of ours. It is for its owner
+/// alone, and so is a folder that is made for it.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
+    let mut folders = DirBuilder::new();
+    folders.recursive(true).mode(0o700).create(folder_of(path)).map_err(no_folder(path))?;
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}-{:?}", std::process::id(), std::thread::current().id()));
     let beside = PathBuf::from(name);
-    let made = create_beside(&beside).map_err(|source| explain(path, source));
+    let made = create_beside(&beside, path);
     let moved = made.and_then(|()| match std::fs::hard_link(&beside, path) {
         // Two processes may create at once: who comes second finds it done.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        outcome => outcome.map_err(|error| StoreError::Unusable {
-            place: path.display().to_string(),
-            expected: "a folder that we may create and write",
-            found: error.to_string(),
-        }),
+        outcome => outcome.map_err(no_folder(path)),
     });
     // What is left of a failed attempt is only in the way.
     let _ = std::fs::remove_file(&beside);
     moved
 }
 
-fn create_beside(beside: &Path) -> rusqlite::Result<()> {
-    let mut connection = Connection::open(beside)?;
-    connection.pragma_update(None, "journal_mode", "WAL")?;
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    create_schema(&transaction)?;
-    transaction.commit()?;
-    connection.close().map_err(|(_, error)| error)
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+fn no_folder(path: &Path) -> impl Fn(io::Error) -> StoreError {
+    move |error| StoreError::Unusable {
+        place: path.display().to_string(),
+        expected: "a folder that we may create and write",
+        found: error.to_string(),
+    }
+}
+
+fn create_beside(beside: &Path, path: &Path) -> Result<(), StoreError> {
+    // SQLite takes an empty file for a new store, and gives what it puts beside it the same rights.
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    options.open(beside).map_err(no_folder(path))?;
+    let fill = || {
+        let mut connection = Connection::open(beside)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        create_schema(&transaction)?;
+        transaction.commit()?;
+        connection.close().map_err(|(_, error)| error)
+    };
+    fill().map_err(|source| explain(path, source))
+}
+
+/// Whether a store could be made there: in its folder, or where the first one to be made would be.
+pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
+    let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
+    let folder = folder_of(path);
+    let first = folder.ancestors().filter(|it| !it.as_os_str().is_empty()).find(is_there);
+    check_folder(first.unwrap_or(Path::new("."))).map_err(no_folder(path))
+}
+
+/// Takes from other users the right to read a store that was made before stores were their
+/// owner's alone. Where they may write, somebody wanted it so.
+pub(super) fn close_to_others(path: &Path) {
+    for suffix in ["", "-wal", "-shm"] {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        let Ok(metadata) = std::fs::metadata(&name) else { continue };
+        let mode = metadata.permissions().mode();
+        if metadata.is_file() && mode & 0o007 == 0o004 {
+            // Only its owner can; others use it as it is.
+            let _ = std::fs::set_permissions(&name, Permissions::from_mode(mode & 0o7770));
+        }
+    }
 }
 
 /// Makes a connection ready, and checks whose file it is.

@@ -1,0 +1,264 @@
+//! `riskgate check` and the start say the same of a config; what is wrong is told without secrets.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use crate::harness::{BINARY, Ran, Setup, run, until_true};
+
+/// What lies in a folder, and below it.
+fn listing(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        names.push(entry.path().display().to_string());
+        if entry.path().is_dir() {
+            names.extend(listing(&entry.path()));
+        }
+    }
+    names.sort();
+    names
+}
+
+fn at(setup: &Setup, name: &str) -> String {
+    setup.path(name).display().to_string()
+}
+
+#[test]
+fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
+    let log = |place: fn(&Setup) -> String| {
+        move |setup: Setup| {
+            let path = place(&setup);
+            setup.text("log.path", &path)
+        }
+    };
+    type Change = Box<dyn Fn(Setup) -> Setup>;
+    let cases: [(&str, Change); 9] = [
+        ("log.path: expected a file to append to", Box::new(log(|setup| at(setup, "lists")))),
+        (
+            "log.path: expected a file to append to",
+            Box::new(log(|setup| {
+                run(Command::new("mkfifo").arg(setup.path("fifo"))).expect(0);
+                at(setup, "fifo")
+            })),
+        ),
+        ("log.path: expected a file to append to", Box::new(log(|setup| at(setup, "no/log")))),
+        (
+            "log.path: expected a file to append to",
+            Box::new(log(|setup| at(setup, "lists/disposable.txt/log"))),
+        ),
+        (
+            "expected a folder that we may create and write",
+            Box::new(|setup| {
+                let file = at(&setup, "lists/disposable.txt/new/riskgate.db");
+                setup.text("store.url", &format!("sqlite:{file}"))
+            }),
+        ),
+        (
+            "listen.admin: expected another address than listen.http, but found 127.0.0.1:1",
+            Box::new(|setup| {
+                let setup = setup.text("listen.http", "0.0.0.0:1");
+                setup.text("listen.admin", "127.0.0.1:1")
+            }),
+        ),
+        (
+            "listen.https: expected another address than listen.http, but found [::]:1",
+            Box::new(|setup| {
+                setup.text("listen.http", "127.0.0.1:1").text("listen.https", "[::]:1")
+            }),
+        ),
+        (
+            "keys.toml: expected keys, but found an empty file",
+            Box::new(|setup| {
+                std::fs::write(setup.path("keys.toml"), "\n").unwrap();
+                let path = at(&setup, "keys.toml");
+                setup.text("keys.file", &path)
+            }),
+        ),
+        (
+            "limit of open files: expected at least 64, but found 50",
+            Box::new(|setup| {
+                setup.under(&["sh", "-c", "ulimit -n 50; exec timeout 20 \"$0\" \"$@\""])
+            }),
+        ),
+    ];
+    for (expected, change) in cases {
+        // What serves all the same is ended, and that is another exit code.
+        let setup = change(Setup::new().under(&["timeout", "20"]));
+        setup.write();
+        let before = listing(&setup.path(""));
+        let check = setup.cli(&["check"]).expect(78);
+        assert!(check.stderr.contains(expected), "{expected}: {}", check.stderr);
+        assert_eq!(listing(&setup.path("")), before, "{expected}");
+        let start = setup.cli(&["run"]).expect(78);
+        let faults = |ran: &Ran| -> Vec<String> {
+            let lines = ran.stderr.lines().filter(|line| line.contains(expected));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(faults(&start), faults(&check), "{}", start.stderr);
+    }
+}
+
+#[test]
+fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
+    let setup = Setup::new();
+    let config = setup.path("empty.toml");
+    for text in ["", "\n \n"] {
+        std::fs::write(&config, text).unwrap();
+        for verb in [&["run"][..], &["check"], &["keys", "list"]] {
+            let mut command = Command::new("timeout");
+            command.args(["20", BINARY]).args(verb).arg("-c").arg(&config);
+            let told = run(&mut command).expect(78).stderr;
+            let expected = "empty.toml: expected settings, but found an empty file\n";
+            assert!(told.ends_with(expected) && told.lines().count() == 1, "{verb:?}: {told}");
+        }
+    }
+    std::fs::write(&config, "# Nothing yet.\n").unwrap();
+    let mut command = Command::new(BINARY);
+    command.args(["check", "-c"]).arg(&config).current_dir(setup.path(""));
+    run(&mut command).expect(0);
+}
+
+#[test]
+fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matter() {
+    let setup = Setup::new();
+    let config = setup.write();
+    let secret = OsString::from_vec(b"redis://me:s3cr3t\xff@host".to_vec());
+    let with = |name: &OsStr, arguments: &[&str]| {
+        let mut command = Command::new("timeout");
+        command.args(["20", BINARY]).args(arguments).arg("-c").arg(&config);
+        run(command.env(name, &secret))
+    };
+    let verbs: [&[&str]; 7] = [
+        &["run"],
+        &["check"],
+        &["keys", "create", "--account", "acme"],
+        &["keys", "list"],
+        &["accounts", "list"],
+        &["usage"],
+        &["store", "init"],
+    ];
+    let names: [(&[u8], &str); 3] = [
+        (b"RISKGATE__STORE__URL", "RISKGATE__STORE__URL: store.url: expected UTF-8"),
+        (b"RISKGATE__ADMIN__TOKEN", "RISKGATE__ADMIN__TOKEN: admin.token: expected UTF-8"),
+        (b"RISKGATE__\xff", "RISKGATE__\u{fffd}: \u{fffd}: expected UTF-8"),
+    ];
+    for verb in verbs {
+        for (name, expected) in names {
+            let ran = with(OsStr::from_bytes(name), verb).expect(78);
+            assert_eq!(ran.stderr, format!("{expected}, but found other bytes\n"), "{verb:?}");
+            assert!(ran.stdout.is_empty(), "{verb:?}: {}", ran.stdout);
+        }
+    }
+    for name in [OsStr::from_bytes(b"ODD"), OsStr::from_bytes(b"ODD_\xff")] {
+        for verb in &verbs[1..] {
+            with(name, verb).expect(0);
+        }
+    }
+    // A key's own variable is no key then.
+    let keys = setup.path("keys.toml");
+    std::fs::write(&keys, "[[key]]\nid = \"a\"\naccount = \"a\"\nenv = \"WEB_KEY\"\n").unwrap();
+    let setup = setup.text("keys.file", keys.to_str().unwrap());
+    setup.write();
+    let ran = with(OsStr::new("WEB_KEY"), &["check"]).expect(78);
+    let form = "the variable WEB_KEY to hold 16 to 256 visible ASCII characters";
+    assert!(ran.stderr.contains(form) && !ran.stderr.contains("s3cr3t"), "{}", ran.stderr);
+}
+
+#[test]
+fn arguments_that_are_no_text_are_refused_without_a_panic() {
+    let odd = OsString::from_vec(b"a\xff".to_vec());
+    let setup = Setup::new();
+    let config = setup.write();
+    let mut command = Command::new(BINARY);
+    command.args(["keys", "create", "--account"]).arg(&odd).arg("-c").arg(&config);
+    let ran = run(&mut command).expect(2);
+    assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
+    // A path may be any bytes.
+    let path = setup.path("").join(&odd);
+    std::fs::copy(&config, &path).unwrap();
+    run(Command::new(BINARY).args(["check", "-c"]).arg(path)).expect(0);
+}
+
+#[test]
+fn no_fault_of_an_address_shows_its_password() {
+    let setup = Setup::new();
+    let config = setup.write();
+    let gateway = setup.start();
+    for url in [
+        "redis://127.0.0.1:1?password=s3cr3t",
+        "redis://me:s3cr3t",
+        "redis://:s3cr3t/0",
+        "rediss://me:s3cr3t%40host:6379/0",
+        "redis://127.0.0.1:1/s3cr3t",
+        "me:s3cr3t@127.0.0.1:1",
+        "sqlite:riskgate.db?key=s3cr3t",
+    ] {
+        let silent = |what: &str, told: &str| {
+            assert!(!told.contains("s3cr3t") && !told.is_empty(), "{what} of {url}: {told}");
+        };
+        for setting in ["STORE__URL", "UPSTREAM__SERVERS", "LISTEN__HTTP", "STORE__DEADLINE"] {
+            let mut command = Command::new(BINARY);
+            command.args(["check", "-c"]).arg(&config).env(format!("RISKGATE__{setting}"), url);
+            silent(setting, &run(&mut command).expect(78).stderr);
+        }
+        let ours = format!("sqlite:{}", gateway.path("riskgate.db").display());
+        for arguments in [[url, &ours], [&ours, url]] {
+            let mut command = Command::new(BINARY);
+            command.args(["store", "copy"]).args(arguments).arg("-c").arg(&config);
+            silent("store copy", &run(&mut command).expect(2).stderr);
+        }
+        let before = std::fs::read_to_string(&gateway.config).unwrap();
+        let own = format!("{:?}", format!("sqlite:{}", gateway.path("riskgate.db").display()));
+        gateway.rewrite(|text| text.replace(&own, &format!("{url:?}")));
+        let told = || gateway.readyz().text();
+        until_true("the reload is told", || told().contains("store.url: expected sqlite:PATH"));
+        silent("/readyz", &told());
+        silent("standard error", &gateway.stderr());
+        gateway.rewrite(|_| before);
+        until_true("the config is good again", || !told().contains("store.url"));
+    }
+    // The command line repeats what it can't take.
+    let ran = run(Command::new(BINARY).args(["run", "redis://me:s3cr3t@host"])).expect(2);
+    assert!(
+        ran.stderr.contains("redis://host") && !ran.stderr.contains("s3cr3t"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
+    let setup = Setup::new();
+    let store = setup.path("deep/state/riskgate.db");
+    let setup = setup.text("store.url", &format!("sqlite:{}", store.display()));
+    let setup = setup.under(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    gateway.domain("first.test", &key).expect(200);
+    let mode = |name: &str| {
+        let metadata = std::fs::metadata(gateway.path(name));
+        metadata.unwrap_or_else(|error| panic!("{name}: {error}")).permissions().mode() & 0o7777
+    };
+    for (name, expected) in [
+        ("deep", 0o700),
+        ("deep/state", 0o700),
+        ("deep/state/riskgate.db", 0o600),
+        ("deep/state/riskgate.db-wal", 0o600),
+        ("deep/state/riskgate.db-shm", 0o600),
+        ("access.log", 0o640),
+        ("run", 0o700),
+        ("run/riskgate.pid", 0o600),
+    ] {
+        assert_eq!(format!("{:o}", mode(name)), format!("{expected:o}"), "{name}");
+    }
+    // One that was made before stores were private is closed; one that others write to is theirs.
+    let setup = gateway.end();
+    for (before, after) in [(0o644, 0o640), (0o664, 0o660), (0o640, 0o640), (0o666, 0o666)] {
+        std::fs::set_permissions(&store, PermissionsExt::from_mode(before)).unwrap();
+        setup.cli(&["keys", "list"]).expect(0);
+        let found = std::fs::metadata(&store).unwrap().permissions().mode() & 0o777;
+        assert_eq!(format!("{found:o}"), format!("{after:o}"));
+    }
+}
