@@ -18,6 +18,7 @@ use subtle::ConstantTimeEq;
 
 use crate::config::{Config, Secret};
 use crate::door::Traffic;
+use crate::error_log::ErrorLog;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::month::rfc3339;
@@ -40,6 +41,7 @@ pub struct Admin {
     upstreams: Arc<Upstreams>,
     status: Arc<Mutex<ReloadStatus>>,
     trigger: Trigger,
+    error_log: Option<Arc<ErrorLog>>,
     token: Option<Secret>,
     is_local: bool,
     metrics_public: bool,
@@ -64,6 +66,7 @@ impl Admin {
             upstreams,
             status,
             trigger,
+            error_log: None,
             token: config.admin_token.clone(),
             is_local: config.admin.ip().is_loopback(),
             metrics_public: config.metrics_public,
@@ -71,6 +74,12 @@ impl Admin {
             http: reachable(config.http),
             listening: AtomicBool::new(false),
         }
+    }
+
+    /// Also tells what was dropped from this log.
+    pub fn with_error_log(mut self, log: &Arc<ErrorLog>) -> Admin {
+        self.error_log = Some(Arc::clone(log));
+        self
     }
 
     async fn answer(&self, method: &str, path: &str, headers: &HeaderMap) -> Response<Vec<u8>> {
@@ -192,6 +201,8 @@ impl Admin {
         metrics.connections.set(self.traffic.connections() as i64);
         metrics.in_flight.set(self.traffic.in_flight() as i64);
         metrics.log_dropped.set(self.state.log.dropped().cast_signed());
+        let error_log_dropped = self.error_log.as_ref().map_or(0, |log| log.dropped());
+        metrics.error_log_dropped.set(error_log_dropped.cast_signed());
         metrics.top_dropped.set(self.state.top.dropped().cast_signed());
         metrics.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
         metrics.store_down.set(i64::from(store.store_down));

@@ -20,6 +20,7 @@ pub mod verdict;
 
 // Floor 1, the state: no Pingora, no HTTP, no config.
 pub mod access_log;
+pub mod error_log;
 pub mod keys;
 pub mod live;
 pub mod metrics;

@@ -94,6 +94,8 @@ pub struct Metrics {
     pub certificate_expires: IntGauge,
     /// Access-log lines that were dropped.
     pub log_dropped: IntGauge,
+    /// Lines for standard error that were dropped.
+    pub error_log_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
     pub top_dropped: IntGauge,
     /// Answers given by the lane.
@@ -168,6 +170,10 @@ impl Metrics {
                 "When the first of the serving certificates expires; 0 without one.",
             )?,
             log_dropped: gauge("riskgate_access_log_dropped", "Access-log lines dropped.")?,
+            error_log_dropped: gauge(
+                "riskgate_error_log_dropped",
+                "Lines for standard error dropped.",
+            )?,
             top_dropped: gauge("riskgate_top_dropped", "Look-ups that the top list dropped.")?,
             lane_answers: counter("riskgate_lane_answers_total", "Answers given by the lane.")?,
             given_back: counter("riskgate_calls_given_back_total", "Counted calls given back.")?,

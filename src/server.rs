@@ -7,6 +7,7 @@ mod assemble;
 mod signals;
 mod sockets;
 
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -20,6 +21,7 @@ use crate::access_log::AccessLog;
 use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::Traffic;
+use crate::error_log::ErrorLog;
 use crate::gate::{Gate, State};
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
@@ -112,7 +114,12 @@ pub enum Start {
 }
 
 /// Runs the gateway until a signal ends it.
-pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<(), StartError> {
+pub fn run(
+    overrides: Overrides,
+    start: Start,
+    error_log: &Arc<ErrorLog>,
+    at_end: Option<AtEnd>,
+) -> Result<(), StartError> {
     signals::outlive_hangup();
     // A successor is in place before it has read everything: who hands over waits for it. What is
     // wrong with the config is told with all other faults.
@@ -169,7 +176,8 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
         reloader.status(),
         trigger.clone(),
         &config,
-    );
+    )
+    .with_error_log(error_log);
     let admin = HttpServer::new_app(admin);
     if let Some(socket) = sockets.take("admin") {
         let service = Listening::new("admin", socket, admin, config.door.write_timeout);
@@ -189,7 +197,8 @@ pub fn run(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<
     server.add_service(GenBackgroundService::new("watchdog".to_owned(), Arc::new(Watchdog(heart))));
 
     let post = Arc::new(Mutex::new(post));
-    let end = Arc::new(End { gate, at_end: Mutex::new(at_end), post });
+    let error_log = Arc::clone(error_log);
+    let end = Arc::new(End { gate, at_end: Mutex::new(at_end), post, error_log });
     let signals = Signals {
         traffic,
         trigger,
@@ -331,7 +340,15 @@ pub fn count_panics(state: &Arc<State>) {
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         counted.metrics.panics.inc();
-        default(info);
+        if !log::log_enabled!(log::Level::Error) {
+            return default(info);
+        }
+        // By the log, which waits for nobody; the library's own hook writes to standard error.
+        let trace = Backtrace::capture();
+        match trace.status() {
+            BacktraceStatus::Captured => log::error!("{info}\n{trace}"),
+            _ => log::error!("{info}"),
+        }
     }));
 }
 

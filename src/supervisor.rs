@@ -3,6 +3,11 @@
 //!
 //! Without one, nothing is told to nobody. It takes no orders: those come as signals.
 
+use std::ffi::OsStr;
+use std::io;
+use std::os::linux::net::SocketAddrExt as _;
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +15,8 @@ use async_trait::async_trait;
 use pingora_core::server::ShutdownWatch;
 use pingora_core::services::background::BackgroundService;
 use sd_notify::NotifyState;
+
+use crate::config::Config;
 
 /// Beats as long as connections are accepted.
 #[derive(Clone, Debug, Default)]
@@ -45,9 +52,22 @@ pub fn stopping() {
 }
 
 fn tell(words: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(words) {
+    let Some(address) = Config::variable_os("NOTIFY_SOCKET") else { return };
+    if let Err(error) = send(&address, words) {
         log::warn!("expected a service manager that listens, but found {error}");
     }
+}
+
+/// Sends one message, and waits for nobody: who tells it may be about to serve or to end.
+fn send(address: &OsStr, words: &[NotifyState<'_>]) -> io::Result<()> {
+    let message: String = words.iter().map(|word| format!("{word}\n")).collect();
+    let address = match address.as_bytes().strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name)?,
+        None => SocketAddr::from_pathname(address)?,
+    };
+    let socket = UnixDatagram::unbound()?;
+    socket.set_nonblocking(true)?;
+    socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
 /// The background service that feeds the manager's watchdog for as long as the heart beats.

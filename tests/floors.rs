@@ -9,6 +9,7 @@ const FLOORS: [&[&str]; 5] = [
     &["domain", "month", "network", "origin", "refusal", "verdict"],
     &[
         "access_log",
+        "error_log",
         "keys",
         "live",
         "metrics",

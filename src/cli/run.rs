@@ -1,9 +1,10 @@
 //! `riskgate run`: the gateway.
 
-use std::io::Write as _;
+use std::sync::Arc;
 
 use super::{ConfigArgs, Failure};
 use crate::config::{ConfigFile, Overrides};
+use crate::error_log::ErrorLog;
 use crate::server::{self, AtEnd, Start};
 
 #[derive(Debug, Default, clap::Args)]
@@ -26,16 +27,25 @@ pub struct Args {
 }
 
 pub fn run(args: Args) -> Result<(), Failure> {
-    Logger::install();
     let start = if args.upgrade { Start::Successor } else { Start::Fresh };
-    Ok(server::run(args.overrides(), start, None)?)
+    serve(args.overrides(), start, None)
 }
 
 /// As [`run`], with flags from elsewhere and something to do at the end.
 pub fn run_with(flags: Vec<(String, String)>, at_end: AtEnd) -> Result<(), Failure> {
-    Logger::install();
     let overrides = Overrides { file: ConfigFile::Nowhere, flags };
-    Ok(server::run(overrides, Start::Fresh, Some(at_end))?)
+    serve(overrides, Start::Fresh, Some(at_end))
+}
+
+/// Whatever is to be said is said by the log: a standard error that nobody reads keeps no process
+/// from serving or from ending.
+fn serve(overrides: Overrides, start: Start, at_end: Option<AtEnd>) -> Result<(), Failure> {
+    let log = Arc::new(ErrorLog::install()?);
+    server::run(overrides, start, &log, at_end).map_err(|error| {
+        let failure = Failure::from(error);
+        log.write_last(&failure.lines);
+        Failure { lines: Vec::new(), ..failure }
+    })
 }
 
 impl Args {
@@ -49,39 +59,4 @@ impl Args {
         add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
         Overrides { flags, ..self.config.overrides() }
     }
-}
-
-/// What the process itself has to say, on stderr: warnings and errors of any crate, our own
-/// information.
-struct Logger;
-
-impl Logger {
-    fn install() {
-        // A second call, as from a test, changes nothing.
-        if log::set_logger(&Logger).is_ok() {
-            log::set_max_level(log::LevelFilter::Info);
-        }
-    }
-}
-
-impl log::Log for Logger {
-    fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        let ours = metadata.target().starts_with("riskgate");
-        metadata.level() <= if ours { log::Level::Info } else { log::Level::Error }
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        if self.enabled(record.metadata()) {
-            let level = record.level().as_str().to_ascii_lowercase();
-            let said = record.args().to_string();
-            // Pingora quotes a header that it can't read whole, with the key or token in it.
-            let said = said.split("buf: ").next().unwrap_or_default().trim_end();
-            // `eprintln!` would end the thread that speaks when there is no room for its words.
-            // In one piece: a predecessor writes to the same place.
-            let line = format!("riskgate: {level}: {said}\n");
-            let _ = std::io::stderr().write_all(line.as_bytes());
-        }
-    }
-
-    fn flush(&self) {}
 }

@@ -16,6 +16,7 @@ use tokio::task::spawn_blocking;
 
 use super::AtEnd;
 use crate::door::Traffic;
+use crate::error_log::ErrorLog;
 use crate::gate::Gate;
 use crate::handover::{Folder, Predecessor};
 use crate::reload::Trigger;
@@ -32,6 +33,7 @@ pub(super) struct End {
     pub gate: Gate,
     pub at_end: Mutex<Option<AtEnd>>,
     pub post: Arc<Mutex<Post>>,
+    pub error_log: Arc<ErrorLog>,
 }
 
 impl End {
@@ -42,6 +44,7 @@ impl End {
         if let Some(at_end) = at_end {
             at_end();
         }
+        self.error_log.flush();
     }
 }
 

@@ -9,6 +9,7 @@ mod redis_server;
 mod admin;
 mod answers;
 mod bad_input;
+mod blocked_output;
 mod check;
 mod cli;
 mod domains;

@@ -87,3 +87,21 @@ fn a_successor_is_the_main_process_once_it_took_over() {
     messages.sort();
     assert_eq!(messages, [format!("READY=1\nMAINPID={}", gateway.pid()), "STOPPING=1".to_owned()]);
 }
+
+#[test]
+fn a_manager_that_does_not_read_holds_nothing_up() {
+    let (mut gateway, _manager) = under(|setup| {
+        let manager = Manager::new(setup);
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while sender.send_to(b"x", setup.path("notify.sock")).is_ok() {}
+        manager
+    });
+    let reloads = || gateway.metric("riskgate_reload_total", &["part=\"config\""]);
+    let before = reloads();
+    gateway.signal("HUP");
+    until_true("SIGHUP reloads", || reloads() > before);
+    gateway.signal("TERM");
+    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("expected a service manager that listens"));
+}
