@@ -90,6 +90,7 @@ pub struct Ledger {
 
 struct Shared {
     node: Node,
+    boot_clock: BootClock,
     started: Instant,
     deadline: Duration,
     reader: Mutex<Store>,
@@ -109,6 +110,8 @@ impl Ledger {
         options: LedgerOptions,
         unix_now: i64,
     ) -> Result<Ledger, StoreError> {
+        let boot_clock = BootClock::new();
+        let begun = boot_clock.seconds();
         let mut id = [0u8; 16];
         getrandom::fill(&mut id).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
@@ -119,14 +122,16 @@ impl Ledger {
             Err(StoreError::Unanswered { .. }) => None,
             Err(error) => return Err(error),
         };
+        let calendar = Calendar::new(latest, unix_now, begun);
         let LedgerOptions { deadline, on_failure, max_unsettled } = options;
         let first = worker::first_pulse(&mut store);
-        let calendar = Calendar::new(latest, unix_now, passed());
         if let Some(store_now) = first.as_ref().and_then(|pulse| pulse.unix_now) {
-            calendar.hear_store(store_now, unix_now, passed());
+            let passed = boot_clock.seconds();
+            calendar.hear_store(store_now, unix_now + passed - begun, passed);
         }
         let shared = Arc::new(Shared {
             node: Node::new(id, calendar, on_failure, max_unsettled),
+            boot_clock,
             started: Instant::now(),
             deadline,
             reader: Mutex::new(reader),
@@ -144,23 +149,23 @@ impl Ledger {
     /// The believed time, in Unix seconds: no step of a clock moves it before the clock is
     /// confirmed or proves steady. What a request is judged by.
     pub fn now(&self) -> i64 {
-        self.shared.node.calendar.now(passed())
+        self.shared.node.calendar.now(self.shared.boot_clock.seconds())
     }
 
     /// The same for whoever outlives a borrow of the ledger.
     pub fn clock(&self) -> impl Fn() -> i64 + Send + use<> {
         let shared = Arc::clone(&self.shared);
-        move || shared.node.calendar.now(passed())
+        move || shared.node.calendar.now(shared.boot_clock.seconds())
     }
 
     /// What an operator should know of the clocks, if anything.
     pub fn clock_problem(&self) -> Option<String> {
-        self.shared.node.calendar.problem(passed())
+        self.shared.node.calendar.problem(self.shared.boot_clock.seconds())
     }
 
     /// The month that a call at this believed time belongs to. None reopens.
     pub fn month(&self, unix_now: i64) -> Month {
-        self.shared.node.calendar.month(unix_now, passed)
+        self.shared.node.calendar.month(unix_now, || self.shared.boot_clock.seconds())
     }
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
@@ -286,9 +291,31 @@ impl Shared {
     }
 }
 
-/// Seconds of a clock that nobody sets and that goes on while the machine sleeps.
-fn passed() -> i64 {
-    rustix::time::clock_gettime(rustix::time::ClockId::Boottime).tv_sec
+/// CLOCK_BOOTTIME, which nobody sets and which goes on while the machine sleeps, in whole seconds.
+/// They begin when those of this machine's clock did at the start: so a process and the one after
+/// it agree on the second, and a key that has ended stays ended over a restart.
+#[derive(Clone, Copy)]
+struct BootClock {
+    ahead_by: Duration,
+}
+
+impl BootClock {
+    fn new() -> BootClock {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let second = Duration::from_secs(1);
+        let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
+        let ahead_by = second + fraction(since_epoch) - fraction(since_boot());
+        BootClock { ahead_by }
+    }
+
+    fn seconds(self) -> i64 {
+        (since_boot() + self.ahead_by).as_secs().cast_signed()
+    }
+}
+
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// This machine's clock, to compare with the store's.

@@ -9,10 +9,10 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use super::Shared;
 use super::lease::Lease;
 use super::node::Queue;
 use super::numbers::Occasion;
-use super::{Shared, passed};
 use crate::month::Month;
 use crate::store::{Pulse, Round, Store, StoreError};
 
@@ -196,7 +196,7 @@ impl Worker {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
         // A month by this machine's clock alone is none that others should count in.
-        let month = node.calendar.month_of_store(passed()).unwrap_or(NO_MONTH);
+        let month = node.calendar.month_of_store(shared.boot_clock.seconds()).unwrap_or(NO_MONTH);
         let before = self.pulse.take();
         let outcome = self.timed(|store| store.pulse(month, before.as_ref()));
         self.is_well = outcome.is_ok();
@@ -206,9 +206,13 @@ impl Worker {
                 if let Some(store_now) = pulse.unix_now {
                     // A server has answered; a file has only been there.
                     node.note_pulse(None);
-                    node.calendar.hear_store(store_now, super::unix_now(), passed());
+                    node.calendar.hear_store(
+                        store_now,
+                        super::unix_now(),
+                        shared.boot_clock.seconds(),
+                    );
                 } else {
-                    node.calendar.hear_machine(super::unix_now(), passed());
+                    node.calendar.hear_machine(super::unix_now(), shared.boot_clock.seconds());
                 }
                 let restating = node.feel(before.as_ref(), &pulse, shared.clock());
                 self.activate(&restating);
@@ -219,7 +223,7 @@ impl Worker {
                 self.pulse = Some(pulse);
             }
             Err(error) => {
-                node.calendar.hear_machine(super::unix_now(), passed());
+                node.calendar.hear_machine(super::unix_now(), shared.boot_clock.seconds());
                 node.note_pulse(Some(&error));
                 self.pulse = before;
             }

@@ -41,9 +41,19 @@ fn keys_list_as_json_has_the_promised_members() {
     let rows = listed.as_array().unwrap();
     assert_eq!(rows.len(), 2);
     for row in rows {
-        let promised =
-            ["account", "created_at", "expires_at", "id", "label", "origins", "plan", "revoked_at"];
-        assert_eq!(keys_of(row), promised);
+        let members = [
+            "account",
+            "created_at",
+            "expires_at",
+            "id",
+            "label",
+            "origins",
+            "plan",
+            "require_origin",
+            "restricted",
+            "revoked_at",
+        ];
+        assert_eq!(keys_of(row), members);
         assert_time(&row["created_at"]);
         assert_eq!(row["revoked_at"], Value::Null);
     }

@@ -229,14 +229,15 @@ fn faults_of_a_key_file_are_told_with_their_lines_and_no_secret() {
 }
 
 #[test]
-fn a_plan_that_is_not_configured_is_told() {
+fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
     let setup = Setup::new().set("plans.free", "5").set("plans.gold", "9");
     setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
     let setup = Setup::new()
         .set("plans.free", "5")
         .text("store.url", &format!("sqlite:{}", setup.path("riskgate.db").display()));
-    let said = faults(&setup);
-    assert!(said[0].contains("acme") && said[0].contains("\"gold\""), "{said:?}");
+    let checked = setup.cli(&["check"]).expect(0);
+    let told = "warning: account acme: expected one of the plans free, but found \"gold\"";
+    assert!(checked.stderr.contains(told), "{}", checked.stderr);
 }
 
 /// A store of a gateway that ran, with something done to it.

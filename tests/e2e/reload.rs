@@ -251,16 +251,6 @@ fn a_config_at_the_usual_place_that_goes_away_is_missed() {
 }
 
 #[test]
-fn a_plan_that_accounts_still_have_is_not_taken_away() {
-    let setup = Setup::new().set("plans.free", "50").set("plans.gold", "70");
-    let gateway = setup.start();
-    let key = gateway.key("acme", &["--plan", "gold"]);
-    gateway.rewrite(|text| text.replace("gold = 70", ""));
-    until_true("the missing plan is told", || gateway.readyz().text().contains("gold"));
-    assert_eq!(gateway.get("/v1/usage", &key).expect(200).json()["monthly_limit"], 70);
-}
-
-#[test]
 fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.key("acme", &[]);
