@@ -8,6 +8,7 @@ mod fill;
 mod import;
 mod ledger;
 mod month;
+mod restore;
 mod ring;
 mod rotate;
 mod rows;

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::harness::{DoneOnDrop, Forwarder, Gateway, Setup, get, until, until_true};
+use crate::harness::{DoneOnDrop, Forwarder, Gateway, PATIENCE, Setup, get, until, until_true};
 use crate::redis_server::RedisServer;
 
 const NODES: usize = 3;
@@ -49,7 +49,7 @@ struct Fleet {
     primary: Mutex<RedisServer>,
     replica: RedisServer,
     /// It follows the replica, so that this one has a replica itself once it is promoted.
-    _second: RedisServer,
+    second: RedisServer,
     forwarder: Forwarder,
     nodes: Vec<Gateway>,
     /// For commands, on the same store.
@@ -77,7 +77,7 @@ impl Fleet {
         first.cli(&["store", "init"]).expect(0);
         let nodes = (0..NODES).map(|_| setup().start()).collect();
         let primary = Mutex::new(primary);
-        Fleet { primary, replica, _second: second, forwarder, nodes, setup: first, seed }
+        Fleet { primary, replica, second, forwarder, nodes, setup: first, seed }
     }
 
     /// None if it was not acknowledged; then no key was shown.
@@ -153,6 +153,13 @@ fn fail_over(seed: u64, wait_replicas: &str) -> usize {
     let keys: Vec<Held> =
         (0..3 * ACCOUNTS).map(|n| fleet.create(&account(n)).expect("a key")).collect();
     keys.iter().for_each(|key| fleet.assert_open(key));
+    // One that never followed would be an empty store, of which nothing is taken.
+    for server in [&fleet.replica, &fleet.second] {
+        let count = keys.len().to_string();
+        until_true("the replica has all", || {
+            server.tell(&["HLEN", "riskgate:{ring}:keys"]) == count
+        });
+    }
     let (before, after) = keys.split_at(2 * ACCOUNTS);
 
     let acknowledged = Mutex::new(Acknowledged::default());
@@ -184,7 +191,15 @@ fn fail_over(seed: u64, wait_replicas: &str) -> usize {
 
     // The same kind of change, with the numbers of those that were lost.
     for key in after {
-        until("the promoted server takes it", || fleet.revoke(key).then_some(()));
+        let begun = Instant::now();
+        loop {
+            let ran = fleet.setup.cli(&["keys", "revoke", &key.id]);
+            if ran.code == 0 {
+                break;
+            }
+            let in_time = begun.elapsed() < PATIENCE;
+            assert!(in_time, "seed {seed}: the promoted server refuses: {}", ran.stderr);
+        }
         fleet.assert_closed(key);
         for (node, key) in &known {
             assert!(!fleet.opens(*node, key), "seed {seed}: {} opens again", key.id);

@@ -4,7 +4,7 @@
 //! version each of them changed last, so that what changed after any version can be told for
 //! ever. The ids of the latest changes tell histories apart: a server may have lost a change. Every
 //! write is one script, only that many keys at once take several: see `import`. The version is read
-//! before the rows, so that these are at least as new. A row that can't be read costs no other.
+//! before the rows and again behind them. A row that can't be read costs no other.
 
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::super::{
     AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, verbs,
 };
 use super::ledger::MARK;
-use super::rows::{account_row, account_text, digest, key_row, key_text, limit_text, plan_text};
+use super::rows::{account_row, digest, key_row, limit_text, plan_text};
 use super::{BULK, CHUNK, Redis, Script, hex};
 
 pub(super) const ROWS: &str = "riskgate:{ring}:keys";
@@ -27,8 +27,8 @@ const IMPORTS: &str = "riskgate:{ring}:imports";
 pub(super) const RING: [&str; 6] = [MARK, ROWS, DIGESTS, ACCOUNTS, CHANGED, IMPORTS];
 
 const READING: &str = "reading the keys";
-/// Rows in one script that writes them back: as many as Lua takes for one command, twice.
-const PAGE: usize = 1_000;
+/// Changes are read so often until none comes in between; under a stream of them the last counts.
+const READS: u32 = 8;
 
 /// Fields of a hash with their values, whatever bytes they are.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
@@ -87,12 +87,29 @@ impl Redis {
         let keys = self.scan(&standing, ROWS, key_row)?;
         let accounts = self.scan(&standing, ACCOUNTS, account_row)?;
         let (accounts, keys, damaged) = self.rows_of(accounts, keys)?;
-        self.check_history(&standing.mark)?;
+        let stands = self.stands_at(&standing.mark)?;
         let RingMark { store_id, version, history } = standing.mark;
-        Ok(Some(RingRows { store_id, version, history, accounts, keys, damaged }))
+        let mut rows = RingRows { store_id, version, history, accounts, keys, damaged };
+        if !stands {
+            rows.apply(self.ring_changes(version)?);
+        }
+        Ok(Some(rows))
     }
 
     pub(in super::super) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
+        let mut reads = 1;
+        loop {
+            let changes = self.read_changes(since)?;
+            // Else they may hold a later change than their version says, and nobody would notice
+            // if the server lost that one.
+            if self.stands_at(&changes.mark)? || reads == READS {
+                return Ok(changes);
+            }
+            reads += 1;
+        }
+    }
+
+    fn read_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
         let standing = self.ring_standing(since, BULK)?;
         let standing = standing.ok_or_else(|| self.lost_rows("no mark"))?;
         let mut members: HashSet<String> = HashSet::new();
@@ -110,20 +127,20 @@ impl Redis {
         let keys = self.pick(&standing, ROWS, &of("key:"), key_row)?;
         let accounts = self.pick(&standing, ACCOUNTS, &of("account:"), account_row)?;
         let (accounts, keys, damaged) = self.rows_of(accounts, keys)?;
-        self.check_history(&standing.mark)?;
         Ok(RingChanges { mark: standing.mark, since: standing.since, accounts, keys, damaged })
     }
 
-    /// Fails if the server took over another history while rows were read: they may be of both.
-    fn check_history(&mut self, begun: &RingMark) -> Result<(), StoreError> {
+    /// Whether nothing changed since rows were begun to be read. Fails if the server took over
+    /// another history meanwhile: they may be of both.
+    fn stands_at(&mut self, begun: &RingMark) -> Result<bool, StoreError> {
         let now = self.ring_standing(begun.version, BULK)?;
-        let goes_on = now.is_some_and(|now| {
+        let goes_on = now.filter(|now| {
             let same = now.since == begun.history || now.since.is_none();
             now.mark.store_id == begun.store_id && now.mark.version >= begun.version && same
         });
         match goes_on {
-            true => Ok(()),
-            false => Err(self.unanswered(READING, "another history while they were read")),
+            Some(now) => Ok(now.mark == *begun),
+            None => Err(self.unanswered(READING, "another history while they were read")),
         }
     }
 
@@ -245,38 +262,6 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let limit = limit.map_or(String::new(), limit_text);
         self.write("setting an account", ["set_account", name, &plan_text(plan), &limit]).map(drop)
-    }
-
-    pub(in super::super) fn restore(
-        &mut self,
-        keys: &[KeyRow],
-        accounts: &[AccountRow],
-    ) -> Result<(), StoreError> {
-        // Accounts first: no node shall see a key without its account.
-        let accounts = accounts.chunks(PAGE).map(|some| (&[][..], some));
-        let keys = keys.chunks(PAGE).map(|some| (some, &[][..]));
-        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))
-    }
-
-    fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
-        const DOING: &str = "writing back what it lost";
-        let mut arguments = vec![self.draw_id()?, keys.len().to_string()];
-        for key in keys {
-            arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
-        }
-        for account in accounts {
-            arguments.extend([account.name.clone(), account_text(account)]);
-        }
-        let replies = self.run(DOING, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[Script::Restore as usize]).arg(RING.len());
-            pipeline.arg(&RING).arg(&arguments);
-            pipeline
-        })?;
-        match replies.iter().find_map(super::error_of) {
-            Some(found) => Err(self.unanswered(DOING, found)),
-            None => Ok(()),
-        }
     }
 
     /// One small change; answers the version that it leads to.

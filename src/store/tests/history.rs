@@ -1,9 +1,12 @@
 //! Histories of keys and accounts, and what is written back of them, on both stores.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
+use super::super::redis_server::RedisServer;
 use super::super::{AccountRow, KeyRow, LimitRow, RingMark, Store};
-use super::{account, add, key, on_both, rows};
+use super::{account, add, key, on_both, open, rows};
 
 #[test]
 fn each_change_has_an_id_by_which_its_history_is_known() {
@@ -101,4 +104,49 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
         store.restore(&many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
     });
+}
+
+#[test]
+fn what_is_read_beside_a_change_is_no_newer_than_its_version_says() {
+    let server = RedisServer::start();
+    let set = |store: &mut Store, calls: u64| {
+        let limit = LimitRow::Calls(calls);
+        store.set_account("acme", None, Some(Some(limit))).unwrap();
+        limit
+    };
+    let mut store = open(&server.url());
+    set(&mut store, 2);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut store = open(&server.url());
+            // A limit says at which version it was set.
+            for calls in (3..).take_while(|_| !done.load(Ordering::SeqCst)) {
+                set(&mut store, calls);
+                std::thread::sleep(Duration::from_millis(3));
+            }
+        });
+        let read = |found: &AccountRow, version: u64| found.limit == Some(LimitRow::Calls(version));
+        let _done = DoneOnDrop(&done);
+        let exact = (0..200).all(|turn| match turn % 2 {
+            0 => {
+                let changes = store.ring_changes(1).unwrap();
+                read(&changes.accounts[0], changes.mark.version)
+            }
+            _ => {
+                let rows = rows(&mut store);
+                read(&rows.accounts[0], rows.version)
+            }
+        });
+        assert!(exact);
+    });
+}
+
+/// Tells the writer that it is over, also when the test fails.
+struct DoneOnDrop<'d>(&'d AtomicBool);
+
+impl Drop for DoneOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
 }

@@ -1,0 +1,45 @@
+//! Writing back to a server what it had acknowledged and lost: the verb `restore`, in pages.
+
+use redis::Pipeline;
+
+use super::super::{AccountRow, KeyRow, StoreError};
+use super::ring::RING;
+use super::rows::{account_text, key_text};
+use super::{Redis, Script, error_of, hex};
+
+/// Rows in one script that writes them back: as many as Lua takes for one command, twice.
+const PAGE: usize = 1_000;
+
+impl Redis {
+    pub(in super::super) fn restore(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<(), StoreError> {
+        // Accounts first: no node shall see a key without its account.
+        let accounts = accounts.chunks(PAGE).map(|some| (&[][..], some));
+        let keys = keys.chunks(PAGE).map(|some| (some, &[][..]));
+        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))
+    }
+
+    fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
+        const DOING: &str = "writing back what it lost";
+        let mut arguments = vec![self.draw_id()?, keys.len().to_string()];
+        for key in keys {
+            arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
+        }
+        for account in accounts {
+            arguments.extend([account.name.clone(), account_text(account)]);
+        }
+        let replies = self.run(DOING, |scripts| {
+            let mut pipeline = Pipeline::new();
+            pipeline.cmd("EVALSHA").arg(&scripts[Script::Restore as usize]).arg(RING.len());
+            pipeline.arg(&RING).arg(&arguments);
+            pipeline
+        })?;
+        match replies.iter().find_map(error_of) {
+            Some(found) => Err(self.unanswered(DOING, found)),
+            None => Ok(()),
+        }
+    }
+}
