@@ -15,7 +15,6 @@ mod cli;
 mod domains;
 mod edge;
 mod expectations;
-mod failovers;
 mod failures;
 mod faults;
 mod faults_clock;

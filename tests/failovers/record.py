@@ -1,0 +1,71 @@
+"""What a round notes, for those who judge it."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Optional
+
+from .calls import Delays
+
+
+@dataclass
+class Key:
+    id: str
+    account: str
+    token: str
+
+
+@dataclass
+class Change:
+    """A command that changes keys or limits, and what came of it."""
+
+    kind: str
+    account: str
+    key: Optional[str] = None
+    value: Optional[int] = None
+    started: float = 0.0
+    ended: Optional[float] = None
+    done: bool = False
+    # In whose reign the command had its answer; None if it may be one or another.
+    reign: Optional[int] = None
+    said: str = ""
+
+    def __str__(self):
+        what = {"limit": f"limit {self.value} of {self.account}"}
+        return what.get(self.kind, f"{self.kind} key {self.key} of {self.account}")
+
+
+@dataclass
+class Reign:
+    """A server that is the store, from its promotion on, and what it held then."""
+
+    server: str
+    since: float
+    keys: dict
+    limits: dict
+    until: float = float("inf")
+
+
+@dataclass
+class Record:
+    """What happened in a round."""
+
+    reigns: list = field(default_factory=list)
+    # Of each node, by reign: since when its link leads to the server that reigns, and until when.
+    contacts: dict = field(default_factory=dict)
+    changes: list = field(default_factory=list)
+    samples: list = field(default_factory=list)
+    tellings: list = field(default_factory=list)
+    faults: list = field(default_factory=list)
+    # Keys whose rotation failed: the command may have undone it, or not.
+    open_keys: set = field(default_factory=set)
+    delays: Delays = field(default_factory=Delays)
+    on_failure: str = ""
+    nodes: int = 0
+
+
+def has_ended(key):
+    """Whether a key as it is listed is revoked, or was rotated and has ended."""
+    if key["revoked_at"] is not None:
+        return True
+    ends = key["expires_at"]
+    return ends is not None and datetime.fromisoformat(ends) <= datetime.now(timezone.utc)

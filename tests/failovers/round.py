@@ -1,0 +1,375 @@
+"""One round: a store with a replica, nodes and callers, key changes, and one or two failovers.
+
+All is drawn from the seed: what is changed and when, what the replica misses, how the primary
+fails, and in which order nodes and commands reach the promoted server.
+"""
+
+import asyncio
+import hashlib
+import json
+import random
+import signal
+from dataclasses import replace
+from pathlib import Path
+
+from . import calls, rules
+from .record import Change, Key, Record, Reign, has_ended
+from .servers import Link, Node, Redis, command, config, now, until, write_table
+
+PLANS = {"free": 100, "big": 1_000_000, "turning": 120}
+# "steady" is never changed; the limit of "tight" is spent in a round.
+ACCOUNTS = {"steady": "big", "tight": "tight", "red": "turning", "green": "turning",
+            "blue": "turning"}
+CHANGING = ["red", "green", "blue"]
+KEYS_EACH = 3
+TIGHT = [20, 60, 100, 140]
+LIMITS = [0, 7, 20, 45, 80, 150, 300, 1_000]
+QUIET = 0.5
+# For a whole round, in seconds.
+WHOLE = 120
+
+
+class Round:
+    def __init__(self, binary, folder, seed):
+        self.binary, self.folder, self.seed = binary, Path(folder), seed
+        self.draw = random.Random(seed)
+        self.wait_replicas = self.draw.choice([0, 0, 1])
+        self.on_failure = self.draw.choice(["open", "closed"])
+        self.plans = {**PLANS, "tight": self.draw.choice(TIGHT)}
+        self.failovers = self.draw.choice([1, 1, 1, 2])
+        self.record = Record(on_failure=self.on_failure)
+        self.keys = {account: [] for account in ACCOUNTS}
+        self.nodes, self.servers, self.links, self.tasks = [], [], [], []
+        self.done = asyncio.Event()
+        self.story, self.begun = [], now()
+
+    def note(self, text):
+        self.story.append(f"{now() - self.begun:7.3f} {text}")
+
+    # --- the start ---
+
+    async def start(self):
+        write_table(self.folder)
+        self.primary, self.replica = await self.redis(), await self.redis()
+        await self.replicate(self.primary, self.replica)
+        self.commands = await self.link("commands", self.primary.port)
+        self.command_config = config(self.folder, "commands", self.commands.port, self)
+        await self.fill()
+        self.record.reigns.append(await self.reign_of(self.primary))
+        self.note(f"wait_replicas {self.wait_replicas}, on_failure {self.on_failure}")
+        await asyncio.gather(
+            *(self.add_node(self.primary.port) for _ in range(self.draw.choice([2, 3]))))
+        self.begin(self.record.delays.watch(self.done))
+        wanted = {(node.number, key.id) for node in self.nodes for of in self.keys.values()
+                  for key in of}
+
+        async def is_open():
+            return wanted <= {(s.node, s.key) for s in self.record.samples if s.status != 401}
+
+        await until("every key opens on every node", is_open)
+
+    async def redis(self):
+        server = Redis(f"s{len(self.servers)}", self.folder)
+        self.servers.append(server)
+        return await server.start()
+
+    async def link(self, name, target):
+        link = Link(name)
+        self.links.append(link)
+        return await link.open(target)
+
+    async def replicate(self, primary, replica):
+        self.replication = await self.link("replication", primary.port)
+        await replica.follow(primary, self.replication.port)
+
+    async def fill(self):
+        """The first keys, by one import."""
+        text = ""
+        for account, plan in ACCOUNTS.items():
+            for _ in range(KEYS_EACH if account in CHANGING else 1):
+                text += self.key_to_import(account, plan)
+        await self.import_keys(text, "first.toml")
+
+    def key_to_import(self, account, plan=None):
+        """A new key that callers have from now on, as it stands in a key file."""
+        number = sum(len(of) for of in self.keys.values())
+        token = f"sv_{self.draw.getrandbits(128):032x}"
+        key = Key(f"{account}-{number}", account, token)
+        self.keys[account].append(key)
+        digest = hashlib.sha256(token.encode()).hexdigest()
+        plan = f'plan = "{plan}"\n' if plan else ""
+        return (f'[[key]]\nid = "{key.id}"\naccount = "{account}"\n{plan}'
+                f'hash = "sha256:{digest}"\n')
+
+    async def import_keys(self, text, name):
+        path = self.folder / name
+        path.write_text(text)
+        code, _, said = await self.run("keys", "import", str(path))
+        if code != 0:
+            raise RuntimeError(f"keys import: exit {code}: {said}")
+
+    async def add_node(self, port):
+        number = len(self.nodes)
+        link = Link(f"node {number}")
+        node = Node(number, self.binary, self.folder, link, self, self.draw.random() < 0.5)
+        self.nodes.append(node)
+        self.links.append(link)
+        await link.open(port)
+        await node.start()
+        self.record.nodes = len(self.nodes)
+        self.touch(number)
+        for account in ACCOUNTS:
+            draw = random.Random(f"{self.seed}-{number}-{account}")
+            self.begin(calls.call(node, account, self.keys, draw, self.record.samples,
+                                  self.record.faults, self.done))
+        self.begin(calls.watch(node, self.record.tellings, self.done))
+
+    def begin(self, work):
+        self.tasks.append(asyncio.ensure_future(work))
+
+    def touch(self, node):
+        """From now on this node's link leads to the server that reigns."""
+        self.record.contacts[node, len(self.record.reigns) - 1] = [now(), float("inf")]
+
+    def leave(self, node):
+        contact = self.record.contacts.get((node, len(self.record.reigns) - 1))
+        if contact and contact[1] > now():
+            contact[1] = now()
+
+    # --- changes ---
+
+    async def run(self, *words):
+        return await command(self.binary, words, self.command_config)
+
+    async def reign_of(self, server):
+        """What a server holds now, as commands tell that ask it and nobody else."""
+        path = config(self.folder, f"direct-{server.name}", server.port, self)
+        since = now()
+        said = await asyncio.gather(*(command(self.binary, (what, "list", "--json"), path)
+                                      for what in ("keys", "accounts")))
+        if any(code != 0 for code, _, _ in said):
+            raise RuntimeError(f"listing what {server.name} holds: {said}")
+        keys, accounts = (json.loads(out) for _, out, _ in said)
+        return Reign(server.name, since,
+                     {key["id"]: has_ended(key) for key in keys},
+                     {account["name"]: account["limit"] for account in accounts})
+
+    async def make(self, change, how=None):
+        """Makes a change with the server that commands reach now. A key is created by an import,
+        so that callers have it whatever comes of it, by `create`, or by a rotation."""
+        target, reigns = self.commands.target, len(self.record.reigns)
+        is_current = target == self.current().port
+        change.started = now()
+        self.record.changes.append(change)
+        if change.kind == "limit":
+            said = await self.run("accounts", "set", change.account, "--limit", str(change.value))
+        elif change.kind == "revoke" and how != "rotate":
+            said = await self.run("keys", "revoke", change.key)
+        elif change.kind == "revoke":
+            said = await self.run("keys", "rotate", change.key, "--overlap", "0", "--json")
+        elif how == "import":
+            text = self.key_to_import(change.account)
+            change.key = self.keys[change.account][-1].id
+            path = self.folder / f"import-{change.key}.toml"
+            path.write_text(text)
+            said = await self.run("keys", "import", str(path))
+        else:
+            said = await self.run("keys", "create", "--account", change.account, "--json")
+        change.ended, change.done, change.said = now(), said[0] == 0, said[2].strip()
+        if self.commands.target == target and len(self.record.reigns) == reigns:
+            change.reign = reigns - 1 if is_current else -1
+        if how in ("rotate", "create"):
+            self.take_new_key(change, how, said[1])
+        self.note(f"{how or ''} {change}: {'done' if change.done else 'failed'} in reign "
+                  f"{change.reign}, begun {change.started - self.begun:.3f} {change.said[:120]}")
+
+    def take_new_key(self, change, how, out):
+        """Gives callers the key that a command showed."""
+        if not change.done:
+            if how == "rotate":
+                self.record.open_keys.add(change.key)
+            return
+        made = json.loads(out)
+        if how == "rotate":
+            self.record.changes.append(replace(change, kind="create", key=made["id"]))
+        else:
+            change.key = made["id"]
+        self.keys[change.account].append(Key(made["id"], change.account, made["key"]))
+
+    def current(self):
+        """The server that reigns."""
+        return next(s for s in self.servers if s.name == self.record.reigns[-1].server)
+
+    async def change_at(self, moment, draw, made):
+        """A drawn change at a drawn moment."""
+        await asyncio.sleep(max(0.0, moment - now()))
+        kind = draw.choices(["revoke", "limit", "create"], [5, 4, 3])[0]
+        change = Change(kind, draw.choice(CHANGING))
+        if kind == "revoke":
+            change.key = draw.choice(self.keys[change.account]).id
+        elif kind == "limit":
+            change.value = draw.choice(LIMITS)
+        made.append(change)
+        hows = {"revoke": [None, None, "rotate"], "create": ["import", "create"]}
+        await self.make(change, draw.choice(hows.get(kind, [None])))
+
+    def changes_within(self, count, seconds):
+        """Drawn changes in the next seconds, under way, and the list that they are put into."""
+        made = []
+        work = [self.change_at(now() + self.draw.uniform(0, seconds),
+                               random.Random(self.draw.random()), made) for _ in range(count)]
+        return asyncio.gather(*work), made
+
+    # --- a failover ---
+
+    async def fail_over(self):
+        before, _ = self.changes_within(self.draw.choice([0, 1, 2]), 0.3)
+        await before
+        await asyncio.sleep(self.draw.uniform(0, 0.4))
+        self.lose_replication()
+        window = self.draw.uniform(0.05, 0.9)
+        doomed, made = self.changes_within(self.draw.choice([1, 2, 2, 3, 4]), window)
+        await asyncio.sleep(window * self.draw.uniform(0.7, 1.6))
+        how = self.fail_primary()
+        await asyncio.sleep(self.draw.choice([0.0, self.draw.uniform(0, 0.6)]))
+        self.record.reigns[-1].until = now()
+        for node in self.nodes:
+            self.leave(node.number)
+        await self.replica.promote()
+        self.record.reigns.append(await self.reign_of(self.replica))
+        self.note(f"{self.replica.name} is promoted with {self.record.reigns[-1].keys}, "
+                  f"{self.record.reigns[-1].limits}")
+        late, _ = self.changes_within(self.draw.choice([0, 1, 2, 3]), 1.2)
+        again = self.draw.random()
+        await asyncio.gather(
+            doomed, late, self.switch_all(), self.rejoin(how),
+            self.make_again(made, again), self.start_late_node())
+        self.note("the failover is over")
+
+    def lose_replication(self):
+        how = self.draw.choice(["hangs", "hangs", "is cut", "stands"])
+        if how == "hangs":
+            self.replication.hang()
+        elif how == "is cut":
+            self.replication.lead_to(None)
+        self.note(f"replication {how}")
+        if self.draw.random() < 0.4:
+            deaf = self.draw.choice(self.nodes)
+            deaf.link.hang()
+            self.leave(deaf.number)
+            self.note(f"{deaf.name} hears nothing")
+
+    def fail_primary(self):
+        how = self.draw.choice(["killed", "killed", "stopped", "cut off", "left alone"])
+        if how == "killed":
+            self.primary.kill()
+        elif how == "stopped":
+            self.primary.signal(signal.SIGSTOP)
+        elif how == "cut off":
+            for link in [self.commands, *(node.link for node in self.nodes)]:
+                link.lead_to(None)
+        self.note(f"the primary {self.primary.name} is {how}")
+        return how
+
+    async def switch_all(self):
+        """Commands and nodes reach the promoted server, each at its time."""
+        promoted = self.replica
+
+        async def switch(link, number, delay):
+            await asyncio.sleep(delay)
+            link.lead_to(promoted.port)
+            if number is not None:
+                self.touch(number)
+            self.note(f"{link.name} reaches {promoted.name}")
+
+        links = [(self.commands, None)] + [(node.link, node.number) for node in self.nodes]
+        delays = [self.draw.choice([0.0, self.draw.uniform(0, 0.9)]) for _ in links]
+        await asyncio.gather(*(switch(*link, delay) for link, delay in zip(links, delays)))
+
+    async def rejoin(self, how):
+        """The old primary comes back as a replica of the new one."""
+        await asyncio.sleep(self.draw.uniform(0.1, 1.2))
+        if how == "killed":
+            old = await self.redis()
+        else:
+            old = self.primary
+            old.signal(signal.SIGCONT)
+        self.primary, self.replica = self.replica, old
+        await self.replicate(self.primary, old)
+        self.note(f"{old.name} replicates {self.primary.name}")
+
+    async def make_again(self, made, share):
+        """What was lost is made again on the promoted server, by who reads its lists."""
+        await asyncio.sleep(self.draw.uniform(0.1, 1.0))
+        held, draw = self.record.reigns[-1], random.Random(share)
+        for old in list(made):
+            if draw.random() > share or self.commands.target != self.current().port:
+                continue
+            if old.kind == "revoke" and not held.keys.get(old.key, True):
+                await self.make(Change("revoke", old.account, old.key))
+            elif old.kind == "limit" and held.limits[old.account] != old.value:
+                await self.make(Change("limit", old.account, None, old.value))
+            elif old.kind == "create" and old.key not in held.keys:
+                await self.make(Change("create", old.account), "import")
+
+    async def start_late_node(self):
+        if self.draw.random() < 0.3:
+            port = self.replica.port
+            await asyncio.sleep(self.draw.uniform(0, 1.0))
+            await self.add_node(port)
+            self.note(f"{self.nodes[-1].name} is new")
+
+    # --- the end ---
+
+    async def rest(self):
+        """Until all that was promised in time is due, and a moment longer."""
+        record = self.record
+        moments = [change.ended for change in record.changes]
+        moments += [since for since, _ in record.contacts.values()]
+        due = max(moments) + rules.KNOWN
+        while now() < due + record.delays.within(max(moments), now()) + QUIET:
+            await asyncio.sleep(0.05)
+
+    async def play(self):
+        await self.start()
+        for _ in range(self.failovers):
+            await self.fail_over()
+        await self.rest()
+        self.done.set()
+        await asyncio.gather(*self.tasks)
+        self.tasks.clear()
+        faults = rules.judge(self.record)
+        faults += await rules.compare(self, await self.reign_of(self.current()))
+        faults += await rules.resolve(self)
+        faults += rules.told_of_losses(self.record, [node.said() for node in self.nodes])
+        for node in self.nodes:
+            if (code := await node.end()) != 0 or "panicked" in node.said():
+                faults.append(f"expected {node.name} to end with 0 and no panic, but found {code}")
+        return self.record.faults + faults
+
+    async def close(self):
+        self.done.set()
+        for task in self.tasks:
+            task.cancel()
+        for process in [*self.nodes, *self.servers]:
+            if hasattr(process, "process"):
+                process.kill()
+        for link in self.links:
+            await link.close()
+
+
+async def play(binary, folder, seed):
+    """The faults of a round, after its story is written down."""
+    round_ = Round(binary, folder, seed)
+    try:
+        faults = await asyncio.wait_for(round_.play(), WHOLE)
+    except Exception as error:  # noqa: BLE001 - a round that broke off has failed
+        faults = [f"expected a whole round, but found {type(error).__name__}: {error}"]
+    finally:
+        await round_.close()
+    story = [*round_.story, *(f"FAULT {fault}" for fault in faults)]
+    (Path(folder) / "story.txt").write_text("\n".join(story) + "\n")
+    for name in ("samples", "tellings"):
+        lines = [json.dumps(noted._asdict()) for noted in getattr(round_.record, name)]
+        (Path(folder) / f"{name}.jsonl").write_text("\n".join(lines))
+    return faults

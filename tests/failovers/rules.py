@@ -1,0 +1,328 @@
+"""What must hold in a round. Judges what was noted, and asks nodes once more at the end.
+
+A node is in contact while its link leads to the server that reigns. Times are counted from the
+moment when both are so: the server has a change, and the node is in contact.
+"""
+
+import asyncio
+from collections import defaultdict
+
+from . import calls
+from .servers import MAX_UNSETTLED, now
+
+# A change is in effect within one second. The margin is for a machine that has other work; as
+# long as the script itself was held up is added.
+PROMPT = 2.0
+# What one node alone knows of a lost change is first written back, then heard by the others.
+KNOWN = 3.0
+# Nodes that reach a store which lost something settle for 3 s; who comes later costs its lease.
+SETTLING = 2.5
+
+
+def judge(record):
+    samples = sorted(record.samples, key=lambda sample: sample.received)
+    found = {}
+    keys = _KeyRules(record)
+    for sample in samples:
+        if sample.key in record.open_keys:
+            continue
+        for rule, text in [*keys.look_at(sample), *_limit_faults(record, sample)]:
+            about = sample.account if rule == "limit" else sample.key
+            found.setdefault((rule, sample.node, about), text)
+        if sample.status not in (200, 401, 429, 500):
+            found.setdefault(("status", sample.node, sample.status),
+                             f"expected 200, 401, 429 or 500 of node {sample.node}, but found "
+                             f"{sample.status}")
+    return [*found.values(), *_excess(record, samples)]
+
+
+def _reign_at(record, node, moment):
+    """The number of the reign, and since when the node was in contact with it; or None."""
+    for number in range(len(record.reigns) - 1, -1, -1):
+        reign = record.reigns[number]
+        if reign.since <= moment:
+            since, until = record.contacts.get((node, number), (float("inf"), 0.0))
+            return (number, since) if since <= moment < min(until, reign.until) else None
+    return None
+
+
+def _is_due(record, since, within, moment):
+    return moment > since + within + record.delays.within(since, moment)
+
+
+class _KeyRules:
+    """Which keys a node must open, and which it must refuse."""
+
+    def __init__(self, record):
+        self.record = record
+        # By node and key: that it opened, and since when it is known to be revoked.
+        self.opened, self.refused = {}, {}
+        # By key: which nodes know it, and its revocation, since when.
+        self.knowers, self.revokers = defaultdict(dict), defaultdict(dict)
+        self.revoke_begun, self.created, self.revoked = {}, {}, defaultdict(list)
+        for change in record.changes:
+            if change.kind == "revoke":
+                begun = self.revoke_begun.get(change.key, float("inf"))
+                self.revoke_begun[change.key] = min(begun, change.started)
+                if change.done:
+                    self.revoked[change.key].append(change)
+            elif change.kind == "create" and change.done:
+                self.created[change.key] = change
+
+    def look_at(self, sample):
+        at = _reign_at(self.record, sample.node, sample.sent)
+        if sample.status == 401:
+            return self.refusal(sample, at)
+        return self.opening(sample, at)
+
+    def opening(self, sample, at):
+        pair = sample.node, sample.key
+        self.opened.setdefault(pair, sample.received)
+        self.knowers[sample.key].setdefault(sample.node, sample.received)
+        if pair in self.refused and self.refused[pair] < sample.sent:
+            since = sample.sent - self.refused[pair]
+            yield "reopened", (f"expected 401 of node {sample.node} for key {sample.key}, whose "
+                               f"revocation it had known for {since:.1f} s, but found "
+                               f"{sample.status}")
+        if at is None:
+            return
+        number, contact = at
+        revoked = [max(since, contact) for since in self.revoked_in(sample.key, number)]
+        if revoked and _is_due(self.record, min(revoked), PROMPT, sample.sent):
+            yield "revoked", (f"expected 401 of node {sample.node} for key {sample.key}, revoked "
+                              f"in the store and heard {sample.sent - min(revoked):.1f} s before, "
+                              f"but found {sample.status}")
+        known = self.heard_of(self.revokers[sample.key], number, contact)
+        if known and _is_due(self.record, min(known), KNOWN, sample.sent):
+            yield "known", (f"expected 401 of node {sample.node} for key {sample.key}, whose "
+                            f"revocation another node knew {sample.sent - min(known):.1f} s "
+                            f"before, but found {sample.status}")
+
+    def refusal(self, sample, at):
+        pair, begun = (sample.node, sample.key), self.revoke_begun.get(sample.key, float("inf"))
+        if pair in self.opened:
+            if begun > sample.received:
+                yield "closed", (f"expected no 401 of node {sample.node} for key {sample.key}, "
+                                 "which nobody revoked and which it had opened, but found one")
+            self.refused.setdefault(pair, sample.received)
+            self.revokers[sample.key].setdefault(sample.node, sample.received)
+            return
+        if at is None or begun <= sample.received:
+            return
+        number, contact = at
+        good = [max(since, contact) for since in self.good_in(sample.key, number)]
+        if good and _is_due(self.record, min(good), PROMPT, sample.sent):
+            yield "good", (f"expected no 401 of node {sample.node} for key {sample.key}, which is "
+                           f"good in the store for {sample.sent - min(good):.1f} s, but found one")
+        known = self.heard_of(self.knowers[sample.key], number, contact)
+        if known and _is_due(self.record, min(known), KNOWN, sample.sent):
+            yield "lost", (f"expected no 401 of node {sample.node} for key {sample.key}, which "
+                           f"another node knew {sample.sent - min(known):.1f} s before, but found "
+                           "one")
+
+    def revoked_in(self, key, number):
+        """Since when the server that reigns holds a revocation."""
+        reign = self.record.reigns[number]
+        held = [reign.since] if reign.keys.get(key) else []
+        return held + [change.ended for change in self.revoked[key] if change.reign == number]
+
+    def good_in(self, key, number):
+        reign = self.record.reigns[number]
+        held = [reign.since] if reign.keys.get(key) is False else []
+        change = self.created.get(key)
+        return held + ([change.ended] if change and change.reign == number else [])
+
+    def heard_of(self, nodes, number, contact):
+        """When each of those who know was in contact too."""
+        contacts = self.record.contacts
+        return [max(since, contact, contacts[node, number][0])
+                for node, since in nodes.items() if (node, number) in contacts]
+
+
+def limit_in_force(record, account, number, sent, received):
+    """The limit that the server which reigns holds, and since when; None if that is open."""
+    reign = record.reigns[number]
+    changes = [change for change in record.changes
+               if change.kind == "limit" and change.account == account
+               and change.started < received and change.reign in (number, None)
+               and (change.ended is None or change.ended >= reign.since)]
+    if not changes:
+        return reign.limits.get(account), reign.since
+    if any(change.ended is None or change.ended > sent for change in changes):
+        return None
+    last = max(changes, key=lambda change: change.ended)
+    overlaps = any(it is not last and it.ended > last.started for it in changes)
+    if overlaps or not last.done or last.reign is None:
+        return None
+    return last.value, last.ended
+
+
+def _limit_faults(record, sample):
+    at = _reign_at(record, sample.node, sample.sent)
+    if sample.limit is None or at is None:
+        return
+    number, contact = at
+    force = limit_in_force(record, sample.account, number, sample.sent, sample.received)
+    if force is None:
+        return
+    value, since = force[0], max(force[1], contact)
+    if sample.limit != value and _is_due(record, since, PROMPT, sample.sent):
+        yield "limit", (f"expected the limit {value} of account {sample.account} on node "
+                        f"{sample.node}, in the store and heard {sample.sent - since:.1f} s "
+                        f"before, but found {sample.limit}")
+
+
+def _excess(record, samples):
+    """Accounts that passed every limit they ever had by more than the documents say."""
+    admitted = defaultdict(int)
+    for sample in samples:
+        admitted[sample.account] += sample.admitted
+    most = {account: limit for account, limit in record.reigns[0].limits.items()}
+    for change in record.changes:
+        if change.kind == "limit":
+            most[change.account] = max(most[change.account], change.value)
+    unsettled = MAX_UNSETTLED if record.on_failure == "open" else 0
+    for account, limit in most.items():
+        lease = max(1, min(limit // 100, 64))
+        # A limit that was raised and lowered again, and who was cut off for long.
+        changed = account not in ("steady", "tight")
+        leases = record.nodes * (changed + _cut_off(record))
+        bound = limit + record.nodes * unsettled * (len(record.reigns) - 1) + leases * lease
+        if admitted[account] > bound:
+            yield (f"expected at most {bound} calls of account {account} with a limit of {limit}, "
+                   f"but found {admitted[account]}")
+
+
+def _cut_off(record):
+    """How many failovers some node heard of late."""
+    late = 0
+    for number in range(1, len(record.reigns)):
+        since = [contact[0] for (_, of), contact in record.contacts.items() if of == number]
+        late += max(since) - min(since) > SETTLING
+    return late
+
+
+def told_of_losses(record, said):
+    """A node that knows what the store lost says so."""
+    samples = sorted(record.samples, key=lambda sample: sample.received)
+    yield from _untold_limits(record, samples)
+    keys = _KeyRules(record)
+    for sample in samples:
+        list(keys.look_at(sample))
+    lost = []
+    for number in range(1, len(record.reigns)):
+        for key, nodes in keys.revokers.items():
+            for node, since in nodes.items():
+                contact = record.contacts.get((node, number))
+                if (contact and since < contact[0]
+                        and not record.reigns[number].keys.get(key)
+                        and not _is_made_again(record, number, key, contact[0] + PROMPT)):
+                    lost.append((node, key))
+    if lost and not any("the store lost" in text for text in said):
+        node, key = lost[0]
+        yield (f"expected some node to say that the store lost what node {node} knew, that key "
+               f"{key} is revoked, but none did")
+
+
+def _is_made_again(record, number, key, before):
+    return any(change.kind == "revoke" and change.key == key
+               and change.reign in (number, None, number - 1)
+               and record.reigns[number].since <= change.ended and change.started < before
+               for change in record.changes)
+
+
+def _untold_limits(record, samples):
+    for (node, number), (contact, until) in record.contacts.items():
+        for change in _lost_limits(record, number):
+            if not any(sample.node == node and sample.account == change.account
+                       and change.started < sample.sent and sample.received < contact
+                       and sample.limit == change.value for sample in samples):
+                continue
+            since = record.reigns[number].since
+            begun = [it.started for it in record.changes if it.kind == "limit"
+                     and it.account == change.account and it.ended >= since]
+            end = min([until, record.reigns[number].until, *begun])
+            for told in record.tellings:
+                if (told.node == node and told.at < end
+                        and _is_due(record, contact, PROMPT, told.at)
+                        and not (told.failing and f"account {change.account}" in told.degraded)):
+                    yield (f"expected node {node} to tell that the store lost the {change}, but "
+                           f"found {told.degraded!r} and riskgate_reload_failing {told.failing}")
+                    break
+
+
+def _lost_limits(record, number):
+    """Of each account the last limit of the reign before, if the server that reigns lost it."""
+    for account in record.reigns[0].limits if number else ():
+        before, reign = record.reigns[number - 1:number + 1]
+        changes = [change for change in record.changes
+                   if change.kind == "limit" and change.account == account
+                   and change.ended >= before.since and change.started < reign.since]
+        last = max(changes, key=lambda change: change.ended, default=None)
+        overlaps = any(it is not last and it.ended > last.started for it in changes)
+        if last and last.done and last.reign == number - 1 and not overlaps:
+            others = [before.limits[account], *(it.value for it in changes if it is not last)]
+            if last.value not in others and reign.limits[account] in others:
+                yield last
+
+
+async def compare(round_, held):
+    """Every key and limit on every node, against what the store lists."""
+    faults = []
+    for node in round_.nodes:
+        for account, keys in round_.keys.items():
+            faults += await _compare_account(round_, node, account, keys, held)
+    return faults
+
+
+async def _compare_account(round_, node, account, keys, held):
+    faults, good = [], None
+    caller = calls.Caller(node, account)
+    try:
+        for key in keys:
+            sample = await caller.ask(key, calls.DOMAIN)
+            is_good = held.keys.get(key.id) is False
+            good = key if is_good and sample.status != 401 else good
+            if is_good != (sample.status != 401):
+                faults.append(f"expected key {key.id}, in the store "
+                              f"{_standing(held.keys.get(key.id))}, to be so on {node.name} at "
+                              f"the end, but found {sample.status}")
+        begun = now()
+        while good:
+            limit = (await caller.ask(good, calls.USAGE)).limit
+            if limit == held.limits[account]:
+                break
+            if limit is not None or now() - begun > PROMPT:
+                faults.append(f"expected the limit {held.limits[account]} of account {account} "
+                              f"on {node.name} at the end, as in the store, but found {limit}")
+                break
+            await asyncio.sleep(0.1)
+    finally:
+        caller.close()
+    return faults
+
+
+def _standing(is_revoked):
+    return {None: "unknown", True: "revoked", False: "good"}[is_revoked]
+
+
+async def resolve(round_):
+    """Sets the limits that nodes say the store lost, as they ask; then nothing is told."""
+    begun, is_set = now(), set()
+    while True:
+        told = [await node.told() for node in round_.nodes]
+        texts = " | ".join(it[0] for it in told if it)
+        for account in round_.keys:
+            if f"account {account}: the store lost" in texts and account not in is_set:
+                is_set.add(account)
+                limit = str(round_.plans["turning"] + len(is_set))
+                code, _, said = await round_.run("accounts", "set", account, "--limit", limit)
+                if code != 0:
+                    return [f"expected accounts set {account} to be done, but found {said}"]
+                begun = now()
+        if all(it == ("", 0) for it in told):
+            return []
+        if now() - begun > KNOWN + round_.record.delays.within(begun, now()):
+            return [f"expected that no node tells anything of its keys once all is resolved, but "
+                    f"found {told}"]
+        await asyncio.sleep(0.1)

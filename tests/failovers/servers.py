@@ -1,0 +1,278 @@
+"""The processes of one round: redis-servers, the links to them, riskgate nodes and commands.
+
+Starts and ends processes, all by their own ids. It judges nothing.
+"""
+
+import asyncio
+import ctypes
+import json
+import re
+import signal
+import socket
+import subprocess
+import time
+
+PATIENCE = 30.0
+# Calls that one node may serve beyond all leases while the store is down.
+MAX_UNSETTLED = 10
+_LIBC = ctypes.CDLL(None)
+
+
+def now():
+    return time.monotonic()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+async def until(what, ask, patience=PATIENCE):
+    begun = now()
+    while not (found := await ask()):
+        if now() - begun > patience:
+            raise TimeoutError(f"waited in vain until {what}")
+        await asyncio.sleep(0.01)
+    return found
+
+
+def end_with_parent():
+    """Linux only: no process outlives the script, however the script ends."""
+    _LIBC.prctl(1, signal.SIGKILL)
+
+
+def spawn(words, log):
+    with open(log, "ab") as into:
+        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=into, stderr=into,
+                                preexec_fn=end_with_parent)
+
+
+class Redis:
+    """A redis-server in memory; the replica keeps what the primary sent it."""
+
+    def __init__(self, name, folder):
+        self.name, self.log = name, folder / f"redis-{name}.log"
+        self.folder = folder
+
+    async def start(self):
+        for _ in range(5):
+            self.port = free_port()
+            self.process = spawn(
+                ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", "",
+                 "--appendonly", "no", "--dir", str(self.folder), "--dbfilename",
+                 f"{self.name}.rdb", "--repl-diskless-sync", "no", "--repl-timeout", "60"],
+                self.log)
+            # Another process may have taken the port meanwhile.
+            if await until(f"redis-server {self.name} answers or ends", self.answers_or_ended):
+                if self.process.poll() is None:
+                    return self
+        raise RuntimeError(f"redis-server {self.name} does not start: {self.log.read_text()}")
+
+    async def answers_or_ended(self):
+        return self.process.poll() is not None or b"PONG" in await self.tell("PING")
+
+    async def tell(self, line):
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+            writer.write(line.encode() + b"\r\nQUIT\r\n")
+            said = await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+            return said
+        except (OSError, asyncio.TimeoutError):
+            return b""
+
+    async def follow(self, primary, port):
+        """Becomes the replica of a server, to which a port leads."""
+        await self.tell(f"REPLICAOF 127.0.0.1 {port}")
+
+        async def is_level():
+            own = (await self.tell("INFO replication")).decode()
+            of_primary = (await primary.tell("INFO replication")).decode()
+            # Until then the primary keeps back what is changed.
+            is_online = f"port={self.port},state=online" in of_primary
+            return is_online and "master_link_status:up" in own
+
+        await until(f"redis-server {self.name} has what its primary has", is_level)
+
+    async def promote(self):
+        await self.tell("REPLICAOF NO ONE")
+
+    def signal(self, number):
+        self.process.send_signal(number)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Link:
+    """A port that leads to a server: it can hang, be cut, or lead to another one."""
+
+    def __init__(self, name):
+        self.name, self.target, self.writers, self.tasks = name, None, set(), set()
+        self.flows = asyncio.Event()
+        self.flows.set()
+
+    async def open(self, target):
+        self.target = target
+        self.server = await asyncio.start_server(self.accept, "127.0.0.1", 0)
+        self.port = self.server.sockets[0].getsockname()[1]
+        return self
+
+    async def accept(self, reader, writer):
+        self.tasks.add(asyncio.current_task())
+        asyncio.current_task().add_done_callback(self.tasks.discard)
+        self.writers.add(writer)
+        try:
+            await self.flows.wait()
+            if self.target is None or writer.is_closing():
+                return
+            there, onward = await asyncio.open_connection("127.0.0.1", self.target)
+            self.writers.add(onward)
+            await asyncio.gather(self.pump(reader, onward), self.pump(there, writer))
+            self.writers.discard(onward)
+        except OSError:
+            pass
+        finally:
+            self.writers.discard(writer)
+            writer.close()
+
+    async def pump(self, reader, writer):
+        try:
+            while data := await reader.read(65536):
+                await self.flows.wait()
+                if writer.is_closing():
+                    break
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass
+        finally:
+            writer.close()
+
+    def hang(self):
+        """Takes connections and bytes, and passes nothing on."""
+        self.flows.clear()
+
+    def lead_to(self, target):
+        """Ends all connections; new ones lead to this port, or are closed at once if it is None.
+        What hung is lost."""
+        self.target = target
+        for writer in list(self.writers):
+            writer.transport.abort()
+        self.writers.clear()
+        self.flows.set()
+
+    async def close(self):
+        self.server.close()
+        self.lead_to(None)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
+
+
+def config(folder, name, port, draw, listen=""):
+    """A file for a node or for commands, whose store is what a port leads to."""
+    path = folder / f"{name}.toml"
+    plans = "".join(f"{plan} = {limit}\n" for plan, limit in draw.plans.items())
+    path.write_text(
+        f'{listen}[log]\npath = "{folder}/{name}.log"\n[process]\nfolder = ""\n'
+        f'[table]\npath = "{folder}/table"\n[drain]\ngrace = "5s"\n'
+        f'[store]\nurl = "redis://127.0.0.1:{port}/0"\non_failure = "{draw.on_failure}"\n'
+        f'max_unsettled = {MAX_UNSETTLED}\ndeadline = "250ms"\n'
+        f'wait_replicas = {draw.wait_replicas}\n[plans]\n{plans}')
+    return path
+
+
+def write_table(folder):
+    """A table of one name, so that a node starts quickly."""
+    (folder / "table").mkdir()
+    (folder / "table" / "manifest.toml").write_text(
+        '[[list]]\nfile = "disposable.txt"\nkind = "disposable"\ntier = "a"\n')
+    (folder / "table" / "disposable.txt").write_text("first.test\n")
+
+
+class Node:
+    """A riskgate process with a link of its own to the store."""
+
+    def __init__(self, number, binary, folder, link, draw, fast):
+        self.number, self.binary, self.folder, self.link = number, binary, folder, link
+        self.draw, self.fast = draw, fast
+        self.name = f"node {number}"
+        self.stderr = folder / f"node-{number}.stderr"
+
+    async def start(self):
+        for _ in range(5):
+            self.http, self.admin = free_port(), free_port()
+            listen = (f'[listen]\nhttp = "127.0.0.1:{self.http}"\n'
+                      f'admin = "127.0.0.1:{self.admin}"\nlane = {str(self.fast).lower()}\n'
+                      'threads = 1\n')
+            path = config(self.folder, f"node-{self.number}", self.link.port, self.draw, listen)
+            self.process = spawn([self.binary, "run", "-c", str(path)], self.stderr)
+            await until(f"{self.name} is ready or ends", self.is_ready_or_ended)
+            if self.process.poll() is None:
+                return self
+            # Another process may have taken a port meanwhile.
+            if "ddress already in use" not in self.said() and "os error 98" not in self.said():
+                break
+        raise RuntimeError(f"{self.name} does not start: {self.said()[-500:]}")
+
+    async def is_ready_or_ended(self):
+        if self.process.poll() is not None:
+            return True
+        status, _ = await self.page("/readyz")
+        return status == 200
+
+    async def page(self, path):
+        """Status and body of one of the operator's pages; status 0 if it does not answer."""
+        writer = None
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+                         .encode())
+            said = (await asyncio.wait_for(reader.read(), PATIENCE)).decode()
+            head, _, body = said.partition("\r\n\r\n")
+            return int(head.split(" ")[1]), body
+        except (OSError, IndexError, asyncio.TimeoutError):
+            return 0, ""
+        finally:
+            if writer:
+                writer.close()
+
+    async def told(self):
+        """What /readyz says of keys, and riskgate_reload_failing; None if a page failed."""
+        (ready, page), (found, metrics) = await asyncio.gather(
+            self.page("/readyz"), self.page("/metrics"))
+        failing = re.search(r'^riskgate_reload_failing\{part="keys"\} (\d)', metrics, re.M)
+        if ready != 200 or found != 200:
+            return None
+        degraded = [it for it in json.loads(page)["degraded"] if it.startswith("keys")]
+        # The metric is there once keys were reloaded.
+        return " | ".join(degraded), int(failing[1]) if failing else 0
+
+    def said(self):
+        return self.stderr.read_text()
+
+    async def end(self):
+        """SIGTERM; how it ended."""
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return await asyncio.to_thread(self.process.wait, PATIENCE)
+        except subprocess.TimeoutExpired:
+            return "nothing after SIGTERM"
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+async def command(binary, words, path):
+    """Runs a riskgate command; its exit code, stdout and stderr."""
+    process = await asyncio.create_subprocess_exec(
+        binary, *words, "-c", str(path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, preexec_fn=end_with_parent)
+    try:
+        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+    except BaseException:
+        process.kill()
+        raise
+    return process.returncode, out.decode(), err.decode()
