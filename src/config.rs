@@ -345,16 +345,16 @@ fn upstream(s: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
 
 fn store(s: &mut Settings) -> StoreOptions {
     let url = s.store_url("store.url", "sqlite:state/riskgate.db");
+    let wait_replicas = s.count("store.wait_replicas", 0..=8, 0) as usize;
     let deadline = match url {
         StoreUrl::Sqlite(_) => Duration::from_secs(1),
-        StoreUrl::Redis(_) => Duration::from_millis(50),
+        StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
+        // Redis looks ten times a second whether a WAIT has ended.
+        StoreUrl::Redis(_) => Duration::from_millis(500),
     };
     StoreOptions {
         url,
-        redis: RedisOptions {
-            wait_replicas: s.count("store.wait_replicas", 0..=8, 0) as usize,
-            tls_ca: s.text("store.tls_ca").map(PathBuf::from),
-        },
+        redis: RedisOptions { wait_replicas, tls_ca: s.text("store.tls_ca").map(PathBuf::from) },
         deadline: s.time("store.deadline", deadline),
         max_unsettled: s.count("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }

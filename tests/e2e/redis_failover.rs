@@ -90,7 +90,7 @@ fn lose_the_replica(on_failure: &str) -> (Vec<Gateway>, RedisServer, RedisServer
     follow(&replica);
     let setup = || {
         let setup = Setup::new().redis(&primary).set("store.wait_replicas", "1");
-        let setup = setup.text("store.on_failure", on_failure).text("store.deadline", "200ms");
+        let setup = setup.text("store.on_failure", on_failure);
         setup.set("plans.free", &LIMIT.to_string())
     };
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);

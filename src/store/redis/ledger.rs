@@ -13,6 +13,9 @@ pub(super) const MARK: &str = "riskgate:{ring}:mark";
 const SETTLING: &str = "riskgate:{ring}:settling";
 /// For so long after a loss nodes restate their numbers: each speaks at least once a second.
 const RESTATEMENT: Duration = Duration::from_secs(3);
+/// Replicas acknowledge what they have once a second. One that was silent for longer, in seconds,
+/// counts as missing.
+const MAX_LAG: i64 = 2;
 /// Numbers of a month are kept for so long from its first call on, in seconds: a server's clock
 /// that is wrong for a while, and not by a year, throws none away that are in use.
 pub(super) const KEPT_FOR: i64 = 400 * 86_400;
@@ -25,6 +28,23 @@ pub(super) const LEDGER: &str = "riskgate:ledger:{";
 /// The month's numbers of an account. The braces make both keys of an account fall together.
 pub(super) fn numbers_key(account: &str, month: Month) -> String {
     format!("{LEDGER}{account}}}:{month}")
+}
+
+/// Replicas that are connected and acknowledged something lately, by `INFO replication`.
+fn connected_replicas(replication: &str) -> usize {
+    let is_connected = |line: &&str| {
+        let fields = line.split_once(':').map_or("", |(_, fields)| fields);
+        let field = |name: &str| {
+            fields.split(',').find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+        };
+        let lag = field("lag").and_then(|lag| lag.parse::<i64>().ok());
+        field("state") == Some("online") && lag.is_some_and(|lag| (0..=MAX_LAG).contains(&lag))
+    };
+    let is_replica = |line: &&str| {
+        line.strip_prefix("slave")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    replication.lines().filter(is_replica).filter(is_connected).count()
 }
 
 fn settling_key(account: &str, month: Month) -> String {
@@ -40,14 +60,9 @@ impl Redis {
         const DOING: &str = "taking its pulse";
         let mut ask = redis::pipe();
         ask.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
-        if self.wait_replicas > 0 {
-            // Whether they have what was last written here; not waited for.
-            ask.cmd("WAIT").arg(self.wait_replicas).arg(1);
-        }
         let mut replies = self.ask(DOING, &ask)?.into_iter();
         let mut next = || replies.next().unwrap_or(Value::Nil);
         let (server, replication, time) = (text(next()), text(next()), next());
-        let reached = number(next());
         let (Some(run), Some(history)) =
             (field(&server, "run_id"), field(&replication, "master_replid"))
         else {
@@ -75,7 +90,7 @@ impl Redis {
         }
         let (store_id, began, settling): (String, String, u64) =
             redis::from_redis_value(reply).map_err(|e| self.unanswered(DOING, e.to_string()))?;
-        self.note_replicas(reached);
+        self.note_replicas(connected_replicas(&replication));
         Ok(Pulse {
             incarnation: format!("{life} {began} {store_id}"),
             unix_now: Some(unix_now.0),
@@ -97,29 +112,31 @@ impl Redis {
             return Ok(Vec::new());
         }
         let (node, wait) = (hex(round.node), self.wait_replicas);
+        if self.missing_replicas > 0 && round.needs_replicas {
+            return Err(self.too_few_replicas(DOING));
+        }
+        // A WAIT for replicas that are known to be missing would only cost its time, and Redis
+        // looks at the end of a WAIT ten times a second. The pulse tells when they are back.
+        let waits = wait > 0 && self.missing_replicas == 0;
         // So that the answer comes within the patience, also when it is that none has it. Zero
-        // would be for ever. Replicas that are gone are not waited for where that changes nothing.
-        let wait_for = match self.missing_replicas > 0 && !round.needs_replicas {
-            true => 1,
-            false => (self.patience * 3 / 4).as_millis().max(1) as u64,
-        };
+        // would be for ever.
+        let wait_for = (self.patience * 3 / 4).as_millis().max(1) as u64;
         let mut replies = self.run(DOING, |scripts| {
             let mut pipeline = redis::pipe();
             for statement in statements {
                 let script = &scripts[Script::State as usize];
                 add_statement(&mut pipeline, script, &node, round, statement);
             }
-            if wait > 0 {
+            if waits {
                 pipeline.cmd("WAIT").arg(wait).arg(wait_for);
             }
             pipeline
         })?;
-        if wait > 0 {
+        if waits {
             let reached = number(replies.pop().unwrap_or(Value::Nil));
-            self.note_replicas(reached);
+            self.note_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
             if self.missing_replicas > 0 && round.needs_replicas {
-                let found = format!("only {reached} of {wait} replicas have it");
-                return Err(self.unanswered(DOING, found));
+                return Err(self.too_few_replicas(DOING));
             }
         }
         // Numbers that are none of ours are the account's trouble; other errors are the server's.
@@ -145,8 +162,14 @@ impl Redis {
         Ok(standings)
     }
 
-    fn note_replicas(&mut self, reached: u64) {
-        self.missing_replicas = self.wait_replicas.saturating_sub(reached as usize);
+    fn note_replicas(&mut self, present: usize) {
+        self.missing_replicas = self.wait_replicas.saturating_sub(present);
+    }
+
+    fn too_few_replicas(&mut self, doing: &'static str) -> StoreError {
+        let wanted = self.wait_replicas;
+        let present = wanted.saturating_sub(self.missing_replicas);
+        self.unanswered(doing, format!("only {present} of {wanted} replicas have it"))
     }
 
     pub(in super::super) fn missing_replicas(&self) -> usize {
