@@ -44,8 +44,8 @@ fn is_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> b
 }
 
 /// What lies below a prefix as a server may read it: decoded, without parameters. `None` if that
-/// is in doubt: an empty or dot segment, a backslash, or an encoded byte that a server behind
-/// riskgate may take for structure.
+/// is in doubt: a segment that is empty or dots, also without its parameters, a backslash, or an
+/// encoded byte that a server behind riskgate may take for structure.
 fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
     let mut as_read = Vec::with_capacity(rest.len());
     let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
@@ -57,7 +57,8 @@ fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
         // Some servers take parameters off a segment before they look at it.
         let bare = decoded.split(|byte| *byte == b';').next().unwrap_or_default();
         let is_dots = bare == b"." || bare == b"..";
-        if is_dots || decoded.iter().any(is_structure) || (decoded.is_empty() && !is_last) {
+        let is_empty = bare.is_empty() && !(is_last && decoded.is_empty());
+        if is_dots || is_empty || decoded.iter().any(is_structure) {
             return None;
         }
         as_read.push(b'/');
@@ -115,6 +116,9 @@ mod tests {
             "/open/admin%3bx",
             "/open/ADMIN",
             "/open/%41dmin",
+            "/open/;x/admin",
+            "/open/%3b/admin",
+            "/open/;",
             "/open//admin",
             "/open/./admin",
             "/open/x/../admin",
