@@ -176,7 +176,7 @@ pub fn main() -> ExitCode {
 /// A word of the command line, without what may be a password.
 fn shown(word: &str) -> String {
     let bare = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
-    match bare.contains("://") && bare.contains('@') {
+    match bare.contains("://") || bare.contains(['@', '?']) {
         true => word.replacen(bare, &without_password(bare), 1),
         false => word.to_owned(),
     }

@@ -23,7 +23,7 @@ use riskgate::gateway::Passage;
 use riskgate::server::{Mount, resolve_upstreams};
 
 /// Of an exchange; all other times here are parts of it.
-const DEADLINE: Duration = Duration::from_millis(1500);
+const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A gateway as it is, but for a thread that does other work before it comes to `logging`.
 struct Late(Gateway);
