@@ -256,8 +256,7 @@ fn rotate(
     })?;
     let expires = expires.map(When::parse).transpose()?;
     let mut store = store_of(config)?;
-    let old = rows_of(&mut store)?.keys.into_iter().find(|key| key.id == id);
-    let Some(old) = old else {
+    let Some(old) = stored_key(config, &mut store, id)? else {
         return Err(Failure::failed(format!(
             "expected the id of a key in the store, but found {id:?}"
         )));
@@ -267,15 +266,32 @@ fn rotate(
     let expires_at = expires.map(|when| when.from(now)).or(same_term);
     let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
     let (before, digest) = (old.expires_at, token.digest());
-    let new =
-        KeyRow { id: new_id()?, digest, created_at: now, expires_at, revoked_at: None, ..old };
+    let new = KeyRow {
+        id: new_id()?,
+        digest,
+        created_at: now,
+        expires_at,
+        revoked_at: None,
+        ..old.clone()
+    };
     let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
     let ends = before.map_or(ends, |at| at.min(ends));
-    let rotated = store.rotate_key(id, &new, ends, now);
-    let undo = |store: &mut Store| store.undo_rotation(id, &new.id, ends, before, now);
+    let old_id = &old.id;
+    let rotated = store.rotate_key(old_id, &new, ends, now);
+    let undo = |store: &mut Store| store.undo_rotation(old_id, &new.id, ends, before, now);
     shown_or_undone(&mut store, rotated, &new, &token, json, undo)?;
     tell(format!("key {id} works until {}", rfc3339(ends)));
     Ok(())
+}
+
+/// The store's row of this key: of its id, or of the same key that the key file names so.
+fn stored_key(config: &Config, store: &mut Store, id: &str) -> Result<Option<KeyRow>, Failure> {
+    let rows = rows_of(store)?.keys;
+    let declared = declared(config)?.into_iter().find(|declared| declared.key.id == id);
+    let digest = declared.map(|declared| declared.key.digest);
+    let at = rows.iter().position(|key| key.id == id);
+    let at = at.or_else(|| rows.iter().position(|key| Some(key.digest) == digest));
+    Ok(at.and_then(|at| rows.into_iter().nth(at)))
 }
 
 fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
@@ -288,8 +304,14 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
             let Some(found) = found else {
                 return Err(Failure::failed(format!("expected the id of a key, but found {id:?}")));
             };
-            let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
-            store.add_keys(&[(tombstone, None)])?;
+            match stored_key(config, &mut store, id)? {
+                // The store has the same key under another id.
+                Some(stored) => store.end_key(&stored.id, None, Some(now))?,
+                None => {
+                    let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
+                    store.add_keys(&[(tombstone, None)])?;
+                }
+            }
         }
         done => done?,
     }

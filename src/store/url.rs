@@ -29,8 +29,10 @@ impl StoreUrl {
         let wrong = || StoreError::Url { expected: STORE_URL_FORM, found: without_password(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
             // What a path holds is shown, so it is no place for what other programs take there.
-            let is_url = path.contains("//") && path.contains('@');
-            return match path.is_empty() || path.contains('?') || is_url {
+            let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
+            let is_no_file =
+                path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');
+            return match is_no_file || path.contains('?') || is_url {
                 true => Err(wrong()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
@@ -141,6 +143,10 @@ mod tests {
         for text in [
             "localhost:6379",
             "sqlite:",
+            "sqlite::memory:",
+            "sqlite:file:/tmp/x",
+            "sqlite:state/",
+            "sqlite:a\0b",
             "redis://",
             "redis://host:port",
             "rediss://host/#insecure",

@@ -79,9 +79,9 @@ for at = 5, #ARGV, 5 do
         end
     end
 end
+redis.call('ZADD', changed, unpack(members))
 redis.call('HSET', keys, unpack(new_rows))
 redis.call('HSET', digests, unpack(index))
-redis.call('ZADD', changed, unpack(members))
 local changed_rows, changed_members = {}, {}
 for name, row in pairs(rows) do
     -- An import leaves accounts that are there as they are until it is committed.
@@ -92,8 +92,8 @@ for name, row in pairs(rows) do
     end
 end
 if #changed_rows > 0 then
-    redis.call('HSET', accounts, unpack(changed_rows))
     redis.call('ZADD', changed, unpack(changed_members))
+    redis.call('HSET', accounts, unpack(changed_rows))
 end
 if import ~= '-' then redis.call('EXPIRE', plans, ARGV[4]) end
 return math.max(0, score)

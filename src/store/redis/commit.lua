@@ -16,6 +16,8 @@ if ARGV[3] == 'commit' then
         return redis.error_reply('LATE: the import took too long and holds its names no more')
     end
     local given = redis.call('HGETALL', plans)
+    -- First, since not every user may.
+    redis.call('DEL', plans)
     local version = next_version(mark, ARGV[1])
     for at = 1, #given, 2 do
         local name = given[at]
@@ -24,7 +26,6 @@ if ARGV[3] == 'commit' then
         redis.call('ZADD', changed, version, 'account:' .. name)
     end
     redis.call('HSET', imports, import, string.format('%s %s %.0f', number, held_until, version))
-    redis.call('DEL', plans)
     return version
 end
 

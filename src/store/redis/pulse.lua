@@ -7,7 +7,7 @@
 -- Answers the store's id ('' without one), its beginning and the ms for which it settles.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
-local life, began, store_id, month = read[1], read[2], read[3] or '', tonumber(read[4] or -1)
+local life, began, store_id, month = read[1], read[2], read[3] or '', tonumber(read[4] or -1) or -1
 local another_life = life and life ~= ARGV[1]
 -- Whoever came first after the loss may have known nothing of what was here before.
 local emptied = ARGV[2] ~= '' and began ~= ARGV[2]

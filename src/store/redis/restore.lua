@@ -47,8 +47,8 @@ end
 if #members == 0 then return 0 end
 
 local version = next_version(mark, ARGV[1])
+for _, member in ipairs(members) do redis.call('ZADD', changed, version, member) end
 if #rows > 0 then redis.call('HSET', keys, unpack(rows)) end
 if #index > 0 then redis.call('HSET', digests, unpack(index)) end
 if #names > 0 then redis.call('HSET', accounts, unpack(names)) end
-for _, member in ipairs(members) do redis.call('ZADD', changed, version, member) end
 return version

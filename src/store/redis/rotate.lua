@@ -39,7 +39,7 @@ else
 end
 
 local version = next_version(mark, ARGV[1])
+redis.call('ZADD', changed, version, 'key:' .. new, version, 'key:' .. old)
 if ARGV[2] == 'rotate' then redis.call('HSET', digests, ARGV[7], new) end
 redis.call('HSET', keys, new, new_row, old, table.concat(old_row, ' '))
-redis.call('ZADD', changed, version, 'key:' .. new, version, 'key:' .. old)
 return version

@@ -24,9 +24,10 @@ local function word(...)
 end
 
 local read = redis.call('HMGET', key, node, 'leased', 'spent', 'revision', 'base', 'claim')
--- A whole number that Lua holds exactly; nothing if it is none.
+-- A whole number that Lua holds exactly, up to 2^53; nothing if it is none.
 local function number(text)
-    return string.match(text or '0', '^%d+$') and #(text or '0') <= 16 and tonumber(text or 0)
+    local value = string.match(text or '0', '^%d+$') and tonumber(text or 0)
+    return value and value <= 9007199254740992 and value
 end
 local sequence_text, leased_text, spent_text = string.match(read[1] or '0 0 0', '^(%d+) (%d+) (%d+)$')
 local claim_leased, claim_spent = string.match(read[6] or '0 0', '^(%d+) (%d+)$')

@@ -44,6 +44,7 @@ if not row then
     return tonumber(redis.call('HGET', mark, 'version'))
 end
 local version = next_version(mark, ARGV[1])
-redis.call('HSET', place, name, row)
+-- Rows come last in each script that writes them: a user who lacks a right leaves none behind.
 redis.call('ZADD', changed, version, member)
+redis.call('HSET', place, name, row)
 return version
