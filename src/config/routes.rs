@@ -69,7 +69,11 @@ fn is_plain(byte: u8) -> bool {
 
 /// Whether a prefix would lie over one of our own routes, or below one.
 fn taken(path: &str) -> bool {
+    // A server behind riskgate may ignore case.
+    let path = &path.to_ascii_lowercase();
     ["/v1/public", "/v1/check", "/v1/usage"].iter().any(|own| {
-        path == *own || path.starts_with(&format!("{own}/")) || own.starts_with(&format!("{path}/"))
+        *path == *own
+            || path.starts_with(&format!("{own}/"))
+            || own.starts_with(&format!("{path}/"))
     })
 }

@@ -45,20 +45,25 @@ fn is_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> b
 
 /// What lies below a prefix as a server may read it: decoded, without parameters. `None` if that
 /// is in doubt: a segment that is empty or dots, also without its parameters, a backslash, or an
-/// encoded byte that a server behind riskgate may take for structure.
+/// encoded byte that a server behind riskgate may take for structure. Blanks and dots at the end of
+/// a segment, and what follows a `:`, mean nothing to some.
 fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
     let mut as_read = Vec::with_capacity(rest.len());
     let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let is_last = segments.peek().is_none();
         let decoded = percent_decode(segment).ok()?;
-        let is_structure =
-            |byte: &u8| matches!(byte, b'/' | b'\\' | b'%') || byte.is_ascii_control();
+        // 0xC0 and 0xC1 begin overlong forms, which are no UTF-8 (RFC 3629 section 3).
+        let is_structure = |byte: &u8| {
+            matches!(byte, b'/' | b'\\' | b'%' | b'?' | b'#' | 0xC0 | 0xC1)
+                || byte.is_ascii_control()
+        };
         // Some servers take parameters off a segment before they look at it.
-        let bare = decoded.split(|byte| *byte == b';').next().unwrap_or_default();
-        let is_dots = bare == b"." || bare == b"..";
+        let bare = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+        let end = bare.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+        let bare = &bare[..end.map_or(0, |last| last + 1)];
         let is_empty = bare.is_empty() && !(is_last && decoded.is_empty());
-        if is_dots || is_empty || decoded.iter().any(is_structure) {
+        if is_empty || decoded.iter().any(is_structure) {
             return None;
         }
         as_read.push(b'/');
@@ -119,6 +124,13 @@ mod tests {
             "/open/;x/admin",
             "/open/%3b/admin",
             "/open/;",
+            "/open/admin.",
+            "/open/admin%20/x",
+            "/open/admin::$DATA",
+            "/open/admin%3Fx",
+            "/open/admin%23x",
+            "/open/x/..%20/admin",
+            "/open/x/..%c0%afadmin",
             "/open//admin",
             "/open/./admin",
             "/open/x/../admin",
