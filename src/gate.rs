@@ -34,9 +34,12 @@ use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
 use crate::table::Table;
 use crate::top::Top;
+use crate::upstream::drop_nominated;
 use crate::verdict::{Rule, Score, Verdict};
 
 pub(crate) use asked::Asked;
+pub(crate) use proxied::has_answered;
+use proxied::send_continue;
 pub(crate) use record::client_address;
 pub(crate) use visit::Moment;
 pub use visit::Visit;
@@ -131,8 +134,17 @@ impl Gate {
     }
 
     /// Judges a request. `true`: it was answered. `false`: it may pass, with a permit, to
-    /// [`Visit::forward`].
+    /// [`Visit::forward`]; a client that waits for 100 Continue gets it.
     pub async fn request_filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
+        let is_answered = self.filter(session, visit).await?;
+        if !is_answered {
+            send_continue(session).await?;
+        }
+        Ok(is_answered)
+    }
+
+    /// As [`Gate::request_filter`], for a proxy that sends 100 Continue itself.
+    pub(crate) async fn filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
         if session.req_header().version < http::Version::HTTP_11 {
             // Who speaks it behind a proxy may not know whose connection it asks to keep.
             session.set_keepalive(None);
@@ -151,7 +163,11 @@ impl Gate {
             is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
         let judged = self.judge(&asked, visit).await;
-        let Decision::Answer(reply) = self.conclude(judged, visit) else { return Ok(false) };
+        let Decision::Answer(reply) = self.conclude(judged, visit) else {
+            // Pingora refuses a counted request whose Connection it can't parse.
+            drop_nominated(session.req_header_mut());
+            return Ok(false);
+        };
         reply.write(session, &visit.common).await?;
         Ok(true)
     }

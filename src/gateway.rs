@@ -19,7 +19,7 @@ use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
 use crate::body;
-use crate::gate::{Gate, Visit, client_address};
+use crate::gate::{Gate, Visit, client_address, has_answered};
 use crate::refusal::Refusal;
 use crate::upstream::{Deadline, Failure, Place, Tries, Upstreams};
 
@@ -106,7 +106,7 @@ impl ProxyHttp for Gateway {
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, passage: &mut Passage) -> Result<bool> {
-        let is_answered = self.gate.request_filter(session, &mut passage.visit).await?;
+        let is_answered = self.gate.filter(session, &mut passage.visit).await?;
         if !is_answered {
             // Who sends a body has as long as the exchange.
             let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
@@ -190,7 +190,7 @@ impl ProxyHttp for Gateway {
         reused: bool,
     ) -> Box<Error> {
         let idempotent = session.req_header().method.is_idempotent();
-        let begun = session.response_written().is_some() || has_begun_to_answer(&error);
+        let begun = has_answered(session) || has_begun_to_answer(&error);
         // Of a long body the beginning is not kept.
         let is_kept = !session.as_downstream().retry_buffer_truncated();
         let failure = match begun {

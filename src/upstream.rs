@@ -33,7 +33,7 @@ use crate::shares::{Share, Shares};
 pub use answer::{Answer, Body, Listener, Malformed, pass_header};
 pub use connection::Connection;
 use connection::Idle;
-pub use crossing::{Caller, clean_response, prepare_request};
+pub use crossing::{Caller, clean_response, drop_nominated, prepare_request};
 pub use deadline::{Deadline, end_by_reset, ends_by_reset};
 pub use tries::{Failure, MAX_TRIES, Tries};
 

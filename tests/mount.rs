@@ -96,12 +96,15 @@ fn get(mounted: &Mounted, path: &str, key: &str) -> (String, String) {
 
 /// The same with further fields, whole lines each.
 fn get_with(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, String) {
+    let fields = format!("Connection: close\r\n{fields}");
+    ask(mounted, path, key, &fields)
+}
+
+fn ask(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(mounted.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let request = format!(
-        "GET {path} HTTP/1.1\r\nHost: h\r\nConnection: close\r\nAuthorization: Bearer {key}\r\n\
-         {fields}\r\n"
-    );
+    let request =
+        format!("GET {path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {key}\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
@@ -139,6 +142,21 @@ fn behind_a_foreign_proxy_the_server_learns_who_calls_from_the_gate_alone() {
         all(&head, "server").is_empty() && all(&head, "x-riskgate-account").is_empty(),
         "{head}"
     );
+}
+
+#[test]
+fn behind_a_foreign_proxy_a_request_is_served_whatever_options_connection_has() {
+    let mounted = mount();
+    let many = (0..12).map(|at| format!("x-{at}, ")).collect::<String>();
+    for options in
+        ["a@b, close", "close, keep-alive; timeout=5", "close;, close", &(many + "close")]
+    {
+        let fields = format!("Connection: {options}\r\nX-1: of one hop\r\n");
+        let (head, body) = ask(&mounted, "/v1/check/a@b.com", &mounted.key, &fields);
+        assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{options}: {head}");
+        let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(all(&seen, "x-1").is_empty(), options.contains("x-1,"), "{options}: {seen}");
+    }
 }
 
 #[test]

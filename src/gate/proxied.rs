@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
 use pingora_core::Result;
 use pingora_error::{Error, ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -120,7 +120,7 @@ impl Gate {
         is_slow_client: bool,
     ) -> FailToProxy {
         let is_downstream = *error.esource() == ErrorSource::Downstream;
-        if session.response_written().is_some() || is_downstream && !is_slow_client {
+        if has_answered(session) || is_downstream && !is_slow_client {
             visit.break_off();
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
@@ -147,4 +147,23 @@ impl Gate {
             Err(_) => GONE,
         }
     }
+}
+
+/// Whether a final answer was begun. A 1xx is none (RFC 9110 section 15.2).
+pub(crate) fn has_answered(session: &Session) -> bool {
+    session.response_written().is_some_and(|header| !header.status.is_informational())
+}
+
+/// Sends 100 Continue to a client that waits for it, since the server does not hear of it. On HTTP/2
+/// Pingora can't send one.
+pub(super) async fn send_continue(session: &mut Session) -> Result<()> {
+    let client = session.as_downstream_mut();
+    let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
+    let waits = client.req_header().headers.get(EXPECT).is_some_and(|v| expects(v.as_bytes()));
+    if waits && client.req_header().version == http::Version::HTTP_11 && !client.is_body_done() {
+        client.write_continue_response().await?;
+    }
+    // The server's own are not passed on.
+    client.set_ignore_info_resp(true);
+    Ok(())
 }

@@ -9,12 +9,13 @@ use crate::access_log::Entry;
 use crate::refusal::Refusal;
 use crate::route;
 
-use super::{Gate, Visit};
+use super::{Gate, Visit, has_answered};
 
 impl Gate {
     /// Counts and logs a request that is over: one call in your `logging`.
     pub fn logging(&self, session: &Session, error: Option<&Error>, visit: &mut Visit) {
-        let status = session.response_written().map_or(0, |header| header.status.as_u16());
+        let answer = session.response_written().filter(|_| has_answered(session));
+        let status = answer.map_or(0, |header| header.status.as_u16());
         visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
         self.record(visit, header.method.as_str(), header.raw_path(), client_address(session));

@@ -183,7 +183,7 @@ pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 /// Headers that we rely on must not be declared hop-by-hop by the caller.
 fn names_ours(option: &[u8]) -> bool {
-    const OURS: [&[u8]; 10] = [
+    const OURS: [&[u8]; 8] = [
         b"authorization",
         b"host",
         b"origin",
@@ -191,12 +191,14 @@ fn names_ours(option: &[u8]) -> bool {
         b"transfer-encoding",
         b"x-request-id",
         b"traceparent",
-        b"x-forwarded-for",
-        b"x-forwarded-host",
-        b"x-forwarded-proto",
+        b"forwarded",
     ];
+    let begins = |with: &[u8]| {
+        option.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+    };
     OURS.iter().any(|ours| option.eq_ignore_ascii_case(ours))
-        || option.len() >= 10 && option[..10].eq_ignore_ascii_case(b"x-riskgate")
+        || begins(b"x-riskgate")
+        || begins(b"x-forwarded")
 }
 
 /// The authority of an absolute-form target.

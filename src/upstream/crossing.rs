@@ -25,10 +25,10 @@ static KEY_ID: Field =
     Field::of(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
 static PLAN: Field = Field::of(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
-const OURS: &str = "x-riskgate-";
+const OURS: &str = "x-riskgate";
 /// What a caller may not say to the upstream: what is meant for us, what we say ourselves, what
 /// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
-const NOT_THE_CALLERS: [&str; 21] = [
+const NOT_THE_CALLERS: [&str; 23] = [
     "authorization",
     "host",
     "expect",
@@ -41,7 +41,9 @@ const NOT_THE_CALLERS: [&str; 21] = [
     "x-forwarded-port",
     "x-original-url",
     "x-rewrite-url",
+    "x-http-method",
     "x-http-method-override",
+    "x-method-override",
     "connection",
     "keep-alive",
     "proxy-connection",
@@ -98,12 +100,8 @@ pub fn prepare_request(
     }
     request.set_raw_path(target)?;
     join_cookies(request)?;
-    let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
-    let nominated = nominated(values).unwrap_or_default();
-    let stays = |name: &&HeaderName| {
-        let name = name.as_str().as_bytes();
-        !crosses(name, caller.trusted) || is_nominated(name, &nominated)
-    };
+    drop_nominated(request);
+    let stays = |name: &&HeaderName| !crosses(name.as_str().as_bytes(), caller.trusted);
     let staying: Vec<HeaderName> = request.headers.keys().filter(stays).cloned().collect();
     for name in staying {
         request.remove_header(&name);
@@ -116,6 +114,21 @@ pub fn prepare_request(
         }
     });
     written
+}
+
+/// Drops the fields that `Connection` declares to be of one hop, and that field itself. What trusted
+/// proxies say of the way of a request stays: a client could nominate it behind their back.
+pub fn drop_nominated(request: &mut RequestHeader) {
+    let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
+    let nominated = nominated(values).unwrap_or_default();
+    let is_dropped = |name: &&HeaderName| {
+        let name = name.as_str().as_bytes();
+        is_nominated(name, &nominated) && !is_forwarded(name)
+    };
+    let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
+    for name in dropped.iter().chain([&CONNECTION]) {
+        request.remove_header(name);
+    }
 }
 
 /// The same as bytes, for a request without a body, from the bytes of a header that was found good.
@@ -209,11 +222,12 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
 }
 
 /// Whether a caller's field goes on to the upstream: none that would speak in our name. Names with
-/// `_` do not either: many servers fold them and ours into one.
+/// other characters than letters, digits and `-` do not either: many servers fold them and ours
+/// into one.
 fn crosses(name: &[u8], trusted: bool) -> bool {
     !NOT_THE_CALLERS.iter().any(|other| is(name, other))
         && !begins(name, OURS)
-        && !name.contains(&b'_')
+        && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
         && (trusted || !is_forwarded(name))
 }
 

@@ -64,11 +64,11 @@ impl<'r> ClaimedPath<'r> {
         if is(&X_FORWARDED_FOR) {
             self.forwarded_for.extend(members(value));
         } else if is(&X_FORWARDED_PROTO) {
-            self.proto = members(value).last().or(self.proto);
+            self.proto = last_member(value);
         } else if is(&X_FORWARDED_HOST) {
-            self.forwarded_host = members(value).last().or(self.forwarded_host);
+            self.forwarded_host = last_member(value);
         } else if is(&X_FORWARDED_PORT) {
-            self.port = members(value).last().or(self.port);
+            self.port = last_member(value);
         }
     }
 
@@ -98,6 +98,13 @@ impl<'r> ClaimedPath<'r> {
             put(&FORWARDED_PORT, port);
         }
     }
+}
+
+/// What stands behind the last comma. A proxy that says nothing there has the last word all the
+/// same: what stands before it may be a client's.
+fn last_member(value: &[u8]) -> Option<&[u8]> {
+    let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
+    (!last.is_empty()).then_some(last)
 }
 
 /// The members of a list, without those that are empty (RFC 9110 section 5.6.1.2).
