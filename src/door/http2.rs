@@ -32,6 +32,10 @@ use crate::reply::{Common, Reply};
 const SEND_BUFFER: usize = 64 * 1024;
 /// Streams that a client may reset before they are looked at, or that we reset for its errors.
 const RESETS: usize = 20;
+/// Streams that we reset and still know, and for how long, so that what was under way on them is
+/// ignored.
+const MOST_RESET_REMEMBERED: usize = 1024;
+const RESET_REMEMBERED_FOR: Duration = Duration::from_secs(10);
 /// Requests on one connection that are malformed beyond what is answered.
 const MALFORMED: usize = 32;
 /// Bytes that a client may send without a request: settings, pings, windows.
@@ -84,6 +88,9 @@ fn options(door: &DoorOptions) -> H2Options {
         .max_header_list_size(u32::try_from(door.sizes.header_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
         .max_pending_accept_reset_streams(RESETS)
+        // A frame that was under way when its stream was reset is no fault of the client's.
+        .max_concurrent_reset_streams(MOST_RESET_REMEMBERED)
+        .reset_stream_duration(RESET_REMEMBERED_FOR)
         .max_local_error_reset_streams(Some(RESETS));
     options
 }
