@@ -10,7 +10,6 @@ mod table;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -22,7 +21,6 @@ use tokio::sync::{mpsc, oneshot};
 use crate::config::{Config, Overrides};
 use crate::gate::State;
 use crate::keys::KeyRing;
-use crate::regular_file::read_regular;
 use crate::tls::{CertificateSet, Certificates};
 
 pub use keys::Keys;
@@ -82,17 +80,6 @@ struct Parts {
     table: TableReader,
     config_watch: Watch,
     report: Report,
-}
-
-/// Whether a file holds nothing, not even a word. One that held something was emptied, or is being
-/// written.
-fn is_blank(path: Option<&Path>) -> bool {
-    // A longer one says something.
-    let read = path.and_then(|path| read_regular(path, 4_096).ok());
-    let bare = |bytes: Vec<u8>| {
-        bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(&bytes).trim_ascii().is_empty()
-    };
-    read.is_some_and(bare)
 }
 
 impl Reloader {
@@ -238,11 +225,7 @@ impl Parts {
 
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark();
-        let read = Config::read(&self.overrides);
-        // Looked at afterwards: what was emptied while it was read is not taken either.
-        let is_blank = is_blank(self.config.file.as_deref());
-        let problem = match read {
-            Ok(_) if is_blank => Some("expected settings, but found an empty file".to_owned()),
+        let problem = match Config::read(&self.overrides) {
             Ok(config) => {
                 self.apply_config(config);
                 None

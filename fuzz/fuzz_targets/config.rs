@@ -22,7 +22,8 @@ fuzz_target!(|data: &[u8]| {
         if let Some(rest) = fault.strip_prefix(&place) {
             let line = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
             let line = line.and_then(|(line, _)| line.parse::<usize>().ok());
-            let whole = rest.starts_with(": expected a config file, but found ");
+            let of_the_file = [": expected a config file, but found ", ": expected settings, but found an empty file"];
+            let whole = of_the_file.iter().any(|fault| rest.starts_with(fault));
             assert!(whole || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
         } else {
             assert!(fault.starts_with("config: "), "{fault}");

@@ -8,7 +8,6 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::is_blank;
 use super::watch::Watch;
 use crate::config::Config;
 use crate::gate::State;
@@ -138,14 +137,6 @@ impl Keys {
         let read = |path| read_key_file(path, &Config::variable);
         let declared = self.watch.path().map_or(Ok(Vec::new()), read).map_err(|faults| {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        });
-        // Who takes the last key out leaves a word; a file without any was emptied.
-        let is_emptied = !self.declared.is_empty() && is_blank(self.watch.path());
-        let declared = declared.and_then(|declared| match self.watch.path() {
-            Some(path) if is_emptied => {
-                Err(format!("{}: expected keys, but found an empty file", path.display()))
-            }
-            _ => Ok(declared),
         });
         let made = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_file(rows, &declared, plans)
