@@ -8,7 +8,7 @@ use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::net::IpAddr;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::month::rfc3339;
 use crate::refusal::push_json;
-use crate::regular_file::check_folder;
+use crate::regular_file::check_new_file;
 
 /// Bytes of lines that may wait for the writer.
 const ROOM: usize = 4 << 20;
@@ -112,10 +112,7 @@ impl AccessLog {
     pub fn check(target: &LogTarget) -> std::io::Result<()> {
         let LogTarget::File(path) = target else { return Ok(()) };
         match options(false).open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-                check_folder(folder.unwrap_or(Path::new(".")))
-            }
+            Err(error) if error.kind() == ErrorKind::NotFound => check_new_file(path),
             outcome => outcome.map(drop),
         }
     }

@@ -190,7 +190,7 @@ fn store_of(config: &Config) -> Result<Store, Failure> {
 
 /// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
 /// store yet has none, and that is said; so is what can't be read.
-fn rows_of(store: &mut Store) -> Result<RingRows, Failure> {
+fn rows_of(store: &mut Store) -> Result<RingRows, StoreError> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
         output::tell("warning: the server is empty; the first key makes it a store");
         RingRows::default()

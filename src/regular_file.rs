@@ -1,12 +1,17 @@
 //! Files that others put in place: read only if they are regular, and no larger than they may be.
 //!
 //! A FIFO or a device never keeps the caller waiting, whenever it was put there. What is read is
-//! not looked at. Also whether a folder takes files.
+//! not looked at. Also whether a folder takes files, and where a new file would be made.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path;
+use std::fs::{File, FileType, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The system follows no more links than these for one path.
+const MOST_LINKS: usize = 40;
 
 /// Why a file was not read: what was found in its place.
 #[derive(Debug, thiserror::Error)]
@@ -31,18 +36,23 @@ pub enum Unreadable {
 pub fn open_regular(path: &Path, most: u64) -> Result<(File, u64), Unreadable> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
-    let kind = metadata.file_type();
-    if !kind.is_file() {
-        return Err(Unreadable::Kind(match kind {
-            kind if kind.is_dir() => "a folder",
-            kind if kind.is_fifo() => "a FIFO",
-            kind if kind.is_socket() => "a socket",
-            _ => "a device",
-        }));
+    if let Some(kind) = other_kind(metadata.file_type()) {
+        return Err(Unreadable::Kind(kind));
     }
     match metadata.len() {
         length if length > most => Err(Unreadable::TooLarge { most, found: length }),
         length => Ok((file, length)),
+    }
+}
+
+/// What something is that is no regular file.
+pub fn other_kind(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a folder"),
+        kind if kind.is_fifo() => Some("a FIFO"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
     }
 }
 
@@ -69,11 +79,63 @@ pub fn read_regular_text(path: &Path, most: u64) -> Result<String, Unreadable> {
     })
 }
 
-/// Whether files can be made in a folder: one is made and removed, since rights alone do not tell.
+/// The folder that a path lies in.
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where opening a path would make a file, if nothing is there: at the end of its links.
+pub fn end_of_links(path: &Path) -> PathBuf {
+    let mut place = path.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(target) = std::fs::read_link(&place) else { break };
+        place = folder_of(&place).join(target);
+    }
+    place
+}
+
+/// Whether opening a path that leads to nothing would make a file.
+pub fn check_new_file(path: &Path) -> io::Result<()> {
+    let place = end_of_links(path);
+    match place.as_os_str().as_bytes().ends_with(b"/") {
+        true => Err(ErrorKind::IsADirectory.into()),
+        false => check_folder(folder_of(&place)),
+    }
+}
+
+/// Whether two paths lead to one file, also where none is yet.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    match (std::fs::metadata(one), std::fs::metadata(other)) {
+        (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+        (Err(_), Err(_)) => {
+            let place = |path: &Path| {
+                let end = end_of_links(path);
+                folder_of(&end)
+                    .canonicalize()
+                    .map(|folder| folder.join(end.file_name().unwrap_or_default()))
+            };
+            matches!((place(one), place(other)), (Ok(one), Ok(other)) if one == other)
+        }
+        _ => false,
+    }
+}
+
+/// Whether files can be made in a folder: one is made, since rights alone do not tell. It has no
+/// name, so that nothing is left of it; where a file system knows no such files, it is removed.
 pub fn check_folder(folder: &Path) -> io::Result<()> {
-    let probe = folder.join(format!(".riskgate-check-{}", std::process::id()));
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(&probe)?;
-    std::fs::remove_file(probe)
+    let mut options = OpenOptions::new();
+    options.write(true).mode(0o600);
+    match options.clone().custom_flags(libc::O_TMPFILE).open(folder) {
+        Err(error) if error.kind() == ErrorKind::Unsupported => {}
+        outcome => return outcome.map(drop),
+    }
+    // Processes in containers share their ids, so the name is drawn.
+    let drawn = RandomState::new().build_hasher().finish();
+    let probe = folder.join(format!(".riskgate-check-{drawn:016x}"));
+    match options.create_new(true).open(&probe) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        outcome => outcome.and_then(|_| std::fs::remove_file(probe)),
+    }
 }
 
 #[cfg(test)]

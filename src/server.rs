@@ -17,7 +17,6 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::GenBackgroundService;
 
-use crate::access_log::AccessLog;
 use crate::admin::Admin;
 use crate::config::{Config, Overrides};
 use crate::door::Traffic;
@@ -26,14 +25,13 @@ use crate::gate::{Gate, State};
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
 use crate::listen::{Descriptors, LEAST_FILES, Listening};
-use crate::store::Store;
 use crate::supervisor::{Heart, Watchdog};
 use crate::table::Table;
 use crate::tls::{self, CertificateSet, Certificates};
 use crate::upstream::{MAX_TRIES, MOST_IDLE, Upstreams};
 
 pub use assemble::Mount;
-use assemble::assemble;
+use assemble::{assemble, check_files};
 use signals::{End, Post, Signals};
 use sockets::{Doors, Sockets};
 
@@ -129,7 +127,7 @@ pub fn run(
     };
     let mut loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
     let wanted = loaded.config.clone();
-    let config = limited(wanted.clone())?;
+    let (config, upstreams) = prepare(&wanted)?;
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
     let (mut folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
     let mut heard = None;
@@ -143,7 +141,6 @@ pub fn run(
         // Those that nobody hands over are bound now, while failing costs nothing.
         Some(_) => Sockets::default(),
     };
-    let upstreams = resolve_upstreams(&config)?;
     let (state, reloader, trigger) = assemble(loaded, certificates.clone(), overrides)?;
     count_panics(&state);
     let mut predecessor = None;
@@ -212,17 +209,21 @@ pub fn run(
     Ok(())
 }
 
-/// What else keeps a process from starting with a config, all that reading does not tell: the log,
-/// the limit of open files, names that do not resolve, a store that can't be made. It starts
-/// nothing and makes nothing.
-pub fn check_start(config: &Config) -> Vec<StartError> {
-    let log = AccessLog::check(&config.log_target);
-    let log = log.map_err(|error| assemble::log_fault(&config.log_target, &error));
-    let store = Store::check_creatable(&config.store.url);
-    let store = store.map_err(|error| StartError::Config(vec![error.to_string()]));
-    let checks =
-        [log, limited(config.clone()).map(drop), resolve_upstreams(config).map(drop), store];
-    checks.into_iter().filter_map(Result::err).collect()
+/// What a start needs beside what was read: the config with limits that can be had, and the pool of
+/// servers; or all that keeps a process from starting with it. It starts nothing and makes nothing,
+/// so `check` asks it too.
+pub fn prepare(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
+    let files = check_files(config);
+    let limited = limited(config.clone());
+    let upstreams = resolve_upstreams(limited.as_ref().unwrap_or(config));
+    match (files, limited, upstreams) {
+        (Ok(()), Ok(limited), Ok(upstreams)) => Ok((limited, upstreams)),
+        (files, limited, upstreams) => {
+            let faults = [files.err(), limited.err(), upstreams.err()];
+            let lines = faults.iter().flatten().map(ToString::to_string).collect();
+            Err(StartError::Config(lines))
+        }
+    }
 }
 
 /// The pool of servers that a config names.

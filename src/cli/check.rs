@@ -1,26 +1,23 @@
 //! `riskgate check`: reads everything as `run` would, and starts nothing.
 
 use super::output::tell;
-use super::{ConfigArgs, Failure, unix_now};
+use super::{ConfigArgs, Failure, PATIENCE, unix_now};
 use crate::keys::KeyRing;
-use crate::server::{Loaded, check_start};
-use crate::store::{RingRows, StoreUrl};
+use crate::server::{Loaded, prepare};
+use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
     let loaded = Loaded::read(&args.overrides()).map_err(Failure::config)?;
-    let faults = check_start(&loaded.config);
-    if !faults.is_empty() {
-        return Err(Failure::config(faults.iter().map(ToString::to_string).collect()));
-    }
+    prepare(&loaded.config)?;
+    let options = &loaded.config.store;
     // A check leaves nothing behind: a file that is not there yet would be made by `run`.
-    let rows = match &loaded.config.store.url {
-        StoreUrl::Sqlite(path) if !path.exists() => RingRows::default(),
-        _ => {
-            let mut store = loaded.config.store.open(super::PATIENCE)?;
-            store.check()?;
-            // A server that does not answer is a fault here, though `run` would wait for it.
-            super::rows_of(&mut store)?
+    let rows = match Store::open_to_check(&options.url, &options.redis, PATIENCE) {
+        Ok(None) => RingRows::default(),
+        Ok(Some(mut store)) => {
+            store.check().map_err(unusable)?;
+            super::rows_of(&mut store).map_err(unusable)?
         }
+        Err(error) => return Err(unusable(error)),
     };
     let (declared, plans) = (&loaded.declared, &loaded.config.plans);
     KeyRing::check_file(&rows, declared, plans)
@@ -44,4 +41,13 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         tell(format!("warning: {warning}"));
     }
     Ok(())
+}
+
+/// A store without which `run` does not start. A server that does not answer is a fault here,
+/// though `run` would wait for it.
+fn unusable(error: StoreError) -> Failure {
+    match error {
+        StoreError::Unanswered { .. } => error.into(),
+        _ => Failure::config(vec![error.to_string()]),
+    }
 }

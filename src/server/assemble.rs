@@ -1,19 +1,21 @@
 //! Makes the state that requests are judged by, and the one that keeps it fresh.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use pingora_core::services::background::GenBackgroundService;
 
 use super::{Loaded, StartError, unix_now};
 use crate::access_log::{AccessLog, LogTarget};
-use crate::config::Overrides;
+use crate::config::{Config, Overrides};
 use crate::gate::{Gate, State};
 use crate::live::Live;
 use crate::metrics::Metrics;
 use crate::quota::{Ledger, LedgerOptions};
+use crate::regular_file::is_same_file;
 use crate::reload::{Keys, Reloader, Trigger};
 use crate::request_id::RequestIds;
-use crate::store::StoreError;
+use crate::store::{StoreError, StoreUrl};
 use crate::tls::Certificates;
 use crate::top::Top;
 
@@ -43,8 +45,29 @@ impl Mount {
     }
 }
 
+/// Whether the files that the process writes can be written, and are two.
+pub(super) fn check_files(config: &Config) -> Result<(), StartError> {
+    let log = AccessLog::check(&config.log_target);
+    log.map_err(|error| log_fault(&config.log_target, &error))?;
+    let (LogTarget::File(log), StoreUrl::Sqlite(store)) = (&config.log_target, &config.store.url)
+    else {
+        return Ok(());
+    };
+    // SQLite writes beside its file too, and what is appended there damages a store as well.
+    for suffix in ["", "-wal", "-shm", "-journal"] {
+        let mut file = store.as_os_str().to_owned();
+        file.push(suffix);
+        if is_same_file(log, Path::new(&file)) {
+            let expected = "config: log.path: expected another file than the store's";
+            let found = log.display();
+            return Err(StartError::Config(vec![format!("{expected}, but found {found}")]));
+        }
+    }
+    Ok(())
+}
+
 /// Why the log can't be written where the config says.
-pub(super) fn log_fault(target: &LogTarget, error: &std::io::Error) -> StartError {
+fn log_fault(target: &LogTarget, error: &std::io::Error) -> StartError {
     let target = match target {
         LogTarget::File(path) => path.display().to_string(),
         LogTarget::Stdout => "standard output".to_owned(),
@@ -60,6 +83,7 @@ pub(super) fn assemble(
     overrides: Overrides,
 ) -> Result<(Arc<State>, Reloader, Trigger), StartError> {
     let Loaded { config, table, declared, .. } = loaded;
+    check_files(&config)?;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.store.open(config.store.deadline);

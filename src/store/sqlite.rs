@@ -36,10 +36,23 @@ impl Sqlite {
     ///
     /// `busy` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
-        match path.exists() {
+        match open::is_there(path)? {
             true => open::close_to_others(path),
             false => open::create(path)?,
         }
+        Sqlite::connect(path, busy)
+    }
+
+    /// As [`Sqlite::open`], but leaves rights as they are, and makes no store where none is: there
+    /// it only looks whether one could be made.
+    pub(super) fn open_to_check(path: &Path, busy: Duration) -> Result<Option<Sqlite>, StoreError> {
+        match open::is_there(path)? {
+            true => Sqlite::connect(path, busy).map(Some),
+            false => open::check_creatable(path).map(|()| None),
+        }
+    }
+
+    fn connect(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
         let begun = Instant::now();
         loop {
             match Sqlite::try_open(path, busy) {
@@ -54,23 +67,15 @@ impl Sqlite {
 
     fn try_open(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
         let failed = |source| open::explain(path, source);
-        let mut connection = Connection::open(path).map_err(failed)?;
+        let mut connection = open::connect(path).map_err(failed)?;
         connection.busy_timeout(busy.max(Duration::from_millis(1))).map_err(failed)?;
         open::prepare(&mut connection, path)?;
         Ok(Sqlite { connection, path: path.to_owned(), file: identity(path) })
     }
 
-    /// Whether a store that is not there yet could be made.
-    pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
-        match path.exists() {
-            true => Ok(()),
-            false => open::check_creatable(path),
-        }
-    }
-
-    /// Reads the whole file and says whether it is intact.
-    pub(super) fn check_intact(&self) -> Result<(), StoreError> {
-        open::check_intact(&self.connection, &self.path)
+    /// Reads the whole file and says whether it is intact, and may be written.
+    pub(super) fn check_usable(&self) -> Result<(), StoreError> {
+        open::check_usable(&self.connection, &self.path)
     }
 
     /// From now on a statement waits for a lock by asking every millisecond, five seconds long: a
@@ -87,7 +92,7 @@ impl Sqlite {
 
     /// Opens a store that must exist already, for reading what is there.
     pub fn open_existing(path: &Path, busy: Duration) -> Result<Sqlite, StoreError> {
-        if !path.exists() {
+        if !open::is_there(path)? {
             return Err(StoreError::Unusable {
                 place: path.display().to_string(),
                 expected: "a store",

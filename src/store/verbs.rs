@@ -43,11 +43,15 @@ impl Store {
         }
     }
 
-    /// Whether a store that is not there yet could be made; leaves nothing behind.
-    pub fn check_creatable(url: &StoreUrl) -> Result<(), StoreError> {
+    /// Opens a store as it is, for a look at it; none where none is yet and one could be made.
+    pub fn open_to_check(
+        url: &StoreUrl,
+        options: &RedisOptions,
+        patience: Duration,
+    ) -> Result<Option<Store>, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::check_creatable(path),
-            StoreUrl::Redis(_) => Ok(()),
+            StoreUrl::Sqlite(path) => Ok(Sqlite::open_to_check(path, patience)?.map(Store::Sqlite)),
+            StoreUrl::Redis(_) => Store::open(url, options, patience).map(Some),
         }
     }
 
@@ -55,7 +59,7 @@ impl Store {
     /// what it acknowledged. A server that does not answer is no such thing.
     pub fn check(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.check_intact(),
+            Store::Sqlite(store) => store.check_usable(),
             Store::Redis(store) => store.check(),
         }
     }

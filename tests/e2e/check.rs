@@ -3,23 +3,9 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::process::Command;
 
-use crate::harness::{BINARY, Ran, Setup, run, until_true};
-
-/// What lies in a folder, and below it.
-fn listing(folder: &Path) -> Vec<String> {
-    let mut names = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap().flatten() {
-        names.push(entry.path().display().to_string());
-        if entry.path().is_dir() {
-            names.extend(listing(&entry.path()));
-        }
-    }
-    names.sort();
-    names
-}
+use crate::harness::{BINARY, Ran, Setup, listing, run, until_true};
 
 fn at(setup: &Setup, name: &str) -> String {
     setup.path(name).display().to_string()

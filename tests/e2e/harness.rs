@@ -14,6 +14,8 @@ mod lists;
 mod secrets;
 mod stand_in;
 
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -58,5 +60,27 @@ pub struct DoneOnDrop<'d>(pub &'d AtomicBool);
 impl Drop for DoneOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// What lies in a folder, and below it.
+pub fn listing(folder: &Path) -> Vec<String> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        names.push(entry.path().display().to_string());
+        if entry.path().is_dir() {
+            names.extend(listing(&entry.path()));
+        }
+    }
+    names.sort();
+    names
+}
+
+/// Words that run a command as somebody whom the modes of files bind: root they do not.
+pub fn as_nobody() -> &'static [&'static str] {
+    let user = run(Command::new("id").arg("-u")).expect(0).stdout;
+    match user.trim() {
+        "0" => &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
+        _ => &[],
     }
 }

@@ -11,6 +11,7 @@ mod answers;
 mod bad_input;
 mod blocked_output;
 mod check;
+mod check_places;
 mod cli;
 mod domains;
 mod edge;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::harness::{BINARY, Crowd, Setup, run, until_true};
+use crate::harness::{BINARY, Crowd, Setup, as_nobody, run, until_true};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -53,15 +53,6 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let store = Connection::open(setup.path("riskgate.db")).unwrap();
     let intact: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(intact, "ok");
-}
-
-/// Words that run a command as somebody whom the modes of files bind: root they do not.
-fn as_nobody() -> &'static [&'static str] {
-    let user = run(Command::new("id").arg("-u")).expect(0).stdout;
-    match user.trim() {
-        "0" => &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
-        _ => &[],
-    }
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use rusqlite::{Connection, Transaction, TransactionBehavior};
+use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::super::StoreError;
-use crate::regular_file::check_folder;
+use crate::regular_file::{check_folder, folder_of, other_kind};
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const WHAT_TO_DO: &str = "restore a backup, or move the file away to start afresh";
@@ -52,9 +52,9 @@ CREATE INDEX api_key_version ON api_key (version);
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     let mut folders = DirBuilder::new();
     folders.recursive(true).mode(0o700).create(folder_of(path)).map_err(no_folder(path))?;
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}-{:?}", std::process::id(), std::thread::current().id()));
-    let beside = PathBuf::from(name);
+    // Not after the store, whose name may be as long as names can be.
+    let name = format!(".riskgate.new-{}-{:?}", std::process::id(), std::thread::current().id());
+    let beside = folder_of(path).join(name);
     let made = create_beside(&beside, path);
     let moved = made.and_then(|()| match std::fs::hard_link(&beside, path) {
         // Two processes may create at once: who comes second finds it done.
@@ -64,10 +64,6 @@ pub(super) fn create(path: &Path) -> Result<(), StoreError> {
     // What is left of a failed attempt is only in the way.
     let _ = std::fs::remove_file(&beside);
     moved
-}
-
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 fn no_folder(path: &Path) -> impl Fn(io::Error) -> StoreError {
@@ -84,7 +80,7 @@ fn create_beside(beside: &Path, path: &Path) -> Result<(), StoreError> {
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(beside).map_err(no_folder(path))?;
     let fill = || {
-        let mut connection = Connection::open(beside)?;
+        let mut connection = connect(beside)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         create_schema(&transaction)?;
@@ -94,12 +90,76 @@ fn create_beside(beside: &Path, path: &Path) -> Result<(), StoreError> {
     fill().map_err(|source| explain(path, source))
 }
 
-/// Whether a store could be made there: in its folder, or where the first one to be made would be.
-pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
+/// Connects to a file that is there. SQLite would make an empty one where none is, which is no
+/// store of ours.
+pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags)
+}
+
+/// Whether there is a store's file, or a fault if there could never be one.
+pub(super) fn is_there(path: &Path) -> Result<bool, StoreError> {
+    let unusable = |expected, found| StoreError::Unusable {
+        place: path.display().to_string(),
+        expected,
+        found,
+    };
+    let metadata = match std::fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            // The disk that it leads to may come later, with the store on it.
+            return match path.symlink_metadata() {
+                Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
+                Err(_) => check_names(path).map(|()| false),
+            };
+        }
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            return Err(no_folder(path)(error));
+        }
+        Err(error) => return Err(unusable("a store", error.to_string())),
+    };
+    match other_kind(metadata.file_type()) {
+        None => Ok(true),
+        Some(kind) => Err(unusable("a regular file", kind.to_owned())),
+    }
+}
+
+/// What SQLite adds to a store's name for a file beside it.
+const LONGEST_SUFFIX: &str = "-journal";
+/// SQLite takes no more bytes in the path of a file.
+const LONGEST_PATH: usize = 512;
+
+/// Whether the file system and SQLite take the names of a store that is not there yet. A system
+/// looks at no name in a folder that is not there, so each is tried in the last one that is.
+fn check_names(path: &Path) -> Result<(), StoreError> {
+    let folder = folder_that_is(path);
+    let below = path.strip_prefix(folder).unwrap_or(path);
+    let mut journal = below.as_os_str().to_owned();
+    journal.push(LONGEST_SUFFIX);
+    for name in Path::new(&journal) {
+        match folder.join(name).symlink_metadata() {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(no_folder(path)(error))?,
+            _ => {}
+        }
+    }
+    let whole = folder.canonicalize().map_err(no_folder(path))?.join(journal);
+    match path.file_name() {
+        Some(_) if whole.as_os_str().len() <= LONGEST_PATH => Ok(()),
+        Some(_) => Err(no_folder(path)(ErrorKind::InvalidFilename.into())),
+        None => Err(no_folder(path)(ErrorKind::IsADirectory.into())),
+    }
+}
+
+/// The folder of a path, or the last one above it that is there.
+fn folder_that_is(path: &Path) -> &Path {
     let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
-    let folder = folder_of(path);
-    let first = folder.ancestors().filter(|it| !it.as_os_str().is_empty()).find(is_there);
-    check_folder(first.unwrap_or(Path::new("."))).map_err(no_folder(path))
+    let above = folder_of(path).ancestors().filter(|it| !it.as_os_str().is_empty());
+    above.into_iter().find(is_there).unwrap_or(Path::new("."))
+}
+
+/// Whether a store could be made where none is: in its folder, or in the first one to be made.
+pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
+    check_folder(folder_that_is(path)).map_err(no_folder(path))
 }
 
 /// Takes from other users the right to read a store that was made before stores were their
@@ -165,8 +225,12 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
     Ok(version)
 }
 
-/// Looks at every page: what is damaged is found at start and not on a request's way.
-pub(super) fn check_intact(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+/// Looks at every page: what is damaged is found at start and not on a request's way. SQLite opens
+/// what it may not write for reading only, and says so when it is too late.
+pub(super) fn check_usable(connection: &Connection, path: &Path) -> Result<(), StoreError> {
+    if connection.is_readonly("main").map_err(|source| explain(path, source))? {
+        return Err(read_only(path));
+    }
     let word: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|source| explain(path, source))?;
@@ -189,11 +253,7 @@ pub(super) fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
             expected: "a file that we may read and write",
             found: "one that can't be opened".to_owned(),
         },
-        Some(ReadOnly) => StoreError::Unusable {
-            place: path.display().to_string(),
-            expected: "a file that we may write, in a folder that we may write",
-            found: "what is only to be read".to_owned(),
-        },
+        Some(ReadOnly) => read_only(path),
         Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
             place: path.display().to_string(),
             expected: "an intact store",
@@ -204,6 +264,14 @@ pub(super) fn explain(path: &Path, source: rusqlite::Error) -> StoreError {
             doing: "opening the store",
             source,
         },
+    }
+}
+
+fn read_only(path: &Path) -> StoreError {
+    StoreError::Unusable {
+        place: path.display().to_string(),
+        expected: "a file that we may write, in a folder that we may write",
+        found: "what is only to be read".to_owned(),
     }
 }
 
