@@ -6,12 +6,12 @@ use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
 use pingora_proxy::ProxyHttp;
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::plain::Onward;
 use super::silence::{End, Silence};
 use super::traffic::Counted;
-use super::wire::{LINGER, RequestIo, Wire};
+use super::wire::{LINGER, RequestIo, Returned, Wire};
 use super::{Door, apart};
 use crate::body;
 use crate::gate::Visit;
@@ -50,7 +50,8 @@ impl From<Head<'_>> for Shape {
 /// How a connection goes on behind a request.
 enum Served {
     Kept(Box<Wire>),
-    Ends(Box<Wire>),
+    /// Its last answer was written then.
+    Ends(Box<Wire>, Instant),
 }
 
 impl<P> Door<P>
@@ -104,8 +105,8 @@ where
             drop(request);
             wire = match served {
                 Served::Kept(wire) => wire,
-                Served::Ends(mut wire) => {
-                    self.close(&mut wire).await;
+                Served::Ends(mut wire, answered) => {
+                    self.close(&mut wire, answered).await;
                     return None;
                 }
             };
@@ -185,14 +186,16 @@ where
         session.set_close_on_response_before_downstream_finish(!is_awaited);
         session.set_read_timeout(Some(self.options.header_timeout));
         session.set_write_timeout(Some(self.options.write_timeout));
-        session.set_total_drain_timeout(Some(self.options.header_timeout));
+        // Who takes longer is closed, which takes no notice of the process's end for so long only.
+        session.set_total_drain_timeout(Some(self.options.header_timeout.min(LINGER)));
         // A client may close its sending side and still wait for the answer.
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(true);
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
-        let (wire, body_left) = returned.try_recv().ok()?;
+        let Returned { wire, body_left, answered } = returned.try_recv().ok()?;
         // A body that was not read to its end would be taken for the next request.
-        Some(if is_kept && body_left == 0 { Served::Kept(wire) } else { Served::Ends(wire) })
+        let is_kept = is_kept && body_left == 0;
+        Some(if is_kept { Served::Kept(wire) } else { Served::Ends(wire, answered) })
     }
 
     /// Answers what is no request.
@@ -210,26 +213,29 @@ where
         };
         let written = timeout(self.options.write_timeout, write).await;
         self.gate.record_refusal(refusal, &mut visit, client);
-        matches!(written, Ok(Ok(()))).then_some(Served::Ends(wire))
+        matches!(written, Ok(Ok(()))).then(|| Served::Ends(wire, Instant::now()))
     }
 
     /// Ends a connection so that its last answer arrives: no more is sent, and what the client
-    /// still sends is read and dropped, for as long as a header may take at most.
-    pub(super) async fn close(&self, wire: &mut Wire) {
+    /// still sends is read and dropped, until as long after the answer as a header may take.
+    pub(super) async fn close(&self, wire: &mut Wire, answered: Instant) {
         // An answer that was cut must not look whole.
         if ends_by_reset(wire.id()) {
             return;
         }
-        let patience = self.options.write_timeout.min(LINGER);
-        if !matches!(timeout(patience, wire.shutdown()).await, Ok(Ok(()))) {
-            return;
-        }
+        let end = answered + self.options.header_timeout;
+        let closed = async {
+            // TLS says first that no more comes, which a client that does not read holds up.
+            if wire.shutdown().await.is_ok() {
+                wire.discard(end).await;
+            }
+        };
         let drained = async {
             self.traffic.drain_begun().await;
             sleep(LINGER).await;
         };
         tokio::select! {
-            () = wire.discard(Instant::now() + self.options.header_timeout) => {}
+            _ = timeout_at(end, closed) => {}
             () = drained => {}
         }
     }

@@ -81,7 +81,7 @@ where
                 Fate::Broken => return Onward::Ended,
                 Fate::Closes => {
                     drop(under_way);
-                    apart(|| self.close(wire)).await;
+                    apart(|| self.close(wire, Instant::now())).await;
                     return Onward::Ended;
                 }
             }

@@ -31,7 +31,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use inner::Inner;
-pub use request_io::RequestIo;
+pub use request_io::{RequestIo, Returned};
 
 /// What is gathered of an answer before it is sent, in bytes: a header and a short body.
 const GATHERED: usize = 1460;
@@ -152,6 +152,11 @@ impl Wire {
         poll_fn(|context| self.poll_send(context)).await?;
         self.inner.write_all(bytes).await?;
         self.inner.flush().await
+    }
+
+    /// Whether nothing that was written is still to be sent.
+    fn is_sent(&self) -> bool {
+        self.unsent.is_empty() && self.is_flushed
     }
 
     /// Reads and drops what still comes, since unread bytes would turn our close into a reset that

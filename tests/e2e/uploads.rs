@@ -213,6 +213,44 @@ fn nobody_holds_a_connection_by_sending_on_behind_a_refusal() {
     assert_whole(&Ok(said), 404, "a client that sends nothing more");
 }
 
+/// A client that has its refusal, and its short body still to send.
+fn refused_in_a_short_upload(gateway: &Gateway) -> TcpStream {
+    let mut client = plain(gateway.http);
+    client.write_all(upload("/nowhere", "1.1", "Content-Length: 60000\r\n").as_bytes()).unwrap();
+    let mut status = [0; 12];
+    client.read_exact(&mut status).unwrap();
+    assert_eq!(&status, b"HTTP/1.1 404");
+    client
+}
+
+/// How long a client can send drop after drop before it is shown out.
+fn trickle(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
+    let begun = Instant::now();
+    until_true("it is shown out", || {
+        let _ = client.write_all(b"b");
+        std::thread::sleep(Duration::from_millis(50));
+        is_out()
+    });
+    begun.elapsed()
+}
+
+#[test]
+fn a_trickled_short_body_holds_its_connection_for_the_time_of_one_header() {
+    let (gateway, _) = start(Setup::new().text("listen.header_timeout", "4s"));
+    let client = refused_in_a_short_upload(&gateway);
+    let took = trickle(client, || gateway.metric("riskgate_connections", &[]) == 0.0);
+    assert!(took < Duration::from_millis(5_500), "{took:?}");
+}
+
+#[test]
+fn a_trickled_short_body_does_not_hold_up_the_end_of_the_process() {
+    let (mut gateway, _) = start(Setup::new().text("listen.header_timeout", "15s"));
+    let client = refused_in_a_short_upload(&gateway);
+    gateway.signal("TERM");
+    let took = trickle(client, || gateway.has_ended().is_some());
+    assert!(took < Duration::from_secs(8), "{took:?}");
+}
+
 #[test]
 fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
     let (gateway, _) = start(Setup::new());

@@ -16,14 +16,22 @@ use pingora_core::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::Wire;
 
 /// What a client may wait for before it sends a body (RFC 9110 section 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A connection that came back, and how many bytes of the request's body were not read.
-pub type Returned = (Box<Wire>, usize);
+/// A connection that came back.
+#[derive(Debug)]
+pub struct Returned {
+    pub wire: Box<Wire>,
+    /// Bytes of the request's body that were not read.
+    pub body_left: usize,
+    /// When the last of the answer was written.
+    pub answered: Instant,
+}
 
 /// The connection for as long as Pingora serves one request on it.
 #[derive(Debug)]
@@ -33,6 +41,7 @@ pub struct RequestIo {
     body_left: usize,
     /// The client waits for a 100 before it sends its body.
     awaits_continue: bool,
+    answered: Instant,
     owner: Option<oneshot::Sender<Returned>>,
 }
 
@@ -44,8 +53,8 @@ impl RequestIo {
         awaits_continue: bool,
     ) -> (RequestIo, oneshot::Receiver<Returned>) {
         let (owner, returned) = oneshot::channel();
-        let (wire, owner) = (Some(wire), Some(owner));
-        (RequestIo { wire, body_left: body, awaits_continue, owner }, returned)
+        let (wire, owner, answered) = (Some(wire), Some(owner), Instant::now());
+        (RequestIo { wire, body_left: body, awaits_continue, answered, owner }, returned)
     }
 
     fn wire(&mut self) -> std::io::Result<&mut Wire> {
@@ -61,7 +70,8 @@ impl Drop for RequestIo {
     fn drop(&mut self) {
         if let (Some(wire), Some(owner)) = (self.wire.take(), self.owner.take()) {
             // If nobody waits for it any more, the connection ends here.
-            let _ = owner.send((wire, self.body_left));
+            let _ =
+                owner.send(Returned { wire, body_left: self.body_left, answered: self.answered });
         }
     }
 }
@@ -107,11 +117,20 @@ impl AsyncWrite for RequestIo {
         let this = self.get_mut();
         // A final answer: the body may still be read, but is not asked for.
         this.awaits_continue = false;
-        this.pinned()?.poll_write(context, bytes)
+        let written = ready!(this.pinned()?.poll_write(context, bytes));
+        this.answered = Instant::now();
+        Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        self.get_mut().pinned()?.poll_flush(context)
+        let this = self.get_mut();
+        // The end of a session flushes once more, behind what it read and dropped.
+        let is_sent = this.wire()?.is_sent();
+        let flushed = ready!(this.pinned()?.poll_flush(context));
+        if !is_sent {
+            this.answered = Instant::now();
+        }
+        Poll::Ready(flushed)
     }
 
     /// Sends what was written. The owner ends the connection, once the answer can't be lost by it.
@@ -192,8 +211,8 @@ mod tests {
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut more));
         assert!(polled.is_pending());
         drop(io);
-        let (mut wire, left) = returned.try_recv().unwrap();
-        assert_eq!(left, 0);
+        let Returned { mut wire, body_left, .. } = returned.try_recv().unwrap();
+        assert_eq!(body_left, 0);
         wire.read_exact(&mut more).await.unwrap();
         assert_eq!(&more, b"GET ");
     }
