@@ -3,18 +3,19 @@
 //! Owns what is told about the process and to whom. From elsewhere than the host everything but
 //! health and readiness needs a token. It shows no key and no address, and serves no caller.
 
+mod connection_limit;
+mod serve;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use async_trait::async_trait;
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, Response, StatusCode};
-use pingora_core::apps::http_app::ServeHttp;
-use pingora_core::protocols::http::ServerSession;
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
+use tokio::time::timeout;
 
 use crate::config::{Config, Secret};
 use crate::door::Traffic;
@@ -24,6 +25,8 @@ use crate::keys::KeyRing;
 use crate::month::rfc3339;
 use crate::reload::{ReloadStatus, Trigger};
 use crate::upstream::Upstreams;
+
+use connection_limit::ConnectionLimit;
 
 /// How long a door that does not answer is waited for.
 const KNOCK: Duration = Duration::from_millis(200);
@@ -48,6 +51,7 @@ pub struct Admin {
     started: i64,
     http: SocketAddr,
     listening: AtomicBool,
+    limit: Arc<ConnectionLimit>,
 }
 
 impl Admin {
@@ -73,6 +77,7 @@ impl Admin {
             started: unix_now(),
             http: reachable(config.http),
             listening: AtomicBool::new(false),
+            limit: Arc::new(ConnectionLimit::new(serve::MOST, serve::MOST_PER_CLIENT)),
         }
     }
 
@@ -159,7 +164,7 @@ impl Admin {
             return true;
         }
         let connect = tokio::net::TcpStream::connect(self.http);
-        let open = matches!(tokio::time::timeout(KNOCK, connect).await, Ok(Ok(_)));
+        let open = matches!(timeout(KNOCK, connect).await, Ok(Ok(_)));
         self.listening.store(open, Ordering::Relaxed);
         open
     }
@@ -263,23 +268,6 @@ impl Admin {
              <a href=\"/openapi.yaml\">OpenAPI</a></p></html>\n"
         )
         .into_bytes()
-    }
-}
-
-#[async_trait]
-impl ServeHttp for Admin {
-    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
-        let header = session.req_header();
-        let (method, path) = (header.method.as_str().to_owned(), header.uri.path().to_owned());
-        let headers = header.headers.clone();
-        // One request each: no place is kept by who asks seldom, and the time that a connection
-        // may take never ends between two.
-        session.set_keepalive(None);
-        let mut response = self.answer(&method, &path, &headers).await;
-        if method == "HEAD" {
-            response.body_mut().clear();
-        }
-        response
     }
 }
 

@@ -3,8 +3,6 @@
 //! Owns the options of sockets, and how many descriptors may go to whom. What is done with a
 //! connection is its app's matter. A loop never ends for want of descriptors.
 
-mod connection_limit;
-
 use std::io;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,8 +18,6 @@ use tokio::time::timeout;
 
 use crate::door::Wire;
 use crate::supervisor::Heart;
-
-use connection_limit::ConnectionLimit;
 
 /// Connections that the kernel keeps until they are accepted; it has a limit of its own.
 const BACKLOG: i32 = 65_535;
@@ -97,7 +93,7 @@ impl Descriptors {
     }
 }
 
-/// A service that accepts on one socket and gives each connection to its app.
+/// A service that accepts on one socket and gives each connection to its app, which bounds them.
 pub struct Listening<A> {
     name: &'static str,
     socket: Option<TcpListener>,
@@ -106,8 +102,6 @@ pub struct Listening<A> {
     /// For what was sent to be acknowledged, before the peer is taken for dead.
     user_timeout: Duration,
     heart: Heart,
-    /// Bounds connections where the app does not bound them itself, and how long each may last.
-    limit: Option<(Arc<ConnectionLimit>, Duration)>,
     told: Mutex<Option<Instant>>,
 }
 
@@ -121,14 +115,7 @@ impl<A> Listening<A> {
     ) -> Listening<A> {
         let (socket, app, heart) = (Some(socket), Arc::new(app), Heart::default());
         let told = Mutex::new(None);
-        Listening { name, socket, app, threads: 1, user_timeout, heart, limit: None, told }
-    }
-
-    /// The same with at most `max` connections at the same time, `max_per_client` of one client,
-    /// each for `lifetime` at most. A new one displaces an older one.
-    pub fn with_limit(mut self, max: usize, max_per_client: usize, lifetime: Duration) -> Self {
-        self.limit = Some((Arc::new(ConnectionLimit::new(max, max_per_client)), lifetime));
-        self
+        Listening { name, socket, app, threads: 1, user_timeout, heart, told }
     }
 
     /// The same with this many threads, and a heart that beats for as long as it accepts.
@@ -152,27 +139,13 @@ impl<A: ServerApp + Send + Sync + 'static> Listening<A> {
         match socket.accept().await {
             Ok((stream, peer)) => {
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
-                let serve = async move {
+                tokio::spawn(async move {
                     let wire = Box::new(Wire::accepted(stream, peer));
                     let mut next = app.process_new(wire, &shutdown).await;
                     while let Some(stream) = next {
                         next = app.process_new(stream, &shutdown).await;
                     }
-                };
-                match &self.limit {
-                    None => tokio::spawn(serve),
-                    Some((limit, lifetime)) => {
-                        let (mut guard, lifetime) = (limit.enter(peer.ip()), *lifetime);
-                        tokio::spawn(async move {
-                            tokio::select! {
-                                biased;
-                                () = serve => {}
-                                () = guard.displaced() => {}
-                                () = tokio::time::sleep(lifetime) => {}
-                            }
-                        })
-                    }
-                };
+                });
             }
             // The one client left before it was accepted.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}

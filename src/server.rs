@@ -10,9 +10,8 @@ mod sockets;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use pingora_core::apps::http_app::HttpServer;
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::GenBackgroundService;
@@ -34,13 +33,6 @@ pub use assemble::Mount;
 use assemble::{assemble, check_files};
 use signals::{End, Post, Signals};
 use sockets::{Doors, Sockets};
-
-/// Connections to the admin pages at the same time: their descriptors are among those kept back.
-const OPERATORS: usize = 64;
-/// Of those, connections from one IPv4 address or one /64 of IPv6.
-const OPERATORS_PER_CLIENT: usize = 16;
-/// How long each of them may stay: longer than any page takes.
-const OPERATOR_STAYS: Duration = Duration::from_secs(15);
 
 /// Why the process did not start; nothing was started and nothing overwritten.
 #[derive(Debug, thiserror::Error)]
@@ -175,10 +167,8 @@ pub fn run(
         &config,
     )
     .with_error_log(error_log);
-    let admin = HttpServer::new_app(admin);
     if let Some(socket) = sockets.take("admin") {
-        let service = Listening::new("admin", socket, admin, config.door.write_timeout);
-        server.add_service(service.with_limit(OPERATORS, OPERATORS_PER_CLIENT, OPERATOR_STAYS));
+        server.add_service(Listening::new("admin", socket, admin, config.door.write_timeout));
     }
     let doors = Doors {
         config: &config,

@@ -142,14 +142,58 @@ fn with_a_token_everything_but_health_and_readiness_needs_it() {
 }
 
 #[test]
-fn a_header_that_nobody_can_read_is_told_without_the_token_in_it() {
+fn a_header_that_nobody_can_read_is_refused_and_its_token_told_to_nobody() {
     let token = "a-token-of-the-operator";
-    let gateway = Setup::new().text("admin.token", token).start();
-    let mut connection = Connection::open(gateway.admin);
+    let mut gateway = Setup::new().text("admin.token", token).start();
     let header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
-    connection.send(&[header.as_bytes(), b"X-Null: \0\r\n\r\n"].concat());
-    until_true("it is told", || gateway.stderr().contains("InvalidHTTPHeader"));
+    for more in ["X-Null: \0\r\n\r\n", "Host: localhost\r\n\r\n", "Content-Length: x\r\n\r\n"] {
+        let mut connection = Connection::open(gateway.admin);
+        connection.send(format!("{header}{more}").as_bytes());
+        let answer = connection.read().expect("an answer").expect(400);
+        assert!(!answer.text().contains(token), "{more:?}: {}", answer.text());
+        assert!(connection.is_closed(), "{more:?}");
+    }
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
     assert!(!gateway.stderr().contains(token), "{}", gateway.stderr());
+}
+
+#[test]
+fn connections_that_end_in_the_middle_of_a_header_do_not_fill_the_log() {
+    let mut gateway = Setup::new().start();
+    let before = gateway.stderr();
+    for _ in 0..50 {
+        let mut connection = Connection::open(gateway.admin);
+        connection.send(b"G");
+        connection.finish_sending();
+        assert!(connection.is_closed());
+    }
+    gateway.signal("TERM");
+    assert!(gateway.wait().success());
+    let all = gateway.stderr();
+    let lines: Vec<&str> = all[before.len()..].lines().collect();
+    assert!(lines.len() < 5, "{lines:?}");
+}
+
+#[test]
+fn a_reload_is_answered_however_many_connections_come_after_it() {
+    let setup = Setup::new();
+    // A table that is read for a while.
+    let names: String = (0..150_000).map(|at| format!("name-{at}.test\n")).collect();
+    setup.lists().write("role.txt", &names);
+    let gateway = setup.start();
+    let mut reloads = Connection::open(gateway.admin);
+    reloads.send(&local("POST", "/reload").bytes());
+    let hold = |_| {
+        let mut stream = std::net::TcpStream::connect(gateway.admin).unwrap();
+        // It may be closed already.
+        let _ = stream.write_all(b"G");
+        stream
+    };
+    let held: Vec<_> = (0..80).map(hold).collect();
+    let answer = reloads.read_to("POST").expect("an answer").expect(200);
+    assert_eq!(answer.json()["table"], "ok");
+    drop(held);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! How many connections one listener keeps open, in all and for each client.
 //!
-//! A new connection always gets in: if its client has its share, or all places are taken, an older
-//! connection is closed for it. So no client can keep others out by holding connections open. It
-//! knows no protocol and reads nothing.
+//! If a client has its share, or all places are taken, an older connection is closed for a new one,
+//! so that no client can keep others out by holding connections open. One whose answer is being
+//! made is not closed: only where all are such, the new one is. It knows no protocol and reads
+//! nothing.
 
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
@@ -31,6 +33,7 @@ struct OpenConnections {
 struct OpenConnection {
     id: u64,
     client: Site,
+    place: Place,
     /// Dropped to close the connection.
     _keep_open: oneshot::Sender<()>,
 }
@@ -40,7 +43,34 @@ struct OpenConnection {
 pub struct ConnectionGuard {
     limit: Arc<ConnectionLimit>,
     id: u64,
+    place: Place,
     displaced: oneshot::Receiver<()>,
+}
+
+/// Whether a connection keeps its place.
+#[derive(Clone, Debug, Default)]
+pub struct Place(Arc<AtomicBool>);
+
+/// A place that is kept, until it is dropped.
+#[derive(Debug)]
+pub struct Held<'p>(&'p Place);
+
+impl Place {
+    /// Nobody displaces this connection until the answer is dropped.
+    pub fn hold(&self) -> Held<'_> {
+        self.0.store(true, Ordering::SeqCst);
+        Held(self)
+    }
+
+    fn is_held(&self) -> bool {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::SeqCst);
+    }
 }
 
 impl ConnectionLimit {
@@ -49,20 +79,22 @@ impl ConnectionLimit {
         ConnectionLimit { max, max_per_client, open: Mutex::default() }
     }
 
-    /// Takes a place for a connection from `address`, and closes another one for it if it must.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> ConnectionGuard {
+    /// Takes a place for a connection from `address`, and closes another one for it if it must;
+    /// none where all those keep theirs.
+    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = Site::from(address);
         let (keep_open, displaced) = oneshot::channel();
         let mut open = self.open();
         if open.of(client) >= self.max_per_client {
-            open.close_oldest_of(client);
+            open.close_oldest_of(client)?;
         } else if open.connections.len() >= self.max {
-            open.close_oldest_of_the_largest_client();
+            open.close_oldest_of_the_largest_client()?;
         }
-        let id = open.next_id;
+        let (id, place) = (open.next_id, Place::default());
         open.next_id += 1;
-        open.connections.push(OpenConnection { id, client, _keep_open: keep_open });
-        ConnectionGuard { limit: Arc::clone(self), id, displaced }
+        let kept = place.clone();
+        open.connections.push(OpenConnection { id, client, place: kept, _keep_open: keep_open });
+        Some(ConnectionGuard { limit: Arc::clone(self), id, place, displaced })
     }
 
     fn open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -75,22 +107,27 @@ impl OpenConnections {
         self.connections.iter().filter(|connection| connection.client == client).count()
     }
 
-    fn close_oldest_of(&mut self, client: Site) {
-        if let Some(at) = self.connections.iter().position(|open| open.client == client) {
-            self.connections.remove(at);
-        }
+    fn close_oldest_of(&mut self, client: Site) -> Option<()> {
+        let may_go = |open: &OpenConnection| open.client == client && !open.place.is_held();
+        let at = self.connections.iter().position(may_go)?;
+        self.connections.remove(at);
+        Some(())
     }
 
     /// Of clients that have equally many, the one whose oldest connection is older.
-    fn close_oldest_of_the_largest_client(&mut self) {
-        let clients = self.connections.iter().rev().map(|open| open.client);
-        if let Some(largest) = clients.max_by_key(|client| self.of(*client)) {
-            self.close_oldest_of(largest);
-        }
+    fn close_oldest_of_the_largest_client(&mut self) -> Option<()> {
+        let may_go = self.connections.iter().rev().filter(|open| !open.place.is_held());
+        let largest = may_go.map(|open| open.client).max_by_key(|client| self.of(*client))?;
+        self.close_oldest_of(largest)
     }
 }
 
 impl ConnectionGuard {
+    /// What keeps it from being displaced.
+    pub fn place(&self) -> Place {
+        self.place.clone()
+    }
+
     /// Resolves once this connection must be closed, because another one took its place.
     pub async fn displaced(&mut self) {
         let _ = (&mut self.displaced).await;
@@ -112,7 +149,7 @@ mod tests {
     }
 
     fn enter(limit: &Arc<ConnectionLimit>, address: &str) -> ConnectionGuard {
-        limit.enter(address.parse().unwrap())
+        limit.enter(address.parse().unwrap()).unwrap()
     }
 
     /// One that was displaced has no sender any more.
@@ -153,5 +190,29 @@ mod tests {
             (1..=3).map(|last| enter(&limit, &format!("192.0.2.{last}"))).collect();
         let _newcomer = enter(&limit, "192.0.2.9");
         assert_eq!(open.iter_mut().map(is_open).collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn a_connection_that_keeps_its_place_is_not_displaced() {
+        let limit = limit(3, 2);
+        let (mut first, mut second) = (enter(&limit, "192.0.2.1"), enter(&limit, "192.0.2.1"));
+        let (place, other) = (first.place(), second.place());
+        let held = place.hold();
+        let mut third = enter(&limit, "192.0.2.1");
+        assert!(is_open(&mut first) && !is_open(&mut second) && is_open(&mut third));
+        drop(second);
+        // It is another place's that was given up.
+        drop(other.hold());
+        let last = third.place();
+        let other = last.hold();
+        assert!(limit.enter("192.0.2.1".parse().unwrap()).is_none(), "both keep theirs");
+        assert!(is_open(&mut first) && is_open(&mut third));
+        // Where all places are taken, the smaller client has the only one that may go.
+        let mut small = enter(&limit, "192.0.2.7");
+        let _newcomer = enter(&limit, "192.0.2.9");
+        assert!(is_open(&mut first) && is_open(&mut third) && !is_open(&mut small));
+        drop((held, other));
+        let _latest = enter(&limit, "192.0.2.1");
+        assert!(!is_open(&mut first) && is_open(&mut third));
     }
 }
