@@ -116,14 +116,15 @@ where
         };
         let streams = Arc::new(Streams::default());
         let (mut closing, mut malformed) = (false, 0);
-        // The first request has the time of a header.
-        let mut patience = self.options.header_timeout;
+        // The first request has the time of a header. What else a client says gives it no more.
+        let idle = streams.idle_for(self.options.header_timeout);
+        tokio::pin!(idle);
         loop {
-            let idle = if closing { GOODBYE } else { patience };
             let accepted = tokio::select! {
                 biased;
                 () = self.traffic.drain_begun(), if !closing => {
                     closing = true;
+                    idle.set(streams.idle_for(GOODBYE));
                     connection.graceful_shutdown();
                     continue;
                 }
@@ -134,14 +135,16 @@ where
                     if streams.active() == 0 && !closing {
                         connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                         closing = true;
+                        idle.set(streams.idle_for(GOODBYE));
                     }
                     continue;
                 }
-                () = streams.idle_for(idle) => {
+                () = &mut idle => {
                     if closing {
                         return;
                     }
                     closing = true;
+                    idle.set(streams.idle_for(GOODBYE));
                     connection.graceful_shutdown();
                     continue;
                 }
@@ -152,11 +155,13 @@ where
                     if streams.active() > 2 * self.options.max_streams as usize {
                         connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
                         closing = true;
+                        idle.set(streams.idle_for(GOODBYE));
                         continue;
                     }
-                    patience = self.options.keepalive_timeout;
                     talk.reset();
                     self.spawn(session, Active::begin(&streams), Arc::clone(&talk), shutdown);
+                    let patience = if closing { GOODBYE } else { self.options.keepalive_timeout };
+                    idle.set(streams.idle_for(patience));
                 }
                 Ok(Some(H2Accept::Rejected)) => {
                     malformed += 1;

@@ -53,4 +53,5 @@ mod supervised;
 mod tls;
 mod top;
 mod uploads;
+mod uploads_http2;
 mod upstream;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use crate::harness::{
     Authority, Connection, Gateway, PATIENCE, Setup, StandIn, free_port, request, until_true,
 };
-use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame};
 
 const MEGABYTE: usize = 1_000_000;
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 
-fn start(setup: Setup) -> (Gateway, String) {
+/// A gateway that takes uploads with a key, and has no server behind it.
+pub fn start(setup: Setup) -> (Gateway, String) {
     let setup = setup.tail(ROUTES).upstream(&[free_port()]).set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000000").start();
     let key = gateway.key("acme", &[]);
@@ -261,100 +261,6 @@ fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert_whole(&Ok(said), 404, "half of a body and an end");
-}
-
-/// The header of an upload on this stream.
-fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
-    let fields = [("content-length", "1000000")];
-    frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", path, key, &fields))
-}
-
-/// As much of a body as a stream's window takes: all of it may be on its way when the answer is.
-fn window(stream: u32) -> Vec<u8> {
-    let sizes = [16_384, 16_384, 16_384, 16_383];
-    sizes.iter().flat_map(|size| frame(DATA, 0, stream, &vec![b'b'; *size])).collect()
-}
-
-/// Reads until a stream has ended or was reset: its status, and why it was reset. A connection that
-/// is given up is a fault.
-fn outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
-    let mut status = 0;
-    loop {
-        let (kind, flags, stream, payload) = frames.next().expect("a frame");
-        assert_ne!(kind, GOAWAY, "{payload:?}");
-        match kind {
-            HEADERS if stream == wanted => status = crate::http2::status_of(&payload),
-            RST_STREAM if stream == wanted => {
-                return (status, Some(u32::from_be_bytes(payload[..4].try_into().unwrap())));
-            }
-            _ => {}
-        }
-        if stream == wanted && flags & END_STREAM != 0 && matches!(kind, HEADERS | DATA) {
-            return (status, None);
-        }
-    }
-}
-
-#[test]
-fn over_http2_a_refusal_with_a_window_in_flight_costs_no_other_stream() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
-    let mut next = 1;
-    for round in 0..40 {
-        let refusals =
-            [("/nowhere", 404, &*key), ("/v1/usage", 405, &key), ("/v1/signup", 401, "rg_nobody")];
-        let (path, refused, with) = refusals[round % refusals.len()];
-        assert!(frames.send(&upload_over_http2(next, path, with)));
-        assert_eq!(outcome(&mut frames, next), (refused, None), "round {round}");
-        assert!(frames.send(&window(next)));
-        let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
-        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
-        assert_eq!(outcome(&mut frames, next + 2), (200, None), "round {round}");
-        next += 4;
-    }
-}
-
-#[test]
-fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
-    let streams: Vec<u32> = (0..80).map(|at| at * 2 + 1).collect();
-    for stream in &streams {
-        assert!(frames.send(&upload_over_http2(*stream, "/nowhere", &key)));
-    }
-    let mut answered = std::collections::BTreeMap::new();
-    while answered.len() < streams.len() {
-        let (kind, _, stream, payload) = frames.next().expect("a frame");
-        assert_ne!(kind, GOAWAY, "{payload:?}");
-        if kind == HEADERS {
-            answered.insert(stream, crate::http2::status_of(&payload));
-        }
-    }
-    assert!(answered.values().all(|status| *status == 404), "{answered:?}");
-    // All that the window of a connection takes, a little on each.
-    for stream in &streams {
-        assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
-    }
-    let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
-    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
-    assert_eq!(outcome(&mut frames, 1_001), (200, None));
-}
-
-#[test]
-fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
-    assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
-    assert_eq!(outcome(&mut frames, 1), (404, None));
-    assert!(frames.send(&window(1)));
-    loop {
-        let (kind, _, stream, payload) = frames.next().expect("a frame");
-        assert_ne!(kind, GOAWAY, "{payload:?}");
-        if kind == RST_STREAM {
-            assert_eq!((stream, &payload[..]), (1, &[0; 4][..]), "NO_ERROR");
-            return;
-        }
-    }
 }
 
 #[test]

@@ -1,0 +1,146 @@
+//! Uploads over HTTP/2 that are refused: they cost no other stream, and nobody holds a connection by
+//! what it sends beside its requests.
+
+use std::time::{Duration, Instant};
+
+use crate::harness::{Setup, until_true};
+use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame};
+use crate::uploads::start;
+
+const WINDOW_UPDATE: u8 = 8;
+
+/// The header of an upload on this stream.
+fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
+    let fields = [("content-length", "1000000")];
+    frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", path, key, &fields))
+}
+
+/// What a stream and a connection take before the other side says more (RFC 9113 section 6.9.2).
+const WINDOW: usize = 65_535;
+
+/// So much of a body: all that the windows take may be on its way when the answer is.
+fn body(stream: u32, length: usize) -> Vec<u8> {
+    let bytes = vec![b'b'; length];
+    bytes.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect()
+}
+
+/// Reads until a stream has ended or was reset: its status, and why it was reset. A connection that
+/// is given up is a fault.
+fn outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
+    outcome_and_window(frames, wanted, &mut 0)
+}
+
+/// The same, adding what the connection takes more.
+fn outcome_and_window(frames: &mut Frames, wanted: u32, window: &mut usize) -> (u16, Option<u32>) {
+    let mut status = 0;
+    loop {
+        let (kind, flags, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        match kind {
+            WINDOW_UPDATE if stream == 0 => {
+                *window += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
+            }
+            HEADERS if stream == wanted => status = crate::http2::status_of(&payload),
+            RST_STREAM if stream == wanted => {
+                return (status, Some(u32::from_be_bytes(payload[..4].try_into().unwrap())));
+            }
+            _ => {}
+        }
+        if stream == wanted && flags & END_STREAM != 0 && matches!(kind, HEADERS | DATA) {
+            return (status, None);
+        }
+    }
+}
+
+#[test]
+fn over_http2_a_refusal_with_a_window_in_flight_costs_no_other_stream() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    let (mut next, mut window) = (1, WINDOW);
+    for round in 0..40 {
+        let refusals =
+            [("/nowhere", 404, &*key), ("/v1/usage", 405, &key), ("/v1/signup", 401, "rg_nobody")];
+        let (path, refused, with) = refusals[round % refusals.len()];
+        assert!(frames.send(&upload_over_http2(next, path, with)));
+        let refusal = outcome_and_window(&mut frames, next, &mut window);
+        assert_eq!(refusal, (refused, None), "round {round}");
+        let length = window.min(WINDOW);
+        assert!(frames.send(&body(next, length)));
+        window -= length;
+        let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+        assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
+        let answer = outcome_and_window(&mut frames, next + 2, &mut window);
+        assert_eq!(answer, (200, None), "round {round}");
+        next += 4;
+    }
+}
+
+#[test]
+fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    let streams: Vec<u32> = (0..80).map(|at| at * 2 + 1).collect();
+    for stream in &streams {
+        assert!(frames.send(&upload_over_http2(*stream, "/nowhere", &key)));
+    }
+    let mut answered = std::collections::BTreeMap::new();
+    while answered.len() < streams.len() {
+        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == HEADERS {
+            answered.insert(stream, crate::http2::status_of(&payload));
+        }
+    }
+    assert!(answered.values().all(|status| *status == 404), "{answered:?}");
+    // All that the window of a connection takes, a little on each.
+    for stream in &streams {
+        assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
+    }
+    let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+    assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
+    assert_eq!(outcome(&mut frames, 1_001), (200, None));
+}
+
+#[test]
+fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
+    let (gateway, key) = start(Setup::new());
+    let mut frames = Frames::open(gateway.http);
+    assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
+    assert_eq!(outcome(&mut frames, 1), (404, None));
+    assert!(frames.send(&body(1, WINDOW)));
+    loop {
+        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        assert_ne!(kind, GOAWAY, "{payload:?}");
+        if kind == RST_STREAM {
+            assert_eq!((stream, &payload[..]), (1, &[0; 4][..]), "NO_ERROR");
+            return;
+        }
+    }
+}
+
+/// Frames of a kind that nobody knows, to be ignored (RFC 9113 section 4.1).
+fn talk(frames: &mut Frames) -> bool {
+    const UNKNOWN: u8 = 0xee;
+    frames.send(&frame(UNKNOWN, 0, 0, &[0; 16_384]))
+}
+
+#[test]
+fn nobody_stays_behind_a_goodbye_by_talking_on() {
+    let (mut gateway, key) = start(Setup::new().text("listen.header_timeout", "500ms"));
+    let mut silent = Frames::open(gateway.http);
+    let mut refused = Frames::open(gateway.http);
+    assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
+    assert_eq!(outcome(&mut refused, 1), (404, None));
+    // One had no request in the time of its first, the other is told that the process ends.
+    let until_goodbye = |frames: &mut Frames| while frames.next().expect("a frame").0 != GOAWAY {};
+    until_goodbye(&mut silent);
+    gateway.signal("TERM");
+    until_goodbye(&mut refused);
+    let begun = Instant::now();
+    until_true("both are shown out", || {
+        talk(&mut silent);
+        talk(&mut refused);
+        gateway.has_ended().is_some()
+    });
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+}
