@@ -63,7 +63,7 @@ impl ErrorLog {
         Ok(ErrorLog(shared))
     }
 
-    /// Lines that were dropped, since too many waited.
+    /// Lines that were dropped, since too many waited or standard error did not take them.
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }
@@ -148,9 +148,11 @@ impl Shared {
             queue.unwritten = lines.len();
             drop(queue);
             for piece in pieces(&lines) {
-                // Nobody is left to be told that this failed.
-                let _ = out.write_all(piece);
-                self.lock().unwritten -= piece.len();
+                let lost = write_piece(&mut out, piece);
+                let mut queue = self.lock();
+                queue.unwritten -= piece.len();
+                queue.dropped += lost;
+                drop(queue);
                 self.changed.notify_all();
             }
             lines.clear();
@@ -179,6 +181,21 @@ impl Shared {
     }
 }
 
+/// Writes what it can of these lines, and counts those that are not written whole: a standard
+/// error that others made non-blocking takes no more than there is room for.
+fn write_piece(out: &mut impl Write, piece: &[u8]) -> u64 {
+    let mut left = piece;
+    while !left.is_empty() {
+        match out.write(left) {
+            Ok(written @ 1..) => left = &left[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            // Nobody is left to be told why.
+            Ok(0) | Err(_) => break,
+        }
+    }
+    left.iter().filter(|byte| **byte == b'\n').count() as u64
+}
+
 /// Whole lines together up to [`PIECE`] bytes; a longer one alone.
 fn pieces(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
@@ -205,6 +222,37 @@ mod tests {
         assert_eq!(lengths, [8, PIECE + 1, PIECE - 1, 5]);
         assert_eq!(found.concat(), lines.as_bytes());
         assert_eq!(pieces(b"").count(), 0);
+    }
+
+    /// Takes nothing for some times, as a full pipe does that is not waited for.
+    struct Full(u32, Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 = self.0.saturating_sub(1);
+            match self.0 {
+                0 => self.1.lock().unwrap().write(bytes),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_that_standard_error_does_not_take_are_counted_and_told() {
+        let taken = Arc::default();
+        let log = ErrorLog::start(Full(3, Arc::clone(&taken))).unwrap();
+        for lines in ["one\ntwo\n", "three\n", "four\n"] {
+            log.0.add(lines);
+            log.flush();
+        }
+        // Three of ours, and the line that told of the first two.
+        assert_eq!(log.dropped(), 4);
+        let text = String::from_utf8(taken.lock().unwrap().clone()).unwrap();
+        assert!(text.starts_with("four\nriskgate: warn: 2 lines were dropped"), "{text}");
     }
 
     #[test]

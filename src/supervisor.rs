@@ -3,7 +3,7 @@
 //!
 //! Without one, nothing is told to nobody. It takes no orders: those come as signals.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -38,6 +38,23 @@ pub fn ready() {
     tell(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
 }
 
+/// Says so if there is a manager that can't be told anything: a virtual machine's host, for one.
+pub fn check() {
+    if let Some(other) = manager().filter(|address| !is_socket(address)) {
+        let expected = "NOTIFY_SOCKET: expected a path, or a name that begins with @";
+        log::warn!("{expected}, but found {other:?}: the service manager is told nothing");
+    }
+}
+
+/// Where the service manager listens.
+fn manager() -> Option<OsString> {
+    Config::variable_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
+}
+
+fn is_socket(address: &OsStr) -> bool {
+    matches!(address.as_bytes(), [b'/' | b'@', ..])
+}
+
 /// The process reads its config anew.
 pub fn reloading() {
     match NotifyState::monotonic_usec_now() {
@@ -52,7 +69,7 @@ pub fn stopping() {
 }
 
 fn tell(words: &[NotifyState<'_>]) {
-    let Some(address) = Config::variable_os("NOTIFY_SOCKET") else { return };
+    let Some(address) = manager().filter(|address| is_socket(address)) else { return };
     if let Err(error) = send(&address, words) {
         log::warn!("expected a service manager that listens, but found {error}");
     }

@@ -5,7 +5,7 @@
 //! space-saving rule (Metwally, Agrawal, El Abbadi 2005), so that a row's count can stand too
 //! high by at most the smallest count kept, and never too low. It asks no clock on a request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -92,6 +92,7 @@ impl Top {
         let stale = Arc::new(AtomicBool::new(false));
         let dropped = Arc::new(AtomicU64::new(0));
         let mut worker = Worker {
+            stored: rows.iter().map(|row| row.domain.clone()).collect(),
             store,
             judge,
             seed,
@@ -103,7 +104,7 @@ impl Top {
             unsaved: BTreeMap::new(),
             unsaved_marks: 0,
             dropped: Arc::clone(&dropped),
-            gone: Vec::new(),
+            gone: BTreeSet::new(),
             read_at: Instant::now(),
         };
         worker.rank(unix_now);
@@ -205,7 +206,10 @@ struct Worker {
     unsaved: BTreeMap<i64, HashMap<String, Credit>>,
     unsaved_marks: usize,
     dropped: Arc<AtomicU64>,
-    gone: Vec<String>,
+    /// The rows that the store has too.
+    stored: HashSet<String>,
+    /// Rows that made room, and that the store still has.
+    gone: BTreeSet<String>,
     read_at: Instant,
 }
 
@@ -285,7 +289,9 @@ impl Worker {
             let forgotten = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
             self.unsaved_marks -= forgotten;
         }
-        self.gone.push(domain);
+        if self.stored.remove(&domain) {
+            self.gone.insert(domain);
+        }
         count
     }
 
@@ -328,11 +334,13 @@ impl Worker {
         while let Some(of_day) = self.unsaved.first_entry() {
             let (day, credits) = (*of_day.key(), of_day.get().values().cloned());
             let credits: Vec<Credit> = credits.collect();
-            match self.store.credit_top(&credits, &self.gone, day, half_life) {
+            let gone: Vec<String> = self.gone.iter().cloned().collect();
+            match self.store.credit_top(&credits, &gone, day, half_life) {
                 Ok(rows) => {
                     of_day.remove();
                     self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
                     self.gone.clear();
+                    self.stored.extend(rows.iter().map(|row| row.domain.clone()));
                     // What is counted here of a later day is in no answer yet.
                     let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
                     let saved: Vec<TopRow> = saved.collect();
@@ -355,7 +363,11 @@ impl Worker {
     fn read(&mut self) -> bool {
         self.read_at = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };
-        let fresh = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
+        self.stored = rows.iter().map(|row| row.domain.clone()).collect();
+        self.gone.retain(|domain| self.stored.remove(domain));
+        let is_kept =
+            |row: &TopRow| !self.is_unsaved(&row.domain) && !self.gone.contains(&row.domain);
+        let fresh = rows.into_iter().filter(is_kept);
         let mut rows: HashMap<String, TopRow> =
             fresh.map(|row| (row.domain.clone(), row)).collect();
         for domain in self.unsaved.values().flat_map(HashMap::keys) {
@@ -370,117 +382,4 @@ impl Worker {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::{RedisOptions, StoreUrl};
-    use std::path::Path;
-
-    fn unix_now() -> i64 {
-        1_790_000_000
-    }
-
-    fn store(path: &Path) -> Store {
-        let url = StoreUrl::Sqlite(path.to_owned());
-        Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
-    }
-
-    fn top(path: &Path, options: TopOptions) -> Top {
-        let store = store(path);
-        let judge: Judge = Box::new(|domain: &str| {
-            let score = Score::new(100)?;
-            (domain != "now-safe.com").then_some((Reason::Disposable, score))
-        });
-        let seed =
-            || vec!["first.com".to_owned(), "second.com".to_owned(), "now-safe.com".to_owned()];
-        Top::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
-    }
-
-    fn names(top: &Top) -> Vec<String> {
-        let body: serde_json::Value = serde_json::from_slice(&top.body()).unwrap();
-        let domains = body["domains"].as_array().unwrap();
-        assert_eq!(body["count"], domains.len());
-        domains.iter().map(|entry| entry["domain"].as_str().unwrap().to_owned()).collect()
-    }
-
-    const OPTIONS: TopOptions = TopOptions { limit: 100, min_accounts: 1, half_life: 604_800.0 };
-
-    #[test]
-    fn the_seed_leads_until_calls_say_otherwise() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        let counted = top(&path, OPTIONS);
-        assert_eq!(names(&counted), ["first.com", "second.com"]);
-        counted.credit("third.com", "acme", unix_now());
-        counted.close();
-        let counted = top(&path, OPTIONS);
-        assert_eq!(names(&counted), ["first.com", "second.com", "third.com"]);
-        for account in 0..130 {
-            counted.credit("third.com", &format!("account-{account}"), unix_now());
-        }
-        counted.close();
-        let counted = top(&path, OPTIONS);
-        assert_eq!(names(&counted), ["third.com", "first.com", "second.com"]);
-    }
-
-    #[test]
-    fn an_account_counts_once_for_each_row_and_day_over_restarts() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        for _ in 0..3 {
-            let counted = top(&path, OPTIONS);
-            for _ in 0..200 {
-                counted.credit("third.com", "acme", unix_now());
-            }
-            counted.close();
-        }
-        let mut store = store(&path);
-        let (rows, marks) = store.top(unix_now().div_euclid(DAY)).unwrap();
-        assert_eq!((rows.len(), marks.len()), (1, 1));
-        assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
-    }
-
-    #[test]
-    fn too_few_accounts_do_not_outrank_the_seed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-        counted.credit("third.com", "acme", unix_now());
-        counted.close();
-        let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-        assert_eq!(names(&counted), ["first.com", "second.com"]);
-        counted.credit("third.com", "other", unix_now());
-        counted.close();
-        assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
-    }
-    #[test]
-    fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("store.db");
-        let counted = top(&path, OPTIONS);
-        // Nobody else can write for as long as this transaction lasts.
-        let outage = rusqlite::Connection::open(&path).unwrap();
-        outage.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let midnight = (unix_now() / DAY + 1) * DAY;
-        for (domain, at) in [
-            ("before.com", midnight - 1),
-            ("both.com", midnight - 1),
-            ("both.com", midnight),
-            ("after.com", midnight),
-            // Two requests may look at the clock in one order and be counted in the other.
-            ("late.com", midnight - 1),
-            ("later.com", midnight + DAY),
-        ] {
-            counted.credit(domain, "acme", at);
-        }
-        outage.execute_batch("ROLLBACK").unwrap();
-        counted.close();
-        assert_eq!(counted.dropped(), 0);
-        let rows = store(&path).top_rows().unwrap();
-        let count = |domain: &str| {
-            let row = rows.iter().find(|row| row.domain == domain);
-            row.map_or(0.0, |row| row.count).round()
-        };
-        let counts = ["before.com", "both.com", "after.com", "late.com", "later.com"].map(count);
-        assert_eq!(counts, [1.0, 2.0, 1.0, 1.0, 1.0]);
-    }
-}
+mod tests;

@@ -162,6 +162,7 @@ impl ShutdownSignalWatch for Signals {
             self.traffic.drain(LAST_CALL);
             return self.drain(interrupt, 1).await;
         }
+        supervisor::check();
         supervisor::ready();
         loop {
             tokio::select! {

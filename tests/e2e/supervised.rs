@@ -105,3 +105,21 @@ fn a_manager_that_does_not_read_holds_nothing_up() {
     assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
     assert!(gateway.stderr().contains("expected a service manager that listens"));
 }
+
+#[test]
+fn a_manager_of_another_kind_is_told_nothing_and_that_is_said_once() {
+    for address in ["vsock:2:1234", "vsock:", "notify.sock"] {
+        let setup = Setup::new().variable("NOTIFY_SOCKET", address);
+        let mut gateway = setup.variable("WATCHDOG_USEC", "100000").start();
+        let reloads = || gateway.metric("riskgate_reload_total", &["part=\"config\""]);
+        let before = reloads();
+        gateway.signal("HUP");
+        until_true("SIGHUP reloads", || reloads() > before);
+        gateway.signal("TERM");
+        assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+        let told = gateway.stderr();
+        let lines: Vec<&str> = told.lines().filter(|line| line.contains("manager")).collect();
+        assert_eq!(lines.len(), 1, "{told}");
+        assert!(lines[0].contains(&format!("found {address:?}")), "{}", lines[0]);
+    }
+}
