@@ -9,7 +9,7 @@ mod serve;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, Response, StatusCode};
@@ -23,6 +23,7 @@ use crate::error_log::ErrorLog;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::month::rfc3339;
+use crate::quota::unix_now;
 use crate::reload::{ReloadStatus, Trigger};
 use crate::upstream::Upstreams;
 
@@ -319,8 +320,4 @@ fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Res
     headers.insert("cache-control", http::HeaderValue::from_static("no-store"));
     headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
     response
-}
-
-fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -65,7 +65,7 @@ fn too_many() -> Box<Error> {
 pub fn take_expectation(client: &mut ServerSession) -> bool {
     // Beside the one that is sent here, a server's own is not passed on.
     let expectation = client.req_header_mut().remove_header(&EXPECT);
-    let waits = expectation.is_some_and(|value| members(value.as_bytes()).any(|m| !m.is_empty()));
+    let waits = expectation.is_some_and(|value| members(value.as_bytes()).next().is_some());
     waits && client.is_http2() && !client.is_body_done()
 }
 

@@ -15,12 +15,13 @@ mod usage;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::{NAME_FORM, is_name};
+use crate::quota::unix_now;
 use crate::server::StartError;
 use crate::store::{RingRows, Store, StoreError, without_password};
 
@@ -220,10 +221,6 @@ fn now_of(store: &mut Store) -> Result<i64, Failure> {
         output::tell(format!("warning: the server's clock is {apart} s from this machine's"));
     }
     Ok(theirs)
-}
-
-fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 
 fn checked_name(what: &str, name: &str) -> Result<(), Failure> {

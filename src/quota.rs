@@ -318,8 +318,8 @@ fn since_boot() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// This machine's clock, to compare with the store's.
-fn unix_now() -> i64 {
+/// This machine's clock, in Unix seconds: for what is shown, and to compare with the store's.
+pub fn unix_now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }
 

@@ -10,7 +10,6 @@ mod sockets;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
@@ -341,8 +340,4 @@ pub fn count_panics(state: &Arc<State>) {
             _ => log::error!("{info}"),
         }
     }));
-}
-
-fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -12,7 +12,7 @@ use pingora_core::apps::ServerApp;
 use pingora_core::protocols::Stream;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
-use pingora_error::{ErrorType, Result};
+use pingora_core::{ErrorType, Result};
 use tokio::time::timeout;
 
 use super::connection_limit::Place;

@@ -5,7 +5,6 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Subcommand;
 use serde_json::{Value, json};
@@ -14,6 +13,7 @@ use super::output::{show, show_done};
 use super::{BAD_CONFIG, Failure};
 use crate::domain::Domain;
 use crate::month::rfc3339;
+use crate::quota::unix_now;
 use crate::table::{Fault, Found, Row, Source, Table, TableError};
 
 /// What to do with a table.
@@ -90,17 +90,12 @@ impl From<TableError> for Failure {
     }
 }
 
-fn now() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
-}
-
 fn source_of(path: Option<PathBuf>) -> Source {
     path.map_or(Source::Bundled, Source::Path)
 }
 
 fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
-    let table = Table::load(&Source::Path(source))?.stamp(now())?;
+    let table = Table::load(&Source::Path(source))?.stamp(unix_now())?;
     if !force && output.exists() {
         table.accept(&Table::load(&Source::Path(output.to_owned()))?)?;
     }
@@ -112,7 +107,7 @@ fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Failure> {
     let table = Table::load(&source_of(source))?;
-    let warnings = table.warnings(now());
+    let warnings = table.warnings(unix_now());
     if json {
         let classes: Vec<Value> = table
             .rows_by_class()
@@ -178,7 +173,7 @@ fn lookup(
                 continue;
             }
         };
-        let found = table.lookup(&domain, now());
+        let found = table.lookup(&domain, unix_now());
         if json {
             values.push(found_json(&domain, &found));
         } else {

@@ -69,7 +69,7 @@ impl<'b> Fields<'b> {
         } else if name.eq_ignore_ascii_case(b"connection") {
             self.take_connection(value)?;
         } else if name.eq_ignore_ascii_case(b"expect") {
-            for member in members(value).filter(|member| !member.is_empty()) {
+            for member in members(value) {
                 match member.eq_ignore_ascii_case(b"100-continue") {
                     true => self.expects_continue = true,
                     false => self.expects_other = true,
@@ -176,9 +176,10 @@ fn has_control(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
 }
 
-/// The members of a list, empty ones included (RFC 9110 section 5.6.1).
+/// The members of a list, without those that are empty (RFC 9110 section 5.6.1.2).
 pub fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+    let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
+    members.filter(|member| !member.is_empty())
 }
 
 /// Headers that we rely on must not be declared hop-by-hop by the caller.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use pingora_core::services::background::GenBackgroundService;
 
-use super::{Loaded, StartError, unix_now};
+use super::{Loaded, StartError};
 use crate::access_log::{AccessLog, LogTarget};
 use crate::config::{Config, Overrides};
 use crate::gate::{Gate, State};
 use crate::live::Live;
 use crate::metrics::Metrics;
-use crate::quota::{Ledger, LedgerOptions};
+use crate::quota::{Ledger, LedgerOptions, unix_now};
 use crate::regular_file::is_same_file;
 use crate::reload::{Keys, Reloader, Trigger};
 use crate::request_id::RequestIds;
@@ -29,6 +29,7 @@ impl Mount {
     /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
     pub fn new(overrides: Overrides) -> Result<Mount, StartError> {
         let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
+        check_files(&loaded.config)?;
         let trusted_proxies = loaded.config.trusted_proxies.clone();
         let (state, reloader, _) = assemble(loaded, None, overrides)?;
         Ok(Mount { gate: Gate::new(state, trusted_proxies), reloader })
@@ -83,7 +84,6 @@ pub(super) fn assemble(
     overrides: Overrides,
 ) -> Result<(Arc<State>, Reloader, Trigger), StartError> {
     let Loaded { config, table, declared, .. } = loaded;
-    check_files(&config)?;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
     let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
     let open = || config.store.open(config.store.deadline);

@@ -292,7 +292,7 @@ mod tests {
              x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
         );
         assert_eq!(answer, Answer { status: 503, body: Body::Over, stays: true });
-        let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(64));
+        let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
         assert_eq!(pass(&many, false, 1_000).err(), Some(Malformed));
     }
 }

@@ -11,6 +11,7 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use pingora_core::Result;
 use pingora_http::RequestHeader;
 
+use crate::head::members;
 use crate::reply::Field;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
@@ -105,12 +106,6 @@ impl<'r> ClaimedPath<'r> {
 fn last_member(value: &[u8]) -> Option<&[u8]> {
     let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
     (!last.is_empty()).then_some(last)
-}
-
-/// The members of a list, without those that are empty (RFC 9110 section 5.6.1.2).
-fn members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
-    let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
-    members.filter(|member| !member.is_empty())
 }
 
 /// Of several lines of another `X-Forwarded-` field only the last one goes on: the nearest trusted
