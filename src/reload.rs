@@ -8,6 +8,7 @@ mod keys;
 mod report;
 mod table;
 mod watch;
+mod write_back;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -143,15 +143,17 @@ pub struct KeyRow {
 impl KeyRow {
     /// Ends when either row of the same key says so; true if this one did not say so before.
     pub fn end_with(&mut self, other: &KeyRow) -> bool {
-        if self.digest != other.digest {
-            return false;
-        }
+        self.digest == other.digest && self.end_at(other.expires_at, other.revoked_at)
+    }
+
+    /// Ends at these times at the latest; true if it did not before.
+    fn end_at(&mut self, expires_at: Option<i64>, revoked_at: Option<i64>) -> bool {
         let before = (self.expires_at, self.revoked_at);
-        self.expires_at = match (self.expires_at, other.expires_at) {
+        self.expires_at = match (self.expires_at, expires_at) {
             (Some(one), Some(another)) => Some(one.min(another)),
             (one, another) => one.or(another),
         };
-        self.revoked_at = self.revoked_at.or(other.revoked_at);
+        self.revoked_at = self.revoked_at.or(revoked_at);
         (self.expires_at, self.revoked_at) != before
     }
 }
@@ -196,7 +198,9 @@ impl RingRows {
         (self.store_id, self.version, self.history) = (store_id, version, history);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
-        self.keys.retain(|key| !changed(&key.id));
+        // One that the store lost may come back under another id.
+        let digests: HashSet<[u8; 32]> = keys.iter().map(|key| key.digest).collect();
+        self.keys.retain(|key| !changed(&key.id) && !digests.contains(&key.digest));
         self.damaged.keys.retain(|id, _| !changed(id));
         self.keys.extend(keys);
         let changed: HashSet<&str> = accounts.iter().map(|it| it.name.as_str()).collect();

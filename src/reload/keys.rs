@@ -9,16 +9,15 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::watch::Watch;
+use super::write_back::WriteBack;
 use crate::config::Config;
 use crate::gate::State;
 use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
-use crate::store::{Lost, RingMark, RingRows, Store, StoreError};
+use crate::store::{Lost, RingChanges, RingMark, RingRows, Store, StoreError};
 
 /// How often the store is asked whether it is still one that we can use.
 const RECHECK: Duration = Duration::from_secs(1);
-/// How often what the store lost is offered to one that did not take it.
-const REWRITE: Duration = Duration::from_secs(1);
 /// So many faults of single keys and accounts are told by name.
 const NAMED: usize = 8;
 
@@ -28,8 +27,7 @@ pub struct Keys {
     /// What the store held last, with what it lost; none before it was read.
     rows: Option<RingRows>,
     lost: Lost,
-    /// When the store did not take back what it lost, and why.
-    unwritten: Option<(Instant, String)>,
+    write_back: WriteBack,
     /// The keys of the key file that serve.
     declared: Vec<DeclaredKey>,
     watch: Watch,
@@ -73,7 +71,7 @@ impl Keys {
             store,
             rows,
             lost: Lost::default(),
-            unwritten: None,
+            write_back: WriteBack::default(),
             declared,
             watch: Watch::new(config.key_file.clone()),
             rechecked: Instant::now(),
@@ -92,7 +90,7 @@ impl Keys {
             [&self.astray, &self.unread].into_iter().flatten().cloned().collect();
         problems.extend_from_slice(&self.faults);
         problems.extend(self.lost.lines());
-        problems.extend(self.unwritten.iter().map(|(_, why)| why.clone()));
+        problems.extend(self.write_back.problem().map(str::to_owned));
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
@@ -169,7 +167,7 @@ impl Keys {
             Err(astray) => (None, Some(astray.to_string())),
         };
         if outcome.is_ok() {
-            self.write_back();
+            self.write_back.offer(&self.lost, &mut self.store, Instant::now());
         }
         let moved = outcome.unwrap_or(false);
         if moved {
@@ -207,8 +205,8 @@ impl Keys {
             }
             Some(known) if !anew => self.take_changes(state, plans, &known),
             Some(known) => {
-                let has_lost = self.store.ring_changes(known.version)?.show_loss(&known);
-                self.take_all(state, plans, has_lost)
+                let changes = self.store.ring_changes(known.version)?;
+                self.take_all_beside(state, plans, &changes, &known)
             }
         }
     }
@@ -222,7 +220,7 @@ impl Keys {
         let mut changes = self.store.ring_changes(known.version)?;
         let serving = state.keys.snapshot();
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follow(known)) else {
-            return self.take_all(state, plans, changes.show_loss(known));
+            return self.take_all_beside(state, plans, &changes, known);
         };
         self.lost.keep_in(&mut changes);
         let next = serving.as_ref().as_ref();
@@ -235,6 +233,23 @@ impl Keys {
     }
 
     /// `has_lost` is true if the store is known not to hold what was read of it before.
+    /// Takes all rows where what changed since those that are known does not lead on from them,
+    /// or not alone.
+    fn take_all_beside(
+        &mut self,
+        state: &State,
+        plans: &Plans,
+        changes: &RingChanges,
+        known: &RingMark,
+    ) -> Result<bool, Astray> {
+        let has_lost = changes.show_loss(known);
+        let taken = self.take_all(state, plans, has_lost)?;
+        if has_lost {
+            self.lost.forget_set(changes);
+        }
+        Ok(taken)
+    }
+
     fn take_all(&mut self, state: &State, plans: &Plans, has_lost: bool) -> Result<bool, Astray> {
         let mut rows = self.store.ring_rows()?.ok_or(Astray::Nowhere)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
@@ -248,26 +263,13 @@ impl Keys {
                      it holds version {now} of another history"
                 );
             }
+                self.write_back.hurry();
             self.lost.keep(known, &mut rows, has_lost);
         }
         let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);
         self.rows = Some(rows);
         self.publish(state, ring);
         Ok(true)
-    }
-
-    /// Offers the store what it lost; what it takes comes back with the next changes.
-    fn write_back(&mut self) {
-        if self.lost.is_written() {
-            self.unwritten = None;
-            return;
-        }
-        if self.unwritten.as_ref().is_some_and(|(tried, _)| tried.elapsed() < REWRITE) {
-            return;
-        }
-        let (keys, accounts) = self.lost.rows();
-        let refused = self.store.restore(&keys, &accounts).err();
-        self.unwritten = refused.map(|error| (Instant::now(), error.to_string()));
     }
 
     fn publish(&mut self, state: &State, ring: KeyRing) {

@@ -1,11 +1,20 @@
 //! What a store had acknowledged and lost: in a failover, or under a restored backup.
 //!
 //! Compares rows that were known with those that the store holds. Owns the rule of what stays in
-//! force: keys, and their ends, as known; plans and limits as the store says. It reads no store.
+//! force: keys, and their ends, as known; plans and limits as the store says. A key is known by its
+//! digest, whatever id the store gives it:
+//!
+//! - The same digest under another id is the same key. It ends when either row says so, under the
+//!   id that the store gives it.
+//! - A key whose id the store gives to another digest serves on, under an id that each node makes
+//!   of the old one and the digest: nobody else's key can be revoked in its place.
+//!
+//! It reads no store.
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{AccountRow, KeyRow, LimitRow, RingChanges, RingRows};
+use super::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingRows};
+use crate::month::rfc3339;
 
 /// How many losses are told by name.
 const NAMED: usize = 5;
@@ -13,20 +22,33 @@ const NAMED: usize = 5;
 /// Rows that were known, and that the store does not hold as they were.
 #[derive(Debug, Default)]
 pub struct Lost {
-    /// Keys that the store does not hold, or that end later there.
-    keys: BTreeMap<String, KeyRow>,
+    /// Keys that the store does not hold, or that end later there, by digest.
+    keys: BTreeMap<[u8; 32], LostKey>,
     /// Accounts that the store does not hold.
     accounts: BTreeMap<String, AccountRow>,
     /// Accounts whose plan or limit the store replaced: as known, and as the store says.
     replaced: BTreeMap<String, [AccountRow; 2]>,
 }
 
+/// A key as it stays in force.
+#[derive(Clone, Debug)]
+struct LostKey {
+    row: KeyRow,
+    /// The store holds it, and only its end was lost.
+    is_there: bool,
+    /// The id that it had until another key got it.
+    had_id: Option<String>,
+}
+
 impl Lost {
     /// Adds to all rows of a store what was known and is not there, and remembers it.
-    /// `is_other_history` is true if the store is known to have lost something; otherwise its
-    /// plans and limits were only changed.
+    ///
+    /// `is_other_history` is true if the store is known to have lost something. Otherwise its
+    /// plans and limits were only changed, and a key that ends later is one whose rotation was
+    /// taken back. A row or a revocation that is gone was lost in any case: no command takes one
+    /// away.
     pub fn keep(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
-        self.keep_keys(known, now);
+        self.keep_keys(known, now, is_other_history);
         self.accounts.clear();
         let old = known.accounts.iter().map(|row| (row.name.as_str(), row));
         let mut old: BTreeMap<&str, &AccountRow> = old.collect();
@@ -49,40 +71,65 @@ impl Lost {
         }
     }
 
-    fn keep_keys(&mut self, known: &RingRows, now: &mut RingRows) {
-        self.keys.clear();
-        let mut old: BTreeMap<&str, &KeyRow> =
-            known.keys.iter().map(|row| (row.id.as_str(), row)).collect();
+    fn keep_keys(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
+        let pending = std::mem::take(&mut self.keys);
+        let mut old: BTreeMap<[u8; 32], &KeyRow> =
+            known.keys.iter().map(|row| (row.digest, row)).collect();
         for row in &mut now.keys {
-            if let Some(before) = old.remove(row.id.as_str())
-                && row.end_with(before)
-            {
-                self.keys.insert(row.id.clone(), before.clone());
+            let Some(before) = old.remove(&row.digest) else { continue };
+            let was_lost = is_other_history || pending.contains_key(&row.digest);
+            if row.end_at(before.expires_at.filter(|_| was_lost), before.revoked_at) {
+                let lost = LostKey { row: row.clone(), is_there: true, had_id: None };
+                self.keys.insert(row.digest, lost);
             }
         }
-        // One that was imported anew under another id is another key.
-        let digests: HashSet<[u8; 32]> = now.keys.iter().map(|row| row.digest).collect();
-        for (id, row) in old {
-            if !digests.contains(&row.digest) && !now.damaged.keys.contains_key(id) {
-                self.keys.insert(id.to_owned(), row.clone());
-                now.keys.push(row.clone());
+        let ids: HashSet<&str> = now.keys.iter().map(|row| row.id.as_str()).collect();
+        let mut kept = Vec::new();
+        for (digest, row) in old {
+            if is_damaged(&now.damaged, row) {
+                continue;
             }
+            let had_id = pending.get(&digest).and_then(|lost| lost.had_id.clone());
+            let mut lost = LostKey { row: row.clone(), is_there: false, had_id };
+            if ids.contains(row.id.as_str()) {
+                lost.leave_id();
+            }
+            kept.push(lost.row.clone());
+            self.keys.insert(digest, lost);
         }
+        now.keys.extend(kept);
     }
 
     /// Adds to later changes of the store what they still lack, and forgets what they bring back.
     pub fn keep_in(&mut self, changes: &mut RingChanges) {
+        self.accounts.retain(|name, _| {
+            let is_there = changes.accounts.iter().any(|row| row.name == *name);
+            !is_there && !changes.damaged.accounts.contains(name)
+        });
+        self.forget_set(changes);
         for row in &mut changes.keys {
-            let still_lost = self.keys.get(&row.id).is_some_and(|before| row.end_with(before));
-            if !still_lost {
-                self.keys.remove(&row.id);
+            let Some(mut lost) = self.keys.remove(&row.digest) else { continue };
+            if row.end_with(&lost.row) {
+                (lost.row, lost.is_there) = (row.clone(), true);
+                self.keys.insert(row.digest, lost);
             }
         }
-        for id in changes.damaged.keys.keys() {
-            self.keys.remove(id);
+        self.keys.retain(|_, lost| !is_damaged(&changes.damaged, &lost.row));
+        let ids: HashSet<&str> = changes.keys.iter().map(|row| row.id.as_str()).collect();
+        let missing = self.keys.values_mut().filter(|lost| !lost.is_there);
+        let mut kept = Vec::new();
+        for lost in missing.filter(|lost| ids.contains(lost.row.id.as_str())) {
+            lost.leave_id();
+            kept.push(lost.row.clone());
         }
+        changes.keys.extend(kept);
+    }
+
+    /// Forgets lost plans and limits of accounts that were set since: of those that changed after
+    /// the loss, or after the version that was known. One that was set anew in a change before
+    /// that version is told as lost too, until it is set once more: nobody can tell which it is.
+    pub fn forget_set(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
-            self.accounts.remove(&row.name);
             // A new key names its account too, and changes nothing of it.
             let is_named = changes.keys.iter().any(|key| key.account == row.name);
             let is_same = self.replaced.get(&row.name).is_some_and(|[_, now]| now == row);
@@ -91,7 +138,6 @@ impl Lost {
             }
         }
         for name in &changes.damaged.accounts {
-            self.accounts.remove(name);
             self.replaced.remove(name);
         }
     }
@@ -103,25 +149,62 @@ impl Lost {
 
     /// What is to be written back.
     pub fn rows(&self) -> (Vec<KeyRow>, Vec<AccountRow>) {
-        (self.keys.values().cloned().collect(), self.accounts.values().cloned().collect())
+        let keys = self.keys.values().map(|lost| lost.row.clone());
+        (keys.collect(), self.accounts.values().cloned().collect())
     }
 
-    /// A line for each loss that is not made good yet, and what to do; some by name.
+    /// A line for each loss that is not made good yet, and what to run; some by name, and first
+    /// what would open again.
     pub fn lines(&self) -> Vec<String> {
-        let keys = self.keys.values().map(|row| {
-            let (id, command) = (&row.id, format!("riskgate keys revoke {}", row.id));
-            match row.revoked_at {
-                Some(_) => format!("that key {id} was revoked; or run `{command}`"),
-                None => format!("key {id}, or when it ends"),
-            }
+        let mut keys: Vec<&LostKey> = self.keys.values().collect();
+        keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_there, &lost.row.id));
+        let keys = keys.into_iter().map(LostKey::line);
+        let accounts = self.accounts.values().map(|row| {
+            let (name, flags) = (&row.name, flags(row, row.plan.is_some(), true).join(" "));
+            format!("account {name}; or run `riskgate accounts set {name} {flags}`")
         });
-        let accounts = self.accounts.keys().map(|name| format!("account {name}"));
         let of_keys = some(keys.chain(accounts)).map(|lost| {
             let what = "the store lost what it had acknowledged, which stays in force here and is";
             format!("{what} written back: {lost}")
         });
         of_keys.chain(some(self.replaced.values().map(replaced))).collect()
     }
+}
+
+impl LostKey {
+    /// Takes an id that no other key has. Of the digest it shows too little to find a key by.
+    fn leave_id(&mut self) {
+        let KeyRow { id, digest, .. } = &mut self.row;
+        let mark = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
+        // The name of a key has 128 bytes at most.
+        let kept: String = id.chars().take(100).collect();
+        let own = format!("{kept}-{mark:016x}");
+        self.had_id = Some(std::mem::replace(id, own));
+    }
+
+    fn line(&self) -> String {
+        let KeyRow { id, account, expires_at, revoked_at, .. } = &self.row;
+        let revoke = format!("run `riskgate keys revoke {id}`");
+        let had_id = self.had_id.as_ref();
+        let renamed = had_id.map(|had| format!(" (its id {had} is another key's now)"));
+        let renamed = renamed.unwrap_or_default();
+        match (revoked_at, self.is_there, expires_at) {
+            (Some(_), ..) => format!("that key {id} was revoked{renamed}; or {revoke}"),
+            (None, true, Some(at)) => {
+                format!("that key {id} ends at {}; or {revoke} then", rfc3339(*at))
+            }
+            _ => format!(
+                "key {id} of account {account}{renamed}; or run `riskgate keys create --account \
+                 {account}` for a new one"
+            ),
+        }
+    }
+}
+
+/// Whether the store holds a row of this key, or of its id, that can't be read.
+fn is_damaged(damaged: &Damaged, row: &KeyRow) -> bool {
+    let mut digests = damaged.keys.values().flatten();
+    damaged.keys.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
 }
 
 fn some(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
@@ -134,25 +217,37 @@ fn some(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     some.into_iter()
 }
 
+/// An account's plan and limit as `riskgate accounts set` takes them.
+fn flags(row: &AccountRow, plan: bool, limit: bool) -> Vec<String> {
+    let plan = plan.then(|| format!("--plan {}", plan_of(row)));
+    let limit = limit.then(|| format!("--limit {}", limit_of(row)));
+    plan.into_iter().chain(limit).collect()
+}
+
+fn plan_of(row: &AccountRow) -> &str {
+    row.plan.as_deref().unwrap_or("free")
+}
+
+fn limit_of(row: &AccountRow) -> String {
+    match row.limit {
+        Some(LimitRow::Calls(calls)) => calls.to_string(),
+        Some(LimitRow::Unlimited) => "unlimited".to_owned(),
+        None => "plan".to_owned(),
+    }
+}
+
 fn replaced([before, now]: &[AccountRow; 2]) -> String {
-    let (mut lost, mut flags) = (Vec::new(), Vec::new());
-    if before.plan != now.plan {
-        let plan = before.plan.as_deref().unwrap_or("free");
-        lost.push(format!("the plan {plan}"));
-        flags.push(format!("--plan {plan}"));
-    }
-    if before.limit != now.limit {
-        let limit = match before.limit {
-            Some(LimitRow::Calls(calls)) => calls.to_string(),
-            Some(LimitRow::Unlimited) => "unlimited".to_owned(),
-            None => "plan".to_owned(),
-        };
-        lost.push(format!("the limit {limit}"));
-        flags.push(format!("--limit {limit}"));
-    }
-    let (name, lost, flags) = (&before.name, lost.join(" and "), flags.join(" "));
+    let is_other = (before.plan != now.plan, before.limit != now.limit);
+    let plan = is_other.0.then(|| format!("the plan {}", plan_of(before)));
+    let limit = is_other.1.then(|| format!("the limit {}", limit_of(before)));
+    let lost: Vec<String> = plan.into_iter().chain(limit).collect();
+    let flags = flags(before, is_other.0, is_other.1).join(" ");
+    let (name, lost) = (&before.name, lost.join(" and "));
     format!(
         "account {name}: the store lost {lost}, and what it says now is followed; run `riskgate \
          accounts set {name} {flags}`, or set what is right"
     )
 }
+
+#[cfg(test)]
+mod tests;

@@ -236,14 +236,14 @@ impl Sqlite {
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         let failed = self.failed("writing back what it lost");
         let transaction = self.begin("writing back what it lost")?;
         let version = bump_ring(&transaction).map_err(&failed)?;
-        match rows::restore(&transaction, keys, accounts, version).map_err(&failed)? {
-            0 => Ok(()),
-            _ => transaction.commit().map_err(failed),
+        if rows::restore(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
+            transaction.commit().map_err(failed)?;
         }
+        Ok(0)
     }
 
     // --- top counts ---

@@ -280,9 +280,14 @@ impl Store {
 
     /// Writes back what the store had acknowledged and lost: keys that are not there are added,
     /// those that are end when either row says so, and accounts that are not there are created.
-    /// What is there otherwise stays as it is; with nothing to write there is no new version. It
-    /// waits for no replicas: a loss is noticed again.
-    pub fn restore(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
+    /// What is there otherwise stays as it is; with nothing to write there is no new version.
+    /// Answers how many of `store.wait_replicas` lack what was written here; said again, it counts
+    /// them again.
+    pub fn restore(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<usize, StoreError> {
         match self {
             Store::Sqlite(store) => store.restore(keys, accounts),
             Store::Redis(store) => store.restore(keys, accounts),

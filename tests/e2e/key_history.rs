@@ -248,3 +248,78 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
         }
     });
 }
+
+/// A key file with one key, of a token that is in the variable.
+fn key_file(setup: &Setup, id: &str, variable: &str) -> String {
+    let path = setup.path(&format!("{id}-{variable}.toml"));
+    let key = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"{variable}\"\n");
+    std::fs::write(&path, key).unwrap();
+    path.display().to_string()
+}
+
+/// What the store takes in another history before the gateway looks again.
+fn in_another_history(gateway: &Gateway, store: &Backup, change: impl FnOnce()) {
+    gateway.signal("STOP");
+    store.restore();
+    change();
+    gateway.signal("CONT");
+}
+
+#[test]
+fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
+    on_both(|store| {
+        let token = "sv_of_an_imported_key";
+        let setup = || store.setup().variable("KEY", token);
+        setup().cli(&["store", "init"]).expect(0);
+        let gateway = setup().start();
+        gateway.key("acme", &[]);
+        store.take();
+        let [old, anew] = ["old", "anew"].map(|id| key_file(gateway.setup(), id, "KEY"));
+        gateway.cli(&["keys", "import", &old]).expect(0);
+        until_true("the key opens", || status(&gateway, token) == 200);
+        gateway.cli(&["keys", "revoke", "old"]).expect(0);
+        until_true("the key is out", || status(&gateway, token) == 401);
+        in_another_history(&gateway, store, || {
+            setup().cli(&["keys", "import", &anew]).expect(0);
+        });
+        until_true("the revocation is written back", || {
+            assert_eq!(status(&gateway, token), 401);
+            listed(gateway.setup(), "anew")["revoked_at"].is_string()
+        });
+        until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+        let told = "that key anew was revoked; or run `riskgate keys revoke anew`";
+        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        assert_eq!(status(&setup().start(), token), 401);
+    });
+}
+
+#[test]
+fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
+    on_both(|store| {
+        let (first, second) = ("sv_of_the_first_key", "sv_of_the_second_key");
+        let setup = || store.setup().variable("FIRST", first).variable("SECOND", second);
+        setup().cli(&["store", "init"]).expect(0);
+        let gateway = setup().start();
+        gateway.key("acme", &[]);
+        store.take();
+        let files = ["FIRST", "SECOND"].map(|token| key_file(gateway.setup(), "web", token));
+        gateway.cli(&["keys", "import", &files[0]]).expect(0);
+        until_true("the first key opens", || status(&gateway, first) == 200);
+        in_another_history(&gateway, store, || {
+            setup().cli(&["keys", "import", &files[1]]).expect(0);
+        });
+        until_true("the second key opens", || status(&gateway, second) == 200);
+        assert_eq!(status(&gateway, first), 200, "what was known serves on");
+        until_true("all is well", || degraded(&gateway).is_empty() && failing(&gateway) == 0.0);
+        let rows = setup().cli(&["keys", "list", "--json"]).expect(0).json();
+        let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap());
+        let kept: Vec<&str> = ids.filter(|id| id.starts_with("web-")).collect();
+        let [kept] = kept[..] else { panic!("the first key has an id of its own: {rows}") };
+        assert!(gateway.stderr().contains("(its id web is another key's now)"));
+        let other = setup().start();
+        assert_eq!((status(&other, first), status(&other, second)), (200, 200));
+        gateway.cli(&["keys", "revoke", kept]).expect(0);
+        until_true("it alone is out", || status(&gateway, first) == 401);
+        assert_eq!(status(&gateway, second), 200);
+    });
+}

@@ -118,9 +118,7 @@ impl Redis {
         // A WAIT for replicas that are known to be missing would only cost its time, and Redis
         // looks at the end of a WAIT ten times a second. The pulse tells when they are back.
         let waits = wait > 0 && self.missing_replicas == 0;
-        // So that the answer comes within the patience, also when it is that none has it. Zero
-        // would be for ever.
-        let wait_for = (self.patience * 3 / 4).as_millis().max(1) as u64;
+        let wait_for = self.wait_for();
         let mut replies = self.run(DOING, |scripts| {
             let mut pipeline = redis::pipe();
             for statement in statements {
@@ -160,6 +158,12 @@ impl Redis {
             standings.push(Some(standing));
         }
         Ok(standings)
+    }
+
+    /// Milliseconds to wait for replicas: so that the answer comes within the patience, also when
+    /// it is that none has it. Zero would be for ever.
+    pub(super) fn wait_for(&self) -> u64 {
+        (self.patience * 3 / 4).as_millis().max(1) as u64
     }
 
     fn note_replicas(&mut self, present: usize) {

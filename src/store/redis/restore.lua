@@ -3,7 +3,8 @@
 -- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports
 -- ARGV 1 an id for the change, 2 the number of keys; then of each key its id, digest and row; then
 --      of each account its name and row
--- Answers the version that it leads to; 0 if nothing is to be written.
+-- Answers the version that it leads to; 0 if nothing is to be written. A key is known by its digest,
+-- whatever id it has here; one whose id is another key's here is left out.
 
 local mark, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local imports, first_account = KEYS[6], 3 + 3 * tonumber(ARGV[2])
@@ -25,11 +26,11 @@ end
 local rows, index, names, members = {}, {}, {}, {}
 for at = 3, first_account - 1, 3 do
     local id, hex, row = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local known = redis.call('HGET', keys, id)
-    local now
-    if known then
-        now = ended(known, hex, row)
-    elseif not redis.call('HGET', digests, hex) then
+    local known_id, now = redis.call('HGET', digests, hex), nil
+    if known_id then
+        id = known_id
+        now = ended(redis.call('HGET', keys, id) or '', hex, row)
+    elseif not redis.call('HGET', keys, id) then
         now = '- ' .. row
         index[#index + 1], index[#index + 2] = hex, id
     end

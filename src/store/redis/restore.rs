@@ -5,25 +5,26 @@ use redis::Pipeline;
 use super::super::{AccountRow, KeyRow, StoreError};
 use super::ring::RING;
 use super::rows::{account_text, key_text};
-use super::{Redis, Script, error_of, hex};
+use super::{Redis, Script, error_of, hex, number};
 
 /// Rows in one script that writes them back: as many as Lua takes for one command, twice.
 const PAGE: usize = 1_000;
+const DOING: &str = "writing back what it lost";
 
 impl Redis {
     pub(in super::super) fn restore(
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
-    ) -> Result<(), StoreError> {
+    ) -> Result<usize, StoreError> {
         // Accounts first: no node shall see a key without its account.
         let accounts = accounts.chunks(PAGE).map(|some| (&[][..], some));
         let keys = keys.chunks(PAGE).map(|some| (some, &[][..]));
-        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))
+        accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))?;
+        self.lacking_replicas()
     }
 
     fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
-        const DOING: &str = "writing back what it lost";
         let mut arguments = vec![self.draw_id()?, keys.len().to_string()];
         for key in keys {
             arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
@@ -41,5 +42,17 @@ impl Redis {
             Some(found) => Err(self.unanswered(DOING, found)),
             None => Ok(()),
         }
+    }
+
+    /// Waits until the replicas have what this connection wrote last. Changes of keys are not
+    /// followed meanwhile: no longer than the ledger would wait.
+    fn lacking_replicas(&mut self) -> Result<usize, StoreError> {
+        if self.wait_replicas == 0 {
+            return Ok(0);
+        }
+        let mut wait = redis::pipe();
+        wait.cmd("WAIT").arg(self.wait_replicas).arg(self.wait_for());
+        let reached = self.ask(DOING, &wait)?.pop().map_or(0, number);
+        Ok(self.wait_replicas.saturating_sub(usize::try_from(reached).unwrap_or(usize::MAX)))
     }
 }

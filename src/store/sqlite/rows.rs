@@ -135,7 +135,8 @@ fn text_of(row: &Row<'_>, column: usize) -> String {
     }
 }
 
-/// Writes back what is not there, or ends later; answers how many rows changed.
+/// Writes back what is not there, or ends later; answers how many rows changed. A key is known by
+/// its digest, whatever id it has here; one whose id is another key's here is left out.
 pub(super) fn restore(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
@@ -153,13 +154,13 @@ pub(super) fn restore(
         transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
     let mut end = transaction.prepare_cached(
         "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), coalesce(?2, expires_at)),
-         revoked_at = coalesce(revoked_at, ?3), version = ?5 WHERE id = ?1 AND digest = ?4
+         revoked_at = coalesce(revoked_at, ?3), version = ?4 WHERE digest = ?1
          AND (?2 < coalesce(expires_at, ?2 + 1) OR (revoked_at IS NULL AND ?3 IS NOT NULL))",
     )?;
     for key in keys {
         if is_known.exists(params![key.id, key.digest.as_slice()])? {
-            let (id, digest) = (&key.id, key.digest.as_slice());
-            changed += end.execute(params![id, key.expires_at, key.revoked_at, digest, version])?;
+            let digest = key.digest.as_slice();
+            changed += end.execute(params![digest, key.expires_at, key.revoked_at, version])?;
         } else {
             insert_key(transaction, key, None, version)?;
             changed += 1;

@@ -2,10 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
-use super::super::{AccountRow, KeyRow, LimitRow, RingMark, Store};
+use super::super::{AccountRow, KeyRow, LimitRow, RedisOptions, RingMark, Store, StoreUrl};
 use super::{account, add, key, on_both, open, rows};
 
 #[test]
@@ -18,7 +18,7 @@ fn each_change_has_an_id_by_which_its_history_is_known() {
             &|store| add(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
             &|store| store.end_key("key_1", None, Some(5)).unwrap(),
-            &|store| store.restore(&[key(2, "acme")], &[]).unwrap(),
+            &|store| assert_eq!(store.restore(&[key(2, "acme")], &[]).unwrap(), 0),
         ];
         for change in changes {
             change(&mut store);
@@ -72,13 +72,10 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
         let known = [AccountRow { limit: None, ..account("acme", None) }];
         store.restore(&same, &known).unwrap();
         assert_eq!(rows(&mut store), before, "with nothing to write there is no new version");
-        // An id that is another key's now, and a key that has another id.
-        let others = [
-            KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) },
-            KeyRow { id: "new".to_owned(), ..ended(1, None, Some(1)) },
-        ];
-        store.restore(&others, &[]).unwrap();
-        assert_eq!(rows(&mut store), before, "what the store says of them stands");
+        // An id that is another key's now.
+        let other = KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) };
+        store.restore(&[other], &[]).unwrap();
+        assert_eq!(rows(&mut store), before, "what the store says of it stands");
 
         let lost = AccountRow { limit: Some(LimitRow::Unlimited), ..account("late", Some("pro")) };
         let late = KeyRow { expires_at: Some(5), label: Some("x".to_owned()), ..key(7, "late") };
@@ -104,6 +101,45 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
         store.restore(&many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
     });
+}
+
+#[test]
+fn a_key_that_has_another_id_by_now_ends_as_it_was_known_to() {
+    on_both(|place| {
+        let mut store = place.open();
+        add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+        // The first one's id is another key's too.
+        let known = [
+            KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
+            KeyRow { id: "old".to_owned(), expires_at: Some(9), ..key(2, "acme") },
+        ];
+        store.restore(&known, &[]).unwrap();
+        let now = rows(&mut store).keys;
+        let ends: Vec<_> =
+            now.iter().map(|key| (key.id.as_str(), key.revoked_at, key.expires_at)).collect();
+        assert_eq!(ends, [("key_1", Some(5), None), ("key_2", None, Some(9))]);
+        let before = store.ring_mark().unwrap();
+        store.restore(&known, &[]).unwrap();
+        assert_eq!(store.ring_mark().unwrap(), before, "once is enough");
+    });
+}
+
+#[test]
+fn what_is_written_back_counts_the_replicas_that_lack_it_until_they_have_it() {
+    let server = RedisServer::start();
+    let url = StoreUrl::parse(&server.url()).unwrap();
+    let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
+    let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
+    let lost: Vec<_> = (0..1_500).map(|n| key(n, "acme")).collect();
+    let accounts = [account("acme", None)];
+    assert_eq!(store.restore(&lost, &accounts).unwrap(), 1);
+    assert_eq!(rows(&mut store).keys.len(), lost.len(), "all of it was written");
+    let replica = RedisServer::replica_of(&server);
+    let begun = Instant::now();
+    while store.restore(&lost, &accounts).unwrap() > 0 {
+        assert!(begun.elapsed() < Duration::from_secs(20), "the replica has it");
+    }
+    assert_eq!(replica.tell(&["HLEN", "riskgate:{ring}:keys"]), "1500");
 }
 
 #[test]
