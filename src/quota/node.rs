@@ -131,6 +131,8 @@ impl Node {
     pub(super) fn charge(&self, lease: &Arc<Lease>, month: Month, clock: u64) -> Step {
         if let Some(spent) = self.try_charge(lease, month) {
             return Step::Done(Ok(spent));
+        // The store's clock may have said since that the month of this call has not begun.
+        let month = month.min(self.calendar.latest());
         }
         if lease.is_refused(month, clock) {
             return Step::Done(Err(Denied::Exhausted));
@@ -168,6 +170,7 @@ impl Node {
         }
         let unsettled = &self.health.unsettled;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
+        let month = self.calendar.count_in(month);
             unsettled.fetch_sub(1, Ordering::Relaxed);
             return Err(Denied::Store);
         }

@@ -215,6 +215,8 @@ impl Numbers {
         occasion: Occasion,
         latest: Month,
     ) -> Saying {
+        // What was asked for may have been left as a month that never began.
+        self.asked_month = self.asked_month.min(latest.number());
         if let Some(month) = Month::from_number(self.asked_month) {
             self.enter(purse, month);
         }
