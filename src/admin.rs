@@ -178,7 +178,10 @@ impl Admin {
         let store = self.state.ledger.status();
         let missing = store.missing_replicas;
         match store.store_down {
-            true if missing == 0 => degraded.push("store: down".to_owned()),
+            true if missing == 0 => degraded.push(match self.state.ledger.store_problem() {
+                Some(why) => format!("store: down: {why}"),
+                None => "store: down".to_owned(),
+            }),
             true => degraded.push(format!(
                 "store: {missing} of store.wait_replicas are missing: calls without a lease are \
                  refused"

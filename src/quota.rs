@@ -255,6 +255,11 @@ impl Ledger {
         }
     }
 
+    /// Why the store counts as down, and what to do, as far as it is known.
+    pub fn store_problem(&self) -> Option<String> {
+        self.shared.node.store_problem()
+    }
+
     /// Gives every unspent call back to the store and stops; called once nothing is in flight.
     pub fn close(&self) {
         self.shared.node.queue().closing = true;

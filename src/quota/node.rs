@@ -45,6 +45,8 @@ pub(super) struct Queue {
 pub(super) struct Health {
     pub down: AtomicBool,
     failures_in_a_row: AtomicU32,
+    /// What went wrong last; none since it answered.
+    problem: Mutex<Option<String>>,
     /// The last statement failed, whatever the pulse says: a server may be read-only or full.
     refuses: AtomicBool,
     /// The last pulse failed: the store is not there for reading either.
@@ -129,10 +131,10 @@ impl Node {
 
     /// Spends one call, refuses it, or asks the store for what that takes.
     pub(super) fn charge(&self, lease: &Arc<Lease>, month: Month, clock: u64) -> Step {
-        if let Some(spent) = self.try_charge(lease, month) {
-            return Step::Done(Ok(spent));
         // The store's clock may have said since that the month of this call has not begun.
         let month = month.min(self.calendar.latest());
+        if let Some(spent) = self.try_charge(lease, month) {
+            return Step::Done(Ok(spent));
         }
         if lease.is_refused(month, clock) {
             return Step::Done(Err(Denied::Exhausted));
@@ -168,9 +170,9 @@ impl Node {
         if self.fails_closed() {
             return Err(Denied::Store);
         }
+        let month = self.calendar.count_in(month);
         let unsettled = &self.health.unsettled;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
-        let month = self.calendar.count_in(month);
             unsettled.fetch_sub(1, Ordering::Relaxed);
             return Err(Denied::Store);
         }
@@ -305,6 +307,11 @@ impl Node {
         self.health.down.load(Ordering::Relaxed)
     }
 
+    /// Why the store counts as down, if it said anything.
+    pub(super) fn store_problem(&self) -> Option<String> {
+        lock(&self.health.problem).clone().filter(|_| self.is_down())
+    }
+
     pub(super) fn is_settling(&self, clock: u64) -> bool {
         clock < self.health.settling_until.load(Ordering::Relaxed)
     }
@@ -346,12 +353,15 @@ impl Node {
     fn note_answer(&self, error: Option<&StoreError>) {
         let health = &self.health;
         let Some(error) = error else {
-            health.failures_in_a_row.store(0, Ordering::Relaxed);
+            if health.failures_in_a_row.swap(0, Ordering::Relaxed) > 0 {
+                *lock(&health.problem) = None;
+            }
             if health.down.swap(false, Ordering::Relaxed) {
                 log::warn!("the store answers again");
             }
             return;
         };
+        *lock(&health.problem) = Some(error.to_string());
         health.failures.fetch_add(1, Ordering::Relaxed);
         let failures = health.failures_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
         if failures == 1 {

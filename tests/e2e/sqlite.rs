@@ -82,3 +82,39 @@ fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
     }
     set(&folder, 0o755);
 }
+
+#[test]
+fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
+    for in_place in [true, false] {
+        let gateway = Setup::new().start();
+        let (key, other) = (gateway.key("acme", &[]), gateway.key("other", &[]));
+        let (file, backup) = (gateway.path("riskgate.db"), gateway.path("backup.db"));
+        let store = Connection::open(&file).unwrap();
+        store.busy_timeout(Duration::from_secs(5)).unwrap();
+        let to = [backup.to_str().unwrap()];
+        store.execute("VACUUM INTO ?1", to).unwrap();
+        for key in [&key, &other] {
+            gateway.domain("first.test", key).expect(200);
+        }
+        until_true("what was spent is stated", || {
+            [&key, &other].iter().all(|key| gateway.month_count(key) == 1)
+        });
+        if in_place {
+            store.execute("ATTACH ?1 AS backup", to).unwrap();
+            let table = |name| {
+                format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
+            };
+            let tables = ["api_key", "account", "meta", "ledger"].map(table).concat();
+            store.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
+        } else {
+            std::fs::rename(&backup, &file).unwrap();
+        }
+        let degraded = || gateway.readyz().json()["degraded"].to_string();
+        until_true("/readyz says what to do", || {
+            gateway.domain("first.test", &key);
+            degraded().contains("restart to ")
+        });
+        assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());
+        assert_eq!(gateway.restart().readyz().json()["degraded"].to_string(), "[]");
+    }
+}
