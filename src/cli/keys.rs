@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
-use super::output::{columns, problem, show, show_done, tell, write};
+use super::output::{columns, problem, show, show_done, tell, write_secret};
 use super::{ConfigArgs, Failure, checked_name, known_plan, now_of, rows_of, store_of, unix_now};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
@@ -163,7 +163,7 @@ fn shown_or_undone(
                 true => json!({ "id": id, "account": account, "key": token.reveal() }).to_string(),
                 false => token.reveal().to_owned(),
             };
-            let Err(error) = write(format!("{text}\n").as_bytes()) else {
+            let Err(error) = write_secret(format!("{text}\n").as_bytes()) else {
                 if !json {
                     tell(format!("key {id} of account {account}; it is shown only this once"));
                 }

@@ -4,9 +4,10 @@
 //! A result that can't be written is a failure of the command, and never a panic. Words that can't
 //! be written are lost: nobody is left to tell.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 
 use super::Failure;
 
@@ -28,6 +29,20 @@ pub fn show_done(done: &str, result: impl AsRef<[u8]>) -> Result<(), Failure> {
 /// it was said that it could not be.
 pub fn write(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
+}
+
+/// Writes what is shown only this once. Where standard output was closed the library has opened
+/// `/dev/null` in its place, for reading and writing, and nobody would see it there.
+pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
+    let device = |path: &str| fs::metadata(path).map(|it| it.rdev()).ok();
+    let fields = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
+    let flags = fields.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
+    let mode = flags.and_then(|flags| i32::from_str_radix(flags, 8).ok());
+    let is_both = mode.is_some_and(|mode| mode & libc::O_ACCMODE == libc::O_RDWR);
+    if is_both && device("/proc/self/fd/1") == device("/dev/null") {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    write(bytes)
 }
 
 /// What keeps standard output from being written.

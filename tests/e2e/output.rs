@@ -64,6 +64,13 @@ fn assert_no_unseen_key_stays(setup: &Setup) {
             assert_eq!(in_use(setup), [""; 0], "{name}");
         }
     }
+    // The library opens /dev/null in the place of a standard output that is closed.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "exec \"$0\" keys create --account acme -c \"$1\" >&-", BINARY]);
+    let ran = run(shell.arg(&config));
+    assert_eq!((ran.code, ran.stderr.lines().count()), (1, 1), "{}", ran.stderr);
+    assert!(ran.stderr.contains("could not be shown and is revoked"), "{}", ran.stderr);
+    assert_eq!(in_use(setup), [""; 0], "a closed standard output");
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let id = made["id"].as_str().unwrap();
     let rotate = ["keys", "rotate", id, "--overlap", "1d"];
