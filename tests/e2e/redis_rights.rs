@@ -55,7 +55,7 @@ fn serve(gateway: &Gateway, key: &str) {
 #[test]
 fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let (line, further) = rights();
-    let [changes, imports, repair, waits] = &further[..] else { panic!("{further:?}") };
+    let [changes, imports, repair, copies, waits] = &further[..] else { panic!("{further:?}") };
     let server = RedisServer::start();
     let user = User { server: &server };
     user.set(&line);
@@ -99,6 +99,22 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let month = jiff::Timestamp::now().to_string()[..7].to_owned();
     let repaired = setup.cli(&["store", "repair-month", &month, "--json"]).expect(0).json();
     assert_eq!((&repaired["changed"], &repaired["dropped"]), (&true.into(), &1.into()));
+
+    let target = RedisServer::start();
+    let other = User { server: &target };
+    other.set(&line);
+    let revoked = ["riskgate".to_owned(), "-del".to_owned()];
+    user.set(&revoked);
+    let [from, to] =
+        [&server, &target].map(|it| format!("{}/2", it.url_as("riskgate", "PASSWORD")));
+    let lacks = setup.cli(&["store", "copy", &from, &to]).expect(1).stderr;
+    assert!(lacks.contains("can't run this command") || lacks.contains("NOPERM"), "{lacks}");
+    other.add(changes);
+    other.add(copies);
+    setup.cli(&["store", "copy", &from, &to]).expect(0);
+    setup.cli(&["store", "copy", &from, &to]).expect(1);
+    let listed = |setup: &Setup| setup.cli(&["keys", "list"]).expect(0).stdout;
+    assert_eq!(listed(&other.setup()), listed(&setup));
 
     let _replica = RedisServer::replica_of(&server);
     user.add(waits);

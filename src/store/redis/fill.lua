@@ -17,16 +17,18 @@ local whole = redis.call('HLEN', KEYS[7]) == keys and redis.call('HLEN', KEYS[8]
 if not whole then return redis.error_reply('LOST a part of the copy before it was whole') end
 
 local version = next_version(mark, ARGV[1])
-if tonumber(ARGV[2]) > tonumber(redis.call('HGET', mark, 'month') or -1) then
+local month = redis.call('HGET', mark, 'month')
+if tonumber(ARGV[2]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
     redis.call('HSET', mark, 'month', ARGV[2])
 end
-for at = 7, 9 do
-    if redis.call('EXISTS', KEYS[at]) == 1 then
-        redis.call('RENAME', KEYS[at], KEYS[at - 5])
-        redis.call('PERSIST', KEYS[at - 5])
-    end
+-- All were staged with a score of 1. A user who lacks a right is refused before the first one has
+-- its name.
+if keys + accounts > 0 then
+    redis.call('RENAME', KEYS[10], KEYS[10])
+    redis.call('ZUNIONSTORE', KEYS[10], 1, KEYS[10], 'WEIGHTS', version)
 end
--- All were staged with a score of 1.
-redis.call('ZUNIONSTORE', KEYS[5], 1, KEYS[10], 'WEIGHTS', version)
-redis.call('DEL', KEYS[10])
+for at = 7, 10 do redis.call('PERSIST', KEYS[at]) end
+for at = 7, 10 do
+    if redis.call('EXISTS', KEYS[at]) == 1 then redis.call('RENAME', KEYS[at], KEYS[at - 5]) end
+end
 return version

@@ -1,8 +1,8 @@
 //! What a user of the server must be allowed, as `ACL SETUSER` takes it: no more, and no less.
 
 use super::super::redis_server::RedisServer;
-use super::super::{Credit, Known, LimitRow, Round, Statement, Store, StoreError};
-use super::{add, key, open};
+use super::super::{Contents, Credit, Known, LimitRow, Round, Statement, Store, StoreError};
+use super::{add, key, open, rows};
 use crate::month::Month;
 
 /// What every gateway needs: the ledger, reading keys, the top counts. With
@@ -35,6 +35,9 @@ const GATEWAY: [&str; 22] = [
 /// What `riskgate keys` and `riskgate accounts` need beside it, to change something, and a gateway
 /// to write back what a failover lost.
 const WRITER: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
+
+/// What `riskgate store copy` needs beside both, to fill this server.
+const FILLER: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
 
 /// Does all that one with such rights does; `without` is taken from them.
 fn act(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), StoreError> {
@@ -106,6 +109,37 @@ fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
             let error = act(&server, rights, right).expect_err(right).to_string();
             let refused = ["NOPERM", "can't run this command"];
             assert!(refused.iter().any(|words| error.contains(words)), "{right}: {error}");
+        }
+    }
+}
+
+#[test]
+fn a_copy_by_a_user_who_lacks_a_right_fills_nothing_and_can_be_run_again() {
+    let source = RedisServer::start();
+    let mut store = open(&source.url());
+    add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+    let ring = rows(&mut store);
+    let month = Month::from_number(1_200).unwrap();
+    let contents = Contents { ring: ring.clone(), month, usage: Vec::new(), top: Vec::new() };
+    for lacking in FILLER {
+        let server = RedisServer::start();
+        let rights = [&GATEWAY[..], &WRITER, &FILLER].concat();
+        let mut user = vec!["ACL", "SETUSER", "some", "on", ">pw"];
+        user.extend(rights.iter().filter(|right| **right != lacking));
+        server.tell(&user);
+        let mut some = open(&server.url_as("some", "pw"));
+        some.fill(&contents).expect_err(lacking);
+        let names = server.keys("riskgate:{ring}:*");
+        let is_there = |name: &&String| !name.contains(":staged:") && !name.ends_with(":mark");
+        assert_eq!(names.iter().find(is_there), None, "{lacking}");
+        server.tell(&["ACL", "SETUSER", "some", lacking]);
+        let mut some = open(&server.url_as("some", "pw"));
+        some.fill(&contents).unwrap();
+        let filled = rows(&mut some);
+        assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
+        for name in ["keys", "digests", "accounts", "changed"] {
+            let left = server.tell(&["PTTL", &format!("riskgate:{{ring}}:{name}")]);
+            assert_eq!(left.trim(), "-1", "{name} stays for ever");
         }
     }
 }
