@@ -194,6 +194,10 @@ impl Redis {
         }
         self.connection = None;
         let timeout = self.patience.max(CONNECT);
+        self.connect_within(self.patience.max(CONNECT))
+    }
+
+    fn connect_within(&mut self, patience: Duration) -> Result<(), StoreError> {
         let made = self.client.get_connection_with_timeout(timeout);
         let connection = made.map_err(|error| self.unanswered("connecting", error.to_string()))?;
         self.connection = Some(connection);
@@ -237,10 +241,10 @@ impl Redis {
         let was_kept = self.is_connected();
         self.connect()?;
         let mut replies = self.exchange(doing, commands, patience);
-        let left = until.saturating_duration_since(Instant::now());
-        if replies.is_err() && was_kept && !left.is_zero() {
-            self.connect()?;
-            replies = self.exchange(doing, commands, left);
+        let left = || until.saturating_duration_since(Instant::now());
+        if replies.is_err() && was_kept && !left().is_zero() {
+            self.connect_within(left())?;
+            replies = self.exchange(doing, commands, left());
         }
         let replies = replies?;
         match replies.iter().find_map(error_of) {
@@ -366,3 +370,6 @@ fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+use std::io::Read as _;
+use std::net::TcpListener;
+
+use super::super::StoreUrl;
+use super::super::redis_server::RedisServer;
+use super::*;
+
+#[test]
+fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
+    let server = RedisServer::start();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The first connection leads to the server and is cut; who comes later hears nothing.
+    let (cut, cuts) = std::sync::mpsc::channel::<()>();
+    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    let port = server.port();
+    std::thread::spawn(move || {
+        let (ours, _) = listener.accept().unwrap();
+        let theirs = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        for (from, to) in [(&ours, &theirs), (&theirs, &ours)] {
+            let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
+            std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+        }
+        cuts.recv().unwrap();
+        ours.shutdown(std::net::Shutdown::Both).unwrap();
+        done.send(()).unwrap();
+        let (mut silent, _) = listener.accept().unwrap();
+        let _ = silent.read_to_end(&mut Vec::new());
+    });
+    let url = format!("redis://{address}");
+    let Ok(StoreUrl::Redis(url)) = StoreUrl::parse(&url) else { panic!("{url}") };
+    let patience = Duration::from_millis(100);
+    let mut store = Redis::new(&url, &RedisOptions::default(), patience).unwrap();
+    let until = Instant::now() + Duration::from_secs(10);
+    while store.unix_now().is_err() {
+        assert!(Instant::now() < until, "it answers");
+    }
+    cut.send(()).unwrap();
+    is_done.recv().unwrap();
+    let begun = Instant::now();
+    store.unix_now().unwrap_err();
+    assert!(begun.elapsed() < CONNECT, "{:?}", begun.elapsed());
+}
