@@ -196,6 +196,9 @@ fn rows_of(store: &mut Store) -> Result<RingRows, StoreError> {
         output::tell("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
+    for entry in store.foreign_entries() {
+        output::tell(format!("warning: {entry}"));
+    }
     for id in rows.damaged.keys.keys() {
         output::tell(format!(
             "warning: key {id}: its row can't be read; calls with it are answered with 500"

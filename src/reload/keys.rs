@@ -89,6 +89,7 @@ impl Keys {
         let mut problems: Vec<String> =
             [&self.astray, &self.unread].into_iter().flatten().cloned().collect();
         problems.extend_from_slice(&self.faults);
+        problems.extend(self.store.foreign_entries());
         problems.extend(self.lost.lines());
         problems.extend(self.write_back.problem().map(str::to_owned));
         (!problems.is_empty()).then(|| problems.join("\n"))
@@ -232,7 +233,6 @@ impl Keys {
         Ok(true)
     }
 
-    /// `has_lost` is true if the store is known not to hold what was read of it before.
     /// Takes all rows where what changed since those that are known does not lead on from them,
     /// or not alone.
     fn take_all_beside(
@@ -250,6 +250,7 @@ impl Keys {
         Ok(taken)
     }
 
+    /// `has_lost` is true if the store is known not to hold what was read of it before.
     fn take_all(&mut self, state: &State, plans: &Plans, has_lost: bool) -> Result<bool, Astray> {
         let mut rows = self.store.ring_rows()?.ok_or(Astray::Nowhere)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
@@ -262,8 +263,8 @@ impl Keys {
                     "the store lost changes of keys or accounts: version {before} was known, and \
                      it holds version {now} of another history"
                 );
-            }
                 self.write_back.hurry();
+            }
             self.lost.keep(known, &mut rows, has_lost);
         }
         let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);

@@ -5,6 +5,7 @@
 //! A connection that failed in any way is dropped, since nobody knows what else it would say.
 
 mod fill;
+mod foreign;
 mod import;
 mod ledger;
 mod month;
@@ -12,6 +13,7 @@ mod restore;
 mod ring;
 mod rotate;
 mod rows;
+mod standing;
 mod top;
 
 use std::path::PathBuf;
@@ -53,6 +55,8 @@ pub struct Redis {
     scripts: Vec<String>,
     /// How many of `wait_replicas` did not have what was last written here.
     missing_replicas: usize,
+    /// What lies among the keys and accounts, and is none of ours.
+    foreign: foreign::Foreign,
 }
 
 /// Scripts that are loaded where a server does not know them; see [`Script::text`].
@@ -162,6 +166,7 @@ impl Redis {
             connection: None,
             scripts: Vec::new(),
             missing_replicas: 0,
+            foreign: foreign::Foreign::default(),
         })
     }
 
@@ -189,16 +194,15 @@ impl Redis {
 
     /// Connects where there is no connection.
     fn connect(&mut self) -> Result<(), StoreError> {
-        if self.is_connected() {
-            return Ok(());
-        }
-        self.connection = None;
-        let timeout = self.patience.max(CONNECT);
         self.connect_within(self.patience.max(CONNECT))
     }
 
     fn connect_within(&mut self, patience: Duration) -> Result<(), StoreError> {
-        let made = self.client.get_connection_with_timeout(timeout);
+        if self.is_connected() {
+            return Ok(());
+        }
+        self.connection = None;
+        let made = self.client.get_connection_with_timeout(patience);
         let connection = made.map_err(|error| self.unanswered("connecting", error.to_string()))?;
         self.connection = Some(connection);
         Ok(())

@@ -3,6 +3,7 @@
 
 mod both;
 mod copy;
+mod foreign;
 mod history;
 mod rights;
 mod server;

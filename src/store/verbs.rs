@@ -203,6 +203,15 @@ impl Store {
         }
     }
 
+    /// What lay beside keys and accounts when they were last asked for, and is none of ours: told
+    /// in words, and else ignored.
+    pub fn foreign_entries(&self) -> Vec<String> {
+        match self {
+            Store::Sqlite(_) => Vec::new(),
+            Store::Redis(store) => store.foreign_entries(),
+        }
+    }
+
     /// Marks an empty server as a store; every verb that writes keys or accounts does so too.
     pub fn init(&mut self) -> Result<(), StoreError> {
         match self {

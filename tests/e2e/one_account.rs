@@ -235,3 +235,41 @@ fn a_row_of_the_top_list_that_cannot_be_read_costs_itself_alone() {
     drop(gateway.end());
     assert!(!server.tell(&["HGET", "riskgate:{top}:rows", &row]).contains("garbage"));
 }
+
+#[test]
+fn an_entry_in_the_store_that_is_none_of_ours_is_told_and_stops_nothing() {
+    let server = RedisServer::start();
+    let gateway = on(&server).start();
+    let key = gateway.key("good", &[]);
+    let bytes = "'\\255\\254'";
+    for line in [
+        format!("redis.call('HSET', 'riskgate:{{ring}}:imports', {bytes}, {bytes})"),
+        "redis.call('HSET', 'riskgate:{ring}:keys', 'extra', 'x')".to_owned(),
+        format!("redis.call('ZADD', 'riskgate:{{ring}}:changed', 9, {bytes})"),
+        format!("redis.call('HSET', 'riskgate:{{ring}}:mark', 'began', {bytes})"),
+        format!("redis.call('SET', 'riskgate:ledger:{{'..{bytes}..'}}:2099-01', 'x')"),
+    ] {
+        server.tell(&["EVAL", &line, "0"]);
+    }
+    for name in ["imports", "keys", "changed"] {
+        let entry = format!("keys: riskgate:{{ring}}:{name}: expected only what riskgate wrote");
+        let told = || degraded(&gateway).replace("\\n", "\nkeys: ");
+        until_true("/readyz tells", || told().contains(&entry));
+    }
+    let (other, id) = gateway.key_with_id("other", &[]);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    until_true("the other key is out", || status(&gateway, &other) == 401);
+    until_true("calls are counted", || {
+        gateway.domain("first.test", &key).status == 200 && gateway.month_count(&key) > 0
+    });
+    let listed = gateway.cli(&["keys", "list"]).expect(0);
+    assert!(listed.stderr.contains("riskgate:{ring}:keys: expected"), "{}", listed.stderr);
+    assert!(gateway.cli(&["usage"]).expect(0).stdout.contains("good"));
+    // A node can start so, and what was told is over once it is gone.
+    let gateway = gateway.restart();
+    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
+    server.tell(&["DEL", "riskgate:{ring}:imports"]);
+    server.tell(&["HDEL", "riskgate:{ring}:keys", "extra"]);
+    server.tell(&["ZREMRANGEBYSCORE", "riskgate:{ring}:changed", "9", "9"]);
+    until_true("all is well", || degraded(&gateway) == "[]");
+}

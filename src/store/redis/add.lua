@@ -35,11 +35,11 @@ for at, id in ipairs(ids) do
     if taken then return {'taken', id, taken} end
     local known = (by_id[at] and id) or by_digest[at]
     if known then
-        local row = by_id[at] or redis.call('HGET', keys, known)
+        local row = by_id[at] or redis.call('HGET', keys, known) or ''
         local born = string.match(row, '^%S+')
         local stands = standing(imports, born)
-        if stands == 'there' or born == import then return {'taken', id, known} end
-        return {stands, born}
+        if (stands == 'busy' or stands == 'dead') and born ~= import then return {stands, born} end
+        return {'taken', id, known}
     end
     seen_ids[id], seen_hexes[hex] = true, id
 end
@@ -47,11 +47,11 @@ local known_accounts, rows = redis.call('HMGET', accounts, unpack(names)), {}
 for at, name in ipairs(names) do
     local row = known_accounts[at] or (import .. ' - null')
     local born = string.match(row, '^(%S+) %S+ .')
-    if not born or not (born == '-' or string.match(born, '^%x+$')) then
+    local stands = born == import and 'there' or standing(imports, born)
+    if stands == 'damaged' then
         return redis.error_reply('DAMAGED account ' .. name .. ': riskgate accounts set mends it')
     end
-    local stands = standing(imports, born)
-    if stands ~= 'there' and born ~= import then return {stands, born} end
+    if stands ~= 'there' then return {stands, born} end
     rows[name] = row
 end
 

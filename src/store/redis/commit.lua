@@ -36,13 +36,13 @@ local members = redis.call('ZRANGEBYSCORE', changed, score, score, 'LIMIT', 0, A
 -- From here on it is dead, whatever the clock says.
 redis.call('HSET', imports, import, number .. ' 0 0')
 for _, member in ipairs(members) do
-    local id = string.match(member, '^key:(.*)$')
+    local id, account = string.match(member, '^key:(.*)$'), string.match(member, '^account:(.*)$')
     if id then
-        local hex = string.match(redis.call('HGET', keys, id), '^%S+ %S+ %S+ (%S+)')
-        redis.call('HDEL', digests, hex)
+        local hex = string.match(redis.call('HGET', keys, id) or '', '^%S+ %S+ %S+ (%S+)')
+        if hex then redis.call('HDEL', digests, hex) end
         redis.call('HDEL', keys, id)
-    else
-        redis.call('HDEL', accounts, string.match(member, '^account:(.*)$'))
+    elseif account then
+        redis.call('HDEL', accounts, account)
     end
     redis.call('ZREM', changed, member)
 end

@@ -21,7 +21,7 @@ while at <= #ARGV do
     local count, last, accounts = base, second, {}
     -- A row that is none of ours counts from nothing again.
     local known_count, known_last, known_accounts = string.match(known or '', '^(%S+) (%d+) ?([%d,]*)$')
-    if tonumber(known_count) and tonumber(known_count) < math.huge then
+    if tonumber(known_count) and tonumber(known_count) < math.huge and #known_last < 16 then
         count, last = tonumber(known_count), tonumber(known_last)
         for account in string.gmatch(known_accounts, '%d+') do accounts[#accounts + 1] = account end
     end

@@ -42,19 +42,20 @@ impl Redis {
     }
 
     /// The numbers that a copy left when it was interrupted; none if there are others too.
-    fn numbers_left(&mut self) -> Result<Option<Vec<String>>, StoreError> {
+    fn numbers_left(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let mut left = Vec::new();
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER}*"));
             scan.arg("COUNT").arg(CHUNK);
-            let (next, keys): (u64, Vec<String>) = self.read(DOING, &scan)?;
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.read(DOING, &scan)?;
             for key in keys {
                 let mut read = redis::pipe();
                 read.cmd("HKEYS").arg(&key);
-                let fields: Vec<String> = self.read(DOING, &read)?;
-                if fields.iter().any(|field| field.len() == NOBODY.len() && field != NOBODY) {
+                let fields: Vec<Vec<u8>> = self.read(DOING, &read)?;
+                let nobody = NOBODY.as_bytes();
+                if fields.iter().any(|field| field.len() == nobody.len() && field != nobody) {
                     return Ok(None);
                 }
                 left.push(key);

@@ -202,7 +202,7 @@ impl Redis {
     ) -> Result<Vec<UsageRow>, StoreError> {
         const DOING: &str = "reading usage";
         let accounts = match account {
-            Some(account) => vec![account.to_owned()],
+            Some(account) => vec![account.as_bytes().to_owned()],
             None => self.accounts_of(month)?,
         };
         let mut rows = Vec::new();
@@ -210,7 +210,9 @@ impl Redis {
             let mut read = redis::pipe();
             for account in some {
                 let numbers = ["spent", "leased", "claim"];
-                read.cmd("HMGET").arg(numbers_key(account, month)).arg(&numbers);
+                let tail = format!("}}:{month}");
+                let key = [LEDGER.as_bytes(), account, tail.as_bytes()].concat();
+                read.cmd("HMGET").arg(key).arg(&numbers);
             }
             self.connect()?;
             for (account, reply) in some.iter().zip(self.exchange(DOING, &read, self.patience)?) {
@@ -226,8 +228,8 @@ impl Redis {
         Ok(rows)
     }
 
-    /// Every account that has numbers of a month.
-    fn accounts_of(&mut self, month: Month) -> Result<Vec<String>, StoreError> {
+    /// Every account that has numbers of a month, whatever bytes its name is.
+    fn accounts_of(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
         const DOING: &str = "reading usage";
         let (head, tail) = (LEDGER, format!("}}:{month}"));
         let mut accounts = std::collections::BTreeSet::new();
@@ -237,10 +239,10 @@ impl Redis {
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
             scan.arg("COUNT").arg(1_000);
             let reply = self.ask(DOING, &scan)?.pop().unwrap_or(Value::Nil);
-            let (next, keys): (u64, Vec<String>) = redis::from_redis_value(reply)
+            let (next, keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
                 .map_err(|e| self.unanswered(DOING, e.to_string()))?;
-            let name = |key: &String| {
-                Some(key.strip_prefix(head)?.strip_suffix(tail.as_str())?.to_owned())
+            let name = |key: &Vec<u8>| {
+                Some(key.strip_prefix(head.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
             };
             accounts.extend(keys.iter().filter_map(name));
             cursor = next;
@@ -257,10 +259,13 @@ fn is_of_one_account(found: &str) -> bool {
 }
 
 /// What an account has spent and leased; none if nothing is counted of it.
-fn usage_row(account: &str, reply: Value) -> Option<UsageRow> {
+fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     type Reply = (Option<u64>, Option<u64>, Option<String>);
-    let account = account.to_owned();
-    let Ok((spent, leased, claim)) = redis::from_redis_value::<Reply>(reply) else {
+    let (account, read) = match std::str::from_utf8(account) {
+        Ok(account) => (account.to_owned(), redis::from_redis_value::<Reply>(reply).ok()),
+        Err(_) => (account.escape_ascii().to_string(), None),
+    };
+    let Some((spent, leased, claim)) = read else {
         return Some(UsageRow { account, spent: 0, leased: 0, is_damaged: true });
     };
     let (spent, leased) = (spent?, leased?);

@@ -4,6 +4,8 @@
 -- ARGV 1 the month
 -- Answers the latest month as it was, -1 for none.
 
-local was = tonumber(redis.call('HGET', KEYS[1], 'month') or -1)
+local known = redis.call('HGET', KEYS[1], 'month')
+-- One that is none was never counted in.
+local was = known and string.match(known, '^%d+$') and tonumber(known) or -1
 if was > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
 return was

@@ -41,12 +41,13 @@ impl Redis {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER}*")).arg("COUNT");
             scan.arg(CHUNK);
-            let (next, names): (u64, Vec<String>) = self.read(DOING, &scan)?;
-            let is_later = |name: &&String| {
+            let (next, names): (u64, Vec<Vec<u8>>) = self.read(DOING, &scan)?;
+            let is_later = |name: &&Vec<u8>| {
+                let name = String::from_utf8_lossy(name);
                 let counted = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
                 counted.is_some_and(|counted| counted > month)
             };
-            let later: Vec<&String> = names.iter().filter(is_later).collect();
+            let later: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
             if !later.is_empty() {
                 let mut drop = redis::pipe();
                 drop.cmd("DEL").arg(&later);

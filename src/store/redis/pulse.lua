@@ -7,7 +7,10 @@
 -- Answers the store's id ('' without one), its beginning and the ms for which it settles.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
-local life, began, store_id, month = read[1], read[2], read[3] or '', tonumber(read[4] or -1) or -1
+local life, began, store_id = read[1], read[2], read[3] or ''
+-- One that is none is as none: the beginning is a server's run and a second.
+if began and not string.match(began, '^%x+@%d+%.%d+$') then began = nil end
+local month = read[4] and string.match(read[4], '^%d+$') and tonumber(read[4]) or -1
 local another_life = life and life ~= ARGV[1]
 -- Whoever came first after the loss may have known nothing of what was here before.
 local emptied = ARGV[2] ~= '' and began ~= ARGV[2]

@@ -7,11 +7,14 @@
 -- An import is "number until version": how it is numbered, until which second it holds its names
 -- unless it goes on, and the version that it led to, 0 before.
 
--- Whether a row of this import, or of none ('-'), is 'there', or its name 'busy' or 'dead'.
+-- Whether a row of this import, or of none ('-'), is 'there', or its name 'busy' or 'dead'; or
+-- whether the row or the import is 'damaged', so that nobody knows.
 local function standing(imports, born)
     if born == '-' then return 'there' end
+    if not born or not string.match(born, '^%x+$') then return 'damaged' end
     local known = redis.call('HGET', imports, born) or '0 0 0'
     local held_until, version = string.match(known, '^%d+ (%d+) (%d+)$')
+    if not version then return 'damaged' end
     if version ~= '0' then return 'there' end
     local now = tonumber(redis.call('TIME')[1])
     return tonumber(held_until) > now and 'busy' or 'dead'

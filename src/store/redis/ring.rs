@@ -4,10 +4,10 @@
 //! version each of them changed last, so that what changed after any version can be told for
 //! ever. The ids of the latest changes tell histories apart: a server may have lost a change. Every
 //! write is one script, only that many keys at once take several: see `import`. The version is read
-//! before the rows and again behind them. A row that can't be read costs no other.
+//! before the rows and again behind them. A row that can't be read costs no other, and whatever
+//! lies beside them neither: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
-use std::time::Duration;
 
 use redis::{Pipeline, Value};
 
@@ -16,69 +16,27 @@ use super::super::{
 };
 use super::ledger::MARK;
 use super::rows::{account_row, digest, key_row, limit_text, plan_text};
+use super::standing::{Standing, There};
 use super::{BULK, CHUNK, Redis, Script, hex};
 
 pub(super) const ROWS: &str = "riskgate:{ring}:keys";
 pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
 pub(super) const ACCOUNTS: &str = "riskgate:{ring}:accounts";
 pub(super) const CHANGED: &str = "riskgate:{ring}:changed";
-const IMPORTS: &str = "riskgate:{ring}:imports";
+pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
 /// What all scripts of the ring are given.
 pub(super) const RING: [&str; 6] = [MARK, ROWS, DIGESTS, ACCOUNTS, CHANGED, IMPORTS];
 
-const READING: &str = "reading the keys";
+pub(super) const READING: &str = "reading the keys";
 /// Changes are read so often until none comes in between; under a stream of them the last counts.
 const READS: u32 = 8;
 
 /// Fields of a hash with their values, whatever bytes they are.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The ring as it stands at one moment.
-struct Standing {
-    mark: RingMark,
-    /// The change that led to the version that was asked for, if it is known.
-    since: Option<String>,
-    /// Imports that were committed: how each is numbered, and the version that it led to.
-    imports: HashMap<String, (u64, u64)>,
-}
-
 impl Redis {
     pub(in super::super) fn ring_mark(&mut self) -> Result<Option<RingMark>, StoreError> {
         Ok(self.ring_standing(0, self.patience)?.map(|standing| standing.mark))
-    }
-
-    /// None without a mark. It is sure then that no row was lost beside it: rows are never deleted,
-    /// so there are as many as ever changed.
-    fn ring_standing(
-        &mut self,
-        since: u64,
-        patience: Duration,
-    ) -> Result<Option<Standing>, StoreError> {
-        const DOING: &str = "reading the key version";
-        type Mark = (Option<String>, Option<u64>, Option<String>, Option<String>);
-        type Reply = (Mark, u64, u64, u64, u64, HashMap<String, String>);
-        let mut read = redis::pipe();
-        // One moment for all: a write in between would look like a loss.
-        read.cmd("MULTI");
-        read.cmd("HMGET").arg(MARK).arg("store_id").arg("version").arg("history");
-        read.arg(format!("change:{since}"));
-        read.cmd("HLEN").arg(ROWS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
-        read.cmd("ZCARD").arg(CHANGED).cmd("HGETALL").arg(IMPORTS);
-        read.cmd("EXEC");
-        let reply = self.ask_within(DOING, patience, &read)?.pop().unwrap_or(Value::Nil);
-        let (mark, keys, digests, accounts, changed, imports): Reply =
-            self.understand(DOING, reply)?;
-        match mark {
-            (None, ..) => Ok(None),
-            (Some(store_id), Some(version), history, since)
-                if digests == keys && changed == keys + accounts =>
-            {
-                let imports = imports.into_iter().filter_map(committed).collect();
-                let mark = RingMark { store_id, version, history: of_version(history, version) };
-                Ok(Some(Standing { mark, since, imports }))
-            }
-            _ => Err(self.lost_rows(&format!("{keys} keys and {accounts} accounts"))),
-        }
     }
 
     pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
@@ -112,17 +70,18 @@ impl Redis {
     fn read_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
         let standing = self.ring_standing(since, BULK)?;
         let standing = standing.ok_or_else(|| self.lost_rows("no mark"))?;
-        let mut members: HashSet<String> = HashSet::new();
+        let mut members: HashSet<Vec<u8>> = HashSet::new();
         let later = standing.imports.values().filter(|(_, version)| *version > since);
         let of_imports = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
         // Imports first: one of their keys that changes meanwhile is found among what changed since.
         for (from, to) in of_imports.chain([(format!("({since}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGED).arg(from).arg(to);
-            members.extend(self.read::<Vec<String>>(READING, &read)?);
+            members.extend(self.read::<Vec<Vec<u8>>>(READING, &read)?);
         }
+        let texts = members.iter().filter_map(|member| std::str::from_utf8(member).ok());
         let of = |head: &str| -> Vec<&str> {
-            members.iter().filter_map(|member| member.strip_prefix(head)).collect()
+            texts.clone().filter_map(|member| member.strip_prefix(head)).collect()
         };
         let keys = self.pick(&standing, ROWS, &of("key:"), key_row)?;
         let accounts = self.pick(&standing, ACCOUNTS, &of("account:"), account_row)?;
@@ -155,8 +114,8 @@ impl Redis {
         damaged.keys.extend(keys.damaged.into_iter().map(|id| (id, None)));
         if !damaged.keys.is_empty() {
             self.scan_pairs(DIGESTS, |hex, id| {
-                if let Ok(id) = std::str::from_utf8(id)
-                    && let Some(found) = damaged.keys.get_mut(id)
+                if let (Ok(hex), Ok(id)) = (String::from_utf8(hex), String::from_utf8(id))
+                    && let Some(found) = damaged.keys.get_mut(&id)
                 {
                     *found = digest(&hex);
                 }
@@ -169,23 +128,29 @@ impl Redis {
     fn scan<R>(
         &mut self,
         standing: &Standing,
-        hash: &str,
+        hash: &'static str,
         row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<Read<R>, StoreError> {
         // A scan may tell a row twice.
-        let mut rows: HashMap<String, Option<R>> = HashMap::new();
-        self.scan_pairs(hash, |name, text| match standing.there(text) {
-            There::Row(text) => drop(rows.insert(name.clone(), row(&name, text))),
-            There::Damaged => drop(rows.insert(name, None)),
-            There::NotYet => {}
-        })?;
-        Ok(rows.into_iter().collect())
+        let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
+        self.scan_pairs(hash, |name, text| drop(texts.insert(name, text)))?;
+        let ours = texts.into_iter().filter(|(name, _)| !self.foreign.holds(hash, name));
+        let rows = ours.filter_map(|(name, text)| {
+            let name = String::from_utf8_lossy(&name).into_owned();
+            match standing.there(&text) {
+                There::Row(text) => Some((row(&name, text), name)),
+                There::Damaged => Some((None, name)),
+                There::NotYet => None,
+            }
+        });
+        let rows = rows.map(|(row, name)| (name, row));
+        Ok(rows.collect())
     }
 
-    fn scan_pairs(
+    pub(super) fn scan_pairs(
         &mut self,
         hash: &str,
-        mut take: impl FnMut(String, &[u8]),
+        mut take: impl FnMut(Vec<u8>, Vec<u8>),
     ) -> Result<(), StoreError> {
         let mut cursor = 0u64;
         loop {
@@ -193,7 +158,7 @@ impl Redis {
             scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK);
             let (next, pairs): (u64, Pairs) = self.read(READING, &scan)?;
             for (name, text) in pairs {
-                take(String::from_utf8_lossy(&name).into_owned(), &text);
+                take(name, text);
             }
             cursor = next;
             if cursor == 0 {
@@ -228,7 +193,7 @@ impl Redis {
         Ok(rows.into_iter().collect())
     }
 
-    fn lost_rows(&self, found: &str) -> StoreError {
+    pub(super) fn lost_rows(&self, found: &str) -> StoreError {
         StoreError::Unusable {
             place: self.place.clone(),
             expected: "the keys and accounts that were written",
@@ -328,45 +293,4 @@ impl<R> FromIterator<(String, Option<R>)> for Read<R> {
         }
         read
     }
-}
-
-/// How a row stands.
-enum There<'t> {
-    /// Without what says where it came from.
-    Row(&'t str),
-    /// Its import was not committed.
-    NotYet,
-    /// It is none of ours.
-    Damaged,
-}
-
-impl Standing {
-    fn there<'t>(&self, text: &'t [u8]) -> There<'t> {
-        let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
-        match text {
-            Some(("-", rest)) => There::Row(rest),
-            Some((born, rest)) if self.imports.contains_key(born) => There::Row(rest),
-            Some((born, _)) if is_id(born) => There::NotYet,
-            _ => There::Damaged,
-        }
-    }
-}
-
-/// Whether a text is one that [`Redis::draw_id`] draws.
-fn is_id(text: &str) -> bool {
-    text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
-}
-
-/// The id of the change that led to a version; none where a riskgate that knows no ids wrote since.
-fn of_version(history: Option<String>, version: u64) -> Option<String> {
-    let history = history?;
-    let (of, id) = history.split_once(' ')?;
-    (of.parse() == Ok(version)).then(|| id.to_owned())
-}
-
-/// An import with its number and version, if it led to one.
-fn committed((import, text): (String, String)) -> Option<(String, (u64, u64))> {
-    let mut words = text.split(' ').map(str::parse);
-    let (number, _, version) = (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
-    (version > 0).then_some((import, (number, version)))
 }

@@ -20,8 +20,9 @@ impl Redis {
         &mut self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let marks: Vec<u64> = self.scan_all("SSCAN", &marks_key(day))?;
-        Ok((self.top_rows()?, marks))
+        let marks: Vec<Vec<u8>> = self.scan_all("SSCAN", &marks_key(day))?;
+        let mark = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse().ok();
+        Ok((self.top_rows()?, marks.into_iter().filter_map(mark).collect()))
     }
 
     pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
@@ -125,7 +126,6 @@ pub(super) fn top_text(row: &TopRow) -> String {
 fn top_row(domain: String, text: &str) -> Option<TopRow> {
     let mut words = text.split(' ');
     let (count, at) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
-    let accounts = words.next()?.split(',').filter(|account| !account.is_empty());
-    let accounts = accounts.map(str::parse).collect::<Result<_, _>>().ok()?;
+    let accounts = words.next()?.split(',').filter_map(|account| account.parse().ok()).collect();
     Some(TopRow { domain, count, at, accounts }).filter(|row| row.count.is_finite())
 }

@@ -15,8 +15,11 @@ if verb == 'end_key' then
     local known = redis.call('HGET', keys, name)
     if not known then return 0 end
     local born, expires, revoked, rest = string.match(known, '^(%S+) (%S+) (%S+) (.*)$')
-    if not born then return redis.error_reply('DAMAGED key ' .. name .. ': it opens nothing') end
-    if standing(imports, born) ~= 'there' then return 0 end
+    local stands = born and standing(imports, born) or 'damaged'
+    if stands == 'damaged' then
+        return redis.error_reply('DAMAGED key ' .. name .. ': it opens nothing')
+    end
+    if stands ~= 'there' then return 0 end
     if fourth ~= '' and (expires == '-' or tonumber(fourth) < tonumber(expires)) then
         expires = fourth
     end
@@ -26,7 +29,7 @@ if verb == 'end_key' then
 elseif verb == 'set_account' then
     local known = redis.call('HGET', accounts, name) or '- - null'
     local born, limit, plan = string.match(known, '^(%S+) (%S+) (.+)$')
-    local is_whole = born and (born == '-' or string.match(born, '^%x+$')) and
+    local is_whole = born and standing(imports, born) ~= 'damaged' and
         (limit == '-' or limit == 'unlimited' or string.match(limit, '^%d+$')) and
         (plan == 'null' or string.match(plan, '^".*"$'))
     -- One that can't be read begins anew.
