@@ -1,3 +1,4 @@
+mod first_word;
 mod simulation;
 
 use super::*;
@@ -256,44 +257,6 @@ fn the_last_word_on_a_month_does_not_wait_for_a_call() {
     speak(numbers::Occasion::Tick);
     speak(numbers::Occasion::Tick);
     assert!(lease.is_settled(), "it was said, and is over");
-}
-
-/// A node whose machine's clock is two months ahead, and the moment that the store shows.
-fn ahead(on_failure: OnFailure) -> (Node, i64) {
-    let wrong = NOW + 40 * 86_400;
-    let node = Node::new([7; 16], Calendar::new(None, wrong, 0), on_failure, 10);
-    node.health.down.store(true, Ordering::Relaxed);
-    (node, wrong)
-}
-
-#[test]
-fn no_month_reopens_that_a_call_was_counted_in_before_the_store_came() {
-    let (node, wrong) = ahead(OnFailure::Open);
-    let lease = node.lease("acme", LimitRow::Calls(100));
-    let month = node.calendar.month(wrong, || 0);
-    let Step::Done(Ok(spent)) = node.charge(&lease, month, 1) else { panic!("open") };
-    assert_eq!(spent.month(), month);
-    node.calendar.hear_store(NOW, wrong, 1);
-    assert_eq!(node.calendar.month(NOW, || 1), month, "the call stays in the latest month");
-}
-
-#[test]
-fn a_month_that_was_only_asked_for_before_the_store_came_is_never_stated() {
-    for on_failure in [OnFailure::Closed, OnFailure::Open] {
-        let (node, wrong) = ahead(on_failure);
-        node.health.down.store(on_failure == OnFailure::Closed, Ordering::Relaxed);
-        let lease = node.lease("acme", LimitRow::Calls(100));
-        let month = node.calendar.month(wrong, || 0);
-        assert!(!matches!(node.charge(&lease, month, 1), Step::Done(Ok(_))));
-        node.calendar.hear_store(NOW, wrong, 1);
-        let now = Month::containing(NOW);
-        // The call that waits asks once more.
-        node.health.down.store(false, Ordering::Relaxed);
-        assert!(matches!(node.charge(&lease, month, 1), Step::Wait));
-        let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
-        let months: Vec<Month> = batch.statements.iter().map(|said| said.month).collect();
-        assert_eq!(months, [now]);
-    }
 }
 
 #[test]
