@@ -28,7 +28,7 @@ use crate::metrics::Metrics;
 use crate::network::Networks;
 use crate::quota::Ledger;
 use crate::refusal::Refusal;
-use crate::reply::{Cors, Reply, X_REQUEST_ID};
+use crate::reply::{Cors, Reply, VerdictFacts, X_REQUEST_ID};
 use crate::request_id::{RequestId, RequestIds};
 use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
@@ -339,10 +339,10 @@ impl Gate {
         let found = table.lookup(&domain, visit.unix_now());
         visit.reason = Some(found.verdict.reason.as_str());
         let name = domain.as_str();
-        let body = match (found.matched, policy.unknown_score) {
-            (None, Some(score)) if found.verdict.rule == Rule::Unknown => {
+        let body = match policy.unknown_score {
+            Some(score) if found.verdict.rule == Rule::Unknown => {
                 let verdict = Verdict { score, ..found.verdict };
-                [BODY_BEGINS, name, &verdict.render_tail(None)].concat()
+                [BODY_BEGINS, name, &verdict.render_tail(found.label)].concat()
             }
             _ => [BODY_BEGINS, name, found.tail()].concat(),
         };
@@ -355,8 +355,11 @@ impl Gate {
         // The name stands first in the body, and its parent at its end.
         let end = BODY_BEGINS.len() + name.len();
         let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
+        let suggestion = found.suggestion(&domain).map(SmolStr::new);
+        let source = found.verdict.rule.source();
         visit.domain = Some(domain);
-        Ok(Reply::verdict(Bytes::from(body), table.version(), parent))
+        let facts = VerdictFacts::new(table.version(), source, parent, suggestion);
+        Ok(Reply::verdict(Bytes::from(body), facts))
     }
 
     async fn answer_usage(&self, visit: &Visit) -> Result<Reply, Refusal> {

@@ -18,12 +18,14 @@ use smol_str::SmolStr;
 use crate::quota::Allowance;
 use crate::refusal::Refusal;
 use crate::request_id::RequestId;
+use crate::verdict::VerdictSource;
 
 pub(crate) use field::Field;
 use field::Short;
 pub use field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
+const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
+                       X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// What browsers of another origin may read.
@@ -61,8 +63,7 @@ pub struct Reply {
 /// What an answer says beside what all of them say.
 enum More {
     Nothing,
-    /// The table's version, and where in the body the parent stands that matched.
-    Verdict(Short<16>, Option<Range<usize>>),
+    Verdict(VerdictFacts),
     /// How to come in.
     Challenge,
     /// The methods that there are.
@@ -71,6 +72,29 @@ enum More {
     RetryAfter(u64),
     /// The methods that another origin may use.
     Preflight(SmolStr),
+}
+
+/// What the headers of a verdict say of it.
+pub struct VerdictFacts {
+    /// The table's version.
+    version: Short<16>,
+    source: VerdictSource,
+    /// Where in the body the parent stands that matched.
+    matched: Option<Range<usize>>,
+    /// The provider that was probably meant.
+    suggestion: Option<SmolStr>,
+}
+
+impl VerdictFacts {
+    /// `matched` is where in the body the parent stands that matched, if one did.
+    pub fn new(
+        table_version: &str,
+        source: VerdictSource,
+        matched: Option<Range<usize>>,
+        suggestion: Option<SmolStr>,
+    ) -> VerdictFacts {
+        VerdictFacts { version: Short::of(table_version), source, matched, suggestion }
+    }
 }
 
 impl Reply {
@@ -83,10 +107,9 @@ impl Reply {
         Reply::new(200, body, More::Nothing)
     }
 
-    /// The verdict on a domain: version of the table, and where in the body the parent stands that
-    /// matched, if one did.
-    pub fn verdict(body: Bytes, table_version: &str, matched: Option<Range<usize>>) -> Reply {
-        Reply::new(200, body, More::Verdict(Short::of(table_version), matched))
+    /// The verdict on a domain.
+    pub fn verdict(body: Bytes, facts: VerdictFacts) -> Reply {
+        Reply::new(200, body, More::Verdict(facts))
     }
 
     /// A refusal, with the headers that belong to it.
@@ -146,10 +169,15 @@ impl Reply {
         put(&field::CACHE_CONTROL, b"no-store");
         match &self.more {
             More::Nothing => {}
-            More::Verdict(version, matched) => {
-                put(&field::X_TABLE_VERSION, version.bytes());
-                if let Some(parent) = matched.as_ref().and_then(|at| self.body.get(at.clone())) {
+            More::Verdict(facts) => {
+                put(&field::X_TABLE_VERSION, facts.version.bytes());
+                let matched = facts.matched.as_ref();
+                if let Some(parent) = matched.and_then(|at| self.body.get(at.clone())) {
                     put(&field::X_MATCHED_DOMAIN, parent);
+                }
+                put(&field::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
+                if let Some(provider) = &facts.suggestion {
+                    put(&field::X_DID_YOU_MEAN, provider.as_bytes());
                 }
             }
             More::Challenge => put(&field::WWW_AUTHENTICATE, br#"Bearer realm="riskgate""#),

@@ -11,6 +11,7 @@ mod disk;
 mod fault;
 mod file;
 mod found;
+mod infer;
 mod lines;
 mod lists;
 mod manifest;
@@ -28,9 +29,10 @@ pub use self::found::{Explanation, Found, Row};
 pub use self::packages::SourceInfo;
 pub use self::source::Source;
 
-use self::cover::{Entry, NONE, UNKNOWN, UNKNOWN_TLD};
+use self::cover::{Entry, MAIL_IN_NAME, NONE, TYPO, UNKNOWN, UNKNOWN_TLD};
 use self::disk::Bytes;
 use self::file::{Parts, Texts};
+use self::infer::{Inference, Inferred};
 use self::manifest::TLDS_DAYS;
 use self::rules::Answer;
 use self::source::Folder;
@@ -47,6 +49,8 @@ pub struct Table {
     /// What follows the domain in the public answer, for each answer.
     tails: Vec<String>,
     tlds: Tlds,
+    /// The rules for names without a row.
+    inference: Inference,
     version: String,
     /// The public suffixes are others than those that the table was built with, so that its
     /// way-marks prove nothing.
@@ -82,7 +86,8 @@ impl Table {
         let version = format!("{:012x}", parts.hash >> 80);
         let full_walk = parts.meta.suffixes != suffix_list_version();
         let uses = vec![0; parts.entries.len()];
-        let mut table = Table { bytes, parts, tails, tlds, version, full_walk, uses };
+        let inference = Inference::new(&parts.meta.inferred);
+        let mut table = Table { bytes, parts, tails, tlds, inference, version, full_walk, uses };
         let mut uses = std::mem::take(&mut table.uses);
         table.slots().for_each(|(_, number)| uses[number] += 1);
         table.uses = uses;
@@ -113,9 +118,14 @@ impl Table {
             .meta
             .tlds_date
             .is_some_and(|date| now < date.saturating_add(TLDS_DAYS * DAY));
-        match tld & cover::TLD_EXISTS == 0 && is_young {
-            true => self.found(UNKNOWN_TLD, None),
-            false => self.found(UNKNOWN, None),
+        if tld & cover::TLD_EXISTS == 0 && is_young {
+            return self.found(UNKNOWN_TLD, None);
+        }
+        let label = owner.map_or("", |owner| registrable_label(&name[owner..]));
+        match self.inference.judge(name, label) {
+            Some(Inferred::Typo) => self.found(TYPO, None),
+            Some(Inferred::MailInName) => self.found(MAIL_IN_NAME, None),
+            None => self.found(UNKNOWN, None),
         }
     }
 
@@ -359,6 +369,11 @@ impl Table {
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
         disk::write(path, &self.bytes).map_err(TableError::from)
     }
+}
+
+/// The first label of a registrable domain: what its owner chose.
+fn registrable_label(registrable: &str) -> &str {
+    registrable.split('.').next().unwrap_or_default()
 }
 
 fn label<'t>(parts: &'t Parts, answer: &Answer) -> Option<&'t str> {

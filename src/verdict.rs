@@ -91,25 +91,58 @@ pub enum Rule {
     DisposableB = 7,
     /// Disposable, one source.
     DisposableC = 8,
+    /// Disposable, one source, and its mail servers do not answer.
+    DisposableD = 9,
     /// Null MX (RFC 7505) or NXDOMAIN.
-    NoMail = 9,
+    NoMail = 10,
     /// MX at loopback, or parked.
-    Parked = 10,
+    Parked = 11,
     /// MX of a known disposable operator.
-    DisposableMx = 11,
+    DisposableMx = 12,
     /// List hosts, noreply domains.
-    Role = 12,
+    Role = 13,
     /// A free mailbox provider.
-    Free = 13,
+    Free = 14,
+    /// In no list, and one letter away from a large provider.
+    Typo = 15,
+    /// In no list, and below a suffix where everybody gets names for nothing.
+    FreeSubdomain = 16,
     /// MX of a professional mail service.
-    Professional = 14,
+    Professional = 17,
+    /// In no list, and a word such as "mail" stands in the registrable name.
+    MailInName = 18,
     /// In no list.
-    Unknown = 15,
+    Unknown = 19,
+}
+
+/// Where a verdict comes from: the value of `X-Verdict-Source`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictSource {
+    /// A list, or the operator's own word.
+    List,
+    /// A rule for names that no list has.
+    Rule,
+    /// What the DNS says of the name.
+    Dns,
+    /// Nothing is known of the name.
+    None,
+}
+
+impl VerdictSource {
+    /// The word in the header.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VerdictSource::List => "list",
+            VerdictSource::Rule => "rule",
+            VerdictSource::Dns => "dns",
+            VerdictSource::None => "none",
+        }
+    }
 }
 
 impl Rule {
     /// All rules, in their order.
-    pub const ALL: [Rule; 15] = [
+    pub const ALL: [Rule; 19] = [
         Rule::Override,
         Rule::SpecialUse,
         Rule::UnknownTld,
@@ -118,14 +151,41 @@ impl Rule {
         Rule::DisposableA,
         Rule::DisposableB,
         Rule::DisposableC,
+        Rule::DisposableD,
         Rule::NoMail,
         Rule::Parked,
         Rule::DisposableMx,
         Rule::Role,
         Rule::Free,
+        Rule::Typo,
+        Rule::FreeSubdomain,
         Rule::Professional,
+        Rule::MailInName,
         Rule::Unknown,
     ];
+
+    /// What this rule goes by.
+    pub const fn source(self) -> VerdictSource {
+        match self {
+            Rule::Override
+            | Rule::SpecialUse
+            | Rule::Protected
+            | Rule::Alias
+            | Rule::DisposableA
+            | Rule::DisposableB
+            | Rule::DisposableC
+            | Rule::DisposableD
+            | Rule::Role
+            | Rule::Free => VerdictSource::List,
+            Rule::UnknownTld | Rule::Typo | Rule::FreeSubdomain | Rule::MailInName => {
+                VerdictSource::Rule
+            }
+            Rule::NoMail | Rule::Parked | Rule::DisposableMx | Rule::Professional => {
+                VerdictSource::Dns
+            }
+            Rule::Unknown => VerdictSource::None,
+        }
+    }
 
     /// The word in `table lookup`, `table inspect` and the manifest's `[scores]`.
     pub const fn as_str(self) -> &'static str {
@@ -138,12 +198,16 @@ impl Rule {
             Rule::DisposableA => "disposable_a",
             Rule::DisposableB => "disposable_b",
             Rule::DisposableC => "disposable_c",
+            Rule::DisposableD => "disposable_d",
             Rule::NoMail => "no_mail",
             Rule::Parked => "parked",
             Rule::DisposableMx => "disposable_mx",
             Rule::Role => "role",
             Rule::Free => "free",
+            Rule::Typo => "typo",
+            Rule::FreeSubdomain => "free_subdomain",
             Rule::Professional => "professional",
+            Rule::MailInName => "mail_in_name",
             Rule::Unknown => "unknown",
         }
     }

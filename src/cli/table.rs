@@ -195,6 +195,9 @@ fn write_found(out: &mut dyn Write, domain: &Domain, found: &Found) -> io::Resul
         None => writeln!(out, "  row      none")?,
     }
     writeln!(out, "  rule     {}", why.rule.as_str())?;
+    if let Some(provider) = found.suggestion(domain) {
+        writeln!(out, "  meant    {provider}, probably")?;
+    }
     for list in why.lists {
         writeln!(out, "  list     {} ({})", list.file, list.kind)?;
     }
@@ -212,6 +215,8 @@ fn found_json(domain: &Domain, found: &Found) -> Value {
         "answer": answer_json(found),
         "row": found.matched.map(|at| &domain.as_str()[at..]),
         "rule": why.rule.as_str(),
+        "source": why.rule.source().as_str(),
+        "did_you_mean": found.suggestion(domain),
         "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
         "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
     })

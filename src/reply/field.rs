@@ -47,6 +47,10 @@ pub static X_TABLE_VERSION: Field =
     Field::of(HeaderName::from_static("x-table-version"), "x-table-version: ");
 pub static X_MATCHED_DOMAIN: Field =
     Field::of(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
+pub static X_VERDICT_SOURCE: Field =
+    Field::of(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
+pub static X_DID_YOU_MEAN: Field =
+    Field::of(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT_POLICY: Field =
     Field::of(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
@@ -120,6 +124,8 @@ mod tests {
             &FAIL_OPEN,
             &X_TABLE_VERSION,
             &X_MATCHED_DOMAIN,
+            &X_VERDICT_SOURCE,
+            &X_DID_YOU_MEAN,
             &RATELIMIT_POLICY,
             &RATELIMIT,
             &ALLOW_ORIGIN,

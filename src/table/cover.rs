@@ -19,6 +19,14 @@ pub(super) const NONE: u16 = u16::MAX;
 pub(super) const UNKNOWN: u16 = 0;
 /// The answer for names whose top-level domain does not exist.
 pub(super) const UNKNOWN_TLD: u16 = 1;
+/// The answers of the rules for names without a row.
+pub(super) const TYPO: u16 = 2;
+/// See above.
+pub(super) const MAIL_IN_NAME: u16 = 3;
+/// The rules of the answers that have a fixed number, in the order of these numbers.
+const FIXED: [Rule; 4] = [Rule::Unknown, Rule::UnknownTld, Rule::Typo, Rule::MailInName];
+/// How many answers every table has.
+pub(super) const FIXED_ANSWERS: usize = FIXED.len();
 
 /// The row of a name, as numbers of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -99,7 +107,7 @@ pub(super) fn cover<'r>(
         entry_numbers: HashMap::new(),
         covered: Covered::default(),
     };
-    for rule in [Rule::Unknown, Rule::UnknownTld] {
+    for rule in FIXED {
         let verdict = Verdict {
             reason: rules::reason(rule),
             score: manifest.scores.of(rule),
@@ -235,6 +243,10 @@ impl<'r> Build<'r> {
         for (i, sum) in sums.into_iter().enumerate() {
             let Some(mut facts) = sum else { continue };
             let past_suffix = i == 2;
+            if i == 0 {
+                // It is the names below that everybody gets.
+                facts.bits &= !rules::bit(Rule::FreeSubdomain);
+            }
             self.add_inherited(&mut facts, &inherited, past_suffix);
             let was_protected = facts.bits & rules::bit(Rule::Protected) != 0;
             if is_allowed {
@@ -284,10 +296,11 @@ impl<'r> Build<'r> {
     }
 
     /// A suffix protects from what lists of other people and the DNS say of names below it, but
-    /// not from a role row: that is more specific, and says what the mailboxes are for.
+    /// neither from a role row, which is more specific and says what the mailboxes are for, nor
+    /// from a reviewed list of disposable names.
     fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, past_suffix: bool) {
         facts.add(inherited.special);
-        if facts.bits & rules::bit(Rule::Role) == 0 {
+        if facts.bits & (rules::bit(Rule::Role) | rules::bit(Rule::DisposableA)) == 0 {
             facts.add(Facts { label: 0, ..inherited.protection });
         }
         if !past_suffix && facts.label == 0 && inherited.label.label != 0 {

@@ -17,13 +17,14 @@ use super::build::Content;
 use super::cover::Entry;
 use super::disk::Bytes;
 use super::fault::Fault;
+use super::infer::InferenceSettings;
 use super::lines::{self, LINE, SLOTS};
 use super::packages::SourceInfo;
 use super::rules::Answer;
 use crate::verdict::{Reason, Rule, Score, Verdict};
 
 /// The layout that this reads and writes.
-pub(super) const FORMAT: u32 = 1;
+pub(super) const FORMAT: u32 = 2;
 const MAGIC: &[u8; 8] = b"riskgate";
 const HEAD: usize = 256;
 /// Where that begins which the checksum covers.
@@ -61,6 +62,8 @@ pub(super) struct Meta {
     pub tlds_date: Option<i64>,
     pub flag_protected: Vec<String>,
     pub seed: Vec<String>,
+    #[serde(default)]
+    pub inferred: InferenceSettings,
     #[serde(default)]
     pub list: Vec<ListInfo>,
     #[serde(default)]
@@ -263,7 +266,7 @@ pub(super) fn open(bytes: &Bytes, place: &str) -> Result<Parts, Fault> {
         .ok_or_else(|| damaged("labels"))?;
     let answers: Vec<Answer> = records(&all[section(2)?])
         .and_then(|all| all.iter().map(|b| read_answer(b, labels.len(), meta.list.len())).collect())
-        .filter(|all: &Vec<Answer>| all.len() > usize::from(super::cover::UNKNOWN_TLD))
+        .filter(|all: &Vec<Answer>| all.len() >= super::cover::FIXED_ANSWERS)
         .ok_or_else(|| damaged("answers"))?;
     let entries: Vec<Entry> = records(&all[section(3)?])
         .and_then(|all| all.iter().map(|b| read_entry(b, answers.len())).collect())

@@ -3,6 +3,7 @@
 //! All of it borrows from the table; nothing here looks anything up or decides.
 
 use super::{ListInfo, SourceInfo, Table, packages};
+use crate::domain::Domain;
 use crate::verdict::{Rule, Verdict};
 
 /// What a table says of a domain.
@@ -45,6 +46,28 @@ impl<'t> Found<'t> {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
     pub fn tail(&self) -> &'t str {
         &self.table.tails[usize::from(self.answer)]
+    }
+
+    /// The well-known provider that the asked name was probably meant to be: it is close to this
+    /// name, and is not known to work itself.
+    pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
+        let rule = self.verdict.rule;
+        let is_known_to_work = match rule {
+            Rule::Override | Rule::Protected | Rule::Alias => true,
+            Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
+            Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
+            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => false,
+            Rule::DisposableMx | Rule::Typo | Rule::MailInName => false,
+            // A row that says nothing else says that the name is real.
+            Rule::Unknown => self.matched.is_some(),
+        };
+        // A parent that matched is another name than the one that was mistyped.
+        let is_other = self.matched.is_some_and(|at| at > 0);
+        if is_known_to_work || is_other {
+            return None;
+        }
+        let is_nowhere = matches!(rule, Rule::UnknownTld | Rule::NoMail);
+        self.table.inference.suggest(domain.as_str(), is_nowhere)
     }
 
     /// Which rule, which lists and which sources.

@@ -191,6 +191,8 @@ impl<'a> Lists<'a> {
                     Kind::Alias => rules::bit(Rule::Alias),
                     Kind::Disposable(rule) => rules::bit(rule),
                     Kind::Role => rules::bit(Rule::Role),
+                    Kind::FreeSubdomain => rules::bit(Rule::FreeSubdomain),
+                    Kind::Known => 0,
                     _ => rules::bit(Rule::Free),
                 };
                 self.push(context, name, &parsed, exact, Said { bits, label: 0, votes });
@@ -209,7 +211,8 @@ impl<'a> Lists<'a> {
         said: Said,
     ) {
         let suffix = parsed.public_suffix();
-        let covers_suffixes = matches!(context.kind, Kind::SpecialUse | Kind::Protected);
+        let covers_suffixes =
+            matches!(context.kind, Kind::SpecialUse | Kind::Protected | Kind::FreeSubdomain);
         let reach = match suffix {
             _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => Reach::Exact,
             Some(_) if covers_suffixes => Reach::Beyond,

@@ -10,7 +10,9 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::fault::{Fault, TableError, quoted};
+use super::infer::InferenceSettings;
 use super::packages::SourceInfo;
+use crate::domain::Domain;
 use crate::verdict::{Rule, Score};
 
 /// How long a list of TLDs is believed, in days.
@@ -30,16 +32,20 @@ pub(super) enum Kind {
     Protected,
     Corporate,
     Alias,
-    /// One of the three disposable rules.
+    /// One of the four disposable rules.
     Disposable(Rule),
     Role,
     Free,
+    /// Suffixes below which everybody gets names for nothing.
+    FreeSubdomain,
+    /// Real names that no rule for unlisted names may judge.
+    Known,
     Label,
     Mx,
     Seed,
 }
 
-const KINDS: [(&str, Kind); 13] = [
+const KINDS: [(&str, Kind); 15] = [
     ("override", Kind::Override),
     ("special_use", Kind::SpecialUse),
     ("tlds", Kind::Tlds),
@@ -51,12 +57,19 @@ const KINDS: [(&str, Kind); 13] = [
     ("mx_label", Kind::MxLabel),
     ("role", Kind::Role),
     ("free", Kind::Free),
+    ("free_subdomain", Kind::FreeSubdomain),
+    ("known", Kind::Known),
     ("label", Kind::Label),
     ("seed", Kind::Seed),
 ];
 
-const TIERS: [(&str, Rule); 3] =
-    [("a", Rule::DisposableA), ("b", Rule::DisposableB), ("c", Rule::DisposableC)];
+const TIERS: [(&str, Rule); 4] = [
+    ("a", Rule::DisposableA),
+    ("b", Rule::DisposableB),
+    ("c", Rule::DisposableC),
+    ("d", Rule::DisposableD),
+];
+const TIER_NAMES: &str = "a, b, c or d";
 
 impl Kind {
     /// The word in the manifest; a disposable list says its tier too.
@@ -69,7 +82,7 @@ impl Kind {
 }
 
 /// The rules that have a score, and the score that they have unless the manifest says otherwise.
-const SCORES: [(Rule, u8); 14] = [
+const SCORES: [(Rule, u8); 18] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
@@ -77,12 +90,16 @@ const SCORES: [(Rule, u8); 14] = [
     (Rule::DisposableA, 100),
     (Rule::DisposableB, 90),
     (Rule::DisposableC, 80),
+    (Rule::DisposableD, 60),
     (Rule::NoMail, 95),
     (Rule::Parked, 85),
     (Rule::DisposableMx, 85),
     (Rule::Role, 70),
     (Rule::Free, 0),
+    (Rule::Typo, 60),
+    (Rule::FreeSubdomain, 70),
     (Rule::Professional, 0),
+    (Rule::MailInName, 30),
     (Rule::Unknown, 10),
 ];
 
@@ -104,11 +121,13 @@ pub(super) struct Manifest {
     pub max_changed_share: f64,
     /// Protected names that may be flagged, with their line.
     pub flag_protected: Vec<(String, u32)>,
+    /// What the rules for names in no list go by.
+    pub inferred: InferenceSettings,
 }
 
 /// The score of each rule.
 #[derive(Clone, Copy)]
-pub(super) struct Scores([Score; 16]);
+pub(super) struct Scores([Score; Rule::ALL.len() + 1]);
 
 impl Scores {
     pub(super) fn of(&self, rule: Rule) -> Score {
@@ -125,6 +144,19 @@ struct RawManifest {
     scores: BTreeMap<String, Spanned<Value>>,
     #[serde(default)]
     guard: RawGuard,
+    #[serde(default)]
+    rules: RawRules,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRules {
+    #[serde(default)]
+    typos_of: Vec<Spanned<String>>,
+    #[serde(default)]
+    suggest: Vec<Spanned<String>>,
+    #[serde(default)]
+    mail_words: Vec<Spanned<String>>,
 }
 
 #[derive(Deserialize)]
@@ -193,8 +225,9 @@ impl Manifest {
             .map(|name| (line_of(text, &name.span()), name.into_inner()))
             .map(|(line, name)| (name, line))
             .collect();
+        let inferred = read_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
-        Ok(Manifest { lists, scores, max_changed_share, flag_protected })
+        Ok(Manifest { lists, scores, max_changed_share, flag_protected, inferred })
     }
 }
 
@@ -216,12 +249,12 @@ fn read_list(
                 Some((_, rule)) => Kind::Disposable(*rule),
                 None => {
                     let at = at(tier.span(), "tier");
-                    return Err(Fault::expected(at, "a, b or c", quoted(tier.get_ref())));
+                    return Err(Fault::expected(at, TIER_NAMES, quoted(tier.get_ref())));
                 }
             }
         }
         (Kind::Disposable(_), None) => {
-            return Err(Fault::expected(at(raw.kind.span(), "tier"), "a, b or c", "no tier"));
+            return Err(Fault::expected(at(raw.kind.span(), "tier"), TIER_NAMES, "no tier"));
         }
         (_, Some(tier)) => {
             let expected = "no tier, since only disposable lists have one";
@@ -244,12 +277,40 @@ fn read_list(
     Ok(List { file: raw.file, kind, source, line })
 }
 
+fn read_rules(
+    raw: RawRules,
+    at: &impl Fn(Range<usize>, &str) -> String,
+    faults: &mut TableError,
+) -> InferenceSettings {
+    let mut read =
+        |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_good: fn(&str) -> bool| {
+            let mut good = Vec::with_capacity(texts.len());
+            for text in texts {
+                if is_good(text.get_ref()) {
+                    good.push(text.into_inner());
+                } else {
+                    let at = at(text.span(), &format!("rules.{key}"));
+                    faults.push(Fault::expected(at, expected, quoted(text.get_ref())));
+                }
+            }
+            good
+        };
+    let is_domain = |text: &str| Domain::parse(text).is_ok_and(|domain| domain.as_str() == text);
+    let is_word = |text: &str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_lowercase());
+    let domain = "a domain in its canonical form";
+    InferenceSettings {
+        typos_of: read("typos_of", raw.typos_of, domain, is_domain),
+        suggest: read("suggest", raw.suggest, domain, is_domain),
+        mail_words: read("mail_words", raw.mail_words, "three or more of a to z", is_word),
+    }
+}
+
 fn read_scores(
     raw: BTreeMap<String, Spanned<Value>>,
     at: &impl Fn(Range<usize>, &str) -> String,
     faults: &mut TableError,
 ) -> Scores {
-    let mut scores = [Score::ZERO; 16];
+    let mut scores = [Score::ZERO; Rule::ALL.len() + 1];
     for (rule, value) in SCORES {
         scores[rule as usize] = Score::new(value).unwrap_or(Score::ZERO);
     }

@@ -15,8 +15,11 @@ pub(super) const fn bit(rule: Rule) -> u32 {
 /// The mail domain of a company; always together with `Rule::Protected`.
 pub(super) const CORPORATE: u32 = 1 << 31;
 /// Facts that flag a name by a list of names, not by what the DNS says.
-pub(super) const LISTED_AS_FLAGGED: u32 =
-    bit(Rule::DisposableA) | bit(Rule::DisposableB) | bit(Rule::DisposableC) | bit(Rule::Role);
+pub(super) const LISTED_AS_FLAGGED: u32 = bit(Rule::DisposableA)
+    | bit(Rule::DisposableB)
+    | bit(Rule::DisposableC)
+    | bit(Rule::DisposableD)
+    | bit(Rule::Role);
 
 /// What is said of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -101,16 +104,22 @@ pub(super) fn decide(facts: &Facts, word: Option<&Override>, scores: &Scores) ->
 /// What a rule says; for an override, what it says unless it names a reason.
 pub(super) fn reason(rule: Rule) -> Reason {
     match rule {
-        Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => Reason::Undeliverable,
-        Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableMx => {
-            Reason::Disposable
+        Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked | Rule::Typo => {
+            Reason::Undeliverable
         }
+        Rule::DisposableA
+        | Rule::DisposableB
+        | Rule::DisposableC
+        | Rule::DisposableD
+        | Rule::DisposableMx
+        | Rule::FreeSubdomain => Reason::Disposable,
         Rule::Role => Reason::RoleAccount,
         Rule::Override
         | Rule::Protected
         | Rule::Alias
         | Rule::Free
         | Rule::Professional
+        | Rule::MailInName
         | Rule::Unknown => Reason::Safe,
     }
 }

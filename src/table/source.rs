@@ -39,6 +39,8 @@ const BUNDLED: &[(&str, &str)] = &[
     ("disposable-c.txt", include_str!("../../data/disposable-c.txt")),
     ("role.txt", include_str!("../../data/role.txt")),
     ("free.txt", include_str!("../../data/free.txt")),
+    ("free-subdomains.txt", include_str!("../../data/free-subdomains.txt")),
+    ("known.txt", include_str!("../../data/known.txt")),
     ("labels.csv", include_str!("../../data/labels.csv")),
     ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
     ("mx.csv", include_str!("../../data/mx.csv")),

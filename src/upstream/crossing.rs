@@ -54,7 +54,7 @@ const NOT_THE_CALLERS: [&str; 23] = [
     "http2-settings",
 ];
 /// What an upstream may not say to the client: names of ours, and those of one hop only.
-const NOT_THEIRS: [&str; 15] = [
+const NOT_THEIRS: [&str; 17] = [
     "connection",
     "date",
     "server",
@@ -63,6 +63,8 @@ const NOT_THEIRS: [&str; 15] = [
     "x-request-id",
     "x-table-version",
     "x-matched-domain",
+    "x-verdict-source",
+    "x-did-you-mean",
     "ratelimit",
     "ratelimit-policy",
     "keep-alive",

@@ -219,11 +219,54 @@ fn the_most_specific_row_wins_and_an_override_may_name_any_suffix() {
 #[test]
 fn a_private_suffix_matches_only_exactly() {
     let (gateway, key) = shared();
-    assert_eq!(gateway.domain("pp.ua", key).json()["reason"], "disposable");
-    let below = gateway.domain("nobody-lists-this.pp.ua", key);
+    assert_eq!(gateway.domain("ddns.net", key).json()["reason"], "disposable");
+    let below = gateway.domain("nobody-lists-this.ddns.net", key);
     assert_eq!(below.json()["reason"], "safe");
     assert!(!below.has("X-Matched-Domain"));
-    assert_eq!(gateway.domain("eml.pp.ua", key).json()["reason"], "disposable");
+    assert_eq!(gateway.domain("eml.pp.ua", key).json()["risk_score"], 100);
+}
+
+#[test]
+fn every_answer_says_what_it_goes_by() {
+    let (gateway, key) = shared();
+    for (name, reason, score, source) in [
+        ("mailinator.com", "disposable", 100, "list"),
+        ("gmail.com", "safe", 0, "list"),
+        ("nobody-lists-this.pp.ua", "disposable", 70, "rule"),
+        ("iclopud.com", "undeliverable", 60, "rule"),
+        ("a.nosuchtld", "undeliverable", 100, "rule"),
+        ("nobody-lists-this-mailer.com", "safe", 30, "rule"),
+        ("nobody-lists-this.com", "safe", 10, "none"),
+    ] {
+        let answer = gateway.domain(name, key);
+        let said = answer.json();
+        assert_eq!(
+            (&said["reason"], &said["risk_score"]),
+            (&reason.into(), &score.into()),
+            "{name}"
+        );
+        assert_eq!(answer.header("X-Verdict-Source"), Some(source), "{name}");
+    }
+    let below = gateway.domain("deep.nobody-lists-this.pp.ua", key);
+    assert_eq!(below.header("X-Matched-Domain"), Some("pp.ua"));
+}
+
+#[test]
+fn a_near_miss_of_a_large_provider_is_told_whom_it_missed() {
+    let (gateway, key) = shared();
+    for (name, provider) in [
+        ("iclopud.com", Some("icloud.com")),
+        ("gmial.com", Some("gmail.com")),
+        ("gmail.con", Some("gmail.com")),
+        ("protonmial.com", Some("protonmail.com")),
+        ("gmail.com", None),
+        ("cloud.com", None),
+        ("email.com", None),
+        ("nobody-lists-this.com", None),
+        ("www.gmial.com", None),
+    ] {
+        assert_eq!(gateway.domain(name, key).header("X-Did-You-Mean"), provider, "{name}");
+    }
 }
 
 #[test]

@@ -121,7 +121,8 @@ fn leave_of_ours() -> Case {
     let case = Case::played("leave for a browser is ours", request, move |_| {
         vec![Step::Send(answer(200, theirs, "{}"))]
     });
-    let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
+    let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
+                   X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
     comes(case.saw(saw().field(&format!("Origin: {app}"))), 200, "{}")
         .has("Access-Control-Allow-Origin", app)
         .has("Access-Control-Expose-Headers", exposed)
