@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use crate::config::{Config, Secret};
 use crate::door::Traffic;
 use crate::error_log::ErrorLog;
+use crate::feed::FeedStatus;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::month::rfc3339;
@@ -244,6 +245,7 @@ impl Admin {
                 "rows": table.rows(),
                 "warnings": table.warnings(self.state.ledger.now()),
             },
+            "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
             "keys": {
                 "loaded": ring.is_some(),
                 "count": ring.map(KeyRing::len),

@@ -3,6 +3,7 @@
 //! One TOML file, then `RISKGATE__SECTION__KEY`, then flags; each overrides what stands before.
 //! Owns every setting's name, default and range. The environment is read here and nowhere else.
 
+mod feeds;
 mod routes;
 mod settings;
 mod tls;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use crate::access_log::LogTarget;
 use crate::door::{Caps, DoorOptions};
+use crate::feed::Feeds;
 use crate::gate::Policy;
 use crate::head::Sizes;
 use crate::keys::{DEFAULT_PLAN, Plans};
@@ -23,7 +25,7 @@ use crate::network::Networks;
 use crate::quota::OnFailure;
 use crate::route::Prefix;
 use crate::store::{LimitRow, MAX_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
-use crate::table::Source;
+use crate::table::TableSources;
 use crate::tls::CertificateFiles;
 use crate::top::TopOptions;
 use crate::upstream::UpstreamOptions;
@@ -65,7 +67,9 @@ pub struct Config {
     /// Further prefixes that are passed to them.
     pub prefixes: Vec<Prefix>,
     /// The table.
-    pub table: Source,
+    pub table: TableSources,
+    /// What keeps lists of the table fresh.
+    pub feeds: Feeds,
     /// The score of a domain in no list, if not the table's own.
     pub unknown_score: Option<Score>,
     /// The store, and how it is spoken to.
@@ -209,6 +213,7 @@ impl Config {
                 "a token of 16 characters or more, since listen.admin is not loopback",
             );
         }
+        let feeds = s.feeds();
         Config {
             file,
             http,
@@ -231,7 +236,8 @@ impl Config {
                 None => LogTarget::Stdout,
             },
             prefixes: s.prefixes(),
-            table: s.text("table.path").map_or(Source::Bundled, |p| Source::Path(PathBuf::from(p))),
+            table: s.table_sources(&feeds),
+            feeds,
             unknown_score: s
                 .optional_count("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),

@@ -37,6 +37,7 @@ pub mod top;
 pub mod admission;
 pub mod body;
 pub mod door;
+pub mod feed;
 pub mod gate;
 pub mod gateway;
 pub mod head;

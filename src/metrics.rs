@@ -108,6 +108,9 @@ pub struct Metrics {
     pub table_rows: IntGauge,
     /// When the serving table was built.
     pub table_built: IntGauge,
+    feed_rows: IntGaugeVec,
+    feed_fetched: IntGaugeVec,
+    feed_fetches: IntCounterVec,
     /// Keys in the ring.
     pub keys: IntGauge,
     /// 1 while a clock is doubted, or calls were counted in a month that has not begun.
@@ -132,6 +135,9 @@ impl Metrics {
         let registry = Registry::new();
         let gauge = |name: &str, help: &str| register(&registry, IntGauge::new(name, help)?);
         let counter = |name: &str, help: &str| register(&registry, IntCounter::new(name, help)?);
+        let by_feed = |name: &str, help: &str| {
+            register(&registry, IntGaugeVec::new(Opts::new(name, help), &["feed"])?)
+        };
         let requests = register(
             &registry,
             IntCounterVec::new(
@@ -199,6 +205,18 @@ impl Metrics {
                 "riskgate_table_built_timestamp_seconds",
                 "When the serving table was built.",
             )?,
+            feed_rows: by_feed("riskgate_feed_rows", "Rows of a feed's last good list.")?,
+            feed_fetched: by_feed(
+                "riskgate_feed_fetched_timestamp_seconds",
+                "When a feed's list was last seen to be good; 0 if it never was.",
+            )?,
+            feed_fetches: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new("riskgate_feed_fetches_total", "Fetches by feed and outcome."),
+                    &["feed", "outcome"],
+                )?,
+            )?,
             keys: gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
             clock_doubted: gauge(
                 "riskgate_clock_doubted",
@@ -236,6 +254,24 @@ impl Metrics {
         let outcome = if good { "ok" } else { "failed" };
         self.reloads.with_label_values(&[part, outcome]).inc();
         self.reload_failing.with_label_values(&[part]).set(i64::from(!good));
+    }
+
+    /// Counts a fetch of a feed.
+    pub fn count_fetch(&self, feed: &str, is_good: bool) {
+        let outcome = if is_good { "ok" } else { "failed" };
+        self.feed_fetches.with_label_values(&[feed, outcome]).inc();
+    }
+
+    /// Shows these feeds and no others: the name, its rows, and when its list was last seen to be
+    /// good, in seconds since 1970.
+    pub fn show_feeds<'f>(&self, feeds: impl Iterator<Item = (&'f str, usize, i64)>) {
+        self.feed_rows.reset();
+        self.feed_fetched.reset();
+        for (name, rows, fetched_at) in feeds {
+            let rows = i64::try_from(rows).unwrap_or(i64::MAX);
+            self.feed_rows.with_label_values(&[name]).set(rows);
+            self.feed_fetched.with_label_values(&[name]).set(fetched_at);
+        }
     }
 
     /// Everything, as a scraper reads it.

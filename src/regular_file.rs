@@ -5,7 +5,7 @@
 
 use std::fs::{File, FileType, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::{self, ErrorKind, Read};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -118,6 +118,24 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
         }
         _ => false,
     }
+}
+
+/// Writes a file beside the path, then puts it in its place: a reader sees the old file or the new
+/// one, also after a power cut. Whatever goes wrong, nothing half-written stays behind.
+pub fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = folder_of(path);
+    let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
+    let mut beside = path.file_name().unwrap_or_default().to_owned();
+    beside.push(format!(".{random:016x}.new"));
+    let beside = folder.join(beside);
+    let written = File::create_new(&beside)
+        .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
+        .and_then(|()| std::fs::rename(&beside, path))
+        .and_then(|()| File::open(folder)?.sync_all());
+    if written.is_err() {
+        _ = std::fs::remove_file(&beside);
+    }
+    written
 }
 
 /// Whether files can be made in a folder: one is made, since rights alone do not tell. It has no

@@ -4,6 +4,7 @@
 //! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
 //! Each part is taken whole or keeps its last good state, and none holds back the others.
 
+mod feeds;
 mod keys;
 mod report;
 mod table;
@@ -20,10 +21,12 @@ use pingora_core::services::background::BackgroundService;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, Overrides};
+use crate::feed::FeedStatus;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::tls::{CertificateSet, Certificates};
 
+use feeds::FeedFetcher;
 pub use keys::Keys;
 use report::Report;
 use table::TableReader;
@@ -41,6 +44,8 @@ pub struct ReloadStatus {
     pub failing: BTreeMap<&'static str, String>,
     /// Changed settings that take a restart.
     pub needs_restart: Vec<&'static str>,
+    /// How each feed stands.
+    pub feeds: Vec<FeedStatus>,
 }
 
 /// Asks for a reload of everything, now.
@@ -79,6 +84,7 @@ struct Parts {
     certificates: Option<Arc<Certificates>>,
     certificate_watch: Vec<Watch>,
     table: TableReader,
+    feeds: FeedFetcher,
     config_watch: Watch,
     report: Report,
 }
@@ -95,7 +101,9 @@ impl Reloader {
         let (sender, receiver) = mpsc::unbounded_channel();
         let report = Report::new(Arc::clone(&state));
         let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
+        let (state_of_feeds, feeds) = (Arc::clone(&state), config.feeds.clone());
         let mut parts = Parts {
+            feeds: FeedFetcher::start(state_of_feeds, report.clone(), feeds)?,
             table,
             config_watch: Watch::new(config.file.clone()),
             certificate_watch: certificate_watch(&config),
@@ -253,6 +261,9 @@ impl Parts {
         if config.table != serving.table {
             // How it goes is told where tables are read.
             drop(self.table.read(config.table.clone()));
+        }
+        if config.feeds != serving.feeds {
+            self.feeds.follow(config.feeds.clone());
         }
         if self.config.certificates != serving.certificates {
             self.certificate_watch = certificate_watch(&self.config);

@@ -23,6 +23,7 @@ use crate::gate::{Gate, State};
 use crate::handover::{Folder, Meeting};
 use crate::keys::{KeyRing, read_key_file};
 use crate::listen::{Descriptors, LEAST_FILES, Listening};
+use crate::quota::unix_now;
 use crate::supervisor::{Heart, Watchdog};
 use crate::table::Table;
 use crate::tls::{self, CertificateSet, Certificates};
@@ -64,7 +65,7 @@ impl Loaded {
     pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
         let (config, mut faults) = Config::attempt(overrides);
         let Some(config) = config else { return Err(faults) };
-        let table = Table::load(&config.table);
+        let table = Table::assemble(&config.table, unix_now());
         let declared = match &config.key_file {
             Some(path) => read_key_file(path, &Config::variable),
             None => Ok(Vec::new()),

@@ -4,6 +4,7 @@
 //! bytes, looked up in place by the same code. Immutable, whole or not at all. It never asks the
 //! DNS, never reads the clock, and never changes while it serves.
 
+mod additions;
 mod build;
 mod cover;
 mod csv;
@@ -15,6 +16,7 @@ mod infer;
 mod lines;
 mod lists;
 mod manifest;
+mod override_file;
 mod packages;
 mod records;
 mod rules;
@@ -23,9 +25,11 @@ mod tlds;
 
 use std::path::Path;
 
+pub use self::additions::{FeedKind, FeedList, FeedTier, TableSources};
 pub use self::fault::{Fault, TableError};
 pub use self::file::ListInfo;
 pub use self::found::{Explanation, Found, Row};
+pub use self::override_file::{NewOverride, OverrideFile, Word};
 pub use self::packages::SourceInfo;
 pub use self::source::Source;
 
@@ -64,15 +68,55 @@ const LONG_LIST: u32 = 20;
 
 impl Table {
     /// The table of a source, whole or not at all. A folder is read and built, a file is read
-    /// and checked.
+    /// and checked. It is read for no moment: overrides count whether they have ended or not.
     pub fn load(source: &Source) -> Result<Table, TableError> {
-        match source {
-            Source::Bundled => Table::open(build::build(&Folder::Bundled)?, "the bundled table"),
+        Table::assemble(&TableSources::of(source.clone()), i64::MIN)
+    }
+
+    /// The table of a source with all that is added to it, whole or not at all. A compiled file to
+    /// which something is added must carry its lists, as [`Table::compile`] makes it. `now` is in
+    /// seconds since 1970: overrides that have ended say nothing.
+    pub fn assemble(sources: &TableSources, now: i64) -> Result<Table, TableError> {
+        let additions = sources.additions()?;
+        let build = |folder: &Folder, place: &str| {
+            Table::open(build::build(folder, &additions, now, build::Texts::Left)?, place)
+        };
+        match &sources.base {
+            Source::Bundled => build(&Folder::Bundled, "the bundled table"),
             Source::Path(path) if path.is_dir() => {
-                Table::open(build::build(&Folder::Path(path))?, &path.display().to_string())
+                build(&Folder::Path(path), &path.display().to_string())
             }
-            Source::Path(path) => Table::open(disk::read(path)?, &path.display().to_string()),
+            Source::Path(path) => {
+                let place = path.display().to_string();
+                let compiled = Table::open(disk::read(path)?, &place)?;
+                if additions.is_empty() {
+                    return Ok(compiled);
+                }
+                let carried = file::read_carried(&compiled.bytes, &place)?;
+                if carried.is_empty() {
+                    let expected = "a compiled table that carries its lists, so that overrides and \
+                                    feeds can be added (`riskgate table build` makes one)";
+                    return Err(Fault::expected(place, expected, "one without them").into());
+                }
+                build(&Folder::Compiled(path, carried), &place)
+            }
         }
+    }
+
+    /// The table of a folder or a compiled file as it should be written: with the moment at which
+    /// it was compiled, in seconds since 1970, and with the texts of its lists.
+    pub fn compile(source: &Source, built_at: i64) -> Result<Table, TableError> {
+        let build = |folder: &Folder, place: &str| {
+            Table::open(build::build(folder, &[], built_at, build::Texts::Carried)?, place)
+        };
+        let table = match source {
+            Source::Bundled => build(&Folder::Bundled, "the bundled table")?,
+            Source::Path(path) if path.is_dir() => {
+                build(&Folder::Path(path), &path.display().to_string())?
+            }
+            Source::Path(_) => Table::load(source)?,
+        };
+        table.stamp(built_at)
     }
 
     fn open(bytes: Bytes, place: &str) -> Result<Table, TableError> {
@@ -222,11 +266,12 @@ impl Table {
         let mut went = 0;
         for row in previous.names() {
             let now = self.row_of(row.name);
-            went += usize::from(now.is_none());
+            let is_in_lists = now.is_some_and(|now| now.own.is_in_lists());
+            went += usize::from(row.own.is_in_lists() && !is_in_lists);
             let was_protected = row.own.verdict.rule == Rule::Protected;
             let is_flagged = |row: &Row| row.own.verdict.reason.is_flagged();
             if was_protected
-                && self.answer_to(row.name).is_some_and(|found| found.verdict.reason.is_flagged())
+                && self.answer_to(row.name).is_some_and(|found| found.is_flagged_by_others())
                 && !now.is_some_and(|now| is_flagged(&now) && self.may_flag(row.name))
             {
                 faults.push(Fault::FlagsProtected { at: at(), name: row.name.to_owned() });
@@ -238,8 +283,8 @@ impl Table {
             let (most, before) = (self.may_go(before.rows as usize), before.rows as usize);
             faults.push(Fault::Changed { at, most, before, came: 0, went });
         }
-        let before = previous.rows();
-        let came = (self.rows() + went).saturating_sub(before);
+        let before = previous.rows_in_lists();
+        let came = (self.rows_in_lists() + went).saturating_sub(before);
         let most = self.may_go(before);
         if came + went > most {
             faults.push(Fault::Changed { at: at(), most, before, came, went });
@@ -262,7 +307,7 @@ impl Table {
         previous
             .lists()
             .iter()
-            .filter(|before| before.rows >= LONG_LIST)
+            .filter(|before| before.rows >= LONG_LIST && !before.is_added)
             .map(|before| (before, left(before)))
             .filter(|(before, now)| {
                 before.rows.saturating_sub(*now) as usize > self.may_go(before.rows as usize)
@@ -296,11 +341,26 @@ impl Table {
         self.parts.meta.built_at
     }
 
+    /// When an override ends, so that the table should be made anew; in seconds since 1970.
+    pub fn next_end(&self) -> Option<i64> {
+        self.parts.meta.next_end
+    }
+
     /// The same table with the moment at which it was compiled.
     pub fn stamp(mut self, built_at: i64) -> Result<Table, TableError> {
         self.parts.meta.built_at = built_at;
         let bytes = file::with_meta(&self.bytes, &self.parts)?;
         Table::open(bytes, "the stamped table")
+    }
+
+    /// How many names have a row in the lists of the manifest: overrides and feeds that are added
+    /// to them have guards of their own.
+    fn rows_in_lists(&self) -> usize {
+        let rows = self.parts.entries.iter().zip(&self.uses);
+        let rows = rows.filter(|(entry, _)| entry.own != NONE);
+        rows.filter(|(entry, _)| self.found(entry.own, None).is_in_lists())
+            .map(|(_, uses)| *uses as usize)
+            .sum()
     }
 
     /// How many names have a row.
@@ -367,8 +427,13 @@ impl Table {
 
     /// Writes the compiled table: beside the path first, then in one step in its place.
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
-        disk::write(path, &self.bytes).map_err(TableError::from)
+        disk::write(path, self.bytes.of()).map_err(TableError::from)
     }
+}
+
+/// Whether a text is a day such as `2026-12-31`.
+pub fn is_day(text: &str) -> bool {
+    packages::unix_day(text).is_some()
 }
 
 /// The first label of a registrable domain: what its owner chose.

@@ -10,6 +10,7 @@ const FLOORS: [&[&str]; 5] = [
     &[
         "access_log",
         "error_log",
+        "feed",
         "keys",
         "live",
         "metrics",
@@ -28,7 +29,7 @@ const FLOORS: [&[&str]; 5] = [
 ];
 
 /// Outside crates, and the rooms that may name them; all others are free.
-const DOORS: [(&str, &[&str]); 30] = [
+const DOORS: [(&str, &[&str]); 32] = [
     ("arc_swap", &["live"]),
     ("rusqlite", &["store"]),
     ("redis", &["store"]),
@@ -43,7 +44,9 @@ const DOORS: [(&str, &[&str]); 30] = [
     ("idna", &["domain"]),
     ("psl", &["domain"]),
     ("prometheus", &["metrics"]),
-    ("sha2", &["keys"]),
+    ("sha2", &["feed", "keys"]),
+    ("ureq", &["feed"]),
+    ("minisign_verify", &["feed"]),
     ("crc32fast", &["keys"]),
     ("xxhash_rust", &["table"]),
     ("clap", &["cli"]),

@@ -6,15 +6,21 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
+mod feeds;
+
 use super::output::{show, show_done};
-use super::{BAD_CONFIG, Failure};
-use crate::domain::Domain;
+use super::{BAD_CONFIG, ConfigArgs, Failure};
+use crate::domain::{Domain, Name};
 use crate::month::rfc3339;
 use crate::quota::unix_now;
-use crate::table::{Fault, Found, Row, Source, Table, TableError};
+use crate::table::{
+    Fault, Found, NewOverride, OverrideFile, Row, Source, Table, TableError, TableSources, Word,
+    is_day,
+};
+use crate::verdict::Rule;
 
 /// What to do with a table.
 #[derive(Debug, Subcommand)]
@@ -43,9 +49,41 @@ pub enum TableCommand {
         /// Domains.
         #[arg(required = true, value_name = "DOMAIN")]
         names: Vec<String>,
-        /// A folder or a compiled table; without it, the lists inside the binary.
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// A folder or a compiled table alone; without it, what the config says, with overrides
+        /// and feeds.
         #[arg(long, value_name = "SOURCE")]
         table: Option<PathBuf>,
+        /// As a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Call a domain safe, whatever the lists say; running gateways follow.
+    Allow(OverrideArgs),
+    /// Call a domain disposable, whatever the lists say; running gateways follow.
+    Deny(OverrideArgs),
+    /// Take back what `allow` or `deny` said of a domain.
+    Clear {
+        /// The domain.
+        domain: String,
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+    /// Fetch feeds once, now: for cron, and for hosts whose gateways fetch nothing themselves.
+    Update {
+        /// Feeds; all without one.
+        names: Vec<String>,
+        #[command(flatten)]
+        config: ConfigArgs,
+        /// Take a list however much it changed, also an older one.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show how each feed stands.
+    Feeds {
+        #[command(flatten)]
+        config: ConfigArgs,
         /// As a JSON array.
         #[arg(long)]
         json: bool,
@@ -62,14 +100,46 @@ pub enum TableCommand {
     },
 }
 
+/// What is said of a domain.
+#[derive(Debug, Args)]
+pub struct OverrideArgs {
+    /// The domain; names below it are covered too.
+    domain: String,
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// This name alone.
+    #[arg(long)]
+    exact: bool,
+    /// Words for people, kept beside the row.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    note: String,
+    /// The last day on which it counts, in UTC.
+    #[arg(long, value_name = "YYYY-MM-DD")]
+    until: Option<String>,
+    /// Also deny a name that the lists protect.
+    #[arg(long)]
+    force: bool,
+}
+
 /// Runs one command.
 pub fn run(command: TableCommand) -> Result<(), Failure> {
     let mut out = Vec::new();
     match command {
         TableCommand::Build { source, output, force } => return build(source, &output, force),
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
-        TableCommand::Lookup { names, table, json } => {
-            let refused = lookup(&mut out, &names, table, json)?;
+        TableCommand::Allow(args) => return set_override(&args, Word::Allow),
+        TableCommand::Deny(args) => return set_override(&args, Word::Deny),
+        TableCommand::Clear { domain, config } => return clear_override(&domain, &config),
+        TableCommand::Update { names, config, force } => {
+            return feeds::update(&names, &config.read()?, force);
+        }
+        TableCommand::Feeds { config, json } => feeds::list(&mut out, &config.read()?, json)?,
+        TableCommand::Lookup { names, config, table, json } => {
+            let sources = match table {
+                Some(path) => TableSources::of(Source::Path(path)),
+                None => config.read()?.table,
+            };
+            let refused = lookup(&mut out, &names, &sources, json)?;
             // What was answered beside a name that is none is still wanted.
             show(out)?;
             return if refused.is_empty() {
@@ -95,7 +165,7 @@ fn source_of(path: Option<PathBuf>) -> Source {
 }
 
 fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
-    let table = Table::load(&Source::Path(source))?.stamp(unix_now())?;
+    let table = Table::compile(&Source::Path(source), unix_now())?;
     if !force && output.exists() {
         table.accept(&Table::load(&Source::Path(output.to_owned()))?)?;
     }
@@ -103,6 +173,55 @@ fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
     let (rows, version) = (table.rows(), table.version());
     let done = format!("{}: {rows} rows, version {version}", output.display());
     show_done(&done, format!("{done}\n"))
+}
+
+fn set_override(args: &OverrideArgs, word: Word) -> Result<(), Failure> {
+    let sources = args.config.read()?.table;
+    let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
+    if let Some(until) = args.until.as_ref().filter(|until| !is_day(until)) {
+        let expected = "--until: expected a day such as 2026-12-31";
+        return Err(Failure::usage(format!("{expected}, but found {until:?}")));
+    }
+    if word == Word::Deny && !args.force {
+        let table = Table::assemble(&sources, unix_now())?;
+        let domain = Domain::parse(name.as_str()).ok();
+        let rule = domain.map(|domain| table.lookup(&domain, unix_now()).verdict.rule);
+        if rule == Some(Rule::Protected) {
+            let line = format!("{name}: the lists protect it; --force denies it all the same");
+            return Err(Failure::failed(line));
+        }
+    }
+    let (is_exact, until) = (args.exact, args.until.as_deref());
+    file.set(&NewOverride { name: &name, word, is_exact, note: &args.note, until })?;
+    // A file that the table could not be made with would be told on /readyz alone.
+    Table::assemble(&sources, unix_now())?;
+    let done = match word {
+        Word::Allow => format!("{name} is allowed"),
+        Word::Deny => format!("{name} is denied"),
+    };
+    show_done(&done, format!("{done}\n"))
+}
+
+fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), Failure> {
+    let sources = config.read()?.table;
+    let name = override_name(domain)?;
+    if !override_file(&sources)?.clear(&name)? {
+        return Err(Failure::failed(format!("{name}: expected an override, but found none")));
+    }
+    let done = format!("{name} has no override any more");
+    show_done(&done, format!("{done}\n"))
+}
+
+fn override_file(sources: &TableSources) -> Result<OverrideFile, Failure> {
+    let path = sources.overrides.as_ref();
+    path.map(|path| OverrideFile::at(path)).ok_or_else(|| {
+        Failure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
+    })
+}
+
+fn override_name(text: &str) -> Result<Name, Failure> {
+    let name = Domain::parse(text).and_then(|domain| Name::parse(domain.as_str()));
+    name.map_err(|error| Failure::usage(format!("domain: {error}")))
 }
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Failure> {
@@ -159,10 +278,10 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
 fn lookup(
     out: &mut dyn Write,
     names: &[String],
-    table: Option<PathBuf>,
+    sources: &TableSources,
     json: bool,
 ) -> Result<Vec<String>, Failure> {
-    let table = Table::load(&source_of(table))?;
+    let table = Table::assemble(sources, unix_now())?;
     let mut refused = Vec::new();
     let mut values = Vec::new();
     for name in names {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ReloadStatus;
+use crate::feed::FeedStatus;
 use crate::gate::State;
 
 /// Where parts say how they stand.
@@ -23,6 +24,11 @@ impl Report {
 
     pub(super) fn needs_restart(&self, settings: Vec<&'static str>) {
         self.lock().needs_restart = settings;
+    }
+
+    /// Keeps how feeds stand.
+    pub(super) fn show_feeds(&self, feeds: Vec<FeedStatus>) {
+        self.lock().feeds = feeds;
     }
 
     /// Keeps how a part stands, tells it once, and counts it.

@@ -2,7 +2,6 @@
 //! first. However long that takes, no other part waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 
@@ -12,7 +11,7 @@ use super::LOOK;
 use super::report::Report;
 use super::watch::Watch;
 use crate::gate::State;
-use crate::table::{Source, Table};
+use crate::table::{Table, TableSources};
 
 /// How far its thread stands behind those of requests where both want a processor: it has a quarter
 /// of one then (`nice`).
@@ -21,34 +20,34 @@ const BEHIND_REQUESTS: i32 = 5;
 /// Asks the reader; it ends with this.
 pub(super) struct TableReader(Sender<Ask>);
 
-/// To read the table of this source, now, and to say what was wrong with it.
+/// To read the table of these sources, now, and to say what was wrong with it.
 struct Ask {
-    source: Source,
+    sources: TableSources,
     answered: oneshot::Sender<Option<String>>,
 }
 
 impl TableReader {
-    /// Follows `source`, of which what serves was just read.
+    /// Follows `sources`, of which what serves was just read.
     pub(super) fn start(
         state: Arc<State>,
         report: Report,
-        source: Source,
+        sources: TableSources,
     ) -> std::io::Result<TableReader> {
         let (sender, asks) = channel();
-        let watch = Watch::new(path(&source));
-        let reader = Reader { state, report, source, watch };
+        let watch = Watch::of(sources.paths());
+        let reader = Reader { state, report, sources, watch, end_seen: None };
         reader.show();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&asks))?;
         Ok(TableReader(sender))
     }
 
-    /// Has the table of this source read anew. The answer says what was wrong; there is none only if
+    /// Has the table of these sources read anew. The answer says what was wrong; there is none only if
     /// nobody reads any more.
-    pub(super) fn read(&self, source: Source) -> oneshot::Receiver<Option<String>> {
+    pub(super) fn read(&self, sources: TableSources) -> oneshot::Receiver<Option<String>> {
         let (answered, answer) = oneshot::channel();
         // Who does not get it is told by the channel's end.
-        let _ = self.0.send(Ask { source, answered });
+        let _ = self.0.send(Ask { sources, answered });
         answer
     }
 }
@@ -56,8 +55,10 @@ impl TableReader {
 struct Reader {
     state: Arc<State>,
     report: Report,
-    source: Source,
+    sources: TableSources,
     watch: Watch,
+    /// The end of an override for which the table was made anew last.
+    end_seen: Option<i64>,
 }
 
 impl Reader {
@@ -67,7 +68,9 @@ impl Reader {
         loop {
             match asks.recv_timeout(LOOK) {
                 Ok(ask) => self.answer(ask, asks),
-                Err(RecvTimeoutError::Timeout) if self.watch.is_due() => drop(self.reload()),
+                Err(RecvTimeoutError::Timeout) if self.watch.is_due() || self.has_ended() => {
+                    drop(self.reload());
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -77,10 +80,10 @@ impl Reader {
     /// However many ask at once, one reading serves them all.
     fn answer(&mut self, first: Ask, asks: &Receiver<Ask>) {
         let mut waiting = Vec::new();
-        for Ask { source, answered } in std::iter::once(first).chain(asks.try_iter()) {
-            if source != self.source {
-                self.watch = Watch::new(path(&source));
-                self.source = source;
+        for Ask { sources, answered } in std::iter::once(first).chain(asks.try_iter()) {
+            if sources != self.sources {
+                self.watch = Watch::of(sources.paths());
+                self.sources = sources;
             }
             waiting.push(answered);
         }
@@ -113,7 +116,8 @@ impl Reader {
         // Read again if it changed meanwhile; a folder in constant change is left alone.
         for _ in 0..3 {
             self.watch.mark();
-            let table = Table::load(&self.source).map_err(|error| error.to_string());
+            let table = Table::assemble(&self.sources, self.state.ledger.now());
+            let table = table.map_err(|error| error.to_string());
             if !self.watch.has_changed() {
                 let table = table?;
                 table.accept(&self.state.table.snapshot()).map_err(|error| error.to_string())?;
@@ -123,17 +127,18 @@ impl Reader {
         Err("expected the files to be left alone while they are read".to_owned())
     }
 
+    /// Whether an override of the table that serves has ended. True once for each end: a table
+    /// that can't be made anew is told, and tried again when its files change.
+    fn has_ended(&mut self) -> bool {
+        let end = self.state.table.peek().next_end();
+        let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());
+        has_ended && std::mem::replace(&mut self.end_seen, end) != end
+    }
+
     /// Brings the gauges of what serves up to date.
     fn show(&self) {
         let table = self.state.table.peek();
         self.state.metrics.table_rows.set(table.rows() as i64);
         self.state.metrics.table_built.set(table.built_at());
-    }
-}
-
-fn path(source: &Source) -> Option<PathBuf> {
-    match source {
-        Source::Bundled => None,
-        Source::Path(path) => Some(path.clone()),
     }
 }

@@ -10,27 +10,34 @@ const QUIET: Duration = Duration::from_millis(500);
 /// What a file, or each file of a folder, looks like from outside.
 type Prints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
 
-/// Sees when a path changed and was then left alone.
+/// Sees when one of several paths changed and all were then left alone.
 pub(super) struct Watch {
-    path: Option<PathBuf>,
+    paths: Vec<PathBuf>,
     read: Prints,
     seen: Prints,
     since: Instant,
 }
 
 impl Watch {
+    /// A file or a folder, if there is one to look at.
     pub(super) fn new(path: Option<PathBuf>) -> Watch {
-        let read = prints(path.as_deref());
-        Watch { path, seen: read.clone(), read, since: Instant::now() }
+        Watch::of(path.into_iter().collect())
     }
 
+    /// Files and folders, each of which may be missing.
+    pub(super) fn of(paths: Vec<PathBuf>) -> Watch {
+        let read = prints(&paths);
+        Watch { paths, seen: read.clone(), read, since: Instant::now() }
+    }
+
+    /// The first path.
     pub(super) fn path(&self) -> Option<&Path> {
-        self.path.as_deref()
+        self.paths.first().map(PathBuf::as_path)
     }
 
     /// Whether it differs from what was read last, and has been quiet for long enough.
     pub(super) fn is_due(&mut self) -> bool {
-        let now = prints(self.path.as_deref());
+        let now = prints(&self.paths);
         if now != self.seen {
             self.seen = now;
             self.since = Instant::now();
@@ -40,17 +47,21 @@ impl Watch {
 
     /// What is there now is what is being read.
     pub(super) fn mark(&mut self) {
-        self.read = prints(self.path.as_deref());
+        self.read = prints(&self.paths);
         self.seen = self.read.clone();
     }
 
     pub(super) fn has_changed(&self) -> bool {
-        prints(self.path.as_deref()) != self.read
+        prints(&self.paths) != self.read
     }
 }
 
-fn prints(path: Option<&Path>) -> Prints {
-    let Some(path) = path else { return Vec::new() };
+fn prints(paths: &[PathBuf]) -> Prints {
+    paths.iter().flat_map(|path| prints_of(path)).collect()
+}
+
+/// What a file, or a folder and each file in it, look like.
+fn prints_of(path: &Path) -> Prints {
     let print = |path: PathBuf| {
         // Follows links, so a swapped link shows as another inode; what is gone shows as zeros.
         let meta = std::fs::metadata(&path).ok();

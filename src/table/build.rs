@@ -7,12 +7,13 @@ use std::borrow::Cow;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::additions::{Addition, Carried, drop_guarded_feed_rows};
 use super::cover::{self, Covered};
 use super::disk::Bytes;
 use super::fault::{Fault, TableError, quoted};
 use super::file::{self, ListInfo, Meta};
 use super::lists::Lists;
-use super::manifest::{Kind, Manifest};
+use super::manifest::{Kind, MAX_LISTS, Manifest, Origin};
 use super::packages::{self, SourceInfo};
 use super::source::{self, Folder};
 use crate::domain::suffix_list_version;
@@ -24,17 +25,32 @@ pub(super) struct Content<'r> {
     pub covered: &'r Covered<'r>,
     pub labels: &'r [String],
     pub meta: Meta,
+    pub carried: &'r Carried,
 }
 
-/// The bytes of the table that a folder describes.
-pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
+/// What goes into the bytes beside what is looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Texts {
+    /// The texts of the lists, so that more can be added to a compiled table.
+    Carried,
+    Left,
+}
+
+/// The bytes of the table that a folder describes, with what is added to it. `now` is in seconds
+/// since 1970: overrides that have ended by then say nothing.
+pub(super) fn build(
+    folder: &Folder,
+    additions: &[Addition],
+    now: i64,
+    texts_wanted: Texts,
+) -> Result<Bytes, TableError> {
     let manifest_place = folder.place("manifest.toml");
     let Some(manifest_text) = folder.read("manifest.toml")? else {
         return Err(Fault::expected(manifest_place, "a manifest", "no such file").into());
     };
     let sources_text = folder.read("sources.toml")?.unwrap_or_default();
     let sources = packages::read(&sources_text, &folder.place("sources.toml"))?;
-    let manifest = Manifest::read(&manifest_text, &manifest_place, &sources)?;
+    let mut manifest = Manifest::read(&manifest_text, &manifest_place, &sources)?;
 
     let mut faults = TableError::default();
     let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
@@ -59,11 +75,28 @@ pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
 
     let mut places: Vec<String> =
         manifest.lists.iter().map(|list| folder.place(&list.file)).collect();
+    let mut carried = Carried::new();
+    if texts_wanted == Texts::Carried {
+        let files = manifest.lists.iter().map(|list| list.file.clone());
+        let head = [("manifest.toml", &manifest_text), ("sources.toml", &sources_text)];
+        carried.extend(head.map(|(file, text)| (file.to_owned(), text.clone())));
+        carried.extend(files.zip(texts.iter().cloned()));
+    }
+    for addition in additions {
+        manifest.lists.push(addition.list.clone());
+        places.push(addition.place.clone());
+        texts.push(Cow::Owned(addition.text.clone()));
+    }
+    if manifest.lists.len() > MAX_LISTS {
+        let expected = format!("at most {MAX_LISTS} lists and feeds");
+        let found = manifest.lists.len().to_string();
+        return Err(Fault::expected(manifest_place, expected, found).into());
+    }
     places.push(manifest_place);
-    let hash = hash_of(&manifest, [&manifest_text, &sources_text], &texts);
-
     let mut faults = TableError::default();
-    let mut lists = read_lists(&manifest, &places, &texts, &sources, &mut faults);
+    let mut lists = read_lists(&manifest, &places, &texts, (&sources, now), &mut faults);
+    let hash = hash_of(&manifest, [&manifest_text, &sources_text], &texts, lists.ended);
+    drop_guarded_feed_rows(&mut lists, &manifest);
     // Stable, and so fast on lists that are sorted already.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
     let covered = cover::cover(&lists, &manifest, &places, &mut faults);
@@ -77,7 +110,8 @@ pub(super) fn build(folder: &Folder) -> Result<Bytes, TableError> {
     faults.into_result()?;
 
     let meta = meta(&manifest, &lists, &covered, sources);
-    file::compose(&Content { hash, covered: &covered, labels: &lists.labels.texts, meta })
+    let labels = &lists.labels.texts;
+    file::compose(&Content { hash, covered: &covered, labels, meta, carried: &carried })
         .map_err(TableError::from)
 }
 
@@ -85,7 +119,7 @@ fn read_lists<'t>(
     manifest: &Manifest,
     places: &[String],
     texts: &'t [Cow<'static, str>],
-    sources: &[SourceInfo],
+    (sources, now): (&[SourceInfo], i64),
     faults: &mut TableError,
 ) -> Lists<'t> {
     let votes = sources
@@ -94,6 +128,7 @@ fn read_lists<'t>(
         .fold(0, |votes, letter| votes | packages::vote_bit(letter));
     let rows = texts.iter().map(|text| text.lines().count()).sum();
     let mut lists = Lists::with_capacity(rows, manifest.lists.len());
+    lists.now = now;
     let mut order: Vec<usize> = (0..texts.len()).collect();
     // MX facts are read by means of the MX labels.
     order.sort_by_key(|number| manifest.lists[*number].kind != Kind::MxLabel);
@@ -104,7 +139,8 @@ fn read_lists<'t>(
     lists
 }
 
-fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>]) -> u128 {
+/// `ended` is how many overrides said nothing any more.
+fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>], ended: u32) -> u128 {
     let mut hash = Xxh3Default::new();
     let mut add = |text: &str| {
         hash.update(&(text.len() as u64).to_le_bytes());
@@ -117,6 +153,7 @@ fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>]) -
         add(text);
     }
     hash.update(&file::FORMAT.to_le_bytes());
+    hash.update(&ended.to_le_bytes());
     hash.digest128()
 }
 
@@ -138,6 +175,7 @@ fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<Sour
         suffixes: suffix_list_version().to_owned(),
         rows: covered.rows as u64,
         max_changed_share: manifest.max_changed_share,
+        next_end: lists.next_end,
         tlds_date: manifest
             .lists
             .iter()
@@ -160,6 +198,7 @@ fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<Sour
                 source: list.source.clone(),
                 rows: *read,
                 ignored: *ignored,
+                is_added: list.origin != Origin::Manifest,
             })
             .collect(),
         source: sources,

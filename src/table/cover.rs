@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use super::fault::{Fault, TableError};
 use super::lists::{Lists, NO_OWNER, Reach, Row};
-use super::manifest::{Kind, Manifest};
+use super::manifest::{Kind, Manifest, Origin};
 use super::rules::{self, Answer, Facts, LISTED_AS_FLAGGED, Override};
 use crate::domain::{Name, walk};
 use crate::verdict::{Rule, Verdict};
@@ -255,8 +255,12 @@ impl<'r> Build<'r> {
             let word = self.word(words[i]);
             let answer = rules::decide(&facts, word, &self.manifest.scores);
             if answer.verdict.reason.is_flagged() {
-                if is_protected && !is_allowed && flags.is_none() {
-                    flags = Some(word.map_or_else(|| place_of(&group[0]), |w| (w.list, w.line)));
+                let by = word.map_or_else(|| place_of(&group[0]), |word| (word.list, word.line));
+                // An operator's own override is the last word on every name.
+                let is_last_word =
+                    self.manifest.lists[usize::from(by.0)].origin == Origin::Operator;
+                if is_protected && !is_allowed && !is_last_word && flags.is_none() {
+                    flags = Some(by);
                 }
                 if was_protected && let Some((_, used)) = self.allowed.get_mut(name) {
                     *used = true;

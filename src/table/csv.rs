@@ -37,6 +37,20 @@ pub(super) fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, Str
     }
 }
 
+/// A line of these fields, with its end. No field may hold a line break.
+pub(super) fn line(fields: &[&str]) -> String {
+    let quote = |field: &&str| {
+        let needs_quotes =
+            field.contains([',', '"']) || field.starts_with('#') || field.trim() != *field;
+        if needs_quotes {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            (*field).to_owned()
+        }
+    };
+    fields.iter().map(quote).collect::<Vec<_>>().join(",") + "\n"
+}
+
 /// The text up to the closing quote, and what follows it; `""` is a quote.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut field = String::new();
@@ -68,6 +82,15 @@ mod tests {
             ("\"\"", vec![""]),
         ] {
             assert_eq!(fields(line).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_line_leads_back_to_its_fields() {
+        for texts in [vec!["a", "", "b"], vec!["a,b", "say \"no\"", " c "], vec!["#a", "\""]] {
+            let written = line(&texts);
+            assert_eq!(fields(written.trim_end_matches('\n')).unwrap(), texts, "{written}");
+            assert!(!written.starts_with('#'));
         }
     }
 

@@ -2,14 +2,13 @@
 //!
 //! What the bytes mean is not asked here.
 
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, Read};
+use std::path::Path;
 
 use super::fault::Fault;
 use super::lines::LINE;
 use super::source::{MAX_COMPILED, unreadable};
-use crate::regular_file::open_regular;
+use crate::regular_file::{open_regular, write_beside};
 
 /// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
 ///
@@ -59,26 +58,10 @@ pub(super) fn read(path: &Path) -> Result<Bytes, Fault> {
 
 /// Writes the bytes beside the path, then puts them in its place; a reader sees the old file or
 /// the new one, also after a power cut.
-pub(super) fn write(path: &Path, bytes: &Bytes) -> Result<(), Fault> {
-    let Some(name) = path.file_name() else {
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Fault> {
+    if path.file_name().is_none() {
         let found = path.display().to_string();
         return Err(Fault::expected(found, "the path of a file", "a folder"));
-    };
-    let folder = match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    };
-    let random = getrandom::u64().map_err(|e| Fault::io(path, io::Error::other(e.to_string())))?;
-    let mut beside = name.to_owned();
-    beside.push(format!(".{random:016x}.new"));
-    let beside = folder.join(beside);
-    let written = File::create_new(&beside)
-        .and_then(|mut file| file.write_all(bytes.of()).and_then(|()| file.sync_all()))
-        .and_then(|()| fs::rename(&beside, path))
-        .and_then(|()| File::open(&folder)?.sync_all());
-    written.map_err(|error| {
-        // Whatever went wrong, nothing half-written stays behind.
-        _ = fs::remove_file(&beside);
-        Fault::io(path, error)
-    })
+    }
+    write_beside(path, bytes).map_err(|error| Fault::io(path, error))
 }

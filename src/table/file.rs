@@ -8,11 +8,13 @@
 //! xxh3 of all that follows, `u128` content hash, the hash key, then offset and length of each
 //! section as two `u64`.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
+use super::additions::Carried;
 use super::build::Content;
 use super::cover::Entry;
 use super::disk::Bytes;
@@ -29,7 +31,7 @@ const MAGIC: &[u8; 8] = b"riskgate";
 const HEAD: usize = 256;
 /// Where that begins which the checksum covers.
 const SUMMED: usize = 32;
-const SECTIONS: usize = 8;
+const SECTIONS: usize = 9;
 const ANSWER: usize = 24;
 const ENTRY: usize = 8;
 /// How many keys are tried. With honest names the first one fits.
@@ -47,8 +49,12 @@ pub struct ListInfo {
     pub source: Option<String>,
     /// Rows that were read.
     pub rows: u32,
-    /// Rows among them that name an ICANN suffix and so match nothing.
+    /// Rows among them that match nothing: they name an ICANN suffix, or they came by a feed and
+    /// are no domains, or would flag what the lists guard.
     pub ignored: u32,
+    /// It stands beside the lists of the manifest: the operator's own overrides, or a feed's list.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_added: bool,
 }
 
 /// What a table knows of itself.
@@ -58,6 +64,9 @@ pub(super) struct Meta {
     pub suffixes: String,
     pub rows: u64,
     pub max_changed_share: f64,
+    /// When the next override ends, in seconds since 1970.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next_end: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlds_date: Option<i64>,
     pub flag_protected: Vec<String>,
@@ -133,9 +142,44 @@ pub(super) fn compose(content: &Content) -> Result<Bytes, Fault> {
         tlds.extend_from_slice(&[flags, name.len() as u8]);
         tlds.extend_from_slice(name.as_bytes());
     }
+    let carried = write_carried(content.carried)?;
     let sections: [&[u8]; SECTIONS] =
-        [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts];
+        [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts, &carried];
     Ok(assemble(content.hash, key, &sections))
+}
+
+/// Each file's name behind its length in one byte, and its text behind its length in four.
+fn write_carried(carried: &Carried) -> Result<Vec<u8>, Fault> {
+    let mut out = Vec::new();
+    for (file, text) in carried {
+        let too_long = || Fault::expected(file, "a list of at most 4 GiB", "more");
+        out.push(u8::try_from(file.len()).map_err(|_| too_long())?);
+        out.extend_from_slice(file.as_bytes());
+        out.extend_from_slice(&u32::try_from(text.len()).map_err(|_| too_long())?.to_le_bytes());
+        out.extend_from_slice(text.as_bytes());
+    }
+    Ok(out)
+}
+
+/// The texts of the lists that a compiled table carries; none if it was compiled without them.
+pub(super) fn read_carried(bytes: &Bytes, place: &str) -> Result<Carried, Fault> {
+    let all = bytes.of();
+    let mut rest = &all[section_range(all, SECTIONS - 1, place)?];
+    let mut carried = Carried::new();
+    while !rest.is_empty() {
+        let (file, text, after) = split_carried(rest).ok_or_else(|| damaged(place, "lists"))?;
+        carried.push((file.to_owned(), Cow::Owned(text.to_owned())));
+        rest = after;
+    }
+    Ok(carried)
+}
+
+fn split_carried(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {
+    let (length, rest) = bytes.split_first()?;
+    let (file, rest) = rest.split_at_checked(usize::from(*length))?;
+    let (length, rest) = rest.split_first_chunk()?;
+    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some((std::str::from_utf8(file).ok()?, std::str::from_utf8(text).ok()?, rest))
 }
 
 fn assemble(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTIONS]) -> Bytes {

@@ -48,6 +48,20 @@ impl<'t> Found<'t> {
         &self.table.tails[usize::from(self.answer)]
     }
 
+    /// Whether a list of the manifest says so, alone or beside what was added to the lists.
+    pub(super) fn is_in_lists(&self) -> bool {
+        let lists = self.table.parts.answers[usize::from(self.answer)].lists;
+        let mut numbered = (0..).zip(self.table.lists());
+        numbered.any(|(number, list)| lists >> number & 1 == 1 && !list.is_added)
+    }
+
+    /// Whether the name is flagged, and not by the operator's own word beside the lists.
+    pub(super) fn is_flagged_by_others(&self) -> bool {
+        let is_own_word = self.verdict.rule == Rule::Override
+            && self.explain().lists.iter().any(|list| list.is_added);
+        self.verdict.reason.is_flagged() && !is_own_word
+    }
+
     /// The well-known provider that the asked name was probably meant to be: it is close to this
     /// name, and is not known to work itself.
     pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {

@@ -8,8 +8,8 @@ use std::collections::HashMap;
 
 use super::csv;
 use super::fault::{Fault, TableError, quoted};
-use super::manifest::{Kind, List};
-use super::records::{self, MxClass};
+use super::manifest::{Kind, List, Origin};
+use super::records::{self, Header, MxClass};
 use super::rules::{self, Override};
 use crate::domain::{Name, SuffixKind};
 use crate::verdict::Rule;
@@ -58,6 +58,12 @@ pub(super) struct Lists<'a> {
     /// For each list: rows among them that name an ICANN suffix and so match nothing.
     pub ignored: Vec<u32>,
     pub mx_labels: HashMap<String, (u32, MxClass)>,
+    /// The moment at which overrides have ended or not, in seconds since 1970.
+    pub now: i64,
+    /// How many overrides have ended.
+    pub ended: u32,
+    /// When the next override ends.
+    pub next_end: Option<i64>,
     /// Names of the present list that may stand there once, with their line.
     pub once: HashMap<(Cow<'a, str>, bool), u32>,
 }
@@ -122,30 +128,32 @@ impl<'a> Lists<'a> {
     ) {
         self.once.clear();
         let mut context = Context { number, kind: list.kind, place, votes, line: 0 };
-        let columns = records::columns(list.kind);
-        let mut headed = columns.is_none();
+        let is_feed = list.origin == Origin::Feed;
+        let mut header = Header::Expected;
         for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             context.line = line;
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let read = match columns {
+            let read = match records::columns(list.kind) {
                 None => self.name_line(&context, content),
                 Some(columns) => csv::fields(content)
                     .map_err(|(expected, found)| Fault::expected(context.at(""), expected, found))
-                    .and_then(|fields| self.csv_line(&context, columns, &mut headed, fields)),
+                    .and_then(|fields| self.csv_line(&context, columns, &mut header, fields)),
             };
             match read {
                 Ok(()) => self.read[usize::from(number)] += 1,
+                // Nobody here wrote the line, and the other names are good.
+                Err(_) if is_feed => self.ignored[usize::from(number)] += 1,
                 Err(fault) => faults.push(fault),
             }
         }
-        if let Some(columns) = columns {
+        if let Some(columns) = records::columns(list.kind) {
             // The header is no row.
             let read = &mut self.read[usize::from(number)];
             *read = read.saturating_sub(1);
-            if !headed {
+            if header == Header::Expected {
                 let expected = format!("the header {}", columns.join(","));
                 faults.push(Fault::expected(place, expected, "no row"));
             }

@@ -20,7 +20,7 @@ pub(super) const TLDS_DAYS: i64 = 90;
 /// The share of rows that may come or go, unless the manifest says otherwise.
 const MAX_CHANGED_SHARE: f64 = 0.3;
 /// Each row knows its lists by a bit of 64.
-const MAX_LISTS: usize = 64;
+pub(super) const MAX_LISTS: usize = 64;
 
 /// What the rows of a list are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,6 +112,19 @@ pub(super) struct List {
     pub source: Option<String>,
     /// The line of the manifest.
     pub line: u32,
+    /// Who put it there.
+    pub origin: Origin,
+}
+
+/// Who put a list into a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The manifest names it.
+    Manifest,
+    /// The operator, beside the lists.
+    Operator,
+    /// A feed.
+    Feed,
 }
 
 /// The manifest, checked.
@@ -274,7 +287,7 @@ fn read_list(
         let expected = "the entry of sources.toml whose date says how old the list is";
         return Err(Fault::expected(at(raw.kind.span(), "source"), expected, "none"));
     }
-    Ok(List { file: raw.file, kind, source, line })
+    Ok(List { file: raw.file, kind, source, line, origin: Origin::Manifest })
 }
 
 fn read_rules(

@@ -8,10 +8,13 @@ use super::fault::{Fault, quoted};
 use super::lists::{Context, Lists, Reach, Said, read_name};
 use super::manifest::Kind;
 use super::rules::{self, Override};
+use super::{DAY, packages};
 use crate::domain::{Name, walk};
 use crate::verdict::{Reason, Rule, Score};
 
-const OVERRIDE: [&str; 7] = [
+/// The columns of an override. The last two may be missing: words for people, and the last day on
+/// which the row counts.
+pub(super) const OVERRIDE: [&str; 9] = [
     "domain",
     "scope",
     "reason",
@@ -19,12 +22,24 @@ const OVERRIDE: [&str; 7] = [
     "is_free_provider",
     "is_corporate_email",
     "mx_provider_label",
+    "note",
+    "until",
 ];
+const NEEDED_OF_OVERRIDE: usize = 7;
+
+/// How far the header of a list of records was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Header {
+    /// The next line should be the header.
+    Expected,
+    /// It names this many columns.
+    Read(usize),
+}
 
 /// The header of a list of records; `None` for a list of names.
 pub(super) fn columns(kind: Kind) -> Option<&'static [&'static str]> {
     match kind {
-        Kind::Override => Some(&OVERRIDE),
+        Kind::Override => Some(&OVERRIDE[..NEEDED_OF_OVERRIDE]),
         Kind::Label => Some(&["domain", "label"]),
         Kind::MxLabel => Some(&["suffix", "label", "class"]),
         Kind::Mx => Some(&["domain", "mx"]),
@@ -46,19 +61,23 @@ impl<'a> Lists<'a> {
         &mut self,
         context: &Context,
         columns: &[&str],
-        headed: &mut bool,
+        header: &mut Header,
         fields: Vec<Cow<'a, str>>,
     ) -> Result<(), Fault> {
-        if !*headed {
-            *headed = true;
-            if fields != columns {
-                let expected = format!("the header {}", columns.join(","));
-                return Err(Fault::expected(context.at(""), expected, quoted(&fields.join(","))));
+        let Header::Read(width) = *header else {
+            *header = Header::Read(fields.len());
+            let (known, notes) = fields.split_at(fields.len().min(columns.len()));
+            let has_notes =
+                context.kind == Kind::Override && notes == &OVERRIDE[NEEDED_OF_OVERRIDE..];
+            if known == columns && (notes.is_empty() || has_notes) {
+                return Ok(());
             }
-            return Ok(());
-        }
-        if fields.len() != columns.len() {
-            let expected = format!("{} fields ({})", columns.len(), columns.join(","));
+            let expected = format!("the header {}", columns.join(","));
+            return Err(Fault::expected(context.at(""), expected, quoted(&fields.join(","))));
+        };
+        if fields.len() != width {
+            let columns = if width > columns.len() { &OVERRIDE } else { columns };
+            let expected = format!("{width} fields ({})", columns.join(","));
             return Err(Fault::expected(context.at(""), expected, fields.len().to_string()));
         }
         let (name, parsed) = read_name(context, columns[0], fields[0].clone())?;
@@ -127,6 +146,18 @@ impl<'a> Lists<'a> {
             ),
         };
         let (is_free, is_corporate) = (flag(4)?, flag(5)?);
+        if let Some(text) = fields.get(8).filter(|text| !text.is_empty()) {
+            let day = packages::unix_day(text).ok_or_else(|| {
+                Fault::expected(context.at("until"), "a day such as 2026-12-31", quoted(text))
+            })?;
+            // The row counts on that day too.
+            let end = day + DAY;
+            if end <= self.now {
+                self.ended += 1;
+                return Ok(());
+            }
+            self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
+        }
         let label = match set(6) {
             None => None,
             Some("-") => Some(0),

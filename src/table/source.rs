@@ -7,6 +7,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::additions::Carried;
 use super::fault::{Fault, quoted};
 use crate::regular_file::{Unreadable, read_regular};
 
@@ -51,6 +52,8 @@ const BUNDLED: &[(&str, &str)] = &[
 pub(super) enum Folder<'s> {
     Bundled,
     Path(&'s Path),
+    /// The texts that the compiled table at this path carries.
+    Compiled(&'s Path, Carried),
 }
 
 impl Folder<'_> {
@@ -59,6 +62,7 @@ impl Folder<'_> {
         match self {
             Folder::Bundled => format!("data/{file}"),
             Folder::Path(path) => path.join(file).display().to_string(),
+            Folder::Compiled(path, _) => format!("{}: {file}", path.display()),
         }
     }
 
@@ -72,6 +76,10 @@ impl Folder<'_> {
             Folder::Bundled => {
                 let bundled = BUNDLED.iter().find(|(name, _)| *name == file);
                 return Ok(bundled.map(|(_, text)| Cow::Borrowed(*text)));
+            }
+            Folder::Compiled(_, carried) => {
+                let found = carried.iter().find(|(name, _)| name == file);
+                return Ok(found.map(|(_, text)| text.clone()));
             }
             Folder::Path(path) => path,
         };

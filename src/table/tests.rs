@@ -6,6 +6,7 @@ use std::sync::LazyLock;
 use super::*;
 use crate::domain::{Name, SuffixKind};
 
+mod added;
 mod inferred;
 
 /// 2026-11-21, when the bundled lists are young.

@@ -53,7 +53,9 @@ impl Setup {
         };
         let path = |name: &str| setup.folder.path().join(name).display().to_string();
         let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
+        let overrides = path("overrides.csv");
         setup = setup.text("table.path", &lists).text("log.path", &log);
+        setup = setup.text("table.overrides", &overrides);
         setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.text("process.folder", &process);

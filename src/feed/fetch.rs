@@ -1,0 +1,252 @@
+//! How a list is fetched: over HTTPS, from this machine over HTTP, or from a file.
+//!
+//! Owns the caps on size and time, and what proves that a list is the publisher's. It keeps
+//! nothing and never judges names.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use minisign_verify::{PublicKey, Signature};
+use sha2::{Digest, Sha256};
+use ureq::http::Uri;
+use ureq::tls::{RootCerts, TlsConfig};
+
+use super::{FeedError, FeedState};
+use crate::regular_file::read_regular;
+
+/// How long one fetch may take, from the look-up of the name to the last byte.
+const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
+/// The largest checksum or signature file, in bytes.
+const MAX_PROOF: u64 = 64 << 10;
+const MAX_REDIRECTS: u32 = 5;
+
+/// Where a list is.
+#[derive(Clone, PartialEq, Eq)]
+pub enum FeedUrl {
+    /// `https://…`, or `http://…` on this machine.
+    Web(String),
+    /// A file.
+    File(PathBuf),
+}
+
+impl FeedUrl {
+    /// Reads a URL or a path; `None` if it is neither, or would be fetched in the clear from
+    /// elsewhere.
+    pub fn parse(text: &str) -> Option<FeedUrl> {
+        if let Some(path) = text.strip_prefix("file://") {
+            return path.starts_with('/').then(|| FeedUrl::File(PathBuf::from(path)));
+        }
+        let Some((scheme, _)) = text.split_once("://") else {
+            return (!text.is_empty()).then(|| FeedUrl::File(PathBuf::from(text)));
+        };
+        let uri: Uri = text.parse().ok()?;
+        let host = uri.host()?.trim_matches(['[', ']']);
+        let is_here = host == "localhost"
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+        let is_safe = scheme == "https" || (scheme == "http" && is_here);
+        is_safe.then(|| FeedUrl::Web(text.to_owned()))
+    }
+
+    /// The same place with something behind its name.
+    fn with_suffix(&self, suffix: &str) -> FeedUrl {
+        match self {
+            FeedUrl::Web(url) => FeedUrl::Web(format!("{url}{suffix}")),
+            FeedUrl::File(path) => {
+                FeedUrl::File(PathBuf::from(format!("{}{suffix}", path.display())))
+            }
+        }
+    }
+}
+
+impl fmt::Display for FeedUrl {
+    /// Without what may be a password or a token: the user, and the query.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            FeedUrl::File(path) => write!(f, "{}", path.display()),
+            FeedUrl::Web(url) => {
+                let (scheme, rest) = url.split_once("://").unwrap_or_default();
+                let bare = rest.split(['?', '#']).next().unwrap_or_default();
+                let end = bare.find('/').unwrap_or(bare.len());
+                let host = bare[..end].rsplit('@').next().unwrap_or_default();
+                write!(f, "{scheme}://{host}{}", &bare[end..])
+            }
+        }
+    }
+}
+
+impl fmt::Debug for FeedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What a fetch brought.
+pub(super) enum Fetched {
+    /// The list is the one that was fetched last.
+    Unchanged,
+    List(FetchedList),
+}
+
+/// A list and what its server says of it.
+pub(super) struct FetchedList {
+    pub bytes: Vec<u8>,
+    pub etag: Option<String>,
+    pub modified: Option<String>,
+}
+
+/// Fetches a list, unless it is the one that was fetched last.
+pub(super) fn fetch(url: &FeedUrl, state: &FeedState, most: u64) -> Result<Fetched, FeedError> {
+    match url {
+        FeedUrl::File(path) => {
+            let bytes = read_file(path, most)?;
+            Ok(Fetched::List(FetchedList { bytes, etag: None, modified: None }))
+        }
+        FeedUrl::Web(text) => fetch_web(url, text, state, most),
+    }
+}
+
+fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, FeedError> {
+    read_regular(path, most).map_err(|found| {
+        FeedError::new(path.display().to_string(), format!("expected a list, but found {found}"))
+    })
+}
+
+fn fetch_web(
+    url: &FeedUrl,
+    text: &str,
+    state: &FeedState,
+    most: u64,
+) -> Result<Fetched, FeedError> {
+    let failed = |why: String| FeedError::new(url.to_string(), why);
+    let is_https = text.starts_with("https://");
+    // A name is trusted as certificates say, and a redirect never leaves HTTPS.
+    let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
+    let agent: ureq::Agent = ureq::Agent::config_builder()
+        .timeout_global(Some(FETCH_TIMEOUT))
+        .https_only(is_https)
+        .max_redirects(if is_https { MAX_REDIRECTS } else { 0 })
+        .http_status_as_error(false)
+        .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")))
+        .tls_config(tls)
+        .build()
+        .into();
+    let mut request = agent.get(text);
+    if let Some(etag) = &state.etag {
+        request = request.header("If-None-Match", etag);
+    }
+    if let Some(modified) = &state.modified {
+        request = request.header("If-Modified-Since", modified);
+    }
+    let mut response = request.call().map_err(|error| failed(without_query(&error.to_string())))?;
+    match response.status().as_u16() {
+        200 => {}
+        304 if state.etag.is_some() || state.modified.is_some() => return Ok(Fetched::Unchanged),
+        status => return Err(failed(format!("expected status 200, but found {status}"))),
+    }
+    let field = |name: &str| {
+        let value = response.headers().get(name)?.to_str().ok()?;
+        Some(value.to_owned())
+    };
+    let (etag, modified) = (field("etag"), field("last-modified"));
+    let announced = response.body().content_length();
+    if announced.is_some_and(|length| length > most) {
+        let found = announced.unwrap_or_default();
+        return Err(failed(format!("expected at most {most} bytes, but found {found}")));
+    }
+    let body = response.body_mut().with_config().limit(most).read_to_vec();
+    let bytes = body.map_err(|error| match error {
+        ureq::Error::BodyExceedsLimit(_) => {
+            failed(format!("expected at most {most} bytes, but found more"))
+        }
+        error => failed(error.to_string()),
+    })?;
+    if announced.is_some_and(|length| length != bytes.len() as u64) {
+        return Err(failed("expected the whole list, but found a part".to_owned()));
+    }
+    Ok(Fetched::List(FetchedList { bytes, etag, modified }))
+}
+
+/// What an error says, without the words that hold a URL: it may carry a token.
+fn without_query(text: &str) -> String {
+    let shown =
+        |word: &str| if word.contains("://") { "the URL".to_owned() } else { word.to_owned() };
+    text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
+}
+
+/// The SHA-256 of a list, in lower-case hexadecimal.
+pub(super) fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Compares the digest with the one that is published at `url`.
+pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError> {
+    let text = proof(url)?;
+    let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    if expected == digest {
+        return Ok(());
+    }
+    let why = format!("expected a list with the published SHA-256, but found one of {digest}");
+    Err(FeedError::new(url.to_string(), why))
+}
+
+/// Checks the list's signature (minisign).
+pub(super) fn check_signature(url: &FeedUrl, key: &str, bytes: &[u8]) -> Result<(), FeedError> {
+    let at = url.with_suffix(".minisig");
+    let wrong = |error: minisign_verify::Error| {
+        let why = format!("expected a signature of this list by public_key, but found: {error}");
+        FeedError::new(at.to_string(), why)
+    };
+    let signature = Signature::decode(&proof(&at)?).map_err(wrong)?;
+    let key = PublicKey::from_base64(key).map_err(wrong)?;
+    key.verify(bytes, &signature, false).map_err(wrong)
+}
+
+/// Whether this is a minisign public key.
+pub fn is_public_key(text: &str) -> bool {
+    PublicKey::from_base64(text).is_ok()
+}
+
+fn proof(url: &FeedUrl) -> Result<String, FeedError> {
+    let nothing_known = FeedState::default();
+    let Fetched::List(fetched) = fetch(url, &nothing_known, MAX_PROOF)? else {
+        return Ok(String::new());
+    };
+    String::from_utf8(fetched.bytes)
+        .map_err(|_| FeedError::new(url.to_string(), "expected UTF-8, but found other bytes"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_comes_in_the_clear_from_this_machine_alone() {
+        for good in [
+            "https://lists.example/daily.txt",
+            "http://127.0.0.1:8000/x",
+            "http://[::1]/x",
+            "http://localhost/x",
+            "file:///var/lib/list.txt",
+            "lists/daily.txt",
+        ] {
+            assert!(FeedUrl::parse(good).is_some(), "{good}");
+        }
+        for bad in [
+            "",
+            "http://lists.example/x",
+            "http://127.0.0.1.example/x",
+            "ftp://a/b",
+            "file://x",
+            "https://",
+        ] {
+            assert!(FeedUrl::parse(bad).is_none(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn no_secret_of_a_url_is_shown() {
+        let url = FeedUrl::parse("https://me:word@lists.example/a/b?token=t#x").unwrap();
+        assert_eq!(format!("{url} {url:?}"), "https://lists.example/a/b https://lists.example/a/b");
+    }
+}

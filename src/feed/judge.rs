@@ -1,0 +1,139 @@
+//! Whether a list that was fetched can be believed. Values only.
+
+use std::collections::HashSet;
+
+use super::{Feed, FeedError};
+use crate::domain::{Domain, Name};
+use crate::table::{FeedKind, Table};
+use crate::verdict::Rule;
+
+/// Lists below this many rows may change as they like.
+const SHORT_LIST: usize = 20;
+/// Of this share of lines, in percent, at least must be names.
+const LEAST_NAMES_PERCENT: usize = 90;
+
+/// The names of a list, in their canonical form, sorted, each once. A line holds one; what stands
+/// behind a comma, a space or a `#` is not looked at. A JSON array of names is one too.
+pub(super) fn names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
+    let wrong = |found: String| {
+        Err(FeedError::new(feed, format!("expected a list of domains, but found {found}")))
+    };
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return wrong("bytes that are no UTF-8".to_owned());
+    };
+    let text = text.trim_start_matches('\u{feff}').trim();
+    if text.starts_with('<') {
+        return wrong("HTML".to_owned());
+    }
+    let array: Vec<String> = if text.starts_with('[') {
+        match serde_json::from_str(text) {
+            Ok(array) => array,
+            Err(error) => return wrong(format!("JSON that is no array of names: {error}")),
+        }
+    } else {
+        let field = |line: &str| {
+            let line = line.split(['#', ',', ';', ' ', '\t']).next().unwrap_or_default().trim();
+            line.trim_matches('"').to_owned()
+        };
+        text.lines().map(field).filter(|field| !field.is_empty()).collect()
+    };
+    let mut names: Vec<String> = array
+        .iter()
+        .filter_map(|text| Name::parse(text).ok())
+        .map(|name| name.as_str().to_owned())
+        .filter(|name| name.contains('.'))
+        .collect();
+    if array.is_empty() {
+        return wrong("an empty one".to_owned());
+    }
+    // The head of a table is no name.
+    let strange = array.len().saturating_sub(names.len() + 1);
+    if strange * 100 > array.len() * (100 - LEAST_NAMES_PERCENT) || names.is_empty() {
+        return wrong(format!("{} of {} lines that are none", strange + 1, array.len()));
+    }
+    names.sort_unstable();
+    names.dedup();
+    Ok(names)
+}
+
+/// A list that flags a name which the lists protect by name is not believed in anything.
+pub(super) fn flags_no_protected_name(
+    feed: &Feed,
+    names: &[String],
+    table: &Table,
+    now: i64,
+) -> Result<(), FeedError> {
+    if !matches!(feed.kind, FeedKind::Disposable(_)) {
+        return Ok(());
+    }
+    let is_protected = |name: &&String| {
+        Domain::parse(name).is_ok_and(|domain| {
+            let found = table.lookup(&domain, now);
+            found.verdict.rule == Rule::Protected && found.matched == Some(0)
+        })
+    };
+    match names.iter().find(is_protected) {
+        None => Ok(()),
+        Some(name) => {
+            Err(FeedError::new(&feed.name, format!("expected no protected name, but found {name}")))
+        }
+    }
+}
+
+/// A list that shrank or grew too much was cut, emptied or mixed up.
+pub(super) fn changed_little(
+    feed: &Feed,
+    before: &HashSet<String>,
+    names: &[String],
+) -> Result<(), FeedError> {
+    if before.len() < SHORT_LIST {
+        return Ok(());
+    }
+    let stayed = names.iter().filter(|name| before.contains(*name)).count();
+    let (came, went) = (names.len() - stayed, before.len() - stayed);
+    let percent = usize::try_from(feed.max_changed_percent).unwrap_or(usize::MAX);
+    let most = before.len().saturating_mul(percent) / 100;
+    if came <= most && went <= most {
+        return Ok(());
+    }
+    let before = before.len();
+    Err(FeedError::new(
+        &feed.name,
+        format!(
+            "expected at most {most} of {before} rows to come and to go, but found {came} new and \
+             {went} gone; `riskgate table update --force {}` takes it all the same",
+            feed.name
+        ),
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_from_lines_tables_and_arrays() {
+        for text in [
+            "b.com\na.com\n",
+            "# Ours\nA.com # why\n\nb.com\n",
+            "\u{feff}domain,rank\na.com,1\nb.com,2\n",
+            "\"a.com\",1\r\n\"b.com\",2\r\n",
+            "[\"a.com\", \"b.com\", \"a.com\"]",
+        ] {
+            assert_eq!(names("x", text.as_bytes()).unwrap(), ["a.com", "b.com"], "{text}");
+        }
+        for (text, expected) in [
+            ("", "an empty one"),
+            ("# nothing\n", "an empty one"),
+            ("[]", "an empty one"),
+            (" <!doctype html>", "HTML"),
+            ("{\"a\": 1}", "lines that are none"),
+            ("[1]", "JSON that is no array of names"),
+            ("some words here\nand here\n", "lines that are none"),
+        ] {
+            let error = names("x", text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        assert!(names("x", b"a.com\n\xff").is_err());
+    }
+}

@@ -1,0 +1,92 @@
+//! What is kept of a feed on the disk: its last good list, and what is known of it.
+
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::FeedError;
+use crate::regular_file::{read_regular_text, write_beside};
+
+/// How many lists back one that returns is recognised.
+const REMEMBERED: usize = 100;
+const MAX_STATE: u64 = 1 << 20;
+const MAX_KEPT: u64 = 1 << 30;
+
+/// What is known of a feed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct FeedState {
+    /// The list's `ETag` and `Last-Modified`, for conditional requests (RFC 9110 section 13.1).
+    pub etag: Option<String>,
+    /// See above.
+    pub modified: Option<String>,
+    /// When it was tried last, in seconds since 1970.
+    pub tried_at: Option<i64>,
+    /// When its list was last seen to be good, changed or not.
+    pub fetched_at: Option<i64>,
+    /// When its list changed last.
+    pub changed_at: Option<i64>,
+    /// The rows of its list.
+    pub rows: usize,
+    /// What was wrong with the last try.
+    pub fault: Option<String>,
+    /// The SHA-256 of each list that was taken, the last one at the end.
+    pub digests: Vec<String>,
+}
+
+impl FeedState {
+    /// Adds the digest of a list that was taken.
+    pub(super) fn remember(&mut self, digest: String) {
+        self.digests.retain(|known| *known != digest);
+        self.digests.push(digest);
+        let surplus = self.digests.len().saturating_sub(REMEMBERED);
+        self.digests.drain(..surplus);
+    }
+}
+
+/// The file of a feed's last good list.
+pub(super) fn list_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.txt"))
+}
+
+fn state_path(folder: &Path, name: &str) -> PathBuf {
+    folder.join(format!("{name}.json"))
+}
+
+/// What is known; nothing if there is no file, or none that can be read: then all is fetched anew.
+pub(super) fn read_state(folder: &Path, name: &str) -> FeedState {
+    let text = read_regular_text(&state_path(folder, name), MAX_STATE).unwrap_or_default();
+    let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
+    // Without its list nothing may be answered by "not modified".
+    match list_path(folder, name).exists() {
+        true => state,
+        false => FeedState { etag: None, modified: None, digests: Vec::new(), rows: 0, ..state },
+    }
+}
+
+/// Writes what is known.
+pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Result<(), FeedError> {
+    let text = serde_json::to_string_pretty(state).unwrap_or_default();
+    write(&state_path(folder, name), text.as_bytes())
+}
+
+/// The names of the last good list; none without one.
+pub(super) fn read_list(folder: &Path, name: &str) -> HashSet<String> {
+    let text = read_regular_text(&list_path(folder, name), MAX_KEPT).unwrap_or_default();
+    text.lines().map(str::to_owned).collect()
+}
+
+/// Keeps these names, sorted, one a line.
+pub(super) fn write_list(folder: &Path, name: &str, names: &[String]) -> Result<(), FeedError> {
+    let mut text = names.join("\n");
+    text.push('\n');
+    write(&list_path(folder, name), text.as_bytes())
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    let written = fs::create_dir_all(folder).and_then(|()| write_beside(path, bytes));
+    written.map_err(|error| FeedError::new(path.display().to_string(), error.to_string()))
+}

@@ -1,0 +1,184 @@
+//! What an operator adds to a table beside its lists: overrides of their own, and lists that feeds
+//! brought.
+//!
+//! Owns what these may say: an operator's override is the last word on a name; a row of a feed says
+//! nothing of a name that the lists guard, or that cannot be a mail domain. It fetches nothing.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::io;
+use std::path::PathBuf;
+
+use super::fault::{Fault, TableError};
+use super::lists::{Lists, NO_OWNER, Reach};
+use super::manifest::{Kind, List, Manifest, Origin};
+use super::rules::bit;
+use super::source::{MAX_LIST, unreadable};
+use super::{Source, rules};
+use crate::domain::walk;
+use crate::regular_file::{Unreadable, read_regular};
+use crate::verdict::Rule;
+
+/// All that a serving table is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableSources {
+    /// The lists that it stands on.
+    pub base: Source,
+    /// The operator's own overrides, a CSV file. It need not exist.
+    pub overrides: Option<PathBuf>,
+    /// Lists that feeds brought. Their files need not exist.
+    pub feeds: Vec<FeedList>,
+}
+
+/// A list that a feed keeps fresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedList {
+    /// The feed's name, which is no other feed's.
+    pub name: String,
+    /// What its rows are.
+    pub kind: FeedKind,
+    /// The file that holds its last good state: one name a line.
+    pub path: PathBuf,
+}
+
+/// What the rows of a feed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedKind {
+    /// Disposable domains, of this tier.
+    Disposable(FeedTier),
+    /// Alias and relay services.
+    Alias,
+    /// Free mailbox providers.
+    Free,
+}
+
+/// How far a feed of disposable domains is believed; each tier has its score in the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedTier {
+    /// Reviewed by people.
+    A,
+    /// Confirmed by a second source.
+    B,
+    /// One source.
+    C,
+    /// One source, probably out of date.
+    D,
+}
+
+impl FeedKind {
+    fn kind(self) -> Kind {
+        match self {
+            FeedKind::Disposable(FeedTier::A) => Kind::Disposable(Rule::DisposableA),
+            FeedKind::Disposable(FeedTier::B) => Kind::Disposable(Rule::DisposableB),
+            FeedKind::Disposable(FeedTier::C) => Kind::Disposable(Rule::DisposableC),
+            FeedKind::Disposable(FeedTier::D) => Kind::Disposable(Rule::DisposableD),
+            FeedKind::Alias => Kind::Alias,
+            FeedKind::Free => Kind::Free,
+        }
+    }
+}
+
+impl TableSources {
+    /// The lists of this source, and nothing beside them.
+    pub fn of(base: Source) -> TableSources {
+        TableSources { base, overrides: None, feeds: Vec::new() }
+    }
+
+    /// The files that it is made of, which need not exist.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let base = match &self.base {
+            Source::Bundled => None,
+            Source::Path(path) => Some(path.clone()),
+        };
+        let feeds = self.feeds.iter().map(|feed| feed.path.clone());
+        base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
+    }
+
+    /// What stands beside the base, as far as there is any.
+    pub(super) fn additions(&self) -> Result<Vec<Addition>, TableError> {
+        let mut faults = TableError::default();
+        let mut additions = Vec::new();
+        let overrides = self.overrides.iter().map(|path| {
+            (path.clone(), path.display().to_string(), Kind::Override, Origin::Operator)
+        });
+        let feeds = self.feeds.iter().map(|feed| {
+            (feed.path.clone(), format!("feed {}", feed.name), feed.kind.kind(), Origin::Feed)
+        });
+        for (path, file, kind, origin) in overrides.chain(feeds) {
+            let bytes = match read_regular(&path, MAX_LIST) {
+                Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(found) => {
+                    faults.push(unreadable(&path, found));
+                    continue;
+                }
+                Ok(bytes) => bytes,
+            };
+            let place = path.display().to_string();
+            match String::from_utf8(bytes) {
+                Ok(text) => additions.push(Addition {
+                    list: List { file, kind, source: None, line: 0, origin },
+                    place,
+                    text,
+                }),
+                Err(_) => faults.push(Fault::expected(place, "valid UTF-8", "other bytes")),
+            }
+        }
+        faults.into_result()?;
+        Ok(additions)
+    }
+}
+
+/// A list beside those of the manifest.
+pub(super) struct Addition {
+    pub list: List,
+    /// How faults call its file.
+    pub place: String,
+    pub text: String,
+}
+
+/// Drops the rows of feeds that would flag what the lists guard: names at or below a row that is
+/// protected, an alias, a role, a free provider or reserved, down to where somebody else's names
+/// begin. The cleaning of the bundled lists does the same.
+pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest) {
+    let is_feed = |list: u8| manifest.lists[usize::from(list)].origin == Origin::Feed;
+    if !manifest.lists.iter().any(|list| list.origin == Origin::Feed) {
+        return;
+    }
+    const GUARDS: u32 = bit(Rule::SpecialUse)
+        | bit(Rule::Protected)
+        | bit(Rule::Alias)
+        | bit(Rule::Role)
+        | bit(Rule::Free);
+    let is_guard = |bits: u32, list: u8| bits & GUARDS != 0 && !is_feed(list);
+    let mut here: HashSet<&str> = HashSet::new();
+    let mut below: HashSet<&str> = HashSet::new();
+    for row in lists.rows.iter().filter(|row| is_guard(row.bits, row.list)) {
+        here.insert(&row.name);
+        if row.reach != Reach::Exact {
+            below.insert(&row.name);
+        }
+    }
+    let keep: Vec<bool> = lists
+        .rows
+        .iter()
+        .map(|row| {
+            let flags = row.bits & rules::LISTED_AS_FLAGGED != 0;
+            if !flags || !is_feed(row.list) {
+                return true;
+            }
+            let owner = if row.owner == NO_OWNER { 0 } else { usize::from(row.owner) };
+            let mut parents = walk(&row.name).skip(1).take_while(|at| *at <= owner);
+            !here.contains(&*row.name) && !parents.any(|at| below.contains(&row.name[at..]))
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    let ignored = &mut lists.ignored;
+    lists.rows.retain(|row| {
+        let stays = keep.next().unwrap_or(true);
+        ignored[usize::from(row.list)] += u32::from(!stays);
+        stays
+    });
+}
+
+/// The texts of a folder, as a compiled table carries them: each file's name and text.
+pub(super) type Carried = Vec<(String, Cow<'static, str>)>;

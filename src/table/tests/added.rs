@@ -1,0 +1,174 @@
+//! What is added to the lists: the operator's own overrides, and lists that feeds brought.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{NOW, OVERRIDE, ask, check, folder, said};
+use crate::domain::Name;
+use crate::table::{
+    FeedKind, FeedList, FeedTier, NewOverride, OverrideFile, Source, Table, TableSources, Word,
+};
+
+const LISTS: [(&str, &str); 5] = [
+    ("protected.txt", "edu\nguarded.com\n"),
+    ("free.txt", "mail.com\n"),
+    ("role.txt", "lists.org\n"),
+    ("alias.txt", "alias.org\n"),
+    ("b.txt", "listed.com\n"),
+];
+
+fn feed(path: PathBuf, tier: FeedTier) -> FeedList {
+    FeedList { name: "daily".to_owned(), kind: FeedKind::Disposable(tier), path }
+}
+
+fn assemble(sources: &TableSources) -> Table {
+    Table::assemble(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A compiled table of a folder, beside it.
+fn compiled(folder: &Path) -> Source {
+    let path = folder.with_extension("compiled");
+    Table::compile(&Source::Path(folder.to_owned()), NOW).unwrap().write_to(&path).unwrap();
+    Source::Path(path)
+}
+
+#[test]
+fn an_override_beside_the_lists_is_the_last_word_also_on_a_compiled_table() {
+    let folder = folder(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "guarded.com,subtree,disposable,100,,,\nlisted.com,exact,safe,0,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE}{rows}")).unwrap();
+    for base in [Source::Path(folder.path().to_owned()), compiled(folder.path())] {
+        let sources =
+            TableSources { overrides: Some(overrides.clone()), ..TableSources::of(base.clone()) };
+        let table = assemble(&sources);
+        check(
+            &table,
+            &[
+                ("guarded.com", "disposable 100"),
+                ("www.guarded.com", "disposable 100"),
+                ("listed.com", "safe 0"),
+                ("www.listed.com", "disposable 90"),
+                ("mail.com", "safe 0 +free"),
+            ],
+        );
+        let before = Table::load(&base).unwrap();
+        assert_ne!(table.version(), before.version());
+        table.accept(&before).unwrap();
+        before.accept(&table).unwrap();
+    }
+}
+
+#[test]
+fn a_row_of_a_feed_flags_nothing_that_the_lists_guard() {
+    let folder = folder(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
+                co.uk\nno domain\nst.edu\n";
+    fs::write(&path, text).unwrap();
+    for (tier, new, below_edu) in [
+        (FeedTier::A, "disposable 100", "disposable 100"),
+        (FeedTier::C, "disposable 80", "safe 0"),
+    ] {
+        for base in [Source::Path(folder.path().to_owned()), compiled(folder.path())] {
+            let feeds = vec![feed(path.clone(), tier)];
+            let table = assemble(&TableSources { feeds, ..TableSources::of(base) });
+            check(
+                &table,
+                &[
+                    ("new.com", new),
+                    ("www.new.com", new),
+                    ("guarded.com", "safe 0"),
+                    ("www.guarded.com", "safe 0"),
+                    ("mail.com", "safe 0 +free"),
+                    ("x.mail.com", "safe 0 +free"),
+                    ("lists.org", "role_account 70"),
+                    ("alias.org", "safe 35"),
+                    ("st.edu", below_edu),
+                    ("b.co.uk", "safe 10"),
+                ],
+            );
+            assert_eq!(ask(&table, "new.com").explain().lists[0].file, "feed daily");
+        }
+    }
+}
+
+#[test]
+fn a_feed_that_comes_or_goes_counts_for_no_guard_of_the_lists() {
+    let folder = folder(&LISTS);
+    let base = TableSources::of(Source::Path(folder.path().to_owned()));
+    let before = assemble(&base);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text: String = (0..500).map(|n| format!("feed-{n}.com\n")).collect();
+    fs::write(&path, text + "listed.com\n").unwrap();
+    let after = assemble(&TableSources { feeds: vec![feed(path, FeedTier::A)], ..base });
+    assert_eq!(after.rows(), before.rows() + 500);
+    assert_eq!(said(&after, "listed.com"), "disposable 100");
+    after.accept(&before).unwrap();
+    before.accept(&after).unwrap();
+}
+
+#[test]
+fn an_override_counts_until_the_end_of_its_last_day() {
+    let folder = folder(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let header = OVERRIDE.trim_end();
+    let row = "listed.com,exact,safe,0,,,,\"a partner, for now\",2026-11-21\n";
+    fs::write(&overrides, format!("{header},note,until\n{row}")).unwrap();
+    let base = TableSources::of(Source::Path(folder.path().to_owned()));
+    let sources = TableSources { overrides: Some(overrides), ..base };
+    // 2026-11-21 begins here.
+    let table = assemble(&sources);
+    assert_eq!(said(&table, "listed.com"), "safe 0");
+    assert_eq!(table.next_end(), Some(NOW + 86_400));
+    let table = Table::assemble(&sources, NOW + 86_399).unwrap();
+    assert_eq!(said(&table, "listed.com"), "safe 0");
+    let later = Table::assemble(&sources, NOW + 86_400).unwrap();
+    assert_eq!(said(&later, "listed.com"), "disposable 90");
+    assert_eq!(later.next_end(), None);
+    assert_ne!(later.version(), table.version());
+}
+
+#[test]
+fn a_command_changes_one_name_and_keeps_what_people_wrote() {
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("conf").join("overrides.csv");
+    let file = OverrideFile::at(&path);
+    let name = |text| Name::parse(text).unwrap();
+    let (bad, good) = (name("bad.com"), name("good.com"));
+    let deny = NewOverride {
+        name: &bad,
+        word: Word::Deny,
+        is_exact: false,
+        note: "seen, \"again\"",
+        until: Some("2027-01-31"),
+    };
+    assert!(!file.clear(&bad).unwrap());
+    file.set(&deny).unwrap();
+    let header = OVERRIDE.trim_end();
+    let denied = "bad.com,subtree,disposable,100,,,,\"seen, \"\"again\"\"\",2027-01-31\n";
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{header},note,until\n{denied}"));
+
+    fs::write(&path, format!("# Ours.\n{OVERRIDE}good.com,exact,,,true,,\n# The end.\n")).unwrap();
+    file.set(&deny).unwrap();
+    let allow =
+        NewOverride { word: Word::Allow, is_exact: true, note: "", until: None, ..deny.clone() };
+    file.set(&allow).unwrap();
+    let allowed = "bad.com,exact,safe,0,,,,,\n";
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("# Ours.\n{header},note,until\ngood.com,exact,,,true,,,,\n# The end.\n{allowed}")
+    );
+    assert!(file.clear(&bad).unwrap() && file.clear(&good).unwrap());
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("# Ours.\n{header},note,until\n# The end.\n")
+    );
+    let until = NewOverride { until: Some("soon"), ..deny.clone() };
+    assert!(file.set(&until).unwrap_err().to_string().contains("expected a day such as"));
+    assert!(file.set(&NewOverride { note: "a\nb", ..deny }).is_err());
+}

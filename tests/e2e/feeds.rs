@@ -1,0 +1,258 @@
+//! Feeds: lists that others keep fresh, fetched from a server that does everything wrong.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use serde_json::Value;
+
+use crate::harness::{DoneOnDrop, Gateway, Setup, until_true};
+
+/// A server of one list. It plays its answers one after the other, and the last one for ever.
+struct ListServer {
+    address: SocketAddr,
+    answers: Arc<Mutex<VecDeque<String>>>,
+    /// The header of each request.
+    asked: Arc<Mutex<Vec<String>>>,
+    played: Arc<AtomicUsize>,
+}
+
+impl ListServer {
+    fn start() -> ListServer {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let server = ListServer {
+            address: listener.local_addr().unwrap(),
+            answers: Arc::default(),
+            asked: Arc::default(),
+            played: Arc::default(),
+        };
+        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
+        let played = Arc::clone(&server.played);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let Ok(stream) = stream else { return };
+                asked.lock().unwrap().push(read_header(&stream));
+                let answer = {
+                    let mut answers = answers.lock().unwrap();
+                    match answers.len() {
+                        0 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                        1 => answers[0].clone(),
+                        _ => answers.pop_front().unwrap(),
+                    }
+                };
+                let _ = (&stream).write_all(answer.as_bytes());
+                played.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        server
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}/list.txt", self.address)
+    }
+
+    /// Plays this answer from now on, and waits until it was given.
+    fn play(&self, answer: &str) {
+        *self.answers.lock().unwrap() = VecDeque::from([answer.to_owned()]);
+        let before = self.played.load(Ordering::SeqCst);
+        // A fetch that was under way may still have got the answer before.
+        until_true("the feed is fetched", || self.played.load(Ordering::SeqCst) >= before + 2);
+    }
+}
+
+fn read_header(stream: &TcpStream) -> String {
+    let mut header = String::new();
+    let mut reader = BufReader::new(stream);
+    while reader.read_line(&mut header).is_ok_and(|read| read > 2) {}
+    header
+}
+
+fn list(names: &[String], fields: &str) -> String {
+    let body = names.join("\n");
+    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
+}
+
+fn answer(status: &str, body: &str) -> String {
+    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+}
+
+/// The names of a day: each day five go and five come.
+fn names_of(day: usize) -> Vec<String> {
+    (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
+}
+
+fn feed(name: &str, url: &str, more: &str) -> String {
+    format!("\n[[table.feed]]\nname = \"{name}\"\nurl = \"{url}\"\ntier = \"a\"\n{more}\n")
+}
+
+fn setup() -> Setup {
+    let setup = Setup::bundled().set("plans.free", "\"unlimited\"");
+    let folder = setup.path("feeds").display().to_string();
+    setup.text("table.feed_folder", &folder)
+}
+
+fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
+    let body = gateway.domain(name, key).expect(200).json();
+    body["reason"] == "disposable" && body["risk_score"] == 100
+}
+
+/// Whether the table holds the list of this day and of no other.
+fn has_day(gateway: &Gateway, key: &str, day: usize) -> bool {
+    let name = |n: usize| format!("abused-{n}.test-feed.com");
+    is_flagged(gateway, key, &name(5 * day))
+        && is_flagged(gateway, key, &name(5 * day + 59))
+        && !is_flagged(gateway, key, &name(5 * day + 60))
+}
+
+fn problem(gateway: &Gateway) -> String {
+    let status: Value = gateway.admin("/status").json();
+    status["feeds"][0]["problem"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
+    let server = ListServer::start();
+    server.answers.lock().unwrap().push_back(list(&names_of(0), "ETag: \"day-0\"\r\n"));
+    let gateway = setup().tail(&feed("daily", &server.url(), "interval = \"1s\"")).start();
+    let key = gateway.key("acme", &[]);
+    until_true("the first list is in the table", || has_day(&gateway, &key, 0));
+    let is_done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _ending = DoneOnDrop(&is_done);
+        // Names of day 0 that no later day has, and the versions that answered: one version never
+        // gives two answers.
+        scope.spawn(|| {
+            let mut seen = std::collections::BTreeMap::new();
+            while !is_done.load(Ordering::SeqCst) {
+                let answer = gateway.domain("abused-7.test-feed.com", &key).expect(200);
+                let version = answer.header("X-Table-Version").unwrap().to_owned();
+                let score = answer.json()["risk_score"].as_u64().unwrap();
+                assert_eq!(*seen.entry(version).or_insert(score), score);
+                assert!(score == 100 || score == 10, "{score}");
+            }
+        });
+        server.play("HTTP/1.1 304 Not Modified\r\n\r\n");
+        assert!(server.asked.lock().unwrap().last().unwrap().contains("if-none-match: \"day-0\""));
+        until_true("nothing is wrong", || problem(&gateway).is_empty());
+        let day_1 = names_of(1).join("\n");
+        let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());
+        let mut with_gmail = names_of(1);
+        with_gmail.push("gmail.com".to_owned());
+        for (wrong, expected) in [
+            (answer("500 Oh", "x.com"), "expected status 200, but found 500"),
+            (long, "list.txt: "),
+            (answer("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
+            (answer("200 OK", ""), "but found an empty one"),
+            (answer("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
+            (list(&with_gmail, ""), "expected no protected name, but found gmail.com"),
+            (list(&names_of(0)[..20], ""), "expected at most 30 of 60 rows to come and to go"),
+            (list(&names_of(40), ""), "60 new and 60 gone"),
+        ] {
+            server.play(&wrong);
+            until_true("it is told", || problem(&gateway).contains(expected));
+            assert!(gateway.readyz().text().contains("feeds: feed daily"));
+            assert!(has_day(&gateway, &key, 0), "{expected}");
+        }
+        for day in [1, 2] {
+            server.play(&list(&names_of(day), ""));
+            until_true("the new list is in the table", || has_day(&gateway, &key, day));
+            until_true("nothing is wrong", || problem(&gateway).is_empty());
+        }
+        server.play(&list(&names_of(1), ""));
+        until_true("it is told", || problem(&gateway).contains("found an older one again"));
+        assert!(has_day(&gateway, &key, 2));
+    });
+    assert_eq!(gateway.metric("riskgate_feed_rows", &["feed=\"daily\""]), 60.0);
+    assert!(gateway.metric("riskgate_feed_fetches_total", &["outcome=\"failed\""]) >= 8.0);
+    let said = gateway.cli(&["table", "lookup", "abused-15.test-feed.com"]).expect(0).stdout;
+    assert!(said.contains("list     feed daily (disposable_a)"), "{said}");
+}
+
+#[test]
+fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
+    let setup = setup();
+    let (list, digest) = (setup.path("list.txt"), setup.path("list.txt.sha256"));
+    let more = format!("sha256_url = \"{}\"\ninterval = \"7d\"", digest.display());
+    let setup = setup.tail(&feed("reviewed", &list.display().to_string(), &more));
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    std::fs::write(&digest, format!("{}  list.txt\n", "0".repeat(64))).unwrap();
+    let wrong = setup.cli(&["table", "update"]).expect(1);
+    assert!(
+        wrong.stderr.contains("expected a list with the published SHA-256"),
+        "{}",
+        wrong.stderr
+    );
+    let sum = |path: &std::path::Path| {
+        let done = std::process::Command::new("sha256sum").arg(path).output().unwrap();
+        String::from_utf8(done.stdout).unwrap()
+    };
+    std::fs::write(&digest, sum(&list)).unwrap();
+    assert_eq!(setup.cli(&["table", "update"]).expect(0).stdout, "reviewed: 60 rows\n");
+    assert_eq!(setup.cli(&["table", "update"]).expect(0).stdout, "reviewed: unchanged\n");
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    assert!(has_day(&gateway, &key, 0));
+    std::fs::write(&list, names_of(40).join("\n")).unwrap();
+    std::fs::write(&digest, sum(&list)).unwrap();
+    let refused = gateway.cli(&["table", "update", "reviewed"]).expect(1);
+    assert!(
+        refused.stderr.contains("riskgate table update --force reviewed"),
+        "{}",
+        refused.stderr
+    );
+    gateway.cli(&["table", "update", "--force", "reviewed"]).expect(0);
+    until_true("the new list is in the table", || has_day(&gateway, &key, 40));
+    let feeds = gateway.cli(&["table", "feeds", "--json"]).expect(0).json();
+    assert_eq!((&feeds[0]["name"], &feeds[0]["rows"]), (&"reviewed".into(), &60.into()));
+    assert!(feeds[0]["problem"].is_null() && feeds[0]["fetched_at"].is_string());
+    let unknown = gateway.cli(&["table", "update", "other"]).expect(2);
+    assert!(unknown.stderr.contains("expected one of reviewed"), "{}", unknown.stderr);
+}
+
+#[test]
+fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
+    // A signature by minisign of the text "test".
+    const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
+    const SIGNATURE: &str = "untrusted comment: signature from minisign secret key\n\
+        RUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrC\
+        o8KLzZwo=\ntrusted comment: timestamp:1556193335\tfile:test\n\
+        y/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==\n";
+    let setup = setup();
+    let list = setup.path("list.txt");
+    let more = format!("public_key = \"{KEY}\"");
+    let setup = setup.tail(&feed("signed", &list.display().to_string(), &more));
+    std::fs::write(&list, "test").unwrap();
+    let wrong = setup.cli(&["table", "update"]).expect(1);
+    assert!(wrong.stderr.contains("list.txt.minisig: expected a list"), "{}", wrong.stderr);
+    std::fs::write(setup.path("list.txt.minisig"), SIGNATURE).unwrap();
+    // Its signature is good, and it is no list of domains.
+    let signed = setup.cli(&["table", "update"]).expect(1);
+    assert!(signed.stderr.contains("expected a list of domains"), "{}", signed.stderr);
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let forged = setup.cli(&["table", "update"]).expect(1);
+    assert!(forged.stderr.contains("expected a signature of this list"), "{}", forged.stderr);
+}
+
+#[test]
+fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
+    let faults = |text: &str| {
+        let setup = setup().tail(text);
+        setup.cli(&["check"]).expect(78).stderr
+    };
+    for (text, expected) in [
+        (feed("a", "http://example.com/list", ""), "url: expected https://…, http://… on this"),
+        (feed("a", "ftp://example.com/list", ""), "url: expected https://"),
+        (feed("A b", "https://example.com/list", ""), "name: expected a name of a-z"),
+        (feed("a", "/x", "") + &feed("a", "/y", ""), "table.feed.1.name: expected a name of"),
+        (feed("a", "/x", "public_key = \"x\""), "public_key: expected the base64 line of"),
+        (feed("a", "/x", "kind = \"bad\""), "kind: expected"),
+        ("\n[[table.feed]]\nname = \"a\"\n".to_owned(), "table.feed.0.url: expected"),
+    ] {
+        let said = faults(&text);
+        assert!(said.contains(expected), "{said}");
+    }
+    let off = setup().tail(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
+    assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
+}
