@@ -601,6 +601,26 @@ fn fault_of(bytes: &[u8]) -> Option<String> {
 }
 
 #[test]
+fn a_reviewed_name_below_a_protected_suffix_is_flagged() {
+    let table = table(&[
+        ("protected.txt", "edu.vn\nguarded.com\n"),
+        ("a.txt", "reviewed.edu.vn\n"),
+        ("b.txt", "seen.edu.vn\n"),
+        ("c.txt", "copied.edu.vn\n"),
+    ]);
+    check(
+        &table,
+        &[
+            ("reviewed.edu.vn", "disposable 100"),
+            ("low.reviewed.edu.vn", "disposable 100"),
+            ("seen.edu.vn", "safe 0"),
+            ("copied.edu.vn", "safe 0"),
+            ("real.edu.vn", "safe 0"),
+        ],
+    );
+}
+
+#[test]
 fn a_damaged_file_is_an_error_and_never_a_panic() {
     let table = table(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\n")]);
     let sound = table.bytes.of();
