@@ -129,6 +129,10 @@ pub enum VerdictSource {
 }
 
 impl VerdictSource {
+    /// All of them.
+    pub const ALL: [VerdictSource; 4] =
+        [VerdictSource::List, VerdictSource::Rule, VerdictSource::Dns, VerdictSource::None];
+
     /// The word in the header.
     pub const fn as_str(self) -> &'static str {
         match self {

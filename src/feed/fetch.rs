@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
-use ureq::http::Uri;
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::{FeedError, FeedState};
@@ -37,11 +36,11 @@ impl FeedUrl {
         if let Some(path) = text.strip_prefix("file://") {
             return path.starts_with('/').then(|| FeedUrl::File(PathBuf::from(path)));
         }
-        let Some((scheme, _)) = text.split_once("://") else {
+        let Some((scheme, rest)) = text.split_once("://") else {
             return (!text.is_empty()).then(|| FeedUrl::File(PathBuf::from(text)));
         };
-        let uri: Uri = text.parse().ok()?;
-        let host = uri.host()?.trim_matches(['[', ']']);
+        let is_written_well = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let host = host_of(rest).filter(|_| is_written_well)?;
         let is_here = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
         let is_safe = scheme == "https" || (scheme == "http" && is_here);
@@ -57,6 +56,17 @@ impl FeedUrl {
             }
         }
     }
+}
+
+/// The host of what stands behind the scheme of a URL (RFC 3986 section 3.2).
+fn host_of(rest: &str) -> Option<&str> {
+    let authority = rest.split(['/', '?', '#']).next()?;
+    let place = authority.rsplit('@').next()?;
+    let host = match place.strip_prefix('[') {
+        Some(address) => address.split_once(']')?.0,
+        None => place.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
 }
 
 impl fmt::Display for FeedUrl {
@@ -239,6 +249,8 @@ mod tests {
             "ftp://a/b",
             "file://x",
             "https://",
+            "http://localhost@lists.example/",
+            "https://a b/",
         ] {
             assert!(FeedUrl::parse(bad).is_none(), "{bad}");
         }
