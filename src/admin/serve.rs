@@ -56,7 +56,7 @@ impl Admin {
                 self.respond(&session).await
             }
             Ok(Err(error)) if !is_gone(error.etype()) => {
-                plain(StatusCode::BAD_REQUEST, "expected a request of HTTP/1.1\n")
+                plain(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
             }
             _ => return,
         };

@@ -96,8 +96,10 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Fai
         }
     }
     let RepairedMonth { was, dropped } = store.repair_month(month)?;
-    let changed = was.is_some_and(|was| was > month);
+    let is_later = was.is_some_and(|was| was > month);
+    let changed = is_later || dropped > 0;
     let done = match was {
+        _ if changed && !is_later => format!("{dropped} numbers of later months dropped"),
         Some(was) if changed => {
             format!(
                 "the store counts in {month} again, and not in {was}; {dropped} numbers dropped"

@@ -6,7 +6,7 @@
 //! it was steady for ten minutes; meanwhile the believed time goes on. A month never reopens.
 //! Reads no clock itself: `passed` is CLOCK_BOOTTIME in seconds.
 
-use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use super::lock;
@@ -20,8 +20,7 @@ const HOLD: i64 = 600;
 const EARLIEST: i64 = 1_735_689_600;
 
 pub(super) struct Calendar {
-    /// The latest month's number, doubled; and 1 once a call was counted in it without the store.
-    latest: AtomicU32,
+    latest: AtomicU16,
     /// The believed time minus the time that passed.
     offset: AtomicI64,
     belief: Mutex<Belief>,
@@ -63,7 +62,7 @@ impl Calendar {
         let believed = latest.filter(odd).map_or(unix_now, Month::start);
         let offset = believed - passed;
         let calendar = Calendar {
-            latest: AtomicU32::new(doubled(Month::containing(believed))),
+            latest: AtomicU16::new(Month::containing(believed).number()),
             offset: AtomicI64::new(offset),
             belief: Mutex::new(Belief {
                 offset,
@@ -85,13 +84,7 @@ impl Calendar {
 
     /// The latest month that is believed in.
     pub(super) fn latest(&self) -> Month {
-        month_of(self.latest.load(Ordering::Relaxed))
-    }
-
-    /// The month in which a call is counted without the store's word: the one that it came in,
-    /// unless that was left as one that never began. From here on it is left no more.
-    pub(super) fn count_in(&self, month: Month) -> Month {
-        month.min(month_of(self.latest.fetch_or(1, Ordering::Relaxed)))
+        Month::from_number(self.latest.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
 
     /// The month that a call at this believed time belongs to. Takes a lock only at a month's
@@ -102,7 +95,7 @@ impl Calendar {
         }
         let belief = lock(&self.belief);
         let month = Month::containing(passed() + belief.offset);
-        self.latest.fetch_max(doubled(month), Ordering::Relaxed);
+        self.latest.fetch_max(month.number(), Ordering::Relaxed);
         self.latest()
     }
 
@@ -129,12 +122,10 @@ impl Calendar {
         let (offset, machine) = (store_now - passed, unix_now - passed);
         let mut told = None;
         if is_first && belief.is_plausible(store_now, unix_now) {
-            // What this machine said before counts for nothing, unless a call was counted by it.
+            // What this machine said before counts for nothing: no call was counted by it yet.
             let now = Month::containing(store_now);
-            let month = doubled(belief.known.map_or(now, |known| known.max(now)));
-            let is_free = |latest: u32| latest & 1 == 0 || latest < month;
-            let leave = |latest| is_free(latest).then_some(month);
-            let _ = self.latest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, leave);
+            let month = belief.known.map_or(now, |known| known.max(now));
+            self.latest.store(month.number(), Ordering::Relaxed);
             belief.believe(offset);
         } else {
             told = belief.weigh(Clock::Store, offset, passed, Some(machine), self.latest());
@@ -248,14 +239,6 @@ impl Belief {
         }
         None
     }
-}
-
-fn doubled(month: Month) -> u32 {
-    2 * u32::from(month.number())
-}
-
-fn month_of(latest: u32) -> Month {
-    u16::try_from(latest / 2).ok().and_then(Month::from_number).unwrap_or(Month::LAST)
 }
 
 fn agree(a: i64, b: i64) -> bool {

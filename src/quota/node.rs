@@ -170,7 +170,7 @@ impl Node {
         if self.fails_closed() {
             return Err(Denied::Store);
         }
-        let month = self.calendar.count_in(month);
+        let month = month.min(self.calendar.latest());
         let unsettled = &self.health.unsettled;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
             unsettled.fetch_sub(1, Ordering::Relaxed);

@@ -207,6 +207,18 @@ impl Numbers {
         true
     }
 
+    /// Leaves a month that has not begun after all: a machine's clock was ahead before the store's
+    /// was heard. Calls admitted in it count in the latest month. A month that the store may know
+    /// of is kept.
+    fn leave_unbegun(&mut self, purse: &Purse, latest: Month) {
+        let is_told = self.leased > 0 || self.asked() > 0 || self.pending.is_some();
+        if self.month <= latest.number() || is_told || !self.farewells.is_empty() {
+            return;
+        }
+        purse.enter(u64::from(latest.number()), self.limit.unwrap_or(u64::MAX));
+        (self.month, self.asked_month) = (latest.number(), latest.number());
+    }
+
     /// What to say to the store now; at most one statement is under way.
     pub(super) fn say(
         &mut self,
@@ -215,7 +227,7 @@ impl Numbers {
         occasion: Occasion,
         latest: Month,
     ) -> Saying {
-        // What was asked for may have been left as a month that never began.
+        self.leave_unbegun(purse, latest);
         self.asked_month = self.asked_month.min(latest.number());
         if let Some(month) = Month::from_number(self.asked_month) {
             self.enter(purse, month);

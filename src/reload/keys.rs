@@ -86,8 +86,10 @@ impl Keys {
 
     /// What keeps keys from being as they should.
     pub(super) fn problem(&self) -> Option<String> {
+        // A store that does not answer is not followed either.
+        let unfollowed = self.astray.as_ref().or(self.unwell.as_ref());
         let mut problems: Vec<String> =
-            [&self.astray, &self.unread].into_iter().flatten().cloned().collect();
+            [unfollowed, self.unread.as_ref()].into_iter().flatten().cloned().collect();
         problems.extend_from_slice(&self.faults);
         problems.extend(self.store.foreign_entries());
         problems.extend(self.lost.lines());

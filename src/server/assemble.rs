@@ -1,6 +1,6 @@
 //! Makes the state that requests are judged by, and the one that keeps it fresh.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use pingora_core::services::background::GenBackgroundService;
@@ -46,20 +46,27 @@ impl Mount {
     }
 }
 
-/// Whether the files that the process writes can be written, and are two.
+/// Whether the files that the process writes can be written, and no other file is written to.
 pub(super) fn check_files(config: &Config) -> Result<(), StartError> {
     let log = AccessLog::check(&config.log_target);
     log.map_err(|error| log_fault(&config.log_target, &error))?;
-    let (LogTarget::File(log), StoreUrl::Sqlite(store)) = (&config.log_target, &config.store.url)
-    else {
-        return Ok(());
-    };
-    // SQLite writes beside its file too, and what is appended there damages a store as well.
-    for suffix in ["", "-wal", "-shm", "-journal"] {
-        let mut file = store.as_os_str().to_owned();
-        file.push(suffix);
-        if is_same_file(log, Path::new(&file)) {
-            let expected = "config: log.path: expected another file than the store's";
+    let LogTarget::File(log) = &config.log_target else { return Ok(()) };
+    let mut others: Vec<(&str, PathBuf)> = Vec::new();
+    if let StoreUrl::Sqlite(store) = &config.store.url {
+        // SQLite writes beside its file too, and what is appended there damages a store as well.
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut file = store.as_os_str().to_owned();
+            file.push(suffix);
+            others.push(("the store's", PathBuf::from(file)));
+        }
+    }
+    others.extend(config.file.iter().map(|file| ("the config", file.clone())));
+    others.extend(config.key_file.iter().map(|file| ("keys.file", file.clone())));
+    let overrides = config.table.overrides.iter();
+    others.extend(overrides.map(|file| ("table.overrides", file.clone())));
+    for (whose, other) in others {
+        if is_same_file(log, &other) {
+            let expected = format!("config: log.path: expected another file than {whose}");
             let found = log.display();
             return Err(StartError::Config(vec![format!("{expected}, but found {found}")]));
         }

@@ -16,6 +16,7 @@ mod rows;
 mod standing;
 mod top;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -57,6 +58,8 @@ pub struct Redis {
     missing_replicas: usize,
     /// What lies among the keys and accounts, and is none of ours.
     foreign: foreign::Foreign,
+    /// Accounts whose numbers can't be read, and when that was told.
+    told: HashMap<String, Instant>,
 }
 
 /// Scripts that are loaded where a server does not know them; see [`Script::text`].
@@ -167,6 +170,7 @@ impl Redis {
             scripts: Vec::new(),
             missing_replicas: 0,
             foreign: foreign::Foreign::default(),
+            told: HashMap::new(),
         })
     }
 

@@ -290,3 +290,19 @@ fn a_copy_takes_a_store_that_is_there_to_one_that_is_empty() {
     assert_eq!(server.keys("*").len(), keys.len());
     setup.cli(&["store", "copy", "localhost:6379", &file]).expect(2);
 }
+
+#[test]
+fn keys_that_can_not_be_followed_are_told_as_keys_until_they_can() {
+    let mut server = RedisServer::start_on_disk();
+    let gateway = on(&server).start();
+    let key = gateway.key("acme", &[]);
+    let failing = || gateway.metric("riskgate_reload_failing", &["part=\"keys\""]);
+    gateway.domain("first.test", &key).expect(200);
+    assert_eq!(failing(), 0.0);
+    server.kill();
+    until_true("it is told", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
+    // What served goes on.
+    gateway.domain("first.test", &key).expect(200);
+    server.restart();
+    until_true("all is well", || failing() == 0.0 && degraded(&gateway).is_empty());
+}

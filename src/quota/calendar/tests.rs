@@ -109,24 +109,6 @@ fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
 }
 
 #[test]
-fn a_month_in_which_a_call_was_counted_is_not_left_when_the_store_is_first_heard() {
-    let store = END - DAY;
-    let wrong = store + 40 * DAY;
-    let calendar = Calendar::new(None, wrong, 0);
-    let month = calendar.month(calendar.now(0), || 0);
-    assert_eq!(calendar.count_in(month), month);
-    calendar.hear_store(store, wrong, 1);
-    assert_eq!((calendar.latest(), calendar.now(1)), (month, store));
-    let told = calendar.problem(1).unwrap();
-    assert!(told.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{told}");
-    // One that was left is counted in no more, also by a call that came in it.
-    let calendar = Calendar::new(None, wrong, 0);
-    let month = calendar.month(wrong, || 0);
-    calendar.hear_store(store, wrong, 1);
-    assert_eq!(calendar.count_in(month).to_string(), "2026-11");
-}
-
-#[test]
 fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
     let start = END - DAY;
     // Also where no month is known, and where the next one would begin.

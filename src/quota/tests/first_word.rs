@@ -11,14 +11,20 @@ fn ahead(on_failure: OnFailure) -> (Node, i64) {
 }
 
 #[test]
-fn no_month_reopens_that_a_call_was_counted_in_before_the_store_came() {
+fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     let (node, wrong) = ahead(OnFailure::Open);
     let lease = node.lease("acme", LimitRow::Calls(100));
     let month = node.calendar.month(wrong, || 0);
     let Step::Done(Ok(spent)) = node.charge(&lease, month, 1) else { panic!("open") };
     assert_eq!(spent.month(), month);
     node.calendar.hear_store(NOW, wrong, 1);
-    assert_eq!(node.calendar.month(NOW, || 1), month, "the call stays in the latest month");
+    let now = Month::containing(NOW);
+    assert_eq!(node.calendar.month(NOW, || 1), now, "all nodes count in one month");
+    // A call that came in the month that never began is admitted in the one that it is.
+    assert!(matches!(node.charge(&lease, month, 1), Step::Done(Ok(_))));
+    let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
+    let said: Vec<(Month, u64)> = batch.statements.iter().map(|it| (it.month, it.spent)).collect();
+    assert_eq!(said, [(now, 2)]);
 }
 
 #[test]

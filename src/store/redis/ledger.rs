@@ -1,6 +1,6 @@
 //! The ledger's verbs on a server: one script for each statement.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{Pipeline, Value};
 
@@ -50,6 +50,11 @@ fn connected_replicas(replication: &str) -> usize {
 fn settling_key(account: &str, month: Month) -> String {
     format!("riskgate:settling:{{{account}}}:{month}")
 }
+
+/// How often the unreadable numbers of one account are told.
+const TELL_EVERY: Duration = Duration::from_secs(60);
+/// Of how many accounts they are told in this time.
+const MOST_TOLD: usize = 100;
 
 impl Redis {
     pub(in super::super) fn pulse(
@@ -146,7 +151,7 @@ impl Redis {
         let mut standings = Vec::with_capacity(statements.len());
         for (statement, reply) in statements.iter().zip(replies) {
             if let Some(found) = error_of(&reply) {
-                log::warn!("{}: {DOING}: account {}: {found}", self.place, statement.account);
+                self.tell_of_account(DOING, &statement.account, &found.to_string());
                 standings.push(None);
                 continue;
             }
@@ -158,6 +163,15 @@ impl Redis {
             standings.push(Some(standing));
         }
         Ok(standings)
+    }
+
+    /// Tells what is wrong with one account's numbers: once a minute, since each call states them.
+    fn tell_of_account(&mut self, doing: &str, account: &str, found: &str) {
+        self.told.retain(|_, told_at| told_at.elapsed() < TELL_EVERY);
+        if self.told.len() < MOST_TOLD && !self.told.contains_key(account) {
+            log::warn!("{}: {doing}: account {account}: {found}", self.place);
+            self.told.insert(account.to_owned(), Instant::now());
+        }
     }
 
     /// Milliseconds to wait for replicas: so that the answer comes within the patience, also when
