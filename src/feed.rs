@@ -138,8 +138,9 @@ impl Feed {
         is_forced: bool,
     ) -> Result<Updated, FeedError> {
         let mut state = kept::read_state(folder, &self.name);
+        state.belong_to(self.source());
         state.tried_at = Some(now);
-        let updated = self.take(folder, table, &mut state, now, is_forced);
+        let updated = self.fetch_and_keep(folder, table, &mut state, now, is_forced);
         let updated = updated.map_err(|error| match error.at == self.name {
             true => error,
             false => FeedError { at: format!("{}: {}", self.name, error.at), ..error },
@@ -152,7 +153,18 @@ impl Feed {
         updated.and_then(|updated| written.map(|()| updated))
     }
 
-    fn take(
+    /// What decides where a list comes from and what proves it.
+    fn source(&self) -> String {
+        let url = |url: &FeedUrl| url.whole();
+        let parts = [
+            url(&self.url),
+            self.sha256_url.as_ref().map(url).unwrap_or_default(),
+            self.public_key.clone().unwrap_or_default(),
+        ];
+        fetch::sha256(parts.join("\n").as_bytes())
+    }
+
+    fn fetch_and_keep(
         &self,
         folder: &Path,
         table: &Table,
@@ -180,9 +192,10 @@ impl Feed {
             return Err(FeedError::new(&self.name, why));
         }
         let names = judge::names(&self.name, &fetched.bytes)?;
-        judge::flags_no_protected_name(self, &names, table, now)?;
-        if !is_forced {
-            judge::changed_little(self, &kept::read_list(folder, &self.name), &names)?;
+        let names = judge::without_protected_names(self, names, table, now)?;
+        let is_first = state.digests.is_empty();
+        if !is_forced && !is_first {
+            judge::check_changed_share(self, &kept::read_list(folder, &self.name), &names)?;
         }
         kept::write_list(folder, &self.name, &names)?;
         (state.etag, state.modified) = (fetched.etag, fetched.modified);
@@ -195,29 +208,31 @@ impl Feed {
     pub fn status(&self, folder: &Path, now: i64) -> FeedStatus {
         let state = kept::read_state(folder, &self.name);
         let silent = (self.interval * SILENT_INTERVALS).max(SILENT_AT_LEAST);
-        let age = state.fetched_at.map(|fetched_at| now.saturating_sub(fetched_at));
-        let is_silent = age.is_some_and(|age| age > silent.as_secs().cast_signed());
-        let silence = is_silent.then(|| {
-            let hours = age.unwrap_or_default() / 3_600;
-            format!(
-                "feed {}: expected a list every {} s, but found none for {hours} h",
-                self.name,
-                self.interval.as_secs()
-            )
-        });
+        let is_silent =
+            |fetched_at: &i64| now.saturating_sub(*fetched_at) > silent.as_secs().cast_signed();
         let fault = state.fault.as_ref().map(|fault| format!("feed {fault}"));
+        let problem = match state.fetched_at.filter(is_silent) {
+            None => fault,
+            Some(since) => {
+                let last = fault.unwrap_or_else(|| "nobody tried".to_owned());
+                Some(format!("feed {}: none since {}: {last}", self.name, rfc3339(since)))
+            }
+        };
         let (name, url) = (self.name.clone(), self.url.to_string());
-        FeedStatus { name, url, state, problem: silence.or(fault) }
+        FeedStatus { name, url, state, problem }
     }
 
     /// The moment at which it should be fetched next, in seconds since 1970; after a fault sooner.
     pub fn due_at(&self, folder: &Path) -> i64 {
         let state = kept::read_state(folder, &self.name);
+        // A list of another source says nothing of this one.
+        let tried_at = state.tried_at.filter(|_| state.source == self.source());
+        tried_at.map_or(0, |at| at.saturating_add(self.wait_after(state.fault.is_some())))
+    }
+
+    /// How long after one fetch the next one is due, in seconds; after a fault sooner.
+    pub fn wait_after(&self, has_failed: bool) -> i64 {
         let interval = self.interval.as_secs().cast_signed();
-        match (state.tried_at, &state.fault) {
-            (None, _) => 0,
-            (Some(tried_at), None) => tried_at.saturating_add(interval),
-            (Some(tried_at), Some(_)) => tried_at.saturating_add((interval / 10).clamp(1, 600)),
-        }
+        if has_failed { (interval / 10).clamp(1, 600) } else { interval }
     }
 }

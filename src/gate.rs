@@ -339,15 +339,23 @@ impl Gate {
         let found = table.lookup(&domain, visit.unix_now());
         visit.reason = Some(found.verdict.reason.as_str());
         let name = domain.as_str();
-        let body = match policy.unknown_score {
-            Some(score) if found.verdict.rule == Rule::Unknown => {
+        // A name that says mail is never safer than one of which nothing is known.
+        let score = policy.unknown_score.filter(|score| match found.verdict.rule {
+            Rule::Unknown => true,
+            Rule::MailInName => *score > found.verdict.score,
+            _ => false,
+        });
+        let body = match score {
+            Some(score) => {
                 let verdict = Verdict { score, ..found.verdict };
                 [BODY_BEGINS, name, &verdict.render_tail(found.label)].concat()
             }
-            _ => [BODY_BEGINS, name, found.tail()].concat(),
+            None => [BODY_BEGINS, name, found.tail()].concat(),
         };
         let row = found.matched.map(|start| &name[start..]);
+        // A suffix with names for nothing is not flagged itself, so it leads no list.
         if found.verdict.reason.is_flagged()
+            && found.verdict.rule != Rule::FreeSubdomain
             && let (Some(row), Some(key)) = (row, &visit.key)
         {
             self.state.top.credit(row, &key.account.name, visit.unix_now());

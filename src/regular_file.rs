@@ -120,6 +120,14 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
+/// Gives a new file the rights and the owner of the one at `path` that it will replace: whoever
+/// could read that one can read it. The owner stays as it is where it can't be changed.
+fn keep_rights(path: &Path, file: &File) -> io::Result<()> {
+    let Ok(before) = std::fs::metadata(path) else { return Ok(()) };
+    let _ = std::os::unix::fs::fchown(file, Some(before.uid()), Some(before.gid()));
+    file.set_permissions(before.permissions())
+}
+
 /// Writes a file beside the path, then puts it in its place: a reader sees the old file or the new
 /// one, also after a power cut. Whatever goes wrong, nothing half-written stays behind.
 pub fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -129,6 +137,7 @@ pub fn write_beside(path: &Path, bytes: &[u8]) -> io::Result<()> {
     beside.push(format!(".{random:016x}.new"));
     let beside = folder.join(beside);
     let written = File::create_new(&beside)
+        .and_then(|file| keep_rights(path, &file).map(|()| file))
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
         .and_then(|()| std::fs::rename(&beside, path))
         .and_then(|()| File::open(folder)?.sync_all());

@@ -6,12 +6,14 @@
 
 mod additions;
 mod build;
+mod carried;
 mod cover;
 mod csv;
 mod disk;
 mod fault;
 mod file;
 mod found;
+mod guard;
 mod infer;
 mod lines;
 mod lists;
@@ -33,7 +35,7 @@ pub use self::override_file::{NewOverride, OverrideFile, Word};
 pub use self::packages::SourceInfo;
 pub use self::source::Source;
 
-use self::cover::{Entry, MAIL_IN_NAME, NONE, TYPO, UNKNOWN, UNKNOWN_TLD};
+use self::cover::{Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TYPO, UNKNOWN, UNKNOWN_TLD};
 use self::disk::Bytes;
 use self::file::{Parts, Texts};
 use self::infer::{Inference, Inferred};
@@ -61,14 +63,13 @@ pub struct Table {
     full_walk: bool,
     /// How many rows each entry has.
     uses: Vec<u32>,
+    /// For each answer: its row says nothing of a name that a rule could judge.
+    leaves_to_rules: Vec<bool>,
 }
-
-/// A list of this many rows or more is watched for shrinking.
-const LONG_LIST: u32 = 20;
 
 impl Table {
     /// The table of a source, whole or not at all. A folder is read and built, a file is read
-    /// and checked. It is read for no moment: overrides count whether they have ended or not.
+    /// and checked. Overrides count whether they have ended or not.
     pub fn load(source: &Source) -> Result<Table, TableError> {
         Table::assemble(&TableSources::of(source.clone()), i64::MIN)
     }
@@ -89,16 +90,17 @@ impl Table {
             Source::Path(path) => {
                 let place = path.display().to_string();
                 let compiled = Table::open(disk::read(path)?, &place)?;
-                if additions.is_empty() {
+                let has_ended = compiled.next_end().is_some_and(|end| end <= now);
+                if additions.is_empty() && !has_ended {
                     return Ok(compiled);
                 }
-                let carried = file::read_carried(&compiled.bytes, &place)?;
+                let carried = carried::read(&compiled.bytes, &place)?;
                 if carried.is_empty() {
                     let expected = "a compiled table that carries its lists, so that overrides and \
                                     feeds can be added (`riskgate table build` makes one)";
                     return Err(Fault::expected(place, expected, "one without them").into());
                 }
-                build(&Folder::Compiled(path, carried), &place)
+                build(&Folder::Compiled(path, carried), &place)?.stamp(compiled.built_at())
             }
         }
     }
@@ -131,7 +133,18 @@ impl Table {
         let full_walk = parts.meta.suffixes != suffix_list_version();
         let uses = vec![0; parts.entries.len()];
         let inference = Inference::new(&parts.meta.inferred);
-        let mut table = Table { bytes, parts, tails, tlds, inference, version, full_walk, uses };
+        let leaves_to_rules = leaves_to_rules(&parts);
+        let mut table = Table {
+            bytes,
+            parts,
+            tails,
+            tlds,
+            inference,
+            version,
+            full_walk,
+            uses,
+            leaves_to_rules,
+        };
         let mut uses = std::mem::take(&mut table.uses);
         table.slots().for_each(|(_, number)| uses[number] += 1);
         table.uses = uses;
@@ -148,7 +161,10 @@ impl Table {
             None => self.probe(name).map(|entry| (entry.own, 0)),
         };
         if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NONE) {
-            return self.found(answer, Some(at));
+            return match self.leaves_to_rules[usize::from(answer)] {
+                true => self.infer(name, owner).unwrap_or_else(|| self.found(answer, Some(at))),
+                false => self.found(answer, Some(at)),
+            };
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
         let tld = self.tlds.flags(&name[tld_at..]);
@@ -165,12 +181,23 @@ impl Table {
         if tld & cover::TLD_EXISTS == 0 && is_young {
             return self.found(UNKNOWN_TLD, None);
         }
+        self.infer(name, owner).unwrap_or_else(|| self.found(UNKNOWN, None))
+    }
+
+    /// What the rules say of a name that no row judges.
+    fn infer(&self, name: &str, owner: Option<usize>) -> Option<Found<'_>> {
         let label = owner.map_or("", |owner| registrable_label(&name[owner..]));
-        match self.inference.judge(name, label) {
-            Some(Inferred::Typo) => self.found(TYPO, None),
-            Some(Inferred::MailInName) => self.found(MAIL_IN_NAME, None),
-            None => self.found(UNKNOWN, None),
-        }
+        let answer = match self.inference.judge(name, label)? {
+            Inferred::Typo => TYPO,
+            Inferred::ThrowawayName => THROWAWAY_NAME,
+            Inferred::MailInName => MAIL_IN_NAME,
+        };
+        Some(self.found(answer, None))
+    }
+
+    /// Whether this is one of the large providers that the rules suggest.
+    pub fn is_large_provider(&self, name: &str) -> bool {
+        self.inference.knows_provider(name)
     }
 
     /// The registrable domain first: its row says whether there are rows below it, so that a
@@ -255,81 +282,6 @@ impl Table {
         self.slots().filter_map(|(name, number)| self.row(name, &self.parts.entries[number]))
     }
 
-    /// Whether this table may take the place of the one that serves. It may not flag a name that
-    /// the other protects, and not differ from it in more rows than the manifest allows.
-    pub fn accept(&self, previous: &Table) -> Result<(), TableError> {
-        let mut faults = TableError::default();
-        let at = || format!("table {}", self.version);
-        if self.rows() == 0 {
-            faults.push(Fault::expected(at(), "rows", "an empty table"));
-        }
-        let mut went = 0;
-        for row in previous.names() {
-            let now = self.row_of(row.name);
-            let is_in_lists = now.is_some_and(|now| now.own.is_in_lists());
-            went += usize::from(row.own.is_in_lists() && !is_in_lists);
-            let was_protected = row.own.verdict.rule == Rule::Protected;
-            let is_flagged = |row: &Row| row.own.verdict.reason.is_flagged();
-            if was_protected
-                && self.answer_to(row.name).is_some_and(|found| found.is_flagged_by_others())
-                && !now.is_some_and(|now| is_flagged(&now) && self.may_flag(row.name))
-            {
-                faults.push(Fault::FlagsProtected { at: at(), name: row.name.to_owned() });
-            }
-        }
-        for (before, now) in self.shrunken_lists(previous) {
-            let went = before.rows.saturating_sub(now) as usize;
-            let at = format!("{}: {}", at(), before.file);
-            let (most, before) = (self.may_go(before.rows as usize), before.rows as usize);
-            faults.push(Fault::Changed { at, most, before, came: 0, went });
-        }
-        let before = previous.rows_in_lists();
-        let came = (self.rows_in_lists() + went).saturating_sub(before);
-        let most = self.may_go(before);
-        if came + went > most {
-            faults.push(Fault::Changed { at: at(), most, before, came, went });
-        }
-        faults.into_result()
-    }
-
-    fn may_go(&self, before: usize) -> usize {
-        (before as f64 * self.parts.meta.max_changed_share) as usize
-    }
-
-    /// Lists that lost more of their rows than the manifest allows, with what is left: emptied or
-    /// cut by a full disk or half a copy. Short lists are edited by hand, and those may change.
-    fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
-        // One that is not named any more has nothing left: half a manifest names fewer.
-        let left = |before: &ListInfo| {
-            let now = self.lists().iter().find(|now| now.file == before.file);
-            now.map_or(0, |now| now.rows)
-        };
-        previous
-            .lists()
-            .iter()
-            .filter(|before| before.rows >= LONG_LIST && !before.is_added)
-            .map(|before| (before, left(before)))
-            .filter(|(before, now)| {
-                before.rows.saturating_sub(*now) as usize > self.may_go(before.rows as usize)
-            })
-            .collect()
-    }
-
-    /// What a name gets, which may be a public suffix of one label.
-    fn answer_to(&self, name: &str) -> Option<Found<'_>> {
-        match Domain::parse(name) {
-            // A name in no list is not flagged by one, so the moment does not matter.
-            Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
-            Err(_) => {
-                self.probe(name).filter(|e| e.own != NONE).map(|e| self.found(e.own, Some(0)))
-            }
-        }
-    }
-
-    fn may_flag(&self, name: &str) -> bool {
-        self.parts.meta.flag_protected.iter().any(|allowed| allowed == name)
-    }
-
     /// A short hash of everything that the table was built from.
     pub fn version(&self) -> &str {
         &self.version
@@ -351,16 +303,6 @@ impl Table {
         self.parts.meta.built_at = built_at;
         let bytes = file::with_meta(&self.bytes, &self.parts)?;
         Table::open(bytes, "the stamped table")
-    }
-
-    /// How many names have a row in the lists of the manifest: overrides and feeds that are added
-    /// to them have guards of their own.
-    fn rows_in_lists(&self) -> usize {
-        let rows = self.parts.entries.iter().zip(&self.uses);
-        let rows = rows.filter(|(entry, _)| entry.own != NONE);
-        rows.filter(|(entry, _)| self.found(entry.own, None).is_in_lists())
-            .map(|(_, uses)| *uses as usize)
-            .sum()
     }
 
     /// How many names have a row.
@@ -429,6 +371,18 @@ impl Table {
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
         disk::write(path, self.bytes.of()).map_err(TableError::from)
     }
+}
+
+/// For each answer whether its row says nothing: it neither decides, nor labels, nor says that the
+/// name is real.
+fn leaves_to_rules(parts: &Parts) -> Vec<bool> {
+    let says_real = |list: &ListInfo| list.kind == manifest::Kind::Known.word();
+    let real = (0..).zip(&parts.meta.list).filter(|(_, list)| says_real(list));
+    let real = real.fold(0u64, |lists, (number, _)| lists | 1 << number);
+    let says_nothing = |answer: &Answer| {
+        answer.verdict.rule == Rule::Unknown && answer.label == 0 && answer.lists & real == 0
+    };
+    parts.answers.iter().map(says_nothing).collect()
 }
 
 /// Whether a text is a day such as `2026-12-31`.

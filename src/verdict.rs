@@ -107,12 +107,14 @@ pub enum Rule {
     Typo = 15,
     /// In no list, and below a suffix where everybody gets names for nothing.
     FreeSubdomain = 16,
+    /// In no list, and a word such as "tempmail" stands in the registrable name.
+    ThrowawayName = 17,
     /// MX of a professional mail service.
-    Professional = 17,
+    Professional = 18,
     /// In no list, and a word such as "mail" stands in the registrable name.
-    MailInName = 18,
+    MailInName = 19,
     /// In no list.
-    Unknown = 19,
+    Unknown = 20,
 }
 
 /// Where a verdict comes from: the value of `X-Verdict-Source`.
@@ -146,7 +148,7 @@ impl VerdictSource {
 
 impl Rule {
     /// All rules, in their order.
-    pub const ALL: [Rule; 19] = [
+    pub const ALL: [Rule; 20] = [
         Rule::Override,
         Rule::SpecialUse,
         Rule::UnknownTld,
@@ -163,6 +165,7 @@ impl Rule {
         Rule::Free,
         Rule::Typo,
         Rule::FreeSubdomain,
+        Rule::ThrowawayName,
         Rule::Professional,
         Rule::MailInName,
         Rule::Unknown,
@@ -181,9 +184,11 @@ impl Rule {
             | Rule::DisposableD
             | Rule::Role
             | Rule::Free => VerdictSource::List,
-            Rule::UnknownTld | Rule::Typo | Rule::FreeSubdomain | Rule::MailInName => {
-                VerdictSource::Rule
-            }
+            Rule::UnknownTld
+            | Rule::Typo
+            | Rule::FreeSubdomain
+            | Rule::ThrowawayName
+            | Rule::MailInName => VerdictSource::Rule,
             Rule::NoMail | Rule::Parked | Rule::DisposableMx | Rule::Professional => {
                 VerdictSource::Dns
             }
@@ -210,6 +215,7 @@ impl Rule {
             Rule::Free => "free",
             Rule::Typo => "typo",
             Rule::FreeSubdomain => "free_subdomain",
+            Rule::ThrowawayName => "throwaway_name",
             Rule::Professional => "professional",
             Rule::MailInName => "mail_in_name",
             Rule::Unknown => "unknown",

@@ -30,7 +30,7 @@ fn mended(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let length = bytes.len() as u64;
     bytes[..8].copy_from_slice(b"riskgate");
-    bytes[8..16].copy_from_slice(&[1, 0, 0, 0, 0, 0, 0, 0]);
+    bytes[8..16].copy_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
     let sum = xxh3_64(&bytes[SUMMED..]);
     bytes[24..32].copy_from_slice(&sum.to_le_bytes());

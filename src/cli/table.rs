@@ -6,21 +6,18 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand};
+use clap::Subcommand;
 use serde_json::{Value, json};
 
 mod feeds;
+mod overrides;
 
 use super::output::{show, show_done};
 use super::{BAD_CONFIG, ConfigArgs, Failure};
-use crate::domain::{Domain, Name};
+use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
-use crate::table::{
-    Fault, Found, NewOverride, OverrideFile, Row, Source, Table, TableError, TableSources, Word,
-    is_day,
-};
-use crate::verdict::Rule;
+use crate::table::{Fault, Found, Row, Source, Table, TableError, TableSources, Word};
 
 /// What to do with a table.
 #[derive(Debug, Subcommand)]
@@ -60,9 +57,9 @@ pub enum TableCommand {
         json: bool,
     },
     /// Call a domain safe, whatever the lists say; running gateways follow.
-    Allow(OverrideArgs),
+    Allow(overrides::OverrideArgs),
     /// Call a domain disposable, whatever the lists say; running gateways follow.
-    Deny(OverrideArgs),
+    Deny(overrides::OverrideArgs),
     /// Take back what `allow` or `deny` said of a domain.
     Clear {
         /// The domain.
@@ -100,36 +97,15 @@ pub enum TableCommand {
     },
 }
 
-/// What is said of a domain.
-#[derive(Debug, Args)]
-pub struct OverrideArgs {
-    /// The domain; names below it are covered too.
-    domain: String,
-    #[command(flatten)]
-    config: ConfigArgs,
-    /// This name alone.
-    #[arg(long)]
-    exact: bool,
-    /// Words for people, kept beside the row.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    note: String,
-    /// The last day on which it counts, in UTC.
-    #[arg(long, value_name = "YYYY-MM-DD")]
-    until: Option<String>,
-    /// Also deny a name that the lists protect.
-    #[arg(long)]
-    force: bool,
-}
-
 /// Runs one command.
 pub fn run(command: TableCommand) -> Result<(), Failure> {
     let mut out = Vec::new();
     match command {
         TableCommand::Build { source, output, force } => return build(source, &output, force),
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
-        TableCommand::Allow(args) => return set_override(&args, Word::Allow),
-        TableCommand::Deny(args) => return set_override(&args, Word::Deny),
-        TableCommand::Clear { domain, config } => return clear_override(&domain, &config),
+        TableCommand::Allow(args) => return overrides::set(&args, Word::Allow),
+        TableCommand::Deny(args) => return overrides::set(&args, Word::Deny),
+        TableCommand::Clear { domain, config } => return overrides::clear(&domain, &config),
         TableCommand::Update { names, config, force } => {
             return feeds::update(&names, &config.read()?, force);
         }
@@ -173,55 +149,6 @@ fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
     let (rows, version) = (table.rows(), table.version());
     let done = format!("{}: {rows} rows, version {version}", output.display());
     show_done(&done, format!("{done}\n"))
-}
-
-fn set_override(args: &OverrideArgs, word: Word) -> Result<(), Failure> {
-    let sources = args.config.read()?.table;
-    let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
-    if let Some(until) = args.until.as_ref().filter(|until| !is_day(until)) {
-        let expected = "--until: expected a day such as 2026-12-31";
-        return Err(Failure::usage(format!("{expected}, but found {until:?}")));
-    }
-    if word == Word::Deny && !args.force {
-        let table = Table::assemble(&sources, unix_now())?;
-        let domain = Domain::parse(name.as_str()).ok();
-        let rule = domain.map(|domain| table.lookup(&domain, unix_now()).verdict.rule);
-        if rule == Some(Rule::Protected) {
-            let line = format!("{name}: the lists protect it; --force denies it all the same");
-            return Err(Failure::failed(line));
-        }
-    }
-    let (is_exact, until) = (args.exact, args.until.as_deref());
-    file.set(&NewOverride { name: &name, word, is_exact, note: &args.note, until })?;
-    // A file that the table could not be made with would be told on /readyz alone.
-    Table::assemble(&sources, unix_now())?;
-    let done = match word {
-        Word::Allow => format!("{name} is allowed"),
-        Word::Deny => format!("{name} is denied"),
-    };
-    show_done(&done, format!("{done}\n"))
-}
-
-fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), Failure> {
-    let sources = config.read()?.table;
-    let name = override_name(domain)?;
-    if !override_file(&sources)?.clear(&name)? {
-        return Err(Failure::failed(format!("{name}: expected an override, but found none")));
-    }
-    let done = format!("{name} has no override any more");
-    show_done(&done, format!("{done}\n"))
-}
-
-fn override_file(sources: &TableSources) -> Result<OverrideFile, Failure> {
-    let path = sources.overrides.as_ref();
-    path.map(|path| OverrideFile::at(path)).ok_or_else(|| {
-        Failure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
-    })
-}
-
-fn override_name(text: &str) -> Result<Name, Failure> {
-    let name = Domain::parse(text).and_then(|domain| Name::parse(domain.as_str()));
-    name.map_err(|error| Failure::usage(format!("domain: {error}")))
 }
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Failure> {

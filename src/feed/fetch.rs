@@ -47,10 +47,21 @@ impl FeedUrl {
         is_safe.then(|| FeedUrl::Web(text.to_owned()))
     }
 
+    /// All of it, with what may be a password.
+    pub(super) fn whole(&self) -> String {
+        match self {
+            FeedUrl::Web(url) => url.clone(),
+            FeedUrl::File(path) => path.display().to_string(),
+        }
+    }
+
     /// The same place with something behind its name.
     fn with_suffix(&self, suffix: &str) -> FeedUrl {
         match self {
-            FeedUrl::Web(url) => FeedUrl::Web(format!("{url}{suffix}")),
+            FeedUrl::Web(url) => {
+                let (place, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+                FeedUrl::Web(format!("{place}{suffix}{rest}"))
+            }
             FeedUrl::File(path) => {
                 FeedUrl::File(PathBuf::from(format!("{}{suffix}", path.display())))
             }
@@ -132,7 +143,12 @@ fn fetch_web(
     let is_https = text.starts_with("https://");
     // A name is trusted as certificates say, and a redirect never leaves HTTPS.
     let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
-    let agent: ureq::Agent = ureq::Agent::config_builder()
+    let mut config = ureq::Agent::config_builder();
+    if !is_https {
+        // What is on this machine never goes through a proxy.
+        config = config.proxy(None);
+    }
+    let agent: ureq::Agent = config
         .timeout_global(Some(FETCH_TIMEOUT))
         .https_only(is_https)
         .max_redirects(if is_https { MAX_REDIRECTS } else { 0 })
@@ -169,7 +185,7 @@ fn fetch_web(
         ureq::Error::BodyExceedsLimit(_) => {
             failed(format!("expected at most {most} bytes, but found more"))
         }
-        error => failed(error.to_string()),
+        error => failed(format!("expected the whole list, but found: {error}")),
     })?;
     if announced.is_some_and(|length| length != bytes.len() as u64) {
         return Err(failed("expected the whole list, but found a part".to_owned()));

@@ -32,7 +32,7 @@ pub(super) fn names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> 
         }
     } else {
         let field = |line: &str| {
-            let line = line.split(['#', ',', ';', ' ', '\t']).next().unwrap_or_default().trim();
+            let line = line.trim().split(['#', ',', ';', ' ', '\t']).next().unwrap_or_default();
             line.trim_matches('"').to_owned()
         };
         text.lines().map(field).filter(|field| !field.is_empty()).collect()
@@ -56,32 +56,37 @@ pub(super) fn names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> 
     Ok(names)
 }
 
-/// A list that flags a name which the lists protect by name is not believed in anything.
-pub(super) fn flags_no_protected_name(
+/// The names without those that the lists protect by name, of which a good list may have a few. A
+/// list is not believed in anything if it flags a large provider, or more than one protected name
+/// in a hundred.
+pub(super) fn without_protected_names(
     feed: &Feed,
-    names: &[String],
+    mut names: Vec<String>,
     table: &Table,
     now: i64,
-) -> Result<(), FeedError> {
+) -> Result<Vec<String>, FeedError> {
     if !matches!(feed.kind, FeedKind::Disposable(_)) {
-        return Ok(());
+        return Ok(names);
     }
-    let is_protected = |name: &&String| {
+    let is_protected = |name: &String| {
         Domain::parse(name).is_ok_and(|domain| {
             let found = table.lookup(&domain, now);
             found.verdict.rule == Rule::Protected && found.matched == Some(0)
         })
     };
-    match names.iter().find(is_protected) {
-        None => Ok(()),
-        Some(name) => {
-            Err(FeedError::new(&feed.name, format!("expected no protected name, but found {name}")))
-        }
+    let protected: Vec<&String> = names.iter().filter(|name| is_protected(name)).collect();
+    let large = protected.iter().find(|name| table.is_large_provider(name));
+    let is_too_many = protected.len() > (names.len() / 100).max(1);
+    if let Some(name) = large.or(protected.first().filter(|_| is_too_many)) {
+        let why = format!("expected no protected name, but found {name}");
+        return Err(FeedError::new(&feed.name, why));
     }
+    names.retain(|name| !is_protected(name));
+    Ok(names)
 }
 
 /// A list that shrank or grew too much was cut, emptied or mixed up.
-pub(super) fn changed_little(
+pub(super) fn check_changed_share(
     feed: &Feed,
     before: &HashSet<String>,
     names: &[String],
@@ -115,7 +120,7 @@ mod tests {
     fn names_are_read_from_lines_tables_and_arrays() {
         for text in [
             "b.com\na.com\n",
-            "# Ours\nA.com # why\n\nb.com\n",
+            "# Ours\n A.com # why\n\n\tb.com\n",
             "\u{feff}domain,rank\na.com,1\nb.com,2\n",
             "\"a.com\",1\r\n\"b.com\",2\r\n",
             "[\"a.com\", \"b.com\", \"a.com\"]",

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::FeedError;
-use crate::regular_file::{read_regular_text, write_beside};
+use crate::regular_file::{folder_of, read_regular_text, write_beside};
 
 /// How many lists back one that returns is recognised.
 const REMEMBERED: usize = 100;
@@ -18,6 +18,8 @@ const MAX_KEPT: u64 = 1 << 30;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FeedState {
+    /// Which place, digest and key the rest is about. Of another source nothing is known.
+    pub source: String,
     /// The list's `ETag` and `Last-Modified`, for conditional requests (RFC 9110 section 13.1).
     pub etag: Option<String>,
     /// See above.
@@ -37,6 +39,14 @@ pub struct FeedState {
 }
 
 impl FeedState {
+    /// Forgets what was known of another source.
+    pub(super) fn belong_to(&mut self, source: String) {
+        if self.source != source {
+            let FeedState { rows, changed_at, fetched_at, .. } = *self;
+            *self = FeedState { source, rows, changed_at, fetched_at, ..FeedState::default() };
+        }
+    }
+
     /// Adds the digest of a list that was taken.
     pub(super) fn remember(&mut self, digest: String) {
         self.digests.retain(|known| *known != digest);
@@ -86,7 +96,6 @@ pub(super) fn write_list(folder: &Path, name: &str, names: &[String]) -> Result<
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    let written = fs::create_dir_all(folder).and_then(|()| write_beside(path, bytes));
+    let written = fs::create_dir_all(folder_of(path)).and_then(|()| write_beside(path, bytes));
     written.map_err(|error| FeedError::new(path.display().to_string(), error.to_string()))
 }

@@ -1,8 +1,10 @@
 //! Fetches feeds when they are due, on a thread that lets requests go first.
 //!
 //! It only brings their files up to date: the table's reader sees the files change. A fetch that
-//! takes its time holds nothing else back.
+//! takes its time holds back other feeds, and nothing else.
 
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -28,7 +30,7 @@ impl FeedFetcher {
     ) -> std::io::Result<FeedFetcher> {
         let (sender, changes) = channel();
         let jitter = getrandom::u64().unwrap_or_default();
-        let worker = Worker { state, report, feeds, jitter };
+        let worker = Worker { state, report, feeds, jitter, tried: HashMap::new() };
         let thread = std::thread::Builder::new().name("feeds".to_owned());
         thread.spawn(move || worker.run(&changes))?;
         Ok(FeedFetcher(sender))
@@ -45,8 +47,10 @@ struct Worker {
     state: Arc<State>,
     report: Report,
     feeds: Feeds,
-    /// So that nodes which started together do not fetch together.
+    /// So that nodes do not fetch together for ever.
     jitter: u64,
+    /// When each feed was tried last, and what was wrong: also where the folder takes no file.
+    tried: HashMap<String, (i64, Option<String>)>,
 }
 
 impl Worker {
@@ -54,46 +58,69 @@ impl Worker {
         // Without it the work is done all the same.
         let _ = rustix::process::nice(BEHIND_REQUESTS);
         loop {
-            self.fetch_due();
+            for feed in self.feeds.all.clone() {
+                self.fetch_if_due(&feed);
+            }
             self.show();
             match changes.recv_timeout(LOOK) {
-                Ok(feeds) => self.feeds = feeds,
+                Ok(feeds) => {
+                    self.feeds = feeds;
+                    // What was tried may have come from another place.
+                    self.tried.clear();
+                }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn fetch_due(&self) {
-        for feed in &self.feeds.all {
-            let now = self.state.ledger.now();
-            if self.is_due(feed, now) {
-                let table = self.state.table.snapshot();
-                let updated = feed.update(&self.feeds.folder, &table, now, false);
-                self.state.metrics.count_fetch(&feed.name, updated.is_ok());
-            }
+    fn fetch_if_due(&mut self, feed: &Feed) {
+        let now = self.state.ledger.now();
+        if !self.is_due(feed, now) {
+            return;
         }
+        let table = self.state.table.snapshot();
+        let update = || feed.update(&self.feeds.folder, &table, now, false);
+        let updated = catch_unwind(AssertUnwindSafe(update));
+        let fault = match updated {
+            Ok(updated) => updated.err().map(|error| error.to_string()),
+            Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),
+        };
+        self.state.metrics.count_fetch(&feed.name, fault.is_none());
+        self.tried.insert(feed.name.clone(), (now, fault));
+        // The next one may take its time.
+        self.show();
     }
 
-    /// Up to a tenth of the interval later than it could be; also if the clock was ahead when it
-    /// was tried last.
+    /// Later than it could be, by up to a tenth of the interval, or a minute after a fault; and at
+    /// once if the clock was ahead when it was tried last.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
-        let due_at = feed.due_at(&self.feeds.folder);
         let interval = feed.interval.as_secs();
-        let late = self.jitter.wrapping_mul(due_at.unsigned_abs() | 1) % (interval / 10 + 1);
+        let tried = self.tried.get(&feed.name);
+        let has_failed = tried.is_some_and(|(_, fault)| fault.is_some());
+        let due_here = tried.map_or(0, |(at, _)| at + feed.wait_after(has_failed));
+        let due_at = feed.due_at(&self.feeds.folder).max(due_here);
+        let spread = if has_failed { (interval / 10).min(60) } else { interval / 10 };
+        let late = self.jitter.wrapping_mul(due_at.unsigned_abs() | 1) % (spread + 1);
         let was_ahead = due_at > now.saturating_add(2 * interval.cast_signed());
         now >= due_at.saturating_add(late.cast_signed()) || was_ahead
     }
 
     fn show(&self) {
-        let status = self.feeds.status(self.state.ledger.now());
+        let mut status = self.feeds.status(self.state.ledger.now());
+        for feed in &mut status {
+            let fault = self.tried.get(&feed.name).and_then(|(_, fault)| fault.as_ref());
+            if let (None, Some(fault)) = (&feed.problem, fault) {
+                feed.problem = Some(format!("feed {fault}"));
+            }
+        }
         let problems: Vec<&str> =
             status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
-        self.report.note("feeds", problem.as_deref(), false);
         self.state.metrics.show_feeds(status.iter().map(|feed| {
             (feed.name.as_str(), feed.state.rows, feed.state.fetched_at.unwrap_or_default())
         }));
-        self.report.show_feeds(status);
+        self.report.show_feeds(status.clone());
+        self.report.note("feeds", problem.as_deref(), false);
     }
 }

@@ -4,6 +4,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
@@ -16,6 +17,9 @@ use crate::table::{Table, TableSources};
 /// How far its thread stands behind those of requests where both want a processor: it has a quarter
 /// of one then (`nice`).
 const BEHIND_REQUESTS: i32 = 5;
+
+/// How long a table waits that could not be made anew when an override ended.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Asks the reader; it ends with this.
 pub(super) struct TableReader(Sender<Ask>);
@@ -35,7 +39,7 @@ impl TableReader {
     ) -> std::io::Result<TableReader> {
         let (sender, asks) = channel();
         let watch = Watch::of(sources.paths());
-        let reader = Reader { state, report, sources, watch, end_seen: None };
+        let reader = Reader { state, report, sources, watch, end_tried: None };
         reader.show();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&asks))?;
@@ -57,8 +61,8 @@ struct Reader {
     report: Report,
     sources: TableSources,
     watch: Watch,
-    /// The end of an override for which the table was made anew last.
-    end_seen: Option<i64>,
+    /// When the table was made anew last because an override had ended.
+    end_tried: Option<Instant>,
 }
 
 impl Reader {
@@ -127,12 +131,16 @@ impl Reader {
         Err("expected the files to be left alone while they are read".to_owned())
     }
 
-    /// Whether an override of the table that serves has ended. True once for each end: a table
-    /// that can't be made anew is told, and tried again when its files change.
+    /// Whether an override of the table that serves has ended. A table that can't be made anew is
+    /// told, and tried again in a minute.
     fn has_ended(&mut self) -> bool {
         let end = self.state.table.peek().next_end();
         let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());
-        has_ended && std::mem::replace(&mut self.end_seen, end) != end
+        let is_due = has_ended && self.end_tried.is_none_or(|tried| tried.elapsed() >= RETRY);
+        if is_due {
+            self.end_tried = Some(Instant::now());
+        }
+        is_due
     }
 
     /// Brings the gauges of what serves up to date.

@@ -1,11 +1,10 @@
 //! What an operator adds to a table beside its lists: overrides of their own, and lists that feeds
 //! brought.
 //!
-//! Owns what these may say: an operator's override is the last word on a name; a row of a feed says
-//! nothing of a name that the lists guard, or that cannot be a mail domain. It fetches nothing.
+//! Owns what these may say: an operator's override is the last word on a name, and a row of a feed
+//! says nothing of a name that the lists guard. It fetches nothing.
 
-use std::borrow::Cow;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
@@ -136,9 +135,10 @@ pub(super) struct Addition {
     pub text: String,
 }
 
-/// Drops the rows of feeds that would flag what the lists guard: names at or below a row that is
-/// protected, an alias, a role, a free provider or reserved, down to where somebody else's names
-/// begin. The cleaning of the bundled lists does the same.
+/// Drops the rows of feeds that would change what the lists guard, down to where somebody else's
+/// names begin: names at or below a row that is protected, an alias, a role, a free provider or
+/// reserved; for a feed of aliases or free providers also those of disposable names; and names
+/// below a row that says the same or more, since the nearest row wins.
 pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest) {
     let is_feed = |list: u8| manifest.lists[usize::from(list)].origin == Origin::Feed;
     if !manifest.lists.iter().any(|list| list.origin == Origin::Feed) {
@@ -149,26 +149,42 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
         | bit(Rule::Alias)
         | bit(Rule::Role)
         | bit(Rule::Free);
-    let is_guard = |bits: u32, list: u8| bits & GUARDS != 0 && !is_feed(list);
-    let mut here: HashSet<&str> = HashSet::new();
-    let mut below: HashSet<&str> = HashSet::new();
-    for row in lists.rows.iter().filter(|row| is_guard(row.bits, row.list)) {
-        here.insert(&row.name);
+    // What guards the name itself, and what guards names below it.
+    let (mut here, mut below): (HashMap<&str, u32>, HashMap<&str, u32>) = Default::default();
+    for row in &lists.rows {
+        let bits = match is_feed(row.list) {
+            true => row.bits & rules::LISTED_AS_FLAGGED,
+            false => row.bits & (GUARDS | rules::LISTED_AS_FLAGGED),
+        };
+        if bits == 0 {
+            continue;
+        }
+        if !is_feed(row.list) {
+            *here.entry(&row.name).or_default() |= bits;
+        }
         if row.reach != Reach::Exact {
-            below.insert(&row.name);
+            *below.entry(&row.name).or_default() |= bits;
         }
     }
     let keep: Vec<bool> = lists
         .rows
         .iter()
         .map(|row| {
-            let flags = row.bits & rules::LISTED_AS_FLAGGED != 0;
-            if !flags || !is_feed(row.list) {
+            if !is_feed(row.list) {
                 return true;
             }
             let owner = if row.owner == NO_OWNER { 0 } else { usize::from(row.owner) };
-            let mut parents = walk(&row.name).skip(1).take_while(|at| *at <= owner);
-            !here.contains(&*row.name) && !parents.any(|at| below.contains(&row.name[at..]))
+            let parents = walk(&row.name).skip(1).take_while(|at| *at <= owner);
+            let above = parents.filter_map(|at| below.get(&row.name[at..])).fold(0, |a, b| a | b);
+            let own = here.get(&*row.name).copied().unwrap_or_default();
+            match row.bits & rules::LISTED_AS_FLAGGED {
+                0 => (own | above) & (GUARDS | rules::LISTED_AS_FLAGGED) == 0,
+                // The lowest bit is that of the strongest tier.
+                tier => {
+                    let as_strong = rules::LISTED_AS_FLAGGED & (tier | (tier - 1));
+                    (own | above) & GUARDS == 0 && above & as_strong == 0
+                }
+            }
         })
         .collect();
     let mut keep = keep.into_iter();
@@ -179,6 +195,3 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
         stays
     });
 }
-
-/// The texts of a folder, as a compiled table carries them: each file's name and text.
-pub(super) type Carried = Vec<(String, Cow<'static, str>)>;

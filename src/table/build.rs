@@ -7,7 +7,8 @@ use std::borrow::Cow;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
-use super::additions::{Addition, Carried, drop_guarded_feed_rows};
+use super::additions::{Addition, drop_guarded_feed_rows};
+use super::carried::Carried;
 use super::cover::{self, Covered};
 use super::disk::Bytes;
 use super::fault::{Fault, TableError, quoted};
@@ -149,7 +150,9 @@ fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>], e
     add(suffix_list_version());
     heads.into_iter().for_each(&mut add);
     for (list, text) in manifest.lists.iter().zip(texts) {
-        add(&list.file);
+        // Where an operator keeps overrides says nothing of a verdict; what a feed is does.
+        add(if list.origin == Origin::Operator { "overrides" } else { &list.file });
+        add(list.kind.word());
         add(text);
     }
     hash.update(&file::FORMAT.to_le_bytes());

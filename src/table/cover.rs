@@ -22,9 +22,12 @@ pub(super) const UNKNOWN_TLD: u16 = 1;
 /// The answers of the rules for names without a row.
 pub(super) const TYPO: u16 = 2;
 /// See above.
-pub(super) const MAIL_IN_NAME: u16 = 3;
+pub(super) const THROWAWAY_NAME: u16 = 3;
+/// See above.
+pub(super) const MAIL_IN_NAME: u16 = 4;
 /// The rules of the answers that have a fixed number, in the order of these numbers.
-const FIXED: [Rule; 4] = [Rule::Unknown, Rule::UnknownTld, Rule::Typo, Rule::MailInName];
+const FIXED: [Rule; 5] =
+    [Rule::Unknown, Rule::UnknownTld, Rule::Typo, Rule::ThrowawayName, Rule::MailInName];
 /// How many answers every table has.
 pub(super) const FIXED_ANSWERS: usize = FIXED.len();
 
@@ -63,6 +66,7 @@ pub(super) struct Covered<'r> {
 #[derive(Clone, Copy, Default)]
 struct Legacy {
     special: Facts,
+    free_subdomain: Facts,
     protection: Facts,
     label: Facts,
     /// The override of the name itself and the one of all below it, each with 1 added.
@@ -145,6 +149,9 @@ fn legacies<'r>(lists: &'r Lists, manifest: &Manifest) -> HashMap<&'r str, Legac
         if row.reach != Reach::Exact && has(Rule::SpecialUse) {
             legacies.entry(&row.name).or_default().special.add(facts);
         }
+        if row.reach != Reach::Exact && has(Rule::FreeSubdomain) {
+            legacies.entry(&row.name).or_default().free_subdomain.add(facts);
+        }
         if row.reach == Reach::Beyond && has(Rule::Protected) {
             legacies.entry(&row.name).or_default().protection.add(facts);
         }
@@ -173,6 +180,7 @@ fn facts(row: &Row, manifest: &Manifest) -> Facts {
 #[derive(Default)]
 struct Inherited {
     special: Facts,
+    free_subdomain: Facts,
     protection: Facts,
     label: Facts,
     subtree: u32,
@@ -288,6 +296,7 @@ impl<'r> Build<'r> {
         for start in walk(name).skip(1) {
             let Some(legacy) = self.legacies.get(&name[start..]) else { continue };
             inherited.special.add(legacy.special);
+            inherited.free_subdomain.add(legacy.free_subdomain);
             inherited.protection.add(legacy.protection);
             if owner != NO_OWNER && start <= usize::from(owner) && inherited.label.label == 0 {
                 inherited.label = legacy.label;
@@ -304,6 +313,10 @@ impl<'r> Build<'r> {
     /// from a reviewed list of disposable names.
     fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, past_suffix: bool) {
         facts.add(inherited.special);
+        // A row below that says that the name is real, or who its owner is, keeps its word.
+        if facts.bits & rules::REAL == 0 {
+            facts.add(Facts { label: 0, ..inherited.free_subdomain });
+        }
         if facts.bits & (rules::bit(Rule::Role) | rules::bit(Rule::DisposableA)) == 0 {
             facts.add(Facts { label: 0, ..inherited.protection });
         }

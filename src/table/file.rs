@@ -8,14 +8,13 @@
 //! xxh3 of all that follows, `u128` content hash, the hash key, then offset and length of each
 //! section as two `u64`.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-use super::additions::Carried;
 use super::build::Content;
+use super::carried;
 use super::cover::Entry;
 use super::disk::Bytes;
 use super::fault::Fault;
@@ -31,7 +30,7 @@ const MAGIC: &[u8; 8] = b"riskgate";
 const HEAD: usize = 256;
 /// Where that begins which the checksum covers.
 const SUMMED: usize = 32;
-const SECTIONS: usize = 9;
+pub(super) const SECTIONS: usize = 9;
 const ANSWER: usize = 24;
 const ENTRY: usize = 8;
 /// How many keys are tried. With honest names the first one fits.
@@ -142,44 +141,10 @@ pub(super) fn compose(content: &Content) -> Result<Bytes, Fault> {
         tlds.extend_from_slice(&[flags, name.len() as u8]);
         tlds.extend_from_slice(name.as_bytes());
     }
-    let carried = write_carried(content.carried)?;
+    let carried = carried::write(content.carried)?;
     let sections: [&[u8]; SECTIONS] =
         [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts, &carried];
     Ok(assemble(content.hash, key, &sections))
-}
-
-/// Each file's name behind its length in one byte, and its text behind its length in four.
-fn write_carried(carried: &Carried) -> Result<Vec<u8>, Fault> {
-    let mut out = Vec::new();
-    for (file, text) in carried {
-        let too_long = || Fault::expected(file, "a list of at most 4 GiB", "more");
-        out.push(u8::try_from(file.len()).map_err(|_| too_long())?);
-        out.extend_from_slice(file.as_bytes());
-        out.extend_from_slice(&u32::try_from(text.len()).map_err(|_| too_long())?.to_le_bytes());
-        out.extend_from_slice(text.as_bytes());
-    }
-    Ok(out)
-}
-
-/// The texts of the lists that a compiled table carries; none if it was compiled without them.
-pub(super) fn read_carried(bytes: &Bytes, place: &str) -> Result<Carried, Fault> {
-    let all = bytes.of();
-    let mut rest = &all[section_range(all, SECTIONS - 1, place)?];
-    let mut carried = Carried::new();
-    while !rest.is_empty() {
-        let (file, text, after) = split_carried(rest).ok_or_else(|| damaged(place, "lists"))?;
-        carried.push((file.to_owned(), Cow::Owned(text.to_owned())));
-        rest = after;
-    }
-    Ok(carried)
-}
-
-fn split_carried(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {
-    let (length, rest) = bytes.split_first()?;
-    let (file, rest) = rest.split_at_checked(usize::from(*length))?;
-    let (length, rest) = rest.split_first_chunk()?;
-    let (text, rest) = rest.split_at_checked(u32::from_le_bytes(*length) as usize)?;
-    Some((std::str::from_utf8(file).ok()?, std::str::from_utf8(text).ok()?, rest))
 }
 
 fn assemble(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTIONS]) -> Bytes {
@@ -336,6 +301,8 @@ pub(super) fn open(bytes: &Bytes, place: &str) -> Result<Parts, Fault> {
         names: section(7)?,
     };
     check_lines(all, &parts).ok_or_else(|| damaged("lines"))?;
+    // What else stands in it is read only when something is added to the table.
+    section(SECTIONS - 1)?;
     Ok(parts)
 }
 
@@ -399,7 +366,7 @@ fn records<const N: usize>(bytes: &[u8]) -> Option<&[[u8; N]]> {
     rest.is_empty().then_some(all)
 }
 
-fn damaged(place: &str, what: &str) -> Fault {
+pub(super) fn damaged(place: &str, what: &str) -> Fault {
     Fault::expected(place, format!("sound {what}"), "a damaged file")
 }
 
@@ -410,7 +377,7 @@ fn number(all: &[u8], at: usize, size: usize, place: &str) -> Result<u64, Fault>
     Ok(found.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-fn section_range(all: &[u8], i: usize, place: &str) -> Result<Range<usize>, Fault> {
+pub(super) fn section_range(all: &[u8], i: usize, place: &str) -> Result<Range<usize>, Fault> {
     let offset = number(all, 64 + 16 * i, 8, place)?;
     let length = number(all, 72 + 16 * i, 8, place)?;
     let end = offset.checked_add(length).filter(|end| *end <= all.len() as u64);

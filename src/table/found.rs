@@ -56,7 +56,7 @@ impl<'t> Found<'t> {
     }
 
     /// Whether the name is flagged, and not by the operator's own word beside the lists.
-    pub(super) fn is_flagged_by_others(&self) -> bool {
+    pub(super) fn is_flagged_without_added_override(&self) -> bool {
         let is_own_word = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
         self.verdict.reason.is_flagged() && !is_own_word
@@ -71,7 +71,7 @@ impl<'t> Found<'t> {
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => false,
-            Rule::DisposableMx | Rule::Typo | Rule::MailInName => false,
+            Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
             // A row that says nothing else says that the name is real.
             Rule::Unknown => self.matched.is_some(),
         };
@@ -80,8 +80,8 @@ impl<'t> Found<'t> {
         if is_known_to_work || is_other {
             return None;
         }
-        let is_nowhere = matches!(rule, Rule::UnknownTld | Rule::NoMail);
-        self.table.inference.suggest(domain.as_str(), is_nowhere)
+        let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
+        self.table.inference.suggest(domain.as_str(), cannot_receive_mail)
     }
 
     /// Which rule, which lists and which sources.

@@ -11,6 +11,8 @@ pub(super) struct InferenceSettings {
     pub typos_of: Vec<String>,
     /// Further providers that are suggested for a name at distance one, which is not judged by it.
     pub suggest: Vec<String>,
+    /// Words that only services for throw-away addresses have in their names.
+    pub throwaway_words: Vec<String>,
     /// Words that are rare in the names of companies, and common in those of mail services.
     pub mail_words: Vec<String>,
 }
@@ -19,6 +21,7 @@ pub(super) struct InferenceSettings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Inferred {
     Typo,
+    ThrowawayName,
     MailInName,
 }
 
@@ -35,16 +38,26 @@ impl Inference {
     /// The first rule that knows this unlisted name. `label` is what the owner of its registrable
     /// domain chose.
     pub(super) fn judge(&self, name: &str, label: &str) -> Option<Inferred> {
-        let InferenceSettings { typos_of, mail_words, .. } = &self.settings;
+        let InferenceSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
         if typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
             return Some(Inferred::Typo);
         }
-        let says_mail = mail_words.iter().any(|word| label.contains(word.as_str()));
-        says_mail.then_some(Inferred::MailInName)
+        let has_one_of = |words: &[String]| words.iter().any(|word| label.contains(word.as_str()));
+        if has_one_of(throwaway_words) {
+            return Some(Inferred::ThrowawayName);
+        }
+        has_one_of(mail_words).then_some(Inferred::MailInName)
     }
 
-    /// The provider that is closest to this name: one edit away, or two if no such name exists.
-    pub(super) fn suggest(&self, name: &str, is_nowhere: bool) -> Option<&str> {
+    /// Whether this is a provider that names are compared with.
+    pub(super) fn knows_provider(&self, name: &str) -> bool {
+        let InferenceSettings { typos_of, suggest, .. } = &self.settings;
+        typos_of.iter().chain(suggest).any(|provider| provider == name)
+    }
+
+    /// The provider that is closest to this name: one edit away, or two if no mail
+    /// can arrive there.
+    pub(super) fn suggest(&self, name: &str, cannot_receive_mail: bool) -> Option<&str> {
         let providers = || self.settings.typos_of.iter().chain(&self.settings.suggest);
         let near = providers().find(|provider| is_one_edit_away(name, provider));
         let near = near.or_else(|| {
@@ -52,7 +65,7 @@ impl Inference {
                 provider.len().abs_diff(name.len()) <= 2
                     && strsim::osa_distance(name, provider) == 2
             };
-            is_nowhere.then(|| providers().find(is_two_away)).flatten()
+            cannot_receive_mail.then(|| providers().find(is_two_away)).flatten()
         });
         near.map(String::as_str)
     }

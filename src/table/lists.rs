@@ -200,7 +200,7 @@ impl<'a> Lists<'a> {
                     Kind::Disposable(rule) => rules::bit(rule),
                     Kind::Role => rules::bit(Rule::Role),
                     Kind::FreeSubdomain => rules::bit(Rule::FreeSubdomain),
-                    Kind::Known => 0,
+                    Kind::Known => rules::REAL,
                     _ => rules::bit(Rule::Free),
                 };
                 self.push(context, name, &parsed, exact, Said { bits, label: 0, votes });

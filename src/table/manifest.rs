@@ -82,7 +82,7 @@ impl Kind {
 }
 
 /// The rules that have a score, and the score that they have unless the manifest says otherwise.
-const SCORES: [(Rule, u8); 18] = [
+const SCORES: [(Rule, u8); 19] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
@@ -98,6 +98,7 @@ const SCORES: [(Rule, u8); 18] = [
     (Rule::Free, 0),
     (Rule::Typo, 60),
     (Rule::FreeSubdomain, 70),
+    (Rule::ThrowawayName, 70),
     (Rule::Professional, 0),
     (Rule::MailInName, 30),
     (Rule::Unknown, 10),
@@ -168,6 +169,8 @@ struct RawRules {
     typos_of: Vec<Spanned<String>>,
     #[serde(default)]
     suggest: Vec<Spanned<String>>,
+    #[serde(default)]
+    throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
     mail_words: Vec<Spanned<String>>,
 }
@@ -309,12 +312,17 @@ fn read_rules(
             good
         };
     let is_domain = |text: &str| Domain::parse(text).is_ok_and(|domain| domain.as_str() == text);
-    let is_word = |text: &str| text.len() >= 3 && text.bytes().all(|b| b.is_ascii_lowercase());
+    let is_word = |text: &str| {
+        let is_good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        text.len() >= 3 && text.bytes().all(is_good)
+    };
+    let word = "three or more of a-z, 0-9 and -";
     let domain = "a domain in its canonical form";
     InferenceSettings {
         typos_of: read("typos_of", raw.typos_of, domain, is_domain),
         suggest: read("suggest", raw.suggest, domain, is_domain),
-        mail_words: read("mail_words", raw.mail_words, "three or more of a to z", is_word),
+        throwaway_words: read("throwaway_words", raw.throwaway_words, word, is_word),
+        mail_words: read("mail_words", raw.mail_words, word, is_word),
     }
 }
 

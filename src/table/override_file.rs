@@ -10,7 +10,7 @@ use super::csv;
 use super::disk;
 use super::fault::{Fault, TableError, quoted};
 use super::is_day;
-use super::records::OVERRIDE;
+use super::records::{NEEDED_OF_OVERRIDE, OVERRIDE};
 use super::source::{MAX_LIST, unreadable};
 use crate::domain::Name;
 use crate::regular_file::{Unreadable, folder_of, read_regular_text};
@@ -51,6 +51,11 @@ impl OverrideFile {
         OverrideFile { path: path.to_owned() }
     }
 
+    /// The whole path, for people.
+    pub fn shown_path(&self) -> String {
+        std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
+    }
+
     /// Writes one override, instead of any that the file has for the name.
     ///
     /// # Errors
@@ -88,13 +93,10 @@ impl OverrideFile {
         disk::write(&self.path, text.as_bytes()).map_err(TableError::from)
     }
 
-    /// Makes the folder of the file if there is none, and keeps other commands from writing until
-    /// the lock is dropped.
+    /// Keeps other commands from writing until the lock is dropped.
     fn lock(&self) -> Result<File, TableError> {
         let folder = folder_of(&self.path);
-        let locked = std::fs::create_dir_all(folder)
-            .and_then(|()| File::open(folder))
-            .and_then(|folder| folder.lock().map(|()| folder));
+        let locked = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
         locked.map_err(|error| Fault::io(folder, error).into())
     }
 
@@ -122,17 +124,23 @@ impl OverrideFile {
             read => read.map_err(|found| unreadable(&self.path, found))?,
         };
         let (mut text, mut was_there, mut is_headed) = (String::new(), false, false);
-        for line in before.trim_start_matches('\u{feff}').lines() {
+        for (number, line) in (1..).zip(before.trim_start_matches('\u{feff}').lines()) {
             let content = line.trim();
             if content.is_empty() || content.starts_with('#') {
                 text.push_str(line);
                 text.push('\n');
                 continue;
             }
-            let at = || self.path.display().to_string();
+            let at = || format!("{}:{number}", self.path.display());
             let fields = csv::fields(content)
                 .map_err(|(expected, found)| Fault::expected(at(), expected, found))?;
             if !std::mem::replace(&mut is_headed, true) {
+                let known = &OVERRIDE[..NEEDED_OF_OVERRIDE];
+                if !fields.iter().map(|field| &**field).take(known.len()).eq(known.iter().copied())
+                {
+                    let expected = format!("the header {}", known.join(","));
+                    return Err(Fault::expected(at(), expected, quoted(content)).into());
+                }
                 text.push_str(&header);
                 continue;
             }

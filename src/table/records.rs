@@ -25,7 +25,8 @@ pub(super) const OVERRIDE: [&str; 9] = [
     "note",
     "until",
 ];
-const NEEDED_OF_OVERRIDE: usize = 7;
+/// How many of them every file has.
+pub(super) const NEEDED_OF_OVERRIDE: usize = 7;
 
 /// How far the header of a list of records was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,11 +66,12 @@ impl<'a> Lists<'a> {
         fields: Vec<Cow<'a, str>>,
     ) -> Result<(), Fault> {
         let Header::Read(width) = *header else {
-            *header = Header::Read(fields.len());
+            *header = Header::Read(columns.len());
             let (known, notes) = fields.split_at(fields.len().min(columns.len()));
             let has_notes =
                 context.kind == Kind::Override && notes == &OVERRIDE[NEEDED_OF_OVERRIDE..];
             if known == columns && (notes.is_empty() || has_notes) {
+                *header = Header::Read(fields.len());
                 return Ok(());
             }
             let expected = format!("the header {}", columns.join(","));

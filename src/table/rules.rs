@@ -14,6 +14,8 @@ pub(super) const fn bit(rule: Rule) -> u32 {
 
 /// The mail domain of a company; always together with `Rule::Protected`.
 pub(super) const CORPORATE: u32 = 1 << 31;
+/// Somebody says that the name is real; no rule judges it.
+pub(super) const REAL: u32 = 1 << 30;
 /// Facts that flag a name by a list of names, not by what the DNS says.
 pub(super) const LISTED_AS_FLAGGED: u32 = bit(Rule::DisposableA)
     | bit(Rule::DisposableB)
@@ -112,7 +114,8 @@ pub(super) fn reason(rule: Rule) -> Reason {
         | Rule::DisposableC
         | Rule::DisposableD
         | Rule::DisposableMx
-        | Rule::FreeSubdomain => Reason::Disposable,
+        | Rule::FreeSubdomain
+        | Rule::ThrowawayName => Reason::Disposable,
         Rule::Role => Reason::RoleAccount,
         Rule::Override
         | Rule::Protected

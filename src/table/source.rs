@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::additions::Carried;
+use super::carried::Carried;
 use super::fault::{Fault, quoted};
 use crate::regular_file::{Unreadable, read_regular};
 

@@ -425,6 +425,9 @@ fn each_fault_says_where_and_what_was_expected() {
     );
     one(&[("labels.csv", "name,label\n")], "labels.csv:1: expected the header domain,label");
     one(&[("labels.csv", "# none\n")], "labels.csv: expected the header domain,label");
+    let narrow = faults(&[("labels.csv", "name\nx.com\n")]);
+    assert!(narrow[0].contains("labels.csv:1: expected the header"), "{narrow:?}");
+    assert!(narrow[1].contains("labels.csv:2: expected 2 fields"), "{narrow:?}");
     one(&[("labels.csv", "domain,label\na.com,\n")], "labels.csv:2: label: expected a label of");
     one(&[("labels.csv", "domain,label\na.com,\"x\n")], "labels.csv:2: expected a closing quote");
     one(

@@ -142,7 +142,7 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
         with_gmail.push("gmail.com".to_owned());
         for (wrong, expected) in [
             (answer("500 Oh", "x.com"), "expected status 200, but found 500"),
-            (long, "list.txt: "),
+            (long, "list.txt: expected the whole list"),
             (answer("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
             (answer("200 OK", ""), "but found an empty one"),
             (answer("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
@@ -255,4 +255,52 @@ fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
     }
     let off = setup().tail(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
     assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
+}
+
+#[test]
+fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() {
+    let setup = setup();
+    let path = setup.path("castle.txt");
+    let days = std::fs::read_to_string("data/castle.tsv").unwrap();
+    let names: Vec<&str> = days
+        .lines()
+        .filter(|line| line.split('\t').nth(2) == Some("2026-06-30"))
+        .map(|line| line.split('\t').next().unwrap())
+        .collect();
+    assert!(names.len() > 900 && names.contains(&"cock.li"), "{}", names.len());
+    std::fs::write(&path, names.join("\n")).unwrap();
+    let setup = setup.tail(&feed("castle", &path.display().to_string(), ""));
+    setup.cli(&["table", "update"]).expect(0);
+    let said = setup.cli(&["table", "lookup", "cock.li"]).expect(0).stdout;
+    assert!(said.contains("rule     protected"), "{said}");
+    let feeds = setup.cli(&["table", "feeds", "--json"]).expect(0).json();
+    assert!(feeds[0]["rows"].as_u64().unwrap() > 900, "{feeds}");
+}
+
+#[test]
+fn a_folder_that_takes_no_file_is_told_and_the_feed_is_not_fetched_without_end() {
+    let server = ListServer::start();
+    server.answers.lock().unwrap().push_back(list(&names_of(0), ""));
+    // No folder can be made there.
+    let setup = setup().text("table.feed_folder", "/proc/riskgate/feeds");
+    let gateway = setup.tail(&feed("daily", &server.url(), "interval = \"1h\"")).start();
+    until_true("it is told", || gateway.readyz().text().contains("feeds: feed daily"));
+    // Each look at the status is a later moment than the one before.
+    for _ in 0..40 {
+        assert!(problem(&gateway).contains("feed daily"));
+    }
+    assert_eq!(server.played.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn a_feed_from_another_place_is_fetched_whole_and_at_once() {
+    let (first, second) = (ListServer::start(), ListServer::start());
+    first.answers.lock().unwrap().push_back(list(&names_of(0), "ETag: \"same\"\r\n"));
+    second.answers.lock().unwrap().push_back(list(&names_of(40), "ETag: \"same\"\r\n"));
+    let gateway = setup().tail(&feed("daily", &first.url(), "interval = \"7d\"")).start();
+    let key = gateway.key("acme", &[]);
+    until_true("the first list is in the table", || has_day(&gateway, &key, 0));
+    gateway.rewrite(|config| config.replace(&first.url(), &second.url()));
+    until_true("the other list is in the table", || has_day(&gateway, &key, 40));
+    assert!(!second.asked.lock().unwrap()[0].contains("if-none-match"));
 }

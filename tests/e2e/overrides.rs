@@ -54,8 +54,12 @@ fn a_protected_name_is_denied_only_by_force() {
     let gateway = Setup::bundled().set("plans.free", "\"unlimited\"").start();
     let key = gateway.key("acme", &[]);
     let refused = gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
-    assert!(refused.stderr.contains("the lists protect it"), "{}", refused.stderr);
-    assert!(!gateway.path("overrides.csv").exists());
+    assert!(refused.stderr.contains("the lists protect gmail.com"), "{}", refused.stderr);
+    let refused = gateway.cli(&["table", "deny", "co.uk"]).expect(1);
+    assert!(refused.stderr.contains("co.uk: the lists protect"), "{}", refused.stderr);
+    gateway.cli(&["table", "allow", "gmail.com"]).expect(0);
+    gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
+    gateway.cli(&["table", "clear", "gmail.com"]).expect(0);
     gateway.cli(&["table", "deny", "gmail.com", "--force"]).expect(0);
     until_true("it is denied", || is(&gateway, &key, "gmail.com", "disposable", 100));
     gateway.cli(&["table", "clear", "gmail.com"]).expect(0);
@@ -77,5 +81,6 @@ fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
     std::fs::write(&path, sound).unwrap();
     until_true("it is well again", || !told());
     let refused = gateway.cli(&["table", "deny", "bad.com", "--until", "tomorrow"]).expect(2);
-    assert!(refused.stderr.contains("expected a day such as 2026-12-31"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("expected today or a later day"), "{}", refused.stderr);
+    gateway.cli(&["table", "deny", "bad.com", "--until", "2020-01-01"]).expect(2);
 }

@@ -138,6 +138,7 @@ fn a_command_changes_one_name_and_keeps_what_people_wrote() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("conf").join("overrides.csv");
     let file = OverrideFile::at(&path);
+    fs::create_dir(path.parent().unwrap()).unwrap();
     let name = |text| Name::parse(text).unwrap();
     let (bad, good) = (name("bad.com"), name("good.com"));
     let deny = NewOverride {
@@ -168,6 +169,9 @@ fn a_command_changes_one_name_and_keeps_what_people_wrote() {
         fs::read_to_string(&path).unwrap(),
         format!("# Ours.\n{header},note,until\n# The end.\n")
     );
+    fs::write(&path, "good.com,exact,,,true,,\n").unwrap();
+    let without_header = file.set(&deny).unwrap_err().to_string();
+    assert!(without_header.contains("overrides.csv:1: expected the header"), "{without_header}");
     let until = NewOverride { until: Some("soon"), ..deny.clone() };
     assert!(file.set(&until).unwrap_err().to_string().contains("expected a day such as"));
     assert!(file.set(&NewOverride { note: "a\nb", ..deny }).is_err());

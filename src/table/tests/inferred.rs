@@ -5,7 +5,7 @@ use super::{ask, check, faults, said, table};
 const RULES: (&str, &str) = (
     "manifest.toml",
     "[rules]\ntypos_of = [\"gmail.com\", \"icloud.com\"]\nsuggest = [\"gmx.de\", \"yahoo.co.uk\"]\n\
-     mail_words = [\"mail\"]\n",
+     throwaway_words = [\"tempmail\", \"10-min\"]\nmail_words = [\"mail\"]\n",
 );
 const TLDS: (&str, &str) = ("tlds.txt", "com\nde\nnet\norg\nuk\nua\ncc\n");
 
@@ -98,6 +98,9 @@ fn a_word_for_mail_in_an_unlisted_registrable_name_raises_its_score() {
     check(
         &table,
         &[
+            ("mytempmails.org", "disposable 70"),
+            ("x.10-minutes.com", "disposable 70"),
+            ("tempmail.quick.org", "safe 10"),
             ("quickmail.org", "safe 30"),
             ("a.quickmail.org", "safe 30"),
             ("mail.quick.org", "safe 10"),
@@ -119,7 +122,8 @@ fn rules_that_make_no_sense_are_refused_with_their_line() {
         ),
         (
             "mail_words = [\"a\"]\n",
-            "manifest.toml:6: rules.mail_words: expected three or more of a to z, but found \"a\"",
+            "manifest.toml:6: rules.mail_words: expected three or more of a-z, 0-9 and -, but \
+             found \"a\"",
         ),
     ] {
         let text = format!("[rules]\n{rules}");
