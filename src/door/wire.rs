@@ -160,8 +160,8 @@ impl Wire {
     }
 
     /// Reads and drops what still comes, since unread bytes would turn our close into a reset that
-    /// eats the answer: until the client closes, is silent for [`LINGER`], or has sent
-    /// [`MOST_DISCARDED`] bytes, and until `end` at the latest.
+    /// eats the answer: until the client closes, is silent for `LINGER`, or has sent
+    /// `MOST_DISCARDED` bytes, and until `end` at the latest.
     pub async fn discard(&mut self, end: Instant) {
         self.ahead = BytesMut::new();
         let mut left = MOST_DISCARDED;

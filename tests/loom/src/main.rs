@@ -81,7 +81,10 @@ impl Lease {
         let own = self.store(&statement);
         let standing =
             Standing { own, others_leased: 0, others_spent: 0, revision: 0, settling: false };
-        self.numbers.lock().unwrap().reply(&self.purse, statement.sequence, standing);
+        // What lies beyond all leases is shown to callers, and decides nothing here.
+        let tell_beyond = |_| {};
+        let mut numbers = self.numbers.lock().unwrap();
+        numbers.reply(&self.purse, statement.sequence, standing, tell_beyond);
     }
 
     /// What may be spent never passes the row, neither before the store knows nor after.
