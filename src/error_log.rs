@@ -181,8 +181,8 @@ impl Shared {
     }
 }
 
-/// Writes what it can of these lines, and counts those that are not written whole: a standard
-/// error that others made non-blocking takes no more than there is room for.
+/// Writes these lines, and returns how many of them were not written whole. Another process may have
+/// made standard error non-blocking; it then takes only what its buffer has room for.
 fn write_piece(out: &mut impl Write, piece: &[u8]) -> u64 {
     let mut left = piece;
     while !left.is_empty() {

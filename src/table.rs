@@ -31,8 +31,9 @@ pub use self::additions::{FeedKind, FeedList, FeedTier, TableSources};
 pub use self::fault::{Fault, TableError};
 pub use self::file::ListInfo;
 pub use self::found::{Explanation, Found, Row};
+pub use self::guard::LONG_LIST;
 pub use self::override_file::{NewOverride, OverrideFile, Word};
-pub use self::packages::SourceInfo;
+pub use self::packages::{SourceInfo, is_day};
 pub use self::source::Source;
 
 use self::cover::{Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TYPO, UNKNOWN, UNKNOWN_TLD};
@@ -383,11 +384,6 @@ fn leaves_to_rules(parts: &Parts) -> Vec<bool> {
         answer.verdict.rule == Rule::Unknown && answer.label == 0 && answer.lists & real == 0
     };
     parts.answers.iter().map(says_nothing).collect()
-}
-
-/// Whether a text is a day such as `2026-12-31`.
-pub fn is_day(text: &str) -> bool {
-    packages::unix_day(text).is_some()
 }
 
 /// The first label of a registrable domain: what its owner chose.

@@ -4,11 +4,9 @@ use std::collections::HashSet;
 
 use super::{Feed, FeedError};
 use crate::domain::{Domain, Name};
-use crate::table::{FeedKind, Table};
+use crate::table::{FeedKind, LONG_LIST, Table};
 use crate::verdict::Rule;
 
-/// Lists below this many rows may change as they like.
-const SHORT_LIST: usize = 20;
 /// Of this share of lines, in percent, at least must be names.
 const LEAST_NAMES_PERCENT: usize = 90;
 
@@ -91,7 +89,7 @@ pub(super) fn check_changed_share(
     before: &HashSet<String>,
     names: &[String],
 ) -> Result<(), FeedError> {
-    if before.len() < SHORT_LIST {
+    if before.len() < LONG_LIST as usize {
         return Ok(());
     }
     let stayed = names.iter().filter(|name| before.contains(*name)).count();

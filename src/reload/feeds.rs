@@ -109,8 +109,10 @@ impl Worker {
     fn show(&self) {
         let mut status = self.feeds.status(self.state.ledger.now());
         for feed in &mut status {
-            let fault = self.tried.get(&feed.name).and_then(|(_, fault)| fault.as_ref());
-            if let (None, Some(fault)) = (&feed.problem, fault) {
+            // What the folder says is later where it could be written, or a command has fetched.
+            if let Some((at, Some(fault))) = self.tried.get(&feed.name)
+                && feed.state.tried_at.is_none_or(|tried_at| tried_at < *at)
+            {
                 feed.problem = Some(format!("feed {fault}"));
             }
         }
@@ -120,7 +122,7 @@ impl Worker {
         self.state.metrics.show_feeds(status.iter().map(|feed| {
             (feed.name.as_str(), feed.state.rows, feed.state.fetched_at.unwrap_or_default())
         }));
-        self.report.show_feeds(status.clone());
+        self.report.show_feeds(status);
         self.report.note("feeds", problem.as_deref(), false);
     }
 }

@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 
-use super::fault::{Fault, TableError};
+use super::fault::TableError;
 use super::lists::{Lists, NO_OWNER, Reach};
 use super::manifest::{Kind, List, Manifest, Origin};
 use super::rules::bit;
 use super::source::{MAX_LIST, unreadable};
 use super::{Source, rules};
 use crate::domain::walk;
-use crate::regular_file::{Unreadable, read_regular};
+use crate::regular_file::{Unreadable, read_regular_text};
 use crate::verdict::Rule;
 
 /// All that a serving table is made of.
@@ -104,22 +104,14 @@ impl TableSources {
             (feed.path.clone(), format!("feed {}", feed.name), feed.kind.kind(), Origin::Feed)
         });
         for (path, file, kind, origin) in overrides.chain(feeds) {
-            let bytes = match read_regular(&path, MAX_LIST) {
-                Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(found) => {
-                    faults.push(unreadable(&path, found));
-                    continue;
-                }
-                Ok(bytes) => bytes,
-            };
-            let place = path.display().to_string();
-            match String::from_utf8(bytes) {
+            match read_regular_text(&path, MAX_LIST) {
+                Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(found) => faults.push(unreadable(&path, found)),
                 Ok(text) => additions.push(Addition {
                     list: List { file, kind, source: None, line: 0, origin },
-                    place,
+                    place: path.display().to_string(),
                     text,
                 }),
-                Err(_) => faults.push(Fault::expected(place, "valid UTF-8", "other bytes")),
             }
         }
         faults.into_result()?;

@@ -7,8 +7,8 @@ use super::{Fault, Found, ListInfo, Row, Table, TableError};
 use crate::domain::Domain;
 use crate::verdict::Rule;
 
-/// A list of this many rows or more is watched for shrinking.
-const LONG_LIST: u32 = 20;
+/// A list of this many rows or more is watched for shrinking: shorter ones are edited by hand.
+pub const LONG_LIST: u32 = 20;
 
 impl Table {
     /// Whether this table may take the place of the one that serves. It may not flag a name that
@@ -55,7 +55,7 @@ impl Table {
     }
 
     /// Lists that lost more of their rows than the manifest allows, with what is left: emptied or
-    /// cut by a full disk or half a copy. Short lists are edited by hand, and those may change.
+    /// cut by a full disk or half a copy.
     fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
         // One that is not named any more has nothing left: half a manifest names fewer.
         let left = |before: &ListInfo| {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::csv;
 use super::disk;
 use super::fault::{Fault, TableError, quoted};
-use super::is_day;
+use super::packages::is_day;
 use super::records::{NEEDED_OF_OVERRIDE, OVERRIDE};
 use super::source::{MAX_LIST, unreadable};
 use crate::domain::Name;

@@ -89,6 +89,11 @@ pub(super) fn vote_bit(letter: char) -> u32 {
     }
 }
 
+/// Whether a text is a day such as `2026-12-31`.
+pub fn is_day(text: &str) -> bool {
+    unix_day(text).is_some()
+}
+
 /// The second at which a day of the form `2026-11-21` begins in UTC, since 1970.
 pub(super) fn unix_day(text: &str) -> Option<i64> {
     let mut parts = text.split('-');

@@ -304,3 +304,20 @@ fn a_feed_from_another_place_is_fetched_whole_and_at_once() {
     until_true("the other list is in the table", || has_day(&gateway, &key, 40));
     assert!(!second.asked.lock().unwrap()[0].contains("if-none-match"));
 }
+
+#[test]
+fn a_fault_is_told_no_more_once_a_command_has_fetched() {
+    let server = ListServer::start();
+    server.answers.lock().unwrap().push_back(answer("500 Oh", ""));
+    let gateway = setup().tail(&feed("daily", &server.url(), "interval = \"7d\"")).start();
+    until_true("it is told", || problem(&gateway).contains("found 500"));
+    *server.answers.lock().unwrap() = VecDeque::from([list(&names_of(0), "")]);
+    // A moment of its own, since moments are told by the second.
+    let first = gateway.admin("/status").json()["feeds"][0]["tried_at"].clone();
+    until_true("a command fetches later", || {
+        gateway.cli(&["table", "update"]).expect(0);
+        gateway.cli(&["table", "feeds", "--json"]).expect(0).json()[0]["tried_at"] != first
+    });
+    until_true("nothing is wrong", || problem(&gateway).is_empty());
+    assert!(gateway.readyz().json()["degraded"].as_array().unwrap().is_empty());
+}
