@@ -246,6 +246,7 @@ impl Admin {
                 "warnings": table.warnings(self.state.ledger.now()),
             },
             "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
+            "dns": status.dns.to_json(),
             "keys": {
                 "loaded": ring.is_some(),
                 "count": ring.map(KeyRing::len),

@@ -3,6 +3,7 @@
 //! One TOML file, then `RISKGATE__SECTION__KEY`, then flags; each overrides what stands before.
 //! Owns every setting's name, default and range. The environment is read here and nowhere else.
 
+mod dns;
 mod feeds;
 mod routes;
 mod settings;
@@ -16,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::access_log::LogTarget;
+use crate::dns::DnsOptions;
 use crate::door::{Caps, DoorOptions};
 use crate::feed::Feeds;
 use crate::gate::Policy;
@@ -70,6 +72,8 @@ pub struct Config {
     pub table: TableSources,
     /// What keeps lists of the table fresh.
     pub feeds: Feeds,
+    /// How the DNS is asked about names that no list has.
+    pub dns: DnsOptions,
     /// The score of a domain in no list, if not the table's own.
     pub unknown_score: Option<Score>,
     /// The store, and how it is spoken to.
@@ -238,6 +242,7 @@ impl Config {
             prefixes: s.prefixes(),
             table: s.table_sources(&feeds),
             feeds,
+            dns: s.dns(),
             unknown_score: s
                 .optional_count("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),

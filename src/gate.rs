@@ -21,6 +21,7 @@ use smol_str::SmolStr;
 
 use crate::access_log::AccessLog;
 use crate::admission::{self, OriginHeader};
+use crate::dns::Memory;
 use crate::domain::Domain;
 use crate::keys::KeyRing;
 use crate::live::Live;
@@ -67,6 +68,8 @@ pub struct State {
     pub table: Arc<Live<Table>>,
     /// Who may call; none until a key set could be loaded, and then it is our failure.
     pub keys: Live<Option<KeyRing>>,
+    /// What the DNS says of domains that the table does not have.
+    pub dns: Memory,
     /// What they may still spend.
     pub ledger: Ledger,
     /// What was flagged most.
@@ -336,7 +339,8 @@ impl Gate {
     ) -> Result<Reply, Refusal> {
         let domain = Domain::from_segment(segment).map_err(Refusal::InvalidDomain)?;
         let table = self.state.table.peek();
-        let found = table.lookup(&domain, visit.unix_now());
+        let now = visit.unix_now();
+        let found = self.state.dns.complete(table.lookup(&domain, now), &domain, now);
         visit.reason = Some(found.verdict.reason.as_str());
         let name = domain.as_str();
         // A name that says mail is never safer than one of which nothing is known.
@@ -364,7 +368,7 @@ impl Gate {
         let end = BODY_BEGINS.len() + name.len();
         let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
         let suggestion = found.suggestion(&domain).map(SmolStr::new);
-        let source = found.verdict.rule.source();
+        let source = found.source();
         visit.domain = Some(domain);
         let facts = VerdictFacts::new(table.version(), source, parent, suggestion);
         Ok(Reply::verdict(Bytes::from(body), facts))

@@ -20,7 +20,9 @@ pub mod verdict;
 
 // Floor 1, the state: no Pingora, no HTTP, no config.
 pub mod access_log;
+pub mod dns;
 pub mod error_log;
+pub mod feed;
 pub mod keys;
 pub mod live;
 pub mod metrics;
@@ -37,7 +39,6 @@ pub mod top;
 pub mod admission;
 pub mod body;
 pub mod door;
-pub mod feed;
 pub mod gate;
 pub mod gateway;
 pub mod head;

@@ -111,6 +111,10 @@ pub struct Metrics {
     feed_rows: IntGaugeVec,
     feed_fetched: IntGaugeVec,
     feed_fetches: IntCounterVec,
+    dns_queries: IntCounterVec,
+    dns_learned: IntGauge,
+    dns_queue: IntGauge,
+    dns_dropped: IntCounter,
     /// Keys in the ring.
     pub keys: IntGauge,
     /// 1 while a clock is doubted, or calls were counted in a month that has not begun.
@@ -217,6 +221,25 @@ impl Metrics {
                     &["feed", "outcome"],
                 )?,
             )?,
+            dns_queries: register(
+                &registry,
+                IntCounterVec::new(
+                    Opts::new(
+                        "riskgate_dns_queries_total",
+                        "Names of which the DNS was asked, by what it said.",
+                    ),
+                    &["outcome"],
+                )?,
+            )?,
+            dns_learned: gauge(
+                "riskgate_dns_learned",
+                "Names of which it is kept in memory what the DNS said.",
+            )?,
+            dns_queue: gauge("riskgate_dns_queue", "Names that wait to be asked.")?,
+            dns_dropped: counter(
+                "riskgate_dns_dropped_total",
+                "Names that were not taken to be asked, since too many waited.",
+            )?,
             keys: gauge("riskgate_keys", "Keys in the ring, revoked ones included.")?,
             clock_doubted: gauge(
                 "riskgate_clock_doubted",
@@ -271,6 +294,25 @@ impl Metrics {
             let rows = i64::try_from(rows).unwrap_or(i64::MAX);
             self.feed_rows.with_label_values(&[name]).set(rows);
             self.feed_fetched.with_label_values(&[name]).set(fetched_at);
+        }
+    }
+
+    /// Shows how the DNS is learnt from; `asked` is how many names led to each outcome so far.
+    pub fn show_dns(
+        &self,
+        known: usize,
+        queue: usize,
+        dropped: u64,
+        asked: impl Iterator<Item = (&'static str, u64)>,
+    ) {
+        let raise = |counter: &IntCounter, to: u64| {
+            counter.inc_by(to.saturating_sub(counter.get()));
+        };
+        self.dns_learned.set(known as i64);
+        self.dns_queue.set(queue as i64);
+        raise(&self.dns_dropped, dropped);
+        for (outcome, names) in asked {
+            raise(&self.dns_queries.with_label_values(&[outcome]), names);
         }
     }
 

@@ -4,6 +4,7 @@
 //! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
 //! Each part is taken whole or keeps its last good state, and none holds back the others.
 
+mod dns;
 mod feeds;
 mod keys;
 mod report;
@@ -21,11 +22,13 @@ use pingora_core::services::background::BackgroundService;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, Overrides};
+use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::tls::{CertificateSet, Certificates};
 
+use dns::DnsLearner;
 use feeds::FeedFetcher;
 pub use keys::Keys;
 use report::Report;
@@ -46,6 +49,8 @@ pub struct ReloadStatus {
     pub needs_restart: Vec<&'static str>,
     /// How each feed stands.
     pub feeds: Vec<FeedStatus>,
+    /// How the DNS is learnt from.
+    pub dns: DnsStatus,
 }
 
 /// Asks for a reload of everything, now.
@@ -85,6 +90,7 @@ struct Parts {
     certificate_watch: Vec<Watch>,
     table: TableReader,
     feeds: FeedFetcher,
+    dns: DnsLearner,
     config_watch: Watch,
     report: Report,
 }
@@ -102,8 +108,10 @@ impl Reloader {
         let report = Report::new(Arc::clone(&state));
         let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
         let (state_of_feeds, feeds) = (Arc::clone(&state), config.feeds.clone());
+        let (store, dns) = (config.store.clone(), config.dns.clone());
         let mut parts = Parts {
             feeds: FeedFetcher::start(state_of_feeds, report.clone(), feeds)?,
+            dns: DnsLearner::start(Arc::clone(&state), report.clone(), store, dns)?,
             table,
             config_watch: Watch::new(config.file.clone()),
             certificate_watch: certificate_watch(&config),
@@ -264,6 +272,11 @@ impl Parts {
         }
         if config.feeds != serving.feeds {
             self.feeds.follow(config.feeds.clone());
+        }
+        if config.dns != serving.dns
+            && let Err(error) = self.dns.follow(config.dns.clone())
+        {
+            log::error!("expected a thread that asks the DNS, but found {error}");
         }
         if self.config.certificates != serving.certificates {
             self.certificate_watch = certificate_watch(&self.config);

@@ -30,6 +30,11 @@ pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl, without_password};
 /// Marks of accounts kept with a row of the top list.
 pub const MAX_ACCOUNTS: usize = 16;
 
+/// Names of which the store keeps what the DNS said: those written last.
+pub const MOST_LEARNT: usize = 100_000;
+/// So many are read or written at once.
+const LEARNT_AT_ONCE: usize = 1_000;
+
 /// An open store: one connection, so give each thread its own.
 pub enum Store {
     /// One SQLite file.
@@ -303,6 +308,17 @@ pub struct TopRow {
     pub at: i64,
     /// Marks of some accounts that are behind it.
     pub accounts: Vec<u64>,
+}
+
+/// What the DNS said of a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LearntRow {
+    /// The name.
+    pub name: String,
+    /// As in a list of kind `mx`: a host, or a word in its place.
+    pub mx: String,
+    /// Until when it holds, in Unix seconds.
+    pub until: i64,
 }
 
 /// Flagged look-ups of one row, to be counted.

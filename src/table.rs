@@ -2,7 +2,8 @@
 //!
 //! Built in memory from a folder of lists, or read from a compiled file; both are the same
 //! bytes, looked up in place by the same code. Immutable, whole or not at all. It never asks the
-//! DNS, never reads the clock, and never changes while it serves.
+//! DNS, never reads the clock, and never changes while it serves. What follows from the MX host of a
+//! name without a row it says to who has asked the DNS.
 
 mod additions;
 mod build;
@@ -18,6 +19,7 @@ mod infer;
 mod lines;
 mod lists;
 mod manifest;
+mod mx;
 mod override_file;
 mod packages;
 mod records;
@@ -41,6 +43,7 @@ use self::disk::Bytes;
 use self::file::{Parts, Texts};
 use self::infer::{Inference, Inferred};
 use self::manifest::TLDS_DAYS;
+use self::mx::MxHosts;
 use self::rules::Answer;
 use self::source::Folder;
 use self::tlds::Tlds;
@@ -58,6 +61,8 @@ pub struct Table {
     tlds: Tlds,
     /// The rules for names without a row.
     inference: Inference,
+    /// What follows from the MX hosts of names without a row.
+    mx: MxHosts,
     version: String,
     /// The public suffixes are others than those that the table was built with, so that its
     /// way-marks prove nothing.
@@ -134,6 +139,7 @@ impl Table {
         let full_walk = parts.meta.suffixes != suffix_list_version();
         let uses = vec![0; parts.entries.len()];
         let inference = Inference::new(&parts.meta.inferred);
+        let mx = MxHosts::new(&parts.meta.mx);
         let leaves_to_rules = leaves_to_rules(&parts);
         let mut table = Table {
             bytes,
@@ -141,6 +147,7 @@ impl Table {
             tails,
             tlds,
             inference,
+            mx,
             version,
             full_walk,
             uses,
@@ -265,7 +272,8 @@ impl Table {
     fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
         let answer = &self.parts.answers[usize::from(number)];
         let label = label(&self.parts, answer);
-        Found { verdict: answer.verdict, label, matched, table: self, answer: number }
+        let verdict = answer.verdict;
+        Found { verdict, label, matched, table: self, answer: number, is_learnt: false }
     }
 
     fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {

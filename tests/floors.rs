@@ -9,6 +9,7 @@ const FLOORS: [&[&str]; 5] = [
     &["domain", "month", "network", "origin", "refusal", "verdict"],
     &[
         "access_log",
+        "dns",
         "error_log",
         "feed",
         "keys",
@@ -29,7 +30,7 @@ const FLOORS: [&[&str]; 5] = [
 ];
 
 /// Outside crates, and the rooms that may name them; all others are free.
-const DOORS: [(&str, &[&str]); 32] = [
+const DOORS: [(&str, &[&str]); 33] = [
     ("arc_swap", &["live"]),
     ("rusqlite", &["store"]),
     ("redis", &["store"]),
@@ -77,6 +78,7 @@ const DOORS: [(&str, &[&str]); 32] = [
     ("pingora_error", &["body", "gate", "gateway", "upstream"]),
     ("jiff", &["keys", "cli", "month"]),
     ("strsim", &["table"]),
+    ("hickory_resolver", &["dns"]),
 ];
 
 /// Words that mean a clock is read, the environment is asked or a lint is switched off, and who

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+mod dns;
 mod feeds;
 mod overrides;
 
@@ -85,6 +86,29 @@ pub enum TableCommand {
         #[arg(long)]
         json: bool,
     },
+    /// Ask the DNS about names, and write what it says as a list of kind `mx`.
+    Resolve {
+        /// One name a line, or the first column of a CSV file; standard input without it.
+        #[arg(value_name = "FILE", default_value = "-")]
+        names: PathBuf,
+        /// The file to write instead of standard output.
+        #[arg(short, long, value_name = "FILE")]
+        output: Option<PathBuf>,
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
+    /// Propose MX hosts of disposable operators, for a person to accept: those that serve many
+    /// listed names and no protected one.
+    SuggestHosts {
+        /// What `resolve` wrote, about listed names and others.
+        #[arg(value_name = "MX")]
+        mx: PathBuf,
+        /// Listed names that a host must serve.
+        #[arg(long, value_name = "N", default_value_t = 5)]
+        min: usize,
+        #[command(flatten)]
+        config: ConfigArgs,
+    },
     /// Compare two tables, each a folder or a compiled file.
     Diff {
         /// The table that serves.
@@ -123,6 +147,12 @@ pub fn run(command: TableCommand) -> Result<(), Failure> {
             } else {
                 Err(Failure { lines: refused, code: 1 })
             };
+        }
+        TableCommand::Resolve { names, output, config } => {
+            return dns::resolve(&names, output.as_deref(), &config.read()?);
+        }
+        TableCommand::SuggestHosts { mx, min, config } => {
+            dns::suggest_hosts(&mut out, &mx, min, &config.read()?)?;
         }
         TableCommand::Diff { old, new, json } => diff(&mut out, old, new, json)?,
     }
@@ -261,7 +291,7 @@ fn found_json(domain: &Domain, found: &Found) -> Value {
         "answer": answer_json(found),
         "row": found.matched.map(|at| &domain.as_str()[at..]),
         "rule": why.rule.as_str(),
-        "source": why.rule.source().as_str(),
+        "source": found.source().as_str(),
         "did_you_mean": found.suggestion(domain),
         "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
         "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),

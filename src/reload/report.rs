@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::ReloadStatus;
+use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::State;
 
@@ -29,6 +30,11 @@ impl Report {
     /// Keeps how feeds stand.
     pub(super) fn show_feeds(&self, feeds: Vec<FeedStatus>) {
         self.lock().feeds = feeds;
+    }
+
+    /// Keeps how the DNS is learnt from.
+    pub(super) fn show_dns(&self, dns: DnsStatus) {
+        self.lock().dns = dns;
     }
 
     /// Keeps how a part stands, tells it once, and counts it.

@@ -7,6 +7,7 @@
 mod fill;
 mod foreign;
 mod import;
+mod learnt;
 mod ledger;
 mod month;
 mod restore;
@@ -75,11 +76,12 @@ enum Script {
     Fill,
     Credit,
     Month,
+    Learn,
 }
 
 impl Script {
     /// In the order in which they are declared.
-    const ALL: [Script; 10] = [
+    const ALL: [Script; 11] = [
         Script::State,
         Script::Pulse,
         Script::Write,
@@ -90,6 +92,7 @@ impl Script {
         Script::Fill,
         Script::Credit,
         Script::Month,
+        Script::Learn,
     ];
 
     const fn text(self) -> &'static str {
@@ -116,6 +119,7 @@ impl Script {
             }
             Script::Credit => include_str!("redis/credit.lua"),
             Script::Month => include_str!("redis/month.lua"),
+            Script::Learn => include_str!("redis/learnt.lua"),
         }
     }
 }

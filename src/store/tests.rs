@@ -5,6 +5,7 @@ mod both;
 mod copy;
 mod foreign;
 mod history;
+mod learnt;
 mod rights;
 mod server;
 

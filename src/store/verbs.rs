@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use super::{
-    AccountRow, Contents, Credit, KeyRow, LimitRow, Pulse, Redis, RedisOptions, RepairedMonth,
-    RingChanges, RingMark, RingRows, Round, Sqlite, Standing, Statement, Store, StoreError,
-    StoreUrl, TopRow, UsageRow,
+    AccountRow, Contents, Credit, KeyRow, LearntRow, LimitRow, Pulse, Redis, RedisOptions,
+    RepairedMonth, RingChanges, RingMark, RingRows, Round, Sqlite, Standing, Statement, Store,
+    StoreError, StoreUrl, TopRow, UsageRow,
 };
 use crate::month::Month;
 
@@ -333,6 +333,27 @@ impl Store {
         match self {
             Store::Sqlite(store) => store.credit_top(credits, gone, day, half_life),
             Store::Redis(store) => store.credit_top(credits, gone, day, half_life),
+        }
+    }
+
+    // --- what the DNS said ---
+
+    /// Keeps what the DNS said of names, in the place of what it said before; of all names, the
+    /// [`super::MOST_LEARNT`] written last.
+    pub fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
+        match self {
+            Store::Sqlite(store) => store.learn(rows),
+            Store::Redis(store) => store.learn(rows),
+        }
+    }
+
+    /// Some of what was written after a version, in that order, and the version that it leads to:
+    /// to be asked for until that stays as it is. What is older than the version that the caller
+    /// knows is another state of the store, which is read from its beginning.
+    pub fn learnt_since(&mut self, since: u64) -> Result<(Vec<LearntRow>, u64), StoreError> {
+        match self {
+            Store::Sqlite(store) => store.learnt_since(since),
+            Store::Redis(store) => store.learnt_since(since),
         }
     }
 

@@ -186,6 +186,7 @@ fn meta(manifest: &Manifest, lists: &Lists, covered: &Covered, sources: Vec<Sour
             .filter_map(|list| day_of(list.source.as_deref()?))
             .min(),
         inferred: manifest.inferred.clone(),
+        mx: covered.mx.clone(),
         flag_protected: manifest.flag_protected.iter().map(|(name, _)| name.clone()).collect(),
         // A name that an override took back leads no list of flagged names.
         seed: lists

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::fault::{Fault, TableError};
 use super::lists::{Lists, NO_OWNER, Reach, Row};
 use super::manifest::{Kind, Manifest, Origin};
+use super::mx::MxAnswers;
 use super::rules::{self, Answer, Facts, LISTED_AS_FLAGGED, Override};
 use crate::domain::{Name, walk};
 use crate::verdict::{Rule, Verdict};
@@ -25,9 +26,20 @@ pub(super) const TYPO: u16 = 2;
 pub(super) const THROWAWAY_NAME: u16 = 3;
 /// See above.
 pub(super) const MAIL_IN_NAME: u16 = 4;
+/// The answers for names of which the DNS says that they get no mail.
+pub(super) const NO_MAIL: u16 = 5;
+/// See above.
+pub(super) const PARKED: u16 = 6;
 /// The rules of the answers that have a fixed number, in the order of these numbers.
-const FIXED: [Rule; 5] =
-    [Rule::Unknown, Rule::UnknownTld, Rule::Typo, Rule::ThrowawayName, Rule::MailInName];
+const FIXED: [Rule; 7] = [
+    Rule::Unknown,
+    Rule::UnknownTld,
+    Rule::Typo,
+    Rule::ThrowawayName,
+    Rule::MailInName,
+    Rule::NoMail,
+    Rule::Parked,
+];
 /// How many answers every table has.
 pub(super) const FIXED_ANSWERS: usize = FIXED.len();
 
@@ -59,6 +71,8 @@ pub(super) struct Covered<'r> {
     pub entries: Vec<Entry>,
     pub answers: Vec<Answer>,
     pub tlds: HashMap<&'r str, u8>,
+    /// What follows from the MX host of a name without a row, by suffixes of hosts.
+    pub mx: Vec<MxAnswers>,
     pub rows: usize,
 }
 
@@ -123,6 +137,7 @@ pub(super) fn cover<'r>(
         build.covered.answers.push(Answer { verdict, label: 0, lists: 0, votes: 0 });
     }
     build.run(faults);
+    build.mx();
     for (name, (line, used)) in &build.allowed {
         if !used {
             let at = format!("{}:{line}: guard.flag_protected", places[places.len() - 1]);
@@ -323,6 +338,24 @@ impl<'r> Build<'r> {
         if !past_suffix && facts.label == 0 && inherited.label.label != 0 {
             facts.label = inherited.label.label;
             facts.lists |= inherited.label.lists;
+        }
+    }
+
+    /// What a name without a row gets by its MX host, in the place of each of the two rules that
+    /// yield to it.
+    fn mx(&mut self) {
+        let lists: &'r Lists<'r> = self.lists;
+        let mut hosts: Vec<_> = lists.mx_labels.iter().collect();
+        hosts.sort_unstable_by_key(|(suffix, _)| *suffix);
+        for (suffix, (label, class)) in hosts {
+            let mut answer = |rule: Rule| {
+                let bits = rules::bit(rule) | class.bits();
+                let facts = Facts { bits, mx_label: *label, ..Facts::default() };
+                self.answer(rules::decide(&facts, None, &self.manifest.scores))
+            };
+            let (unknown, mail_in_name) = (answer(Rule::Unknown), answer(Rule::MailInName));
+            let suffix = suffix.clone();
+            self.covered.mx.push(MxAnswers { suffix, unknown, mail_in_name });
         }
     }
 

@@ -20,12 +20,13 @@ use super::disk::Bytes;
 use super::fault::Fault;
 use super::infer::InferenceSettings;
 use super::lines::{self, LINE, SLOTS};
+use super::mx::MxAnswers;
 use super::packages::SourceInfo;
 use super::rules::Answer;
 use crate::verdict::{Reason, Rule, Score, Verdict};
 
 /// The layout that this reads and writes.
-pub(super) const FORMAT: u32 = 2;
+pub(super) const FORMAT: u32 = 3;
 const MAGIC: &[u8; 8] = b"riskgate";
 const HEAD: usize = 256;
 /// Where that begins which the checksum covers.
@@ -72,6 +73,8 @@ pub(super) struct Meta {
     pub seed: Vec<String>,
     #[serde(default)]
     pub inferred: InferenceSettings,
+    #[serde(default)]
+    pub mx: Vec<MxAnswers>,
     #[serde(default)]
     pub list: Vec<ListInfo>,
     #[serde(default)]
@@ -280,6 +283,10 @@ pub(super) fn open(bytes: &Bytes, place: &str) -> Result<Parts, Fault> {
     let entries: Vec<Entry> = records(&all[section(3)?])
         .and_then(|all| all.iter().map(|b| read_entry(b, answers.len())).collect())
         .ok_or_else(|| damaged("entries"))?;
+    let is_answer = |number: u16| usize::from(number) < answers.len();
+    if !meta.mx.iter().all(|host| is_answer(host.unknown) && is_answer(host.mail_in_name)) {
+        return Err(damaged("description"));
+    }
     let mut tlds = Vec::new();
     let mut rest = &all[section(4)?];
     while let Some((flags, after)) = rest.split_first() {

@@ -4,7 +4,7 @@
 
 use super::{ListInfo, SourceInfo, Table, packages};
 use crate::domain::Domain;
-use crate::verdict::{Rule, Verdict};
+use crate::verdict::{Rule, Verdict, VerdictSource};
 
 /// What a table says of a domain.
 #[derive(Clone, Copy)]
@@ -18,6 +18,8 @@ pub struct Found<'t> {
     pub(super) table: &'t Table,
     /// The number of the answer in the table.
     pub(super) answer: u16,
+    /// The DNS said something of the name that counts.
+    pub(super) is_learnt: bool,
 }
 
 /// One row of a table.
@@ -46,6 +48,11 @@ impl<'t> Found<'t> {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
     pub fn tail(&self) -> &'t str {
         &self.table.tails[usize::from(self.answer)]
+    }
+
+    /// What it goes by.
+    pub fn source(&self) -> VerdictSource {
+        if self.is_learnt { VerdictSource::Dns } else { self.verdict.rule.source() }
     }
 
     /// Whether a list of the manifest says so, alone or beside what was added to the lists.

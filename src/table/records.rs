@@ -8,7 +8,7 @@ use super::fault::{Fault, quoted};
 use super::lists::{Context, Lists, Reach, Said, read_name};
 use super::manifest::Kind;
 use super::rules::{self, Override};
-use super::{DAY, packages};
+use super::{DAY, mx, packages};
 use crate::domain::{Name, walk};
 use crate::verdict::{Reason, Rule, Score};
 
@@ -55,6 +55,18 @@ pub(super) enum MxClass {
     Professional,
     Shared,
     Disposable,
+}
+
+impl MxClass {
+    /// The fact that follows for a name with such a host.
+    pub(super) fn bits(self) -> u32 {
+        match self {
+            MxClass::Professional => rules::bit(Rule::Professional),
+            MxClass::Disposable => rules::bit(Rule::DisposableMx),
+            // A forwarder's or a shared host's customers are not judged by it.
+            MxClass::Consumer | MxClass::Shared => 0,
+        }
+    }
 }
 
 impl<'a> Lists<'a> {
@@ -189,27 +201,18 @@ impl<'a> Lists<'a> {
         Ok(())
     }
 
-    fn mx_fact(&self, context: &Context, mx: &str) -> Result<Said, Fault> {
-        let bits = |rule| Ok(Said { bits: rules::bit(rule), label: 0, votes: 0 });
-        match mx {
-            "." | "nxdomain" => return bits(Rule::NoMail),
-            "parked" | "localhost" => return bits(Rule::Parked),
-            _ => {}
+    fn mx_fact(&self, context: &Context, text: &str) -> Result<Said, Fault> {
+        if let Some(rule) = mx::rule_without_host(text) {
+            return Ok(Said { bits: rules::bit(rule), label: 0, votes: 0 });
         }
-        let host = Name::parse(mx).map_err(|error| {
+        let host = Name::parse(text).map_err(|error| {
             let expected = "a host, ., nxdomain or parked";
-            Fault::expected(context.at("mx"), expected, format!("{} ({error})", quoted(mx)))
+            Fault::expected(context.at("mx"), expected, format!("{} ({error})", quoted(text)))
         })?;
         let host = host.as_str();
         let found = walk(host).find_map(|start| self.mx_labels.get(&host[start..]));
         let Some((label, class)) = found else { return Ok(Said::default()) };
-        let bits = match class {
-            MxClass::Professional => rules::bit(Rule::Professional),
-            MxClass::Disposable => rules::bit(Rule::DisposableMx),
-            // A forwarder's or a shared host's customers are not judged by it.
-            MxClass::Consumer | MxClass::Shared => 0,
-        };
-        Ok(Said { bits, label: *label, votes: 0 })
+        Ok(Said { bits: class.bits(), label: *label, votes: 0 })
     }
 }
 

@@ -13,6 +13,7 @@ mod blocked_output;
 mod check;
 mod check_places;
 mod cli;
+mod dns;
 mod domains;
 mod edge;
 mod expectations;

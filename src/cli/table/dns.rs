@@ -1,0 +1,179 @@
+//! `riskgate table resolve` and `riskgate table suggest-hosts`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read as _, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+
+use super::super::Failure;
+use super::super::output::{show, tell};
+use crate::config::Config;
+use crate::dns::{Asker, Said};
+use crate::domain::{Domain, Name};
+use crate::quota::unix_now;
+use crate::regular_file::{read_regular_text, write_beside};
+use crate::table::Table;
+use crate::verdict::Rule;
+
+/// The largest list of names, in bytes.
+const LARGEST: u64 = 1 << 30;
+/// What the lists of kind `mx` begin with.
+const HEADER: &str = "domain,mx\n";
+/// Names that stand beside a proposal.
+const EXAMPLES: usize = 5;
+
+/// Asks the DNS about names, and writes what it says.
+pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(), Failure> {
+    let text = match names.to_str() {
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().take(LARGEST).read_to_string(&mut text)?;
+            text
+        }
+        _ => read(names)?,
+    };
+    let table = Arc::new(Table::assemble(&config.table, unix_now())?);
+    let (names, strange) = domains(&text, &table);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let said = runtime.block_on(ask_all(names, &table, config)).map_err(Failure::failed)?;
+    let mut list = HEADER.to_owned();
+    let mut not_known: BTreeMap<String, usize> = BTreeMap::new();
+    let mut rows = 0;
+    for (name, said) in said {
+        match said {
+            Said::Mx { text, .. } => {
+                rows += 1;
+                list.push_str(&format!("{name},{text}\n"));
+            }
+            Said::NotKnown(why) => *not_known.entry(why).or_default() += 1,
+        }
+    }
+    match output {
+        Some(path) => write_beside(path, list.as_bytes())
+            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
+        None => show(list)?,
+    }
+    tell(format!("{rows} names, {} not known", not_known.values().sum::<usize>()));
+    for (why, count) in not_known {
+        tell(format!("  {count}: {why}"));
+    }
+    if strange > 0 {
+        tell(format!("{strange} lines that name nothing that could be asked for"));
+    }
+    Ok(())
+}
+
+/// The domains that a text names, and how many lines name none. Names that are for special use are
+/// nobody's business.
+fn domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
+    let mut strange = 0;
+    let mut domains = BTreeSet::new();
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    let is_header = |line: &str| HEADER.starts_with(line.split(',').next().unwrap_or_default());
+    for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let word = line.split([',', ' ', '\t', ';']).next().unwrap_or_default();
+        match Domain::parse(word.trim_matches(['"', '='])) {
+            Ok(domain) if table.lookup(&domain, unix_now()).verdict.rule != Rule::SpecialUse => {
+                domains.insert(domain.as_str().to_owned());
+            }
+            _ if is_header(line) => {}
+            _ => strange += 1,
+        }
+    }
+    (domains, strange)
+}
+
+async fn ask_all(
+    names: BTreeSet<String>,
+    table: &Arc<Table>,
+    config: &Config,
+) -> Result<BTreeMap<String, Said>, String> {
+    let asker = Arc::new(Asker::new(&config.dns)?);
+    asker.probe(table.large_providers()).await?;
+    let mut names = names.into_iter();
+    let mut asked: JoinSet<(String, Said)> = JoinSet::new();
+    let mut said = BTreeMap::new();
+    loop {
+        while asked.len() < config.dns.concurrency
+            && let Some(name) = names.next()
+        {
+            let (asker, table) = (Arc::clone(&asker), Arc::clone(table));
+            asked.spawn(async move {
+                let said = asker.ask(&name, |host| table.knows_mx_host(host)).await;
+                (name, said)
+            });
+        }
+        match asked.join_next().await {
+            Some(done) => said.extend(done.ok()),
+            None => return Ok(said),
+        }
+    }
+}
+
+/// What a host serves.
+#[derive(Default)]
+struct Served {
+    listed: BTreeSet<String>,
+    protected: BTreeSet<String>,
+    others: BTreeSet<String>,
+}
+
+/// Proposes hosts that serve listed names, with what speaks for each.
+pub fn suggest_hosts(
+    out: &mut dyn Write,
+    mx: &Path,
+    min: usize,
+    config: &Config,
+) -> Result<(), Failure> {
+    let table = Table::assemble(&config.table, unix_now())?;
+    let mut hosts: BTreeMap<String, Served> = BTreeMap::new();
+    for line in read(mx)?.lines().skip(1) {
+        let Some((name, host)) = line.trim().split_once(',') else { continue };
+        let (Ok(domain), Ok(host)) = (Domain::parse(name), Name::parse(host)) else { continue };
+        // Of whom something is known, nothing is to be proposed.
+        let known = table.knows_mx_host(host.as_str()) || host.as_str() == domain.as_str();
+        let Some(owner) = host.registrable_start().filter(|_| !known) else { continue };
+        let served = hosts.entry(host.as_str()[owner..].to_owned()).or_default();
+        let owned = domain.registrable_start().unwrap_or_default();
+        let owned = domain.as_str()[owned..].to_owned();
+        let found = table.lookup(&domain, unix_now());
+        match found.verdict.rule {
+            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
+                served.listed.insert(owned)
+            }
+            _ if found.matched.is_some() && !found.verdict.reason.is_flagged() => {
+                served.protected.insert(owned)
+            }
+            _ => served.others.insert(owned),
+        };
+    }
+    let mut proposed: Vec<(String, Served)> = hosts
+        .into_iter()
+        // Whoever serves more names that nobody lists is shared by many.
+        .filter(|(_, it)| it.listed.len() >= min && it.protected.is_empty())
+        .filter(|(_, it)| it.others.len() < it.listed.len())
+        .collect();
+    proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed.len()));
+    writeln!(
+        out,
+        "# Read each one before you take it over: forwarders and hosting companies serve"
+    )?;
+    writeln!(out, "# disposable names too, and are never to be listed here.")?;
+    writeln!(out, "suffix,label,class")?;
+    for (host, Served { listed, others, .. }) in proposed {
+        let some: Vec<&str> = listed.iter().take(EXAMPLES).map(String::as_str).collect();
+        let (listed, others) = (listed.len(), others.len());
+        writeln!(out, "# {listed} listed, 0 protected, {others} in no list: {}", some.join(" "))?;
+        writeln!(out, "{host},{host},disposable")?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<String, Failure> {
+    read_regular_text(path, LARGEST).map_err(|found| {
+        let expected = format!("{}: expected a list of names", path.display());
+        Failure::failed(format!("{expected}, but found {found}"))
+    })
+}

@@ -1,0 +1,64 @@
+//! What the DNS says of names that no list has: asked in the background, kept, shared by nodes.
+//!
+//! Owns the questions, how answers are read, the bounded memory of what was learnt and of what is
+//! wanted, and what the store keeps of it. No request waits for any of this. What an answer does to
+//! a verdict, and that it yields to every list, is decided by the table; when and on which thread
+//! names are asked, by whoever calls.
+
+mod ask;
+mod keep;
+mod memory;
+mod reading;
+
+use std::net::SocketAddr;
+
+use crate::month::rfc3339;
+
+pub use ask::Asker;
+pub use keep::Keeper;
+pub use memory::Memory;
+pub use reading::Said;
+
+/// How the DNS is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DnsOptions {
+    /// Whether names that no list has are asked in the background.
+    pub learn: bool,
+    /// Whom to ask; without any, those of the system.
+    pub resolvers: Vec<SocketAddr>,
+    /// Questions in a second.
+    pub rate: u32,
+    /// Names that are asked at the same time.
+    pub concurrency: usize,
+}
+
+/// How the learning stands.
+#[derive(Clone, Debug, Default)]
+pub struct DnsStatus {
+    /// Whether names are asked.
+    pub is_learning: bool,
+    /// Names of which something is known.
+    pub known: usize,
+    /// Names that wait to be asked.
+    pub queue: usize,
+    /// Names that were not taken, since too many waited.
+    pub dropped: u64,
+    /// When a resolver answered last, in seconds since 1970.
+    pub answered_at: Option<i64>,
+    /// Why nothing is learnt, or not shared.
+    pub problem: Option<String>,
+}
+
+impl DnsStatus {
+    /// As JSON, for people and programs; moments in RFC 3339.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "learning": self.is_learning,
+            "known": self.known,
+            "queue": self.queue,
+            "dropped": self.dropped,
+            "answered_at": self.answered_at.map(rfc3339),
+            "problem": self.problem,
+        })
+    }
+}

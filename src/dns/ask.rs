@@ -1,0 +1,220 @@
+//! Asks resolvers, at a pace, and reads what they say.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::lookup::Lookup;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::system_conf::read_system_conf;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::DnsOptions;
+use super::reading::{self, Mx, Next, Reach, Reply, Said, WORDS};
+
+/// For a resolver to answer, tried twice.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// Large providers that are asked for, until one is known.
+const PROBES: usize = 3;
+/// For all that is asked about one name.
+const WHOLE: Duration = Duration::from_secs(15);
+
+/// Asks resolvers about names.
+pub struct Asker {
+    resolver: TokioResolver,
+    /// How far two questions are apart, and when the next one may be asked.
+    gap: Duration,
+    next: Mutex<Instant>,
+}
+
+impl Asker {
+    /// Asks the resolvers of these options, or those of the system.
+    ///
+    /// # Errors
+    /// If none are named and the system's are not known.
+    pub fn new(options: &DnsOptions) -> Result<Asker, String> {
+        let config = match options.resolvers.is_empty() {
+            false => {
+                let servers = options.resolvers.iter().map(|address| name_server(*address));
+                ResolverConfig::from_name_servers(servers.collect())
+            }
+            true => {
+                let read = read_system_conf().map_err(|error| {
+                    format!(
+                        "expected the system's resolvers in /etc/resolv.conf, but found {error}"
+                    )
+                });
+                ResolverConfig::from_name_servers(read?.0.name_servers().to_vec())
+            }
+        };
+        let mut asked = ResolverOpts::default();
+        asked.timeout = PATIENCE;
+        asked.attempts = 1;
+        // What is known is kept elsewhere, with a bound of its own.
+        asked.cache_size = 0;
+        asked.use_hosts_file = ResolveHosts::Never;
+        let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let resolver = resolver.with_options(asked).build();
+        Ok(Asker {
+            resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
+            gap: Duration::from_secs(1) / options.rate.max(1),
+            next: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// What the DNS says of a name. Hosts that are known are believed to be there.
+    pub async fn ask(&self, name: &str, is_known: impl Fn(&str) -> bool) -> Said {
+        let late = || Said::NotKnown(format!("no answer within {} s", WHOLE.as_secs()));
+        timeout(WHOLE, self.ask_all(name, is_known)).await.unwrap_or_else(|_| late())
+    }
+
+    /// Whether the resolvers know the mail hosts of one of these large providers: those that do not
+    /// would call everybody undeliverable. Without providers they are believed.
+    ///
+    /// # Errors
+    /// If they know none of the first few, with what was found.
+    pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
+        let mut problem = None;
+        for provider in providers.iter().take(PROBES) {
+            let found = match self.ask(provider, |_| true).await {
+                said if said.word() == WORDS[0] => return Ok(()),
+                Said::Mx { text, .. } => format!("{text:?}"),
+                Said::NotKnown(why) => why,
+            };
+            problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
+        }
+        problem.map_or(Ok(()), Err)
+    }
+
+    async fn ask_all(&self, name: &str, is_known: impl Fn(&str) -> bool) -> Said {
+        match reading::read_mx(self.mx(name).await) {
+            Next::Said(said) => said,
+            Next::Itself(ttl) => {
+                let (reach, shorter) = self.reach(name).await;
+                reading::read_itself(name, reach, ttl.min(shorter))
+            }
+            Next::Hosts(hosts, all, ttl) => {
+                let (mut reaches, mut least) = (Vec::new(), ttl);
+                for host in &hosts {
+                    let known = is_known(host).then_some((Reach::Reachable, ttl));
+                    let (reach, shorter) = match known {
+                        Some(known) => known,
+                        None => self.reach(host).await,
+                    };
+                    reaches.push(reach);
+                    if matches!(reach, Reach::Reachable | Reach::Unclear) {
+                        break;
+                    }
+                    least = least.min(shorter);
+                }
+                reading::read_hosts(&hosts, all, &reaches, least)
+            }
+        }
+    }
+
+    async fn mx(&self, name: &str) -> Reply<Mx> {
+        let pick = |data: &RData| match data {
+            RData::MX(mx) => {
+                let host = mx.exchange.to_ascii().to_ascii_lowercase();
+                let host = host.trim_end_matches('.').to_owned();
+                Some(Mx { preference: mx.preference, host })
+            }
+            _ => None,
+        };
+        self.question(name, RecordType::MX, pick).await
+    }
+
+    /// Where a host's addresses lead, and for how many seconds that holds.
+    async fn reach(&self, host: &str) -> (Reach, u32) {
+        let is_address = host.parse::<IpAddr>().is_ok();
+        if is_address || host == "localhost" || host.ends_with(".localhost") {
+            // Mail goes to no address that stands in the place of a name (RFC 5321 section 5.1).
+            return (Reach::Loopback, u32::MAX);
+        }
+        let mut all = (Reach::Nowhere, u32::MAX);
+        for kind in [RecordType::A, RecordType::AAAA] {
+            let leads =
+                |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
+            let (reach, ttl) = match self.question(host, kind, leads).await {
+                Reply::Records(leads, ttl) if leads.contains(&true) => {
+                    return (Reach::Reachable, ttl);
+                }
+                Reply::Records(_, ttl) => (Reach::Loopback, ttl),
+                Reply::NoRecords(ttl) => (all.0, ttl),
+                Reply::NoSuchName(ttl) => return (all.0, all.1.min(ttl)),
+                Reply::Unclear(_) => return (Reach::Unclear, 0),
+            };
+            all = (reach, all.1.min(ttl));
+        }
+        all
+    }
+
+    async fn question<T>(
+        &self,
+        name: &str,
+        kind: RecordType,
+        pick: impl Fn(&RData) -> Option<T>,
+    ) -> Reply<T> {
+        // With its dot the name is whole, and is looked for below no other.
+        let Ok(name) = Name::from_ascii(format!("{name}.")) else {
+            return Reply::Unclear("no name that can be asked for".to_owned());
+        };
+        self.turn().await;
+        match self.resolver.lookup(name, kind).await {
+            Ok(lookup) => read_lookup(&lookup, pick),
+            Err(error) => read_error(&error),
+        }
+    }
+
+    /// Waits for the moment of the next question.
+    async fn turn(&self) {
+        let at = {
+            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+            let at = (*next).max(Instant::now());
+            *next = at + self.gap;
+            at
+        };
+        sleep_until(at).await;
+    }
+}
+
+fn name_server(address: SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    NameServerConfig::new(address.ip(), true, connections.to_vec())
+}
+
+fn read_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) -> Reply<T> {
+    let found =
+        lookup.answers().iter().filter_map(|record| Some((pick(&record.data)?, record.ttl)));
+    let (records, ttls): (Vec<T>, Vec<u32>) = found.unzip();
+    match ttls.into_iter().min() {
+        Some(ttl) => Reply::Records(records, ttl),
+        None => Reply::Unclear("an answer without what was asked for".to_owned()),
+    }
+}
+
+/// Only a zone that shows itself, by its SOA, is believed that something is not there: a referral
+/// has none, and most resolvers that leave names out on purpose have none.
+fn read_error<T>(error: &NetError) -> Reply<T> {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) if none.soa.is_some() => {
+            let ttl = none.negative_ttl.unwrap_or_default();
+            match none.response_code {
+                ResponseCode::NXDomain => Reply::NoSuchName(ttl),
+                ResponseCode::NoError => Reply::NoRecords(ttl),
+                code => Reply::Unclear(code.to_string()),
+            }
+        }
+        error => Reply::Unclear(error.to_string()),
+    }
+}

@@ -1,0 +1,248 @@
+//! What was learnt, and what is wanted: both bounded, and asked by requests without waiting.
+//!
+//! Owns who makes room, and for how long an answer counts. A look-up costs one probe of a
+//! concurrent map; a wish costs a lock that is never waited for.
+
+use std::collections::{HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use dashmap::DashMap;
+use tokio::sync::Notify;
+
+use super::Said;
+use super::reading::WORDS;
+use crate::domain::Domain;
+use crate::store::LearntRow;
+use crate::table::Found;
+
+/// What is known may take so many bytes.
+const MOST_BYTES: usize = 32 << 20;
+/// What a name costs beside its letters and those of its host.
+const OVERHEAD: usize = 200;
+/// Names that wait to be asked.
+const MOST_WANTED: usize = 10_000;
+/// What is past its end counts for so many seconds more, while no new answer comes.
+pub(super) const STALE: i64 = 86_400;
+/// How long a name of which nothing came is left alone, by how often that happened.
+const LEFT_ALONE: [i64; 4] = [60, 300, 1_800, 7_200];
+
+/// What was learnt, and what is wanted.
+#[derive(Default)]
+pub struct Memory {
+    is_on: AtomicBool,
+    known: DashMap<Arc<str>, Known>,
+    bytes: AtomicUsize,
+    /// The names that are known, roughly in the order in which they came; those at the front make
+    /// room, but for such as were looked up since.
+    order: Mutex<VecDeque<Arc<str>>>,
+    wanted: Mutex<Wanted>,
+    has_come: Notify,
+    dropped: AtomicU64,
+    /// How many names led to each of [`WORDS`].
+    asked: [AtomicU64; WORDS.len()],
+    answered_at: AtomicI64,
+}
+
+struct Known {
+    /// As in a list of kind `mx`; none where nothing came.
+    mx: Option<Box<str>>,
+    /// Until when that holds, in seconds since 1970.
+    until: i64,
+    /// When it is asked anew.
+    ask_at: i64,
+    /// How often nothing came, one after the other.
+    failures: u8,
+    was_used: AtomicBool,
+}
+
+/// Names to be asked: those in the queue, and those that are being asked.
+#[derive(Default)]
+struct Wanted {
+    names: HashSet<Arc<str>>,
+    queue: VecDeque<Arc<str>>,
+}
+
+impl Memory {
+    /// What a table says of a domain, with what the DNS is known to say of it. What nobody knows
+    /// is wanted from now on. `now` is in seconds since 1970.
+    pub fn complete<'t>(&self, found: Found<'t>, domain: &Domain, now: i64) -> Found<'t> {
+        if !self.is_on() || !found.yields_to_dns() {
+            return found;
+        }
+        let name = domain.as_str();
+        let (found, is_due) = match self.known.get(name) {
+            None => (found, true),
+            Some(known) => {
+                if !known.was_used.load(Ordering::Relaxed) {
+                    known.was_used.store(true, Ordering::Relaxed);
+                }
+                let counts = now < known.until.saturating_add(STALE);
+                let mx = known.mx.as_ref().filter(|_| counts);
+                (mx.map_or(found, |mx| found.with_mx(mx)), now >= known.ask_at)
+            }
+        };
+        if is_due {
+            self.want(name);
+        }
+        found
+    }
+
+    /// Whether names are looked up and wanted.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Switches it on or off; off, it forgets everything.
+    pub fn switch(&self, is_on: bool) {
+        self.is_on.store(is_on, Ordering::Relaxed);
+        if !is_on {
+            let mut order = self.order();
+            self.known.clear();
+            self.known.shrink_to_fit();
+            *order = VecDeque::new();
+            self.bytes.store(0, Ordering::Relaxed);
+            *self.wanted() = Wanted::default();
+        }
+    }
+
+    fn want(&self, name: &str) {
+        // Whoever has it is done in no time; the next look-up asks again.
+        let Ok(mut wanted) = self.wanted.try_lock() else { return };
+        if wanted.names.contains(name) {
+            return;
+        }
+        if wanted.queue.len() >= MOST_WANTED {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let name: Arc<str> = name.into();
+        wanted.names.insert(Arc::clone(&name));
+        wanted.queue.push_back(name);
+        drop(wanted);
+        self.has_come.notify_one();
+    }
+
+    /// The next name to ask; waits for one.
+    pub async fn next_wanted(&self) -> Arc<str> {
+        loop {
+            if let Some(name) = self.wanted().queue.pop_front() {
+                return name;
+            }
+            self.has_come.notified().await;
+        }
+    }
+
+    /// What was being asked is asked by nobody any more.
+    pub fn forget_asked(&self) {
+        let mut wanted = self.wanted();
+        wanted.names = wanted.queue.iter().cloned().collect();
+    }
+
+    /// Keeps what came of a question; what was learnt, if anything was. What is known of a name
+    /// stays where nothing came.
+    pub fn answer(&self, name: &Arc<str>, said: Said, now: i64) -> Option<LearntRow> {
+        let place = WORDS.iter().position(|word| *word == said.word()).unwrap_or_default();
+        self.asked[place].fetch_add(1, Ordering::Relaxed);
+        let learnt = match said {
+            Said::Mx { text, holds_for } => {
+                self.answered_at.store(now, Ordering::Relaxed);
+                let until = now.saturating_add(holds_for);
+                Some(LearntRow { name: name.to_string(), mx: text, until })
+            }
+            Said::NotKnown(_) => {
+                self.postpone(name, now);
+                None
+            }
+        };
+        if let Some(learnt) = &learnt {
+            self.learn(learnt);
+        }
+        self.wanted().names.remove(name);
+        learnt
+    }
+
+    /// Takes over what was learnt here or by another node.
+    pub fn learn(&self, LearntRow { name, mx, until }: &LearntRow) {
+        if self.is_on() {
+            let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
+            let known = Known { mx, until: *until, ask_at: *until, failures: 0, was_used };
+            self.put(&name.as_str().into(), known);
+        }
+    }
+
+    /// Leaves a name alone for a while.
+    fn postpone(&self, name: &Arc<str>, now: i64) {
+        let pause = |failures: u8| LEFT_ALONE[usize::from(failures).min(LEFT_ALONE.len() - 1)];
+        if let Some(mut known) = self.known.get_mut(name) {
+            known.ask_at = now.saturating_add(pause(known.failures));
+            known.failures = known.failures.saturating_add(1);
+            return;
+        }
+        let (ask_at, was_used) = (now.saturating_add(pause(0)), AtomicBool::new(false));
+        self.put(name, Known { mx: None, until: 0, ask_at, failures: 1, was_used });
+    }
+
+    fn put(&self, name: &Arc<str>, known: Known) {
+        let mut order = self.order();
+        let mut bytes = self.bytes.load(Ordering::Relaxed) + known.cost(name);
+        match self.known.insert(Arc::clone(name), known) {
+            Some(before) => bytes -= before.cost(name),
+            None => order.push_back(Arc::clone(name)),
+        }
+        while bytes > MOST_BYTES
+            && let Some(first) = order.pop_front()
+        {
+            let was_used = |known: &Known| known.was_used.swap(false, Ordering::Relaxed);
+            if self.known.get(&first).is_some_and(|known| was_used(&known)) {
+                order.push_back(first);
+            } else if let Some((name, known)) = self.known.remove(&first) {
+                bytes -= known.cost(&name);
+            }
+        }
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// How many names are known; those included of which nothing came.
+    pub fn known(&self) -> usize {
+        self.known.len()
+    }
+
+    /// How many names wait to be asked.
+    pub fn queued(&self) -> usize {
+        self.wanted().queue.len()
+    }
+
+    /// How many names were not taken, since too many waited.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// How many names led to each outcome.
+    pub fn asked(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let counts = self.asked.iter().map(|count| count.load(Ordering::Relaxed));
+        WORDS.into_iter().zip(counts)
+    }
+
+    /// When a resolver answered last, in seconds since 1970.
+    pub fn answered_at(&self) -> Option<i64> {
+        Some(self.answered_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    fn order(&self) -> MutexGuard<'_, VecDeque<Arc<str>>> {
+        self.order.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn cost(&self, name: &str) -> usize {
+        name.len() + self.mx.as_ref().map_or(0, |mx| mx.len()) + OVERHEAD
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! What the DNS said, in the embedded store: a table that is made with its first row.
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+
+use super::super::{LEARNT_AT_ONCE, LearntRow, MOST_LEARNT, StoreError};
+use super::Sqlite;
+use super::rows::{signed, unsigned};
+
+const TABLE: &str = "
+CREATE TABLE IF NOT EXISTS learnt (
+    name TEXT PRIMARY KEY, mx TEXT NOT NULL, until INTEGER NOT NULL, version INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS learnt_version ON learnt (version);
+";
+
+impl Sqlite {
+    pub(in super::super) fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
+        const DOING: &str = "saving what the DNS said";
+        let failed = self.failed(DOING);
+        let transaction = self.begin(DOING)?;
+        write(&transaction, rows).map_err(&failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in super::super) fn learnt_since(
+        &mut self,
+        since: u64,
+    ) -> Result<(Vec<LearntRow>, u64), StoreError> {
+        read(&self.connection, since).map_err(self.failed("reading what the DNS said"))
+    }
+}
+
+fn write(transaction: &Transaction<'_>, rows: &[LearntRow]) -> rusqlite::Result<()> {
+    transaction.execute_batch(TABLE)?;
+    let mut version = newest(transaction)?;
+    let mut put =
+        transaction.prepare_cached("INSERT OR REPLACE INTO learnt VALUES (?1, ?2, ?3, ?4)")?;
+    for row in rows {
+        version += 1;
+        put.execute(params![row.name, row.mx, row.until, signed(version)])?;
+    }
+    let count: i64 = transaction.query_row("SELECT count(*) FROM learnt", [], |row| row.get(0))?;
+    let surplus = count - MOST_LEARNT.cast_signed() as i64;
+    if surplus > 0 {
+        transaction.execute(
+            "DELETE FROM learnt WHERE name IN
+             (SELECT name FROM learnt ORDER BY version LIMIT ?1)",
+            [surplus],
+        )?;
+    }
+    Ok(())
+}
+
+fn read(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<LearntRow>, u64)> {
+    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'learnt'";
+    let is_there = connection.prepare_cached(known)?.exists([])?;
+    let newest = if is_there { newest(connection)? } else { 0 };
+    // Older than what is known: it is another file, or an earlier state of it.
+    let mut version = if since > newest { 0 } else { since };
+    if version == newest {
+        return Ok((Vec::new(), version));
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT name, mx, until, version FROM learnt WHERE version > ?1 ORDER BY version LIMIT ?2",
+    )?;
+    let mut found = statement.query(params![signed(version), signed(LEARNT_AT_ONCE as u64)])?;
+    let mut rows = Vec::new();
+    while let Some(row) = found.next()? {
+        version = unsigned(row.get(3)?);
+        // One that can't be read is learnt anew.
+        rows.extend(learnt(row).ok());
+    }
+    Ok((rows, version))
+}
+
+fn learnt(row: &Row<'_>) -> rusqlite::Result<LearntRow> {
+    Ok(LearntRow { name: row.get(0)?, mx: row.get(1)?, until: row.get(2)? })
+}
+
+fn newest(connection: &Connection) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached("SELECT max(version) FROM learnt")?;
+    let newest: Option<Option<i64>> = statement.query_row([], |row| row.get(0)).optional()?;
+    Ok(newest.flatten().map_or(0, unsigned))
+}

@@ -1,0 +1,107 @@
+//! What the DNS says of names that no list has.
+
+use super::{Source, Table, ask, load, table};
+use crate::verdict::VerdictSource;
+
+const RULES: (&str, &str) = (
+    "manifest.toml",
+    "[rules]\ntypos_of = [\"gmail.com\"]\nmail_words = [\"mail\"]\n[scores]\ndisposable_mx = 84\n",
+);
+const MX: (&str, &str) = (
+    "mx-labels.csv",
+    "suffix,label,class\ngood.host,Good,professional\nbad.host,Bad,disposable\n\
+     cloud.host,Cloud,shared\n",
+);
+
+fn small() -> Table {
+    table(&[
+        RULES,
+        MX,
+        ("a.txt", "listed.com\n"),
+        ("known.txt", "known.com\n"),
+        ("free-subdomains.txt", "eu.cc\n"),
+        ("protected.txt", "gov\n"),
+        ("overrides.csv", "word.com,exact,safe,1,,,\n"),
+    ])
+}
+
+fn learnt(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
+    let found = ask(table, name).with_mx(mx);
+    let verdict = found.verdict;
+    let mut text = format!("{} {}", verdict.reason, verdict.score.value());
+    text.push_str(if verdict.is_corporate_email { " +corporate" } else { "" });
+    text.push_str(&found.label.map_or(String::new(), |label| format!(" {label}")));
+    assert!(found.tail().contains(&format!("\"risk_score\":{}", verdict.score.value())));
+    (text, found.source())
+}
+
+#[test]
+fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
+    let table = small();
+    for (name, mx, expected) in [
+        ("new.com", ".", "undeliverable 95"),
+        ("new.com", "nxdomain", "undeliverable 95"),
+        ("new.com", "parked", "undeliverable 85"),
+        ("new.com", "mx1.bad.host", "disposable 84 Bad"),
+        ("new.com", "bad.host", "disposable 84 Bad"),
+        ("new.com", "mx.good.host", "safe 0 +corporate Good"),
+        ("new.com", "mx.cloud.host", "safe 10 Cloud"),
+        ("newmail.com", "mx.cloud.host", "safe 30 Cloud"),
+        ("newmail.com", "mx.good.host", "safe 0 +corporate Good"),
+        ("newmail.com", ".", "undeliverable 95"),
+    ] {
+        assert_eq!(
+            learnt(&table, name, mx),
+            (expected.to_owned(), VerdictSource::Dns),
+            "{name} {mx}"
+        );
+    }
+}
+
+#[test]
+fn a_host_that_nobody_knows_changes_nothing() {
+    let table = small();
+    for host in ["mx.elsewhere.net", "mxbad.host", "", "not a host", "new.com"] {
+        assert_eq!(learnt(&table, "new.com", host), ("safe 10".to_owned(), VerdictSource::None));
+        assert_eq!(
+            learnt(&table, "newmail.com", host),
+            ("safe 30".to_owned(), VerdictSource::Rule)
+        );
+    }
+    assert!(table.knows_mx_host("a.b.good.host") && !table.knows_mx_host("mxgood.host"));
+}
+
+#[test]
+fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
+    let table = small();
+    for name in [
+        "listed.com",
+        "sub.listed.com",
+        "known.com",
+        "x.eu.cc",
+        "city.gov",
+        "word.com",
+        "gmial.com",
+    ] {
+        let found = ask(&table, name);
+        assert!(!found.yields_to_dns(), "{name}");
+        for mx in [".", "parked", "mx.bad.host", "mx.good.host"] {
+            let with = found.with_mx(mx);
+            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
+            assert_eq!(with.source(), found.source());
+        }
+    }
+}
+
+#[test]
+fn a_compiled_table_carries_what_follows_from_hosts() {
+    let (table, folder) = (small(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("table");
+    table.write_to(&path).unwrap();
+    let compiled = Table::load(&Source::Path(path)).unwrap();
+    for mx in [".", "mx.bad.host", "mx.good.host", "mx.cloud.host", "elsewhere.net"] {
+        assert_eq!(learnt(&compiled, "new.com", mx), learnt(&table, "new.com", mx));
+    }
+    assert_eq!(compiled.large_providers(), ["gmail.com"]);
+    assert!(load(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());
+}

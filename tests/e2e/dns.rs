@@ -1,0 +1,351 @@
+//! What the DNS says of names that no list has, learnt from a real server in the background.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::harness::{Answer, DnsServer, Gateway, Setup, SlowDns, get, until, until_true};
+use crate::redis_server::RedisServer;
+
+/// Large providers are known, or nothing is believed.
+const PROVIDERS: &str = "gmail MX 5 gmail-smtp-in.l.google.com.\n";
+const RECORDS: &str = "\
+null MX 0 .
+burner MX 10 mx2.mailinator.com.
+pro MX 20 alt1.aspmx.l.google.com.
+pro MX 10 aspmx.l.google.com.
+label MX 10 mx.forwardemail.net.
+webmail-null MX 0 .
+a-only A 192.0.2.1
+own MX 10 mx.own.com.
+mx.own A 192.0.2.2
+chain CNAME link1.com.
+link1 CNAME link2.com.
+link2 MX 10 mail.mailinator.com.
+dangling CNAME nowhere-at-all.com.
+local MX 10 localhost.
+loop MX 10 here.com.
+here A 127.0.0.1
+dead MX 10 gone.dead.com.
+address MX 10 192.0.2.9.
+nothing TXT \"no mail, no address\"
+lame NS ns.elsewhere.org.
+yopmail MX 0 .
+gmial MX 10 mx2.mailinator.com.
+brief 1 MX 0 .
+";
+
+fn records() -> String {
+    let mut records = format!("{PROVIDERS}{RECORDS}");
+    // More than a datagram holds: the answer is cut, and asked for anew over TCP.
+    for number in 0..60 {
+        records +=
+            &format!("large MX {} a-host-with-a-long-name-{number}.large.com.\n", 100 + number);
+    }
+    records + "large MX 1 mx.mailinator.com.\n"
+}
+
+fn setup(resolver: SocketAddr) -> Setup {
+    let setup = Setup::bundled().set("plans.free", "\"unlimited\"");
+    setup.set("dns.learn", "true").set("dns.resolvers", &format!("[\"{resolver}\"]"))
+}
+
+fn start(resolver: SocketAddr) -> (Gateway, String) {
+    let gateway = setup(resolver).set("dns.rate", "1000").start();
+    let key = gateway.key("acme", &[]);
+    (gateway, key)
+}
+
+fn source(answer: &Answer) -> &str {
+    answer.header("X-Verdict-Source").unwrap()
+}
+
+/// Reason, score and source of an answer.
+fn said(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
+    let answer = gateway.domain(name, key).expect(200);
+    let body = answer.json();
+    let reason = body["reason"].as_str().unwrap().to_owned();
+    (reason, body["risk_score"].as_u64().unwrap(), source(&answer).to_owned())
+}
+
+fn dns(gateway: &Gateway) -> Value {
+    gateway.admin("/status").json()["dns"].clone()
+}
+
+/// Waits until nothing is asked any more: of this many names something came, or nothing.
+fn await_asked(gateway: &Gateway, names: u64) {
+    until_true("all names were asked", || {
+        gateway.metric("riskgate_dns_queries_total", &[]) >= names as f64
+    });
+}
+
+#[test]
+fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
+    let server = DnsServer::start(&records());
+    let (gateway, key) = start(server.address);
+    let cases = [
+        ("null.com", "undeliverable", 95),
+        ("there-is-no-such-name.com", "undeliverable", 95),
+        ("nothing.com", "undeliverable", 95),
+        ("dangling.com", "undeliverable", 95),
+        ("webmail-null.com", "undeliverable", 95),
+        ("burner.com", "disposable", 85),
+        ("chain.com", "disposable", 85),
+        ("large.com", "disposable", 85),
+        ("pro.com", "safe", 0),
+        ("local.com", "undeliverable", 85),
+        ("loop.com", "undeliverable", 85),
+        ("dead.com", "undeliverable", 85),
+        ("address.com", "undeliverable", 85),
+    ];
+    let version = gateway.domain("null.com", &key).header("X-Table-Version").unwrap().to_owned();
+    for (name, reason, score) in cases {
+        let before = said(&gateway, &key, name);
+        let now = until(&format!("{name} is known"), || {
+            Some(said(&gateway, &key, name)).filter(|said| said.2 == "dns")
+        });
+        assert_eq!((now.0.as_str(), now.1), (reason, score), "{name}");
+        assert!(before.2 != "dns" || before == now, "{name}: {before:?}");
+    }
+    let pro = gateway.domain("pro.com", &key);
+    assert_eq!(pro.json()["is_corporate_email"], true);
+    assert_eq!(pro.json()["mx_provider_label"], "Google Workspace");
+    assert_eq!(pro.header("X-Table-Version"), Some(version.as_str()), "the table is the same");
+    let status = dns(&gateway);
+    assert_eq!((&status["learning"], &status["problem"]), (&Value::Bool(true), &Value::Null));
+    assert!(status["answered_at"].is_string() && status["queue"] == 0, "{status}");
+}
+
+#[test]
+fn what_is_not_clear_or_says_nothing_changes_no_answer() {
+    let server = DnsServer::start(&records());
+    let (gateway, key) = start(server.address);
+    let names = ["a-only.com", "own.com", "lame.com", "sub.lame.com", "x.broken.net"];
+    let before: Vec<_> = names.iter().map(|name| said(&gateway, &key, name)).collect();
+    await_asked(&gateway, 5);
+    let after: Vec<_> = names.iter().map(|name| said(&gateway, &key, name)).collect();
+    assert_eq!(before, after);
+    assert!(
+        after.iter().all(|said| *said == ("safe".to_owned(), 10, "none".to_owned())),
+        "{after:?}"
+    );
+    let outcome = |word: &str| {
+        gateway.metric("riskgate_dns_queries_total", &[&format!("outcome=\"{word}\"")])
+    };
+    assert_eq!((outcome("host"), outcome("not_known")), (2.0, 3.0));
+    assert_eq!(dns(&gateway)["problem"], Value::Null, "no fault of ours");
+}
+
+#[test]
+fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
+    let server = DnsServer::start(&records());
+    let (gateway, key) = start(server.address);
+    until("the operator's word outranks what was learnt", || {
+        said(&gateway, &key, "null.com");
+        said(&gateway, &key, "burner.com");
+        (said(&gateway, &key, "null.com").2 == "dns"
+            && said(&gateway, &key, "burner.com").2 == "dns")
+            .then_some(())
+    });
+    gateway.cli(&["table", "allow", "null.com"]).expect(0);
+    gateway.cli(&["table", "deny", "pro.com"]).expect(0);
+    until_true("both words count", || {
+        said(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
+            && said(&gateway, &key, "pro.com").2 == "list"
+    });
+    assert_eq!(said(&gateway, &key, "burner.com").2, "dns", "another table, and still known");
+    let asked = gateway.metric("riskgate_dns_queries_total", &[]);
+    for (name, reason, from) in [
+        ("yopmail.com", "disposable", "list"),
+        ("x.yopmail.com", "disposable", "list"),
+        ("gmial.com", "undeliverable", "rule"),
+        ("gmail.com", "safe", "list"),
+        ("someone.github.io", "safe", "none"),
+        ("any.invalid", "undeliverable", "list"),
+        ("name.nosuchtld", "undeliverable", "rule"),
+    ] {
+        let (said_reason, _, said_from) = said(&gateway, &key, name);
+        assert_eq!((said_reason.as_str(), said_from.as_str()), (reason, from), "{name}");
+    }
+    said(&gateway, &key, "own.com");
+    await_asked(&gateway, asked as u64 + 1);
+    let known = dns(&gateway)["known"].as_u64().unwrap();
+    assert!(known <= asked as u64 + 2, "names of lists are not asked for: {known}");
+}
+
+#[test]
+fn a_silent_server_costs_no_request_anything_and_is_told() {
+    let silent = SlowDns::start(None, Duration::ZERO);
+    let (gateway, key) = start(silent.address);
+    let mut connection = gateway.connect();
+    let begun = Instant::now();
+    for number in 0..300 {
+        let target = format!("/v1/public/domain/name-{number}.com");
+        let answer = connection.ask(&get(&target).key(&key)).expect(200);
+        assert_eq!(source(&answer), "none");
+    }
+    // One that waited for the DNS would take seconds.
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    until_true("it is told", || {
+        let problem = dns(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
+        problem.contains("expected the mail hosts of") && problem.contains("timed out")
+    });
+    assert!(gateway.readyz().expect(200).text().contains("dns: "));
+    assert_eq!(dns(&gateway)["queue"], 300, "they wait for better days");
+}
+
+#[test]
+fn a_slow_server_is_learnt_from_in_the_end() {
+    let server = DnsServer::start(&records());
+    let slow = SlowDns::start(Some(server.address), Duration::from_millis(900));
+    let (gateway, key) = start(slow.address);
+    let begun = Instant::now();
+    said(&gateway, &key, "null.com");
+    said(&gateway, &key, "burner.com");
+    assert!(begun.elapsed() < Duration::from_millis(900), "no request waits for it");
+    until_true("both are known", || {
+        said(&gateway, &key, "null.com").1 == 95 && said(&gateway, &key, "burner.com").1 == 85
+    });
+}
+
+#[test]
+fn resolvers_that_deny_large_providers_are_not_believed() {
+    let mut server = DnsServer::start("x A 192.0.2.1\n");
+    let (gateway, key) = start(server.address);
+    until_true("it is told", || {
+        dns(&gateway)["problem"].as_str().is_some_and(|it| it.contains("found \"nxdomain\""))
+    });
+    assert_eq!(said(&gateway, &key, "there-is-no-such-name.com").2, "none");
+    assert_eq!(gateway.metric("riskgate_dns_queries_total", &[]), 0.0);
+    server.serve(&records());
+    until_true("they are believed again", || {
+        said(&gateway, &key, "there-is-no-such-name.com").1 == 95
+    });
+    until_true("all is well", || dns(&gateway)["problem"].is_null());
+}
+
+#[test]
+fn a_server_that_is_gone_for_a_while_leaves_what_is_known() {
+    let mut server = DnsServer::start(&records());
+    let (gateway, key) = start(server.address);
+    until_true("it is known", || said(&gateway, &key, "null.com").1 == 95);
+    server.stop();
+    said(&gateway, &key, "burner.com");
+    assert_eq!(said(&gateway, &key, "null.com").1, 95);
+    server.serve(&records());
+    assert_eq!(said(&gateway, &key, "null.com").1, 95);
+}
+
+#[test]
+fn what_was_learnt_survives_a_restart_and_ends_with_the_switch() {
+    let server = DnsServer::start(&records());
+    let (gateway, key) = start(server.address);
+    until_true("it is known", || said(&gateway, &key, "null.com").1 == 95);
+    // What was learnt is written within a second or so.
+    std::mem::drop(server);
+    let path = gateway.path("riskgate.db");
+    until_true("it is in the store", || {
+        let wal = path.with_extension("db-wal");
+        let bytes =
+            [std::fs::read(&path).unwrap(), std::fs::read(wal).unwrap_or_default()].concat();
+        bytes.windows(8).any(|part| part == b"null.com")
+    });
+    let gateway = gateway.restart();
+    until_true("it is known again", || said(&gateway, &key, "null.com").1 == 95);
+    gateway.rewrite(|text| text.replace("learn = true", "learn = false"));
+    until_true("the table alone answers", || {
+        said(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
+    });
+    until_true("it says so", || dns(&gateway)["learning"] == false && dns(&gateway)["known"] == 0);
+}
+
+#[test]
+fn nodes_that_share_a_store_tell_each_other() {
+    let (server, redis) = (DnsServer::start(&records()), RedisServer::start());
+    let first = setup(server.address).redis(&redis).start();
+    let key = first.key("acme", &[]);
+    // The second one has nobody to ask.
+    let silent = SlowDns::start(None, Duration::ZERO);
+    let second = setup(silent.address).redis(&redis).start();
+    until_true("the key opens", || second.get("/v1/usage", &key).status == 200);
+    until_true("the first one knows", || said(&first, &key, "burner.com").1 == 85);
+    until_true("the second one knows too", || said(&second, &key, "burner.com").1 == 85);
+}
+
+#[test]
+fn names_beyond_the_queue_are_dropped_and_counted_and_memory_stays_small() {
+    let silent = SlowDns::start(None, Duration::ZERO);
+    let (gateway, key) = start(silent.address);
+    let mut connection = gateway.connect();
+    for number in 0..12_000 {
+        let target = format!("/v1/public/domain/a-name-that-nobody-has-{number}.com");
+        connection.ask(&get(&target).key(&key)).expect(200);
+    }
+    until_true("the rest is counted", || {
+        gateway.metric("riskgate_dns_dropped_total", &[]) >= 1_900.0
+    });
+    assert_eq!(gateway.metric("riskgate_dns_queue", &[]), 10_000.0);
+}
+
+#[test]
+fn a_list_of_names_becomes_a_list_of_kind_mx() {
+    let server = DnsServer::start(&records());
+    let setup = setup(server.address).set("dns.rate", "1000");
+    let names = setup.path("names.txt");
+    let text = "domain\nnull.com\n# a comment\nBURNER.com,more\nx.broken.net\nno such name.com\n\
+                a-only.com\ngone-for-good.com\nlocal.com\n192.0.2.1\nany.invalid\n";
+    std::fs::write(&names, text).unwrap();
+    let output = setup.path("mx.csv");
+    let [names, output] = [&names, &output].map(|path| path.display().to_string());
+    let ran = setup.cli(&["table", "resolve", &names, "-o", &output]).expect(0);
+    assert_eq!(
+        std::fs::read_to_string(&output).unwrap(),
+        "domain,mx\na-only.com,a-only.com\nburner.com,mx2.mailinator.com\n\
+         gone-for-good.com,nxdomain\nlocal.com,parked\nnull.com,.\n"
+    );
+    assert!(ran.stderr.contains("5 names, 1 not known"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("3 lines that name nothing"), "{}", ran.stderr);
+    let shown = setup.cli(&["table", "resolve", &names]).expect(0).stdout;
+    assert_eq!(shown, std::fs::read_to_string(&output).unwrap());
+}
+
+#[test]
+fn without_a_resolver_that_can_be_believed_a_list_is_not_made() {
+    let server = DnsServer::start("x A 192.0.2.1\n");
+    let setup = setup(server.address);
+    let names = setup.path("names.txt");
+    std::fs::write(&names, "null.com\n").unwrap();
+    let ran = setup.cli(&["table", "resolve", &names.display().to_string()]).expect(1);
+    assert!(
+        ran.stdout.is_empty() && ran.stderr.contains("expected the mail hosts of"),
+        "{}",
+        ran.stderr
+    );
+}
+
+#[test]
+fn hosts_of_many_listed_names_and_no_protected_one_are_proposed() {
+    let setup = Setup::new();
+    let disposable: String = (0..8).map(|number| format!("bad-{number}.com\n")).collect();
+    setup.lists().write("disposable.txt", &format!("{disposable}first.test\n"));
+    let mut mx = "domain,mx\n".to_owned();
+    for number in 0..8 {
+        mx += &format!("bad-{number}.com,mx{number}.factory.net\n");
+        mx += &format!("www.bad-0.com,www{number}.once.net\n");
+        mx += &format!("bad-{number}.com,mx.hosting.net\n");
+        mx += &format!("bad-{number}.com,mx.popular.net\n");
+        mx += &format!("nobody-lists-me-{number}.com,mx.popular.net\n");
+        mx += &format!("bad-{number}.com,bad-{number}.com\n");
+    }
+    mx += "safe-corp.com,mail.hosting.net\nnobody.com,a.factory.net\nnull.com,.\nbroken\n";
+    let path = setup.path("mx.csv");
+    std::fs::write(&path, mx).unwrap();
+    let path = path.display().to_string();
+    let proposed = setup.cli(&["table", "suggest-hosts", &path]).expect(0).stdout;
+    let rows: Vec<&str> = proposed.lines().filter(|line| !line.starts_with('#')).collect();
+    assert_eq!(rows, ["suffix,label,class", "factory.net,factory.net,disposable"]);
+    assert!(proposed.contains("# 8 listed, 0 protected, 1 in no list: bad-0.com"), "{proposed}");
+    let more = setup.cli(&["table", "suggest-hosts", &path, "--min", "9"]).expect(0).stdout;
+    assert!(!more.contains("factory.net"), "{more}");
+}

@@ -1,0 +1,150 @@
+//! A real DNS server for a test: Knot DNS with two zones of ours, and doors that are slow or shut.
+
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::{free_port, until};
+
+/// What every zone begins with.
+const HEAD: &str = "$TTL 600\n@ SOA ns.com. admin.com. 1 3600 600 86400 600\n@ NS ns.com.\n";
+
+/// `knotd` on a port of its own; it ends with this.
+pub struct DnsServer {
+    child: Child,
+    pub address: SocketAddr,
+    folder: tempfile::TempDir,
+}
+
+impl DnsServer {
+    /// Serves the zone `com` with these records, and `broken.net`, which it can't load.
+    #[track_caller]
+    pub fn start(records: &str) -> DnsServer {
+        let folder = tempfile::tempdir().unwrap();
+        write_zone(folder.path(), records);
+        for _ in 0..5 {
+            let address = free_port();
+            let config = config(folder.path(), address);
+            std::fs::write(folder.path().join("knot.conf"), config).unwrap();
+            let mut child = spawn(folder.path());
+            let is_up = until("knotd answers or has ended", || {
+                if child.try_wait().unwrap().is_some() {
+                    return Some(false);
+                }
+                let asked = TcpStream::connect(address).is_ok() && answers(address);
+                asked.then_some(true)
+            });
+            if is_up {
+                return DnsServer { child, address, folder };
+            }
+        }
+        panic!("no free port was left for knotd");
+    }
+
+    /// Serves these records from now on.
+    #[track_caller]
+    pub fn serve(&mut self, records: &str) {
+        write_zone(self.folder.path(), records);
+        self.stop();
+        self.child = spawn(self.folder.path());
+        until("knotd answers again", || answers(self.address).then_some(()));
+    }
+
+    pub fn stop(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for DnsServer {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn write_zone(folder: &Path, records: &str) {
+    std::fs::write(folder.join("com.zone"), format!("{HEAD}ns A 127.0.0.1\n{records}")).unwrap();
+}
+
+fn config(folder: &Path, address: SocketAddr) -> String {
+    let (folder, port) = (folder.display(), address.port());
+    format!(
+        "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\n  tcp-workers: 1\n  \
+         udp-workers: 1\n  background-workers: 1\nlog:\n  - target: stderr\n    any: warning\n\
+         database:\n  storage: \"{folder}\"\n\
+         template:\n  - id: default\n    storage: \"{folder}\"\n    journal-content: none\n    \
+         zonefile-sync: -1\n\
+         zone:\n  - domain: com\n    file: com.zone\n  - domain: broken.net\n    file: none.zone\n"
+    )
+}
+
+fn spawn(folder: &Path) -> Child {
+    let mut command = Command::new("/usr/sbin/knotd");
+    command.arg("-c").arg(folder.join("knot.conf")).stdin(Stdio::null()).stdout(Stdio::null());
+    let stderr = std::fs::File::create(folder.join("knotd.log")).unwrap();
+    let spawned = command.stderr(stderr).spawn();
+    spawned.expect("knotd: `scripts/setup --tests` installs it")
+}
+
+/// Whether it serves its zone: asked for the name server's address, as a message on the wire.
+fn answers(address: SocketAddr) -> bool {
+    const QUESTION: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x02ns\x03com\0\0\x01\0\x01";
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+    let mut answer = [0; 512];
+    let asked = socket.send_to(QUESTION, address).and_then(|_| socket.recv(&mut answer));
+    // No error, and one record.
+    asked.is_ok() && answer[3] & 15 == 0 && answer[7] == 1
+}
+
+/// A door before a server, for UDP alone, which is slow or never opens.
+pub struct SlowDns {
+    pub address: SocketAddr,
+    pub asked: Arc<AtomicU64>,
+    is_done: Arc<AtomicBool>,
+}
+
+impl SlowDns {
+    /// Passes each question on after a while; without a server it says nothing.
+    pub fn start(server: Option<SocketAddr>, delay: Duration) -> SlowDns {
+        let door = UdpSocket::bind("127.0.0.1:0").unwrap();
+        door.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let slow = SlowDns {
+            address: door.local_addr().unwrap(),
+            asked: Arc::default(),
+            is_done: Arc::default(),
+        };
+        let (asked, is_done) = (Arc::clone(&slow.asked), Arc::clone(&slow.is_done));
+        std::thread::spawn(move || {
+            let mut question = [0; 4_096];
+            while !is_done.load(Ordering::Relaxed) {
+                let Ok((length, from)) = door.recv_from(&mut question) else { continue };
+                asked.fetch_add(1, Ordering::Relaxed);
+                let Some(server) = server else { continue };
+                let (question, door) = (question[..length].to_vec(), door.try_clone().unwrap());
+                std::thread::spawn(move || {
+                    std::thread::sleep(delay);
+                    let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
+                    inner.set_read_timeout(Some(Duration::from_secs(2))).unwrap();
+                    let mut answer = [0; 4_096];
+                    let passed = inner.send_to(&question, server);
+                    if let Ok(length) = passed.and_then(|_| inner.recv(&mut answer)) {
+                        let _ = door.send_to(&answer[..length], from);
+                    }
+                });
+            }
+        });
+        slow
+    }
+}
+
+impl Drop for SlowDns {
+    fn drop(&mut self) {
+        self.is_done.store(true, Ordering::Relaxed);
+    }
+}
