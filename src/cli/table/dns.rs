@@ -40,9 +40,11 @@ pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(
     let said = runtime.block_on(ask_all(names, &table, config)).map_err(Failure::failed)?;
     let mut list = HEADER.to_owned();
     let mut not_known: BTreeMap<String, usize> = BTreeMap::new();
-    let mut rows = 0;
+    let (mut rows, mut without_mx) = (0, 0);
     for (name, said) in said {
         match said {
+            // Its own host, by an address alone: that is no MX record.
+            Said::Mx { text, .. } if text == name => without_mx += 1,
             Said::Mx { text, .. } => {
                 rows += 1;
                 list.push_str(&format!("{name},{text}\n"));
@@ -55,7 +57,8 @@ pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(
             .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
         None => show(list)?,
     }
-    tell(format!("{rows} names, {} not known", not_known.values().sum::<usize>()));
+    let failed: usize = not_known.values().sum();
+    tell(format!("{rows} names, {without_mx} with an address alone, {failed} not known"));
     for (why, count) in not_known {
         tell(format!("  {count}: {why}"));
     }
