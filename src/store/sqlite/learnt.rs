@@ -17,9 +17,23 @@ impl Sqlite {
     pub(in super::super) fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
         const DOING: &str = "saving what the DNS said";
         let failed = self.failed(DOING);
-        let transaction = self.begin(DOING)?;
-        write(&transaction, rows).map_err(&failed)?;
-        transaction.commit().map_err(failed)
+        // The ledger waits for the lock: it is held for a part at a time.
+        for some in rows.chunks(LEARNT_AT_ONCE) {
+            let transaction = self.begin(DOING)?;
+            write(&transaction, some).map_err(&failed)?;
+            transaction.commit().map_err(&failed)?;
+        }
+        let count = "SELECT count(*) FROM learnt";
+        let count: i64 = self.connection.query_row(count, [], |row| row.get(0)).map_err(&failed)?;
+        let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MOST_LEARNT);
+        while surplus > 0 {
+            let some = surplus.min(LEARNT_AT_ONCE);
+            let transaction = self.begin(DOING)?;
+            drop_oldest(&transaction, some).map_err(&failed)?;
+            transaction.commit().map_err(&failed)?;
+            surplus -= some;
+        }
+        Ok(())
     }
 
     pub(in super::super) fn learnt_since(
@@ -39,15 +53,13 @@ fn write(transaction: &Transaction<'_>, rows: &[LearntRow]) -> rusqlite::Result<
         version += 1;
         put.execute(params![row.name, row.mx, row.until, signed(version)])?;
     }
-    let count: i64 = transaction.query_row("SELECT count(*) FROM learnt", [], |row| row.get(0))?;
-    let surplus = count - MOST_LEARNT.cast_signed() as i64;
-    if surplus > 0 {
-        transaction.execute(
-            "DELETE FROM learnt WHERE name IN
-             (SELECT name FROM learnt ORDER BY version LIMIT ?1)",
-            [surplus],
-        )?;
-    }
+    Ok(())
+}
+
+fn drop_oldest(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<()> {
+    let oldest = "DELETE FROM learnt WHERE name IN
+                  (SELECT name FROM learnt ORDER BY version LIMIT ?1)";
+    transaction.prepare_cached(oldest)?.execute([signed(count as u64)])?;
     Ok(())
 }
 
