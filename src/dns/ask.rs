@@ -17,10 +17,10 @@ use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::DnsOptions;
-use super::reading::{self, Mx, Next, Reach, Reply, Said, WORDS};
+use super::reading::{self, Mx, Next, Reach, Reply, Said};
 
 /// For a resolver to answer, tried twice.
-const PATIENCE: Duration = Duration::from_secs(3);
+const PATIENCE: Duration = Duration::from_secs(2);
 /// Large providers that are asked for, until one is known.
 const PROBES: usize = 3;
 /// For all that is asked about one name.
@@ -83,10 +83,14 @@ impl Asker {
     pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(PROBES) {
-            let found = match self.ask(provider, |_| true).await {
-                said if said.word() == WORDS[0] => return Ok(()),
-                Said::Mx { text, .. } => format!("{text:?}"),
-                Said::NotKnown(why) => why,
+            let found = match timeout(PATIENCE, self.mx(provider)).await {
+                Ok(Reply::Records(hosts, _)) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
+                    return Ok(());
+                }
+                Ok(Reply::Records(..) | Reply::NoRecords(_)) => "none".to_owned(),
+                Ok(Reply::NoSuchName(_)) => "no such name".to_owned(),
+                Ok(Reply::Unclear(why)) => why,
+                Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
             };
             problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
         }
@@ -124,7 +128,10 @@ impl Asker {
             RData::MX(mx) => {
                 let host = mx.exchange.to_ascii().to_ascii_lowercase();
                 let host = host.trim_end_matches('.').to_owned();
-                Some(Mx { preference: mx.preference, host })
+                // What else may stand in a name is no host, and would break a list.
+                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+                let is_host = host.bytes().all(plain);
+                is_host.then_some(Mx { preference: mx.preference, host })
             }
             _ => None,
         };

@@ -55,7 +55,9 @@ fn serve(gateway: &Gateway, key: &str) {
 #[test]
 fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let (line, further) = rights();
-    let [changes, imports, repair, copies, waits] = &further[..] else { panic!("{further:?}") };
+    let [changes, imports, repair, copies, waits, learns] = &further[..] else {
+        panic!("{further:?}")
+    };
     let server = RedisServer::start();
     let user = User { server: &server };
     user.set(&line);
@@ -126,6 +128,7 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let key = gateway.key("late", &[]);
     gateway.domain("first.test", &key).expect(200);
     until_true("what was spent is stated", || gateway.month_count(&key) == 1);
+    assert_eq!(learns[..], ["+zadd", "+zrem"], "as the store's own test has them");
     assert_eq!(gateway.metric("riskgate_store_failures", &[]), 0.0, "{}", gateway.stderr());
     assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
 }

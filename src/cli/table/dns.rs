@@ -45,6 +45,10 @@ pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(
         match said {
             // Its own host, by an address alone: that is no MX record.
             Said::Mx { text, .. } if text == name => without_mx += 1,
+            // Lists hold no underscores.
+            Said::Mx { text, .. } if text != "." && Name::parse(&text).is_err() => {
+                *not_known.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
+            }
             Said::Mx { text, .. } => {
                 rows += 1;
                 list.push_str(&format!("{name},{text}\n"));

@@ -1,7 +1,9 @@
 //! What a user of the server must be allowed, as `ACL SETUSER` takes it: no more, and no less.
 
 use super::super::redis_server::RedisServer;
-use super::super::{Contents, Credit, Known, LimitRow, Round, Statement, Store, StoreError};
+use super::super::{
+    Contents, Credit, Known, LearntRow, LimitRow, MOST_LEARNT, Round, Statement, Store, StoreError,
+};
 use super::{add, key, open, rows};
 use crate::month::Month;
 
@@ -35,6 +37,9 @@ const GATEWAY: [&str; 22] = [
 /// What `riskgate keys` and `riskgate accounts` need beside it, to change something, and a gateway
 /// to write back what a failover lost.
 const WRITER: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
+
+/// What a gateway with `dns.learn` needs beside its own.
+const LEARNER: [&str; 2] = ["+zadd", "+zrem"];
 
 /// What `riskgate store copy` needs beside both, to fill this server.
 const FILLER: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
@@ -109,6 +114,39 @@ fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
             let error = act(&server, rights, right).expect_err(right).to_string();
             let refused = ["NOPERM", "can't run this command"];
             assert!(refused.iter().any(|words| error.contains(words)), "{right}: {error}");
+        }
+    }
+}
+
+#[test]
+fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_needed() {
+    let server = RedisServer::start();
+    for lacking in ["", LEARNER[0], LEARNER[1]] {
+        // As many as there may be, so that one makes room.
+        let fill = format!(
+            "for i = 1, {MOST_LEARNT} do \
+             redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
+             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MOST_LEARNT})"
+        );
+        server.tell(&["FLUSHALL"]);
+        server.tell(&["EVAL", &fill, "0"]);
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        user.extend([&GATEWAY[..], &LEARNER].concat().iter().filter(|right| **right != lacking));
+        server.tell(&user);
+        let mut store = open(&server.url_as("some", "pw"));
+        let row = LearntRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
+        let learnt = store.learn(std::slice::from_ref(&row));
+        if lacking.is_empty() {
+            learnt.unwrap();
+            let (rows, _) = store.learnt_since(MOST_LEARNT as u64).unwrap();
+            assert_eq!(rows, [row]);
+        } else {
+            let error = learnt.expect_err(lacking).to_string();
+            assert!(
+                error.contains("NOPERM") || error.contains("can't run this command"),
+                "{error}"
+            );
+            store.learnt_since(0).unwrap();
         }
     }
 }
