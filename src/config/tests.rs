@@ -100,3 +100,17 @@ fn durations_have_units() {
         assert_eq!(parse_duration(text), None, "{text}");
     }
 }
+
+#[test]
+fn resolvers_are_addresses_with_or_without_a_port() {
+    let config = read("[dns]\nlearn = true\nresolvers = [\"10.0.0.2\", \"::1\", \"[::1]:5353\"]\n");
+    let dns = config.unwrap().dns;
+    let resolvers: Vec<String> = dns.resolvers.iter().map(ToString::to_string).collect();
+    assert_eq!(resolvers, ["10.0.0.2:53", "[::1]:53", "[::1]:5353"]);
+    assert!(dns.learn && dns.rate == 50 && dns.concurrency == 16);
+    assert!(!read("# Nothing yet.\n").unwrap().dns.learn);
+    let faults = read("[dns]\nresolvers = [\"dns.example.com\"]\nrate = 0\n").unwrap_err();
+    let expected = r#"riskgate.toml:2: dns.resolvers: expected a list of addresses such as ["10.0.0.2", "[::1]:5353"], but found ["dns.example.com"]"#;
+    assert_eq!(faults[0], expected);
+    assert!(faults[1].starts_with("riskgate.toml:3: dns.rate: expected a whole number from 1 to"));
+}

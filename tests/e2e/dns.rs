@@ -1,6 +1,7 @@
 //! What the DNS says of names that no list has, learnt from a real server in the background.
 
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -210,6 +211,22 @@ fn a_slow_server_is_learnt_from_in_the_end() {
     until_true("both are known", || {
         said(&gateway, &key, "null.com").1 == 95 && said(&gateway, &key, "burner.com").1 == 85
     });
+}
+
+#[test]
+fn no_more_is_asked_than_the_rate_allows() {
+    let server = DnsServer::start(&records());
+    let door = SlowDns::start(Some(server.address), Duration::ZERO);
+    let gateway = setup(door.address).set("dns.rate", "10").start();
+    let key = gateway.key("acme", &[]);
+    let asked = || door.asked.load(Ordering::Relaxed);
+    until_true("the resolvers are believed", || asked() > 0);
+    let (begun, before) = (Instant::now(), asked());
+    for number in 0..100 {
+        said(&gateway, &key, &format!("there-is-no-{number}.com"));
+    }
+    until_true("thirty were asked", || asked() >= before + 30);
+    assert!(begun.elapsed() > Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
 
 #[test]
