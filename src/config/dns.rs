@@ -25,7 +25,7 @@ impl Settings {
             learn: self.flag("dns.learn", false),
             resolvers: self.parsed("dns.resolvers", expected, parse).unwrap_or_default(),
             rate: self.count("dns.rate", 1..=10_000, 50) as u32,
-            concurrency: self.count("dns.concurrency", 1..=1_000, 16) as usize,
+            concurrency: self.count("dns.concurrency", 1..=64, 16) as usize,
         }
     }
 }
