@@ -69,7 +69,7 @@ impl Said {
         Said::Mx { text: text.into(), holds_for: i64::from(ttl).clamp(SHORTEST, longest) }
     }
 
-    /// One of [`WORDS`].
+    /// The outcome, in a word.
     pub fn word(&self) -> &'static str {
         match self {
             Said::Mx { text, .. } => match text.as_str() {

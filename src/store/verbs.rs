@@ -339,7 +339,7 @@ impl Store {
     // --- what the DNS said ---
 
     /// Keeps what the DNS said of names, in the place of what it said before; of all names, the
-    /// [`super::MOST_LEARNT`] written last.
+    /// [`MOST_LEARNT`](super::MOST_LEARNT) written last.
     pub fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.learn(rows),
