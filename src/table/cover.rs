@@ -137,7 +137,7 @@ pub(super) fn cover<'r>(
         build.covered.answers.push(Answer { verdict, label: 0, lists: 0, votes: 0 });
     }
     build.run(faults);
-    build.mx();
+    build.mx(faults);
     for (name, (line, used)) in &build.allowed {
         if !used {
             let at = format!("{}:{line}: guard.flag_protected", places[places.len() - 1]);
@@ -342,12 +342,20 @@ impl<'r> Build<'r> {
     }
 
     /// What a name without a row gets by its MX host, in the place of each of the two rules that
-    /// yield to it.
-    fn mx(&mut self) {
+    /// yield to it. A protected name, or one below it, is no host of a disposable operator.
+    fn mx(&mut self, faults: &mut TableError) {
         let lists: &'r Lists<'r> = self.lists;
         let mut hosts: Vec<_> = lists.mx_labels.iter().collect();
         hosts.sort_unstable_by_key(|(suffix, _)| *suffix);
         for (suffix, (label, class)) in hosts {
+            let is_disposable = class.bits() == rules::bit(Rule::DisposableMx);
+            if is_disposable && walk(suffix).any(|start| self.is_protected(&suffix[start..])) {
+                let mut lists = self.manifest.lists.iter().zip(self.places);
+                let place = lists.find_map(|(list, at)| (list.kind == Kind::MxLabel).then_some(at));
+                let at = format!("{}: class", place.map_or("", String::as_str));
+                let expected = "no protected name among the disposable hosts";
+                faults.push(Fault::expected(at, expected, super::fault::quoted(suffix)));
+            }
             let mut answer = |rule: Rule| {
                 let bits = rules::bit(rule) | class.bits();
                 let facts = Facts { bits, mx_label: *label, ..Facts::default() };
@@ -357,6 +365,14 @@ impl<'r> Build<'r> {
             let suffix = suffix.clone();
             self.covered.mx.push(MxAnswers { suffix, unknown, mail_in_name });
         }
+    }
+
+    /// Whether a list protects exactly this name.
+    fn is_protected(&self, name: &str) -> bool {
+        let rows = &self.lists.rows;
+        let first = rows.partition_point(|row| &*row.name < name);
+        let mut rows = rows[first..].iter().take_while(|row| row.name == name);
+        rows.any(|row| row.bits & rules::bit(Rule::Protected) != 0)
     }
 
     fn word(&self, number: u32) -> Option<&'r Override<'r>> {

@@ -1,6 +1,6 @@
 //! What the DNS says of names that no list has.
 
-use super::{Source, Table, ask, load, table};
+use super::{Source, Table, ask, faults, load, table};
 use crate::verdict::VerdictSource;
 
 const RULES: (&str, &str) = (
@@ -91,6 +91,23 @@ fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
             assert_eq!(with.source(), found.source());
         }
     }
+}
+
+#[test]
+fn a_protected_name_is_no_host_of_a_disposable_operator() {
+    let refused = |suffix: &str| {
+        let labels = format!("suffix,label,class\n{suffix},X,disposable\n");
+        faults(&[("mx-labels.csv", &labels), ("protected.txt", "good.com\ngov\n")])
+    };
+    for suffix in ["good.com", "mx.good.com", "mail.city.gov"] {
+        let found = refused(suffix);
+        assert!(
+            found[0].starts_with("mx-labels.csv: class: ") && found[0].contains(suffix),
+            "{found:?}"
+        );
+    }
+    let labels = "suffix,label,class\nmx.good.com,X,professional\nnotgood.com,Y,disposable\n";
+    load(&[("mx-labels.csv", labels), ("protected.txt", "good.com\n")]).unwrap();
 }
 
 #[test]
