@@ -13,11 +13,15 @@ mod reading;
 use std::net::SocketAddr;
 
 use crate::month::rfc3339;
+use crate::store::LearntRow;
 
 pub use ask::Asker;
 pub use keep::Keeper;
 pub use memory::Memory;
 pub use reading::Said;
+
+/// What is past its end counts for so many seconds more, while no new answer comes.
+const STALE: i64 = 86_400;
 
 /// How the DNS is asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +34,12 @@ pub struct DnsOptions {
     pub rate: u32,
     /// Names that are asked at the same time.
     pub concurrency: usize,
+}
+
+/// Whether something that was learnt counts at a moment, in seconds since 1970: past its end too,
+/// while no new answer has come.
+pub fn still_counts(learnt: &LearntRow, now: i64) -> bool {
+    now < learnt.until.saturating_add(STALE)
 }
 
 /// How the learning stands.

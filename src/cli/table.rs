@@ -3,7 +3,7 @@
 //! Only words and exit codes live here; what a table is and whether it may replace another is
 //! the table's own business. Results go to stdout, faults to stderr, one line each.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 mod diff;
 mod dns;
 mod feeds;
+mod lookup;
 mod overrides;
 
 use super::output::{show, show_done};
@@ -19,7 +20,7 @@ use super::{BAD_CONFIG, ConfigArgs, Failure};
 use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
-use crate::table::{Fault, Found, Row, Source, Table, TableError, TableSources, Word};
+use crate::table::{Fault, Row, Source, Table, TableError, TableSources, Word};
 use crate::verdict::Rule;
 
 /// What to do with a table.
@@ -52,7 +53,7 @@ pub enum TableCommand {
         #[command(flatten)]
         config: ConfigArgs,
         /// A folder or a compiled table alone; without it, what the config says, with overrides
-        /// and feeds.
+        /// and feeds, and with what the DNS said if `dns.learn` is on.
         #[arg(long, value_name = "SOURCE")]
         table: Option<PathBuf>,
         /// As a JSON array.
@@ -137,11 +138,17 @@ pub fn run(command: TableCommand) -> Result<(), Failure> {
         }
         TableCommand::Feeds { config, json } => feeds::list(&mut out, &config.read()?, json)?,
         TableCommand::Lookup { names, config, table, json } => {
-            let sources = match table {
-                Some(path) => TableSources::of(Source::Path(path)),
-                None => config.read()?.table,
+            let refused = match table {
+                Some(path) => {
+                    let sources = TableSources::of(Source::Path(path));
+                    lookup::lookup(&mut out, &names, &sources, None, json)?
+                }
+                None => {
+                    let config = config.read()?;
+                    let store = dns::store(&config);
+                    lookup::lookup(&mut out, &names, &config.table, store, json)?
+                }
             };
-            let refused = lookup(&mut out, &names, &sources, json)?;
             // What was answered beside a name that is none is still wanted.
             show(out)?;
             return if refused.is_empty() {
@@ -231,82 +238,4 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
         writeln!(out, "\nwarning: {warning}")?;
     }
     Ok(())
-}
-
-/// Writes the answers; the faults of names that are none.
-fn lookup(
-    out: &mut dyn Write,
-    names: &[String],
-    sources: &TableSources,
-    json: bool,
-) -> Result<Vec<String>, Failure> {
-    let table = Table::assemble(sources, unix_now())?;
-    let mut refused = Vec::new();
-    let mut values = Vec::new();
-    for name in names {
-        let domain = match Domain::parse(name) {
-            Ok(domain) => domain,
-            Err(error) => {
-                refused.push(format!("domain: {error}"));
-                continue;
-            }
-        };
-        let found = table.lookup(&domain, unix_now());
-        if json {
-            values.push(found_json(&domain, &found));
-        } else {
-            write_found(out, &domain, &found)?;
-        }
-    }
-    if json {
-        writeln!(out, "{:#}", Value::Array(values))?;
-    }
-    Ok(refused)
-}
-
-fn write_found(out: &mut dyn Write, domain: &Domain, found: &Found) -> io::Result<()> {
-    writeln!(out, "{{\"domain\":\"{domain}{}", found.tail())?;
-    let why = found.explain();
-    match found.matched {
-        Some(0) => writeln!(out, "  row      {domain}")?,
-        Some(at) => writeln!(out, "  row      {}, which covers {domain}", &domain.as_str()[at..])?,
-        None => writeln!(out, "  row      none")?,
-    }
-    writeln!(out, "  rule     {}", why.rule.as_str())?;
-    if let Some(provider) = found.suggestion(domain) {
-        writeln!(out, "  meant    {provider}, probably")?;
-    }
-    for list in why.lists {
-        writeln!(out, "  list     {} ({})", list.file, list.kind)?;
-    }
-    for source in why.sources {
-        let (name, version, date) = (&source.name, &source.version, &source.date);
-        writeln!(out, "  source   {name} {version} ({date})")?;
-    }
-    Ok(())
-}
-
-fn found_json(domain: &Domain, found: &Found) -> Value {
-    let why = found.explain();
-    json!({
-        "domain": domain.as_str(),
-        "answer": answer_json(found),
-        "row": found.matched.map(|at| &domain.as_str()[at..]),
-        "rule": why.rule.as_str(),
-        "source": found.source().as_str(),
-        "did_you_mean": found.suggestion(domain),
-        "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
-        "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),
-    })
-}
-
-fn answer_json(found: &Found) -> Value {
-    json!({
-        "risk_score": found.verdict.score.value(),
-        "reason": found.verdict.reason.as_str(),
-        "is_free_provider": found.verdict.is_free_provider,
-        "is_corporate_email": found.verdict.is_corporate_email,
-        "mx_provider_label": found.label,
-        "rule": found.verdict.rule.as_str(),
-    })
 }

@@ -2,8 +2,7 @@
 //!
 //! A store that is down, or that gives no right to it, costs the sharing and nothing else.
 
-use super::Memory;
-use super::memory::STALE;
+use super::{Memory, still_counts};
 use crate::store::{LearntRow, Store, StoreError};
 
 /// What waits for a store that is down.
@@ -47,8 +46,8 @@ impl Keeper {
         }
         loop {
             let (rows, version) = self.store.learnt_since(self.version)?;
-            let counts = |row: &&LearntRow| now < row.until.saturating_add(STALE);
-            rows.iter().filter(counts).for_each(|row| memory.learn(row));
+            let rows = rows.iter().filter(|row| still_counts(row, now));
+            rows.for_each(|row| memory.learn(row));
             if std::mem::replace(&mut self.version, version) == version {
                 return Ok(());
             }

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use tokio::sync::Notify;
 
-use super::Said;
 use super::reading::WORDS;
+use super::{STALE, Said};
 use crate::domain::Domain;
 use crate::store::LearntRow;
 use crate::table::Found;
@@ -22,8 +22,6 @@ const MOST_BYTES: usize = 32 << 20;
 const OVERHEAD: usize = 200;
 /// Names that wait to be asked.
 const MOST_WANTED: usize = 10_000;
-/// What is past its end counts for so many seconds more, while no new answer comes.
-pub(super) const STALE: i64 = 86_400;
 /// How long a name of which nothing came is left alone, by how often that happened.
 const LEFT_ALONE: [i64; 4] = [60, 300, 1_800, 7_200];
 

@@ -357,6 +357,14 @@ impl Store {
         }
     }
 
+    /// What the DNS said of a name, as far as it is kept.
+    pub fn learnt_of(&mut self, name: &str) -> Result<Option<LearntRow>, StoreError> {
+        match self {
+            Store::Sqlite(store) => store.learnt_of(name),
+            Store::Redis(store) => store.learnt_of(name),
+        }
+    }
+
     // --- moving ---
 
     /// Fills an empty store with what another one held; refuses one that holds keys, accounts or

@@ -284,6 +284,14 @@ fn what_was_learnt_survives_a_restart_and_ends_with_the_switch() {
             [std::fs::read(&path).unwrap(), std::fs::read(wal).unwrap_or_default()].concat();
         bytes.windows(8).any(|part| part == b"null.com")
     });
+    let shown = gateway.cli(&["table", "lookup", "null.com", "yopmail.com"]).expect(0).stdout;
+    assert!(
+        shown.contains("\"risk_score\":95") && shown.contains("  learnt   ., until 20"),
+        "{shown}"
+    );
+    assert_eq!(shown.matches("learnt").count(), 1, "{shown}");
+    let shown = gateway.cli(&["table", "lookup", "--json", "null.com"]).expect(0).json();
+    assert_eq!((&shown[0]["learnt"], &shown[0]["source"]), (&".".into(), &"dns".into()));
     let gateway = gateway.restart();
     until_true("it is known again", || said(&gateway, &key, "null.com").1 == 95);
     gateway.rewrite(|text| text.replace("learn = true", "learn = false"));

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::super::Failure;
-use super::answer_json;
+use super::lookup::answer_json;
 use crate::table::{Found, Row, Source, Table};
 
 /// Shows what one table says and the other does not.

@@ -7,13 +7,14 @@ use std::sync::Arc;
 
 use tokio::task::JoinSet;
 
-use super::super::Failure;
 use super::super::output::{show, tell};
-use crate::config::Config;
+use super::super::{Failure, PATIENCE};
+use crate::config::{Config, StoreOptions};
 use crate::dns::{Asker, Said};
 use crate::domain::{Domain, Name};
 use crate::quota::unix_now;
 use crate::regular_file::{read_regular_text, write_beside};
+use crate::store::Store;
 use crate::table::Table;
 use crate::verdict::Rule;
 
@@ -23,6 +24,26 @@ const LARGEST: u64 = 1 << 30;
 const HEADER: &str = "domain,mx\n";
 /// Names that stand beside a proposal.
 const EXAMPLES: usize = 5;
+
+/// The store that keeps what was learnt, if anything is. One that does not answer is told, and the
+/// table answers alone.
+pub fn store(config: &Config) -> Option<Store> {
+    let StoreOptions { url, redis, .. } = &config.store;
+    if !config.dns.learn {
+        return None;
+    }
+    let opened = Store::open_existing(url, redis, PATIENCE).and_then(|mut store| {
+        store.learnt_of("a.test")?;
+        Ok(store)
+    });
+    match opened {
+        Ok(store) => Some(store),
+        Err(error) => {
+            tell(format!("what was learnt is not known: {error}"));
+            None
+        }
+    }
+}
 
 /// Asks the DNS about names, and writes what it says.
 pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(), Failure> {

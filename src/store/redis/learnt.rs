@@ -55,6 +55,16 @@ impl Redis {
         let rows = names.iter().zip(texts).filter_map(|((name, _), text)| learnt(name, &text?));
         Ok((rows.collect(), *version))
     }
+
+    pub(in super::super) fn learnt_of(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<LearntRow>, StoreError> {
+        let mut read = redis::pipe();
+        read.cmd("HGET").arg(FACTS).arg(name);
+        let text: Option<Vec<u8>> = self.read("reading what the DNS said", &read)?;
+        Ok(text.and_then(|text| learnt(name.as_bytes(), &text)))
+    }
 }
 
 fn learnt(name: &[u8], text: &[u8]) -> Option<LearntRow> {

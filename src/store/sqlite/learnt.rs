@@ -42,6 +42,20 @@ impl Sqlite {
     ) -> Result<(Vec<LearntRow>, u64), StoreError> {
         read(&self.connection, since).map_err(self.failed("reading what the DNS said"))
     }
+
+    pub(in super::super) fn learnt_of(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<LearntRow>, StoreError> {
+        let read = |connection: &Connection| {
+            if !is_there(connection)? {
+                return Ok(None);
+            }
+            let of = "SELECT name, mx, until FROM learnt WHERE name = ?1";
+            connection.prepare_cached(of)?.query_row([name], learnt).optional()
+        };
+        read(&self.connection).map_err(self.failed("reading what the DNS said"))
+    }
 }
 
 fn write(transaction: &Transaction<'_>, rows: &[LearntRow]) -> rusqlite::Result<()> {
@@ -64,9 +78,7 @@ fn drop_oldest(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<
 }
 
 fn read(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<LearntRow>, u64)> {
-    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'learnt'";
-    let is_there = connection.prepare_cached(known)?.exists([])?;
-    let newest = if is_there { newest(connection)? } else { 0 };
+    let newest = if is_there(connection)? { newest(connection)? } else { 0 };
     // Older than what is known: it is another file, or an earlier state of it.
     let mut version = if since > newest { 0 } else { since };
     if version == newest {
@@ -83,6 +95,11 @@ fn read(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<LearntRow>
         rows.extend(learnt(row).ok());
     }
     Ok((rows, version))
+}
+
+fn is_there(connection: &Connection) -> rusqlite::Result<bool> {
+    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'learnt'";
+    connection.prepare_cached(known)?.exists([])
 }
 
 fn learnt(row: &Row<'_>) -> rusqlite::Result<LearntRow> {

@@ -24,6 +24,7 @@ fn what_the_dns_said_is_told_to_all_in_the_order_in_which_it_came() {
     on_both(|place| {
         let (mut one, mut other) = (place.open(), place.open());
         assert_eq!(all_learnt(&mut other, 0), (vec![], 0));
+        assert_eq!(other.learnt_of("b.com").unwrap(), None);
         assert_eq!(all_learnt(&mut other, 7), (vec![], 0), "nothing is there any more");
         let first = [learnt("b.com", "mx.b.com", 5), learnt("a.com", ".", i64::MAX)];
         one.learn(&first).unwrap();
@@ -33,6 +34,8 @@ fn what_the_dns_said_is_told_to_all_in_the_order_in_which_it_came() {
         let (rows, later) = all_learnt(&mut other, version);
         assert_eq!(rows, [learnt("b.com", "parked", 9)]);
         assert!(later > version);
+        assert_eq!(other.learnt_of("b.com").unwrap(), Some(learnt("b.com", "parked", 9)));
+        assert_eq!(other.learnt_of("c.com").unwrap(), None);
         assert_eq!(all_learnt(&mut other, later), (vec![], later));
         let (rows, _) = all_learnt(&mut place.open(), later + 1_000);
         let again = [learnt("a.com", ".", i64::MAX), learnt("b.com", "parked", 9)];
