@@ -71,6 +71,18 @@ fn a_host_that_nobody_knows_changes_nothing() {
     assert!(table.knows_mx_host("a.b.good.host") && !table.knows_mx_host("mxgood.host"));
 }
 
+proptest::proptest! {
+    #[test]
+    fn whatever_stands_in_the_place_of_a_host_gives_an_answer_of_the_table(text in ".{0,40}") {
+        static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(small);
+        for text in [text.clone(), format!("{text}.bad.host"), format!("{text}\u{fc}.host")] {
+            let found = ask(&SMALL, "new.com").with_mx(&text);
+            proptest::prop_assert!(!found.tail().is_empty());
+            proptest::prop_assert_eq!(found.matched, None);
+        }
+    }
+}
+
 #[test]
 fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
     let table = small();
