@@ -17,11 +17,9 @@ mod overrides;
 
 use super::output::{show, show_done};
 use super::{BAD_CONFIG, ConfigArgs, Failure};
-use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
-use crate::table::{Fault, Row, Source, Table, TableError, TableSources, Word};
-use crate::verdict::Rule;
+use crate::table::{Fault, Source, Table, TableError, TableSources, Word};
 
 /// What to do with a table.
 #[derive(Debug, Subcommand)]
