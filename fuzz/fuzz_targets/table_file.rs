@@ -15,6 +15,12 @@ use riskgate_fuzz::Scratch;
 use xxhash_rust::xxh3::xxh3_64;
 
 static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("table-file"));
+/// The number of the format that this build writes, as it stands in a file.
+static FORMAT: LazyLock<[u8; 8]> = LazyLock::new(|| {
+    let path = SCRATCH.path().join("format");
+    Table::load(&Source::Bundled).unwrap().write_to(&path).unwrap();
+    std::fs::read(path).unwrap()[8..16].try_into().unwrap()
+});
 /// Bytes of the head, and where that begins which the checksum covers.
 const HEAD: usize = 256;
 const SUMMED: usize = 32;
@@ -30,7 +36,7 @@ fn mended(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let length = bytes.len() as u64;
     bytes[..8].copy_from_slice(b"riskgate");
-    bytes[8..16].copy_from_slice(&[2, 0, 0, 0, 0, 0, 0, 0]);
+    bytes[8..16].copy_from_slice(&*FORMAT);
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
     let sum = xxh3_64(&bytes[SUMMED..]);
     bytes[24..32].copy_from_slice(&sum.to_le_bytes());
