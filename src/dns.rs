@@ -1,6 +1,6 @@
 //! What the DNS says of names that no list has: asked in the background, kept, shared by nodes.
 //!
-//! Owns the questions, how answers are read, the bounded memory of what was learnt and of what is
+//! Owns the questions, how answers are read, the bounded memory of what was learned and of what is
 //! wanted, and what the store keeps of it. No request waits for any of this. What an answer does to
 //! a verdict, and that it yields to every list, is decided by the table; when and on which thread
 //! names are asked, by whoever calls.
@@ -13,7 +13,7 @@ mod reading;
 use std::net::SocketAddr;
 
 use crate::month::rfc3339;
-use crate::store::LearntRow;
+use crate::store::LearnedRow;
 
 pub use ask::Asker;
 pub use keep::Keeper;
@@ -36,10 +36,10 @@ pub struct DnsOptions {
     pub concurrency: usize,
 }
 
-/// Whether something that was learnt counts at a moment, in seconds since 1970: past its end too,
+/// Whether something that was learned counts at a moment, in seconds since 1970: past its end too,
 /// while no new answer has come.
-pub fn still_counts(learnt: &LearntRow, now: i64) -> bool {
-    now < learnt.until.saturating_add(STALE)
+pub fn still_counts(learned: &LearnedRow, now: i64) -> bool {
+    now < learned.until.saturating_add(STALE)
 }
 
 /// How the learning stands.
@@ -55,7 +55,7 @@ pub struct DnsStatus {
     pub dropped: u64,
     /// When a resolver answered last, in seconds since 1970.
     pub answered_at: Option<i64>,
-    /// Why nothing is learnt, or not shared.
+    /// Why nothing is learned, or not shared.
     pub problem: Option<String>,
 }
 

@@ -297,7 +297,7 @@ impl Metrics {
         }
     }
 
-    /// Shows how the DNS is learnt from; `asked` is how many names led to each outcome so far.
+    /// Shows how the DNS is learned from; `asked` is how many names led to each outcome so far.
     pub fn show_dns(
         &self,
         known: usize,

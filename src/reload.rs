@@ -49,7 +49,7 @@ pub struct ReloadStatus {
     pub needs_restart: Vec<&'static str>,
     /// How each feed stands.
     pub feeds: Vec<FeedStatus>,
-    /// How the DNS is learnt from.
+    /// How the DNS is learned from.
     pub dns: DnsStatus,
 }
 

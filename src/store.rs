@@ -31,9 +31,9 @@ pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl, without_password};
 pub const MAX_ACCOUNTS: usize = 16;
 
 /// Names of which the store keeps what the DNS said: those written last.
-pub const MOST_LEARNT: usize = 100_000;
+pub const MOST_LEARNED: usize = 100_000;
 /// So many are read or written at once.
-const LEARNT_AT_ONCE: usize = 1_000;
+const LEARNED_AT_ONCE: usize = 1_000;
 
 /// An open store: one connection, so give each thread its own.
 pub enum Store {
@@ -312,7 +312,7 @@ pub struct TopRow {
 
 /// What the DNS said of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LearntRow {
+pub struct LearnedRow {
     /// The name.
     pub name: String,
     /// As in a list of kind `mx`: a host, or a word in its place.

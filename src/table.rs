@@ -273,7 +273,7 @@ impl Table {
         let answer = &self.parts.answers[usize::from(number)];
         let label = label(&self.parts, answer);
         let verdict = answer.verdict;
-        Found { verdict, label, matched, table: self, answer: number, is_learnt: false }
+        Found { verdict, label, matched, table: self, answer: number, is_learned: false }
     }
 
     fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {

@@ -1,4 +1,4 @@
-//! `[dns]`: what is learnt of names that no list has.
+//! `[dns]`: what is learned of names that no list has.
 
 use std::net::{IpAddr, SocketAddr};
 

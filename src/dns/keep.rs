@@ -1,9 +1,9 @@
-//! What the store keeps of what was learnt: over restarts, and for other nodes.
+//! What the store keeps of what was learned: over restarts, and for other nodes.
 //!
 //! A store that is down, or that gives no right to it, costs the sharing and nothing else.
 
 use super::{Memory, still_counts};
-use crate::store::{LearntRow, Store, StoreError};
+use crate::store::{LearnedRow, Store, StoreError};
 
 /// What waits for a store that is down.
 const MOST_UNSAVED: usize = 10_000;
@@ -13,7 +13,7 @@ pub struct Keeper {
     store: Store,
     /// What was read or written up to here is known.
     version: u64,
-    unsaved: Vec<LearntRow>,
+    unsaved: Vec<LearnedRow>,
 }
 
 impl Keeper {
@@ -23,9 +23,9 @@ impl Keeper {
     }
 
     /// Has this written with the next exchange.
-    pub fn add(&mut self, learnt: LearntRow) {
+    pub fn add(&mut self, learned: LearnedRow) {
         if self.unsaved.len() < MOST_UNSAVED {
-            self.unsaved.push(learnt);
+            self.unsaved.push(learned);
         }
     }
 
@@ -34,7 +34,7 @@ impl Keeper {
         (self.version, self.unsaved) = (0, Vec::new());
     }
 
-    /// Writes what was learnt here, and takes over what other nodes have learnt. `now` is in seconds
+    /// Writes what was learned here, and takes over what other nodes have learned. `now` is in seconds
     /// since 1970.
     ///
     /// # Errors
@@ -45,7 +45,7 @@ impl Keeper {
             self.unsaved.clear();
         }
         loop {
-            let (rows, version) = self.store.learnt_since(self.version)?;
+            let (rows, version) = self.store.learned_since(self.version)?;
             let rows = rows.iter().filter(|row| still_counts(row, now));
             rows.for_each(|row| memory.learn(row));
             if std::mem::replace(&mut self.version, version) == version {

@@ -1,4 +1,4 @@
-//! What was learnt, and what is wanted: both bounded, and asked by requests without waiting.
+//! What was learned, and what is wanted: both bounded, and asked by requests without waiting.
 //!
 //! Owns who makes room, and for how long an answer counts. A look-up costs one probe of a
 //! concurrent map; a wish costs a lock that is never waited for.
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::reading::WORDS;
 use super::{STALE, Said};
 use crate::domain::Domain;
-use crate::store::LearntRow;
+use crate::store::LearnedRow;
 use crate::table::Found;
 
 /// What is known may take so many bytes.
@@ -25,7 +25,7 @@ const MOST_WANTED: usize = 10_000;
 /// How long a name of which nothing came is left alone, by how often that happened.
 const LEFT_ALONE: [i64; 4] = [60, 300, 1_800, 7_200];
 
-/// What was learnt, and what is wanted.
+/// What was learned, and what is wanted.
 #[derive(Default)]
 pub struct Memory {
     is_on: AtomicBool,
@@ -137,31 +137,31 @@ impl Memory {
         wanted.names = wanted.queue.iter().cloned().collect();
     }
 
-    /// Keeps what came of a question; what was learnt, if anything was. What is known of a name
+    /// Keeps what came of a question; what was learned, if anything was. What is known of a name
     /// stays where nothing came.
-    pub fn answer(&self, name: &Arc<str>, said: Said, now: i64) -> Option<LearntRow> {
+    pub fn answer(&self, name: &Arc<str>, said: Said, now: i64) -> Option<LearnedRow> {
         let place = WORDS.iter().position(|word| *word == said.word()).unwrap_or_default();
         self.asked[place].fetch_add(1, Ordering::Relaxed);
-        let learnt = match said {
+        let learned = match said {
             Said::Mx { text, holds_for } => {
                 self.answered_at.store(now, Ordering::Relaxed);
                 let until = now.saturating_add(holds_for);
-                Some(LearntRow { name: name.to_string(), mx: text, until })
+                Some(LearnedRow { name: name.to_string(), mx: text, until })
             }
             Said::NotKnown(_) => {
                 self.postpone(name, now);
                 None
             }
         };
-        if let Some(learnt) = &learnt {
-            self.learn(learnt);
+        if let Some(learned) = &learned {
+            self.learn(learned);
         }
         self.wanted().names.remove(name);
-        learnt
+        learned
     }
 
-    /// Takes over what was learnt here or by another node.
-    pub fn learn(&self, LearntRow { name, mx, until }: &LearntRow) {
+    /// Takes over what was learned here or by another node.
+    pub fn learn(&self, LearnedRow { name, mx, until }: &LearnedRow) {
         if self.is_on() {
             let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
             let known = Known { mx, until: *until, ask_at: *until, failures: 0, was_used };

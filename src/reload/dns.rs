@@ -1,7 +1,7 @@
 //! Asks the DNS about names that no list has, on a thread that lets requests go first.
 //!
 //! Requests only leave names with it. It asks as many at a time as it may, believes resolvers that
-//! know the mail hosts of large providers, and exchanges what it learnt with the store each second.
+//! know the mail hosts of large providers, and exchanges what it learned with the store each second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,9 +121,9 @@ impl Worker {
                 }
                 Some(done) = asked.join_next() => {
                     let Ok((name, said)) = done else { continue };
-                    let learnt = memory.answer(&name, said, self.state.ledger.now());
-                    if let (Some(learnt), Some(keeper)) = (learnt, &mut self.keeper) {
-                        keeper.add(learnt);
+                    let learned = memory.answer(&name, said, self.state.ledger.now());
+                    if let (Some(learned), Some(keeper)) = (learned, &mut self.keeper) {
+                        keeper.add(learned);
                     }
                 }
                 name = memory.next_wanted(), if asker.is_some() => {
@@ -138,7 +138,7 @@ impl Worker {
         }
     }
 
-    /// Tells the store what was learnt, and hears what other nodes have.
+    /// Tells the store what was learned, and hears what other nodes have.
     async fn exchange(&mut self) {
         let (state, store, keeper) =
             (Arc::clone(&self.state), self.store.clone(), self.keeper.take());

@@ -32,7 +32,7 @@ impl Report {
         self.lock().feeds = feeds;
     }
 
-    /// Keeps how the DNS is learnt from.
+    /// Keeps how the DNS is learned from.
     pub(super) fn show_dns(&self, dns: DnsStatus) {
         self.lock().dns = dns;
     }

@@ -7,7 +7,7 @@
 mod fill;
 mod foreign;
 mod import;
-mod learnt;
+mod learned;
 mod ledger;
 mod month;
 mod restore;
@@ -119,7 +119,7 @@ impl Script {
             }
             Script::Credit => include_str!("redis/credit.lua"),
             Script::Month => include_str!("redis/month.lua"),
-            Script::Learn => include_str!("redis/learnt.lua"),
+            Script::Learn => include_str!("redis/learned.lua"),
         }
     }
 }

@@ -4,7 +4,7 @@
 //! gateway and its successor during a hand-over, and the command line beside them. What a verb
 //! has returned is on disk. It never replaces or empties a file that it does not understand.
 
-mod learnt;
+mod learned;
 mod ledger;
 mod open;
 mod rotate;

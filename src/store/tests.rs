@@ -5,7 +5,7 @@ mod both;
 mod copy;
 mod foreign;
 mod history;
-mod learnt;
+mod learned;
 mod rights;
 mod server;
 

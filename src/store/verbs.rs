@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use super::{
-    AccountRow, Contents, Credit, KeyRow, LearntRow, LimitRow, Pulse, Redis, RedisOptions,
+    AccountRow, Contents, Credit, KeyRow, LearnedRow, LimitRow, Pulse, Redis, RedisOptions,
     RepairedMonth, RingChanges, RingMark, RingRows, Round, Sqlite, Standing, Statement, Store,
     StoreError, StoreUrl, TopRow, UsageRow,
 };
@@ -339,8 +339,8 @@ impl Store {
     // --- what the DNS said ---
 
     /// Keeps what the DNS said of names, in the place of what it said before; of all names, the
-    /// [`MOST_LEARNT`](super::MOST_LEARNT) written last.
-    pub fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
+    /// [`MOST_LEARNED`](super::MOST_LEARNED) written last.
+    pub fn learn(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.learn(rows),
             Store::Redis(store) => store.learn(rows),
@@ -350,18 +350,18 @@ impl Store {
     /// Some of what was written after a version, in that order, and the version that it leads to:
     /// to be asked for until that stays as it is. What is older than the version that the caller
     /// knows is another state of the store, which is read from its beginning.
-    pub fn learnt_since(&mut self, since: u64) -> Result<(Vec<LearntRow>, u64), StoreError> {
+    pub fn learned_since(&mut self, since: u64) -> Result<(Vec<LearnedRow>, u64), StoreError> {
         match self {
-            Store::Sqlite(store) => store.learnt_since(since),
-            Store::Redis(store) => store.learnt_since(since),
+            Store::Sqlite(store) => store.learned_since(since),
+            Store::Redis(store) => store.learned_since(since),
         }
     }
 
     /// What the DNS said of a name, as far as it is kept.
-    pub fn learnt_of(&mut self, name: &str) -> Result<Option<LearntRow>, StoreError> {
+    pub fn learned_of(&mut self, name: &str) -> Result<Option<LearnedRow>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.learnt_of(name),
-            Store::Redis(store) => store.learnt_of(name),
+            Store::Sqlite(store) => store.learned_of(name),
+            Store::Redis(store) => store.learned_of(name),
         }
     }
 

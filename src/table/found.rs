@@ -19,7 +19,7 @@ pub struct Found<'t> {
     /// The number of the answer in the table.
     pub(super) answer: u16,
     /// The DNS said something of the name that counts.
-    pub(super) is_learnt: bool,
+    pub(super) is_learned: bool,
 }
 
 /// One row of a table.
@@ -52,7 +52,7 @@ impl<'t> Found<'t> {
 
     /// What it goes by.
     pub fn source(&self) -> VerdictSource {
-        if self.is_learnt { VerdictSource::Dns } else { self.verdict.rule.source() }
+        if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.source() }
     }
 
     /// Whether a list of the manifest says so, alone or beside what was added to the lists.

@@ -79,6 +79,6 @@ impl Found<'_> {
                 (None, _) => return self,
             },
         };
-        Found { is_learnt: true, ..self.table.found(number, None) }
+        Found { is_learned: true, ..self.table.found(number, None) }
     }
 }

@@ -8,7 +8,7 @@ use crate::domain::{Name, SuffixKind};
 
 mod added;
 mod inferred;
-mod learnt;
+mod learned;
 
 /// 2026-11-21, when the bundled lists are young.
 const NOW: i64 = 1_795_219_200;

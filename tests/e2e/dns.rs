@@ -1,4 +1,4 @@
-//! What the DNS says of names that no list has, learnt from a real server in the background.
+//! What the DNS says of names that no list has, learned from a real server in the background.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -147,10 +147,10 @@ fn what_is_not_clear_or_says_nothing_changes_no_answer() {
 }
 
 #[test]
-fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
+fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     let server = DnsServer::start(&records());
     let (gateway, key) = start(server.address);
-    until("the operator's word outranks what was learnt", || {
+    until("the operator's word outranks what was learned", || {
         said(&gateway, &key, "null.com");
         said(&gateway, &key, "burner.com");
         (said(&gateway, &key, "null.com").2 == "dns"
@@ -218,7 +218,7 @@ fn a_silent_server_costs_no_request_anything_and_is_told() {
 }
 
 #[test]
-fn a_slow_server_is_learnt_from_in_the_end() {
+fn a_slow_server_is_learned_from_in_the_end() {
     let server = DnsServer::start(&records());
     let slow = SlowDns::start(Some(server.address), Duration::from_millis(900));
     let (gateway, key) = start(slow.address);
@@ -276,11 +276,11 @@ fn a_server_that_is_gone_for_a_while_leaves_what_is_known() {
 }
 
 #[test]
-fn what_was_learnt_survives_a_restart_and_ends_with_the_switch() {
+fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
     let server = DnsServer::start(&records());
     let (gateway, key) = start(server.address);
     until_true("it is known", || said(&gateway, &key, "null.com").1 == 95);
-    // What was learnt is written within a second or so.
+    // What was learned is written within a second or so.
     std::mem::drop(server);
     let path = gateway.path("riskgate.db");
     until_true("it is in the store", || {
@@ -291,12 +291,12 @@ fn what_was_learnt_survives_a_restart_and_ends_with_the_switch() {
     });
     let shown = gateway.cli(&["table", "lookup", "null.com", "yopmail.com"]).expect(0).stdout;
     assert!(
-        shown.contains("\"risk_score\":95") && shown.contains("  learnt   ., until 20"),
+        shown.contains("\"risk_score\":95") && shown.contains("  learned  ., until 20"),
         "{shown}"
     );
-    assert_eq!(shown.matches("learnt").count(), 1, "{shown}");
+    assert_eq!(shown.matches("learned").count(), 1, "{shown}");
     let shown = gateway.cli(&["table", "lookup", "--json", "null.com"]).expect(0).json();
-    assert_eq!((&shown[0]["learnt"], &shown[0]["source"]), (&".".into(), &"dns".into()));
+    assert_eq!((&shown[0]["learned"], &shown[0]["source"]), (&".".into(), &"dns".into()));
     let gateway = gateway.restart();
     until_true("it is known again", || said(&gateway, &key, "null.com").1 == 95);
     gateway.rewrite(|text| text.replace("learn = true", "learn = false"));

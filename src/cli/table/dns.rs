@@ -25,7 +25,7 @@ const HEADER: &str = "domain,mx\n";
 /// Names that stand beside a proposal.
 const EXAMPLES: usize = 5;
 
-/// The store that keeps what was learnt, if anything is. One that does not answer is told, and the
+/// The store that keeps what was learned, if anything is. One that does not answer is told, and the
 /// table answers alone.
 pub fn store(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.store;
@@ -33,13 +33,13 @@ pub fn store(config: &Config) -> Option<Store> {
         return None;
     }
     let opened = Store::open_existing(url, redis, PATIENCE).and_then(|mut store| {
-        store.learnt_of("a.test")?;
+        store.learned_of("a.test")?;
         Ok(store)
     });
     match opened {
         Ok(store) => Some(store),
         Err(error) => {
-            tell(format!("what was learnt is not known: {error}"));
+            tell(format!("what was learned is not known: {error}"));
             None
         }
     }

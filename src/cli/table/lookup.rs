@@ -9,7 +9,7 @@ use crate::dns::still_counts;
 use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
-use crate::store::{LearntRow, Store};
+use crate::store::{LearnedRow, Store};
 use crate::table::{Found, Table, TableSources};
 
 /// Writes the answers; the faults of names that are none.
@@ -32,12 +32,12 @@ pub fn lookup(
             }
         };
         let found = table.lookup(&domain, unix_now());
-        let learnt = learnt(&mut store, &domain)?.filter(|_| found.yields_to_dns());
-        let found = learnt.as_ref().map_or(found, |row| found.with_mx(&row.mx));
+        let learned = learned(&mut store, &domain)?.filter(|_| found.yields_to_dns());
+        let found = learned.as_ref().map_or(found, |row| found.with_mx(&row.mx));
         if json {
-            values.push(found_json(&domain, &found, learnt.as_ref()));
+            values.push(found_json(&domain, &found, learned.as_ref()));
         } else {
-            write_found(out, &domain, &found, learnt.as_ref())?;
+            write_found(out, &domain, &found, learned.as_ref())?;
         }
     }
     if json {
@@ -46,17 +46,17 @@ pub fn lookup(
     Ok(refused)
 }
 
-/// What nodes have learnt of a domain, as far as it still counts.
-fn learnt(store: &mut Option<Store>, domain: &Domain) -> Result<Option<LearntRow>, Failure> {
+/// What nodes have learned of a domain, as far as it still counts.
+fn learned(store: &mut Option<Store>, domain: &Domain) -> Result<Option<LearnedRow>, Failure> {
     let Some(store) = store else { return Ok(None) };
-    Ok(store.learnt_of(domain.as_str())?.filter(|row| still_counts(row, unix_now())))
+    Ok(store.learned_of(domain.as_str())?.filter(|row| still_counts(row, unix_now())))
 }
 
 fn write_found(
     out: &mut dyn Write,
     domain: &Domain,
     found: &Found,
-    learnt: Option<&LearntRow>,
+    learned: Option<&LearnedRow>,
 ) -> io::Result<()> {
     writeln!(out, "{{\"domain\":\"{domain}{}", found.tail())?;
     let why = found.explain();
@@ -66,8 +66,8 @@ fn write_found(
         None => writeln!(out, "  row      none")?,
     }
     writeln!(out, "  rule     {}", why.rule.as_str())?;
-    if let Some(LearntRow { mx, until, .. }) = learnt {
-        writeln!(out, "  learnt   {mx}, until {}", rfc3339(*until))?;
+    if let Some(LearnedRow { mx, until, .. }) = learned {
+        writeln!(out, "  learned  {mx}, until {}", rfc3339(*until))?;
     }
     if let Some(provider) = found.suggestion(domain) {
         writeln!(out, "  meant    {provider}, probably")?;
@@ -82,7 +82,7 @@ fn write_found(
     Ok(())
 }
 
-fn found_json(domain: &Domain, found: &Found, learnt: Option<&LearntRow>) -> Value {
+fn found_json(domain: &Domain, found: &Found, learned: Option<&LearnedRow>) -> Value {
     let why = found.explain();
     json!({
         "domain": domain.as_str(),
@@ -90,7 +90,7 @@ fn found_json(domain: &Domain, found: &Found, learnt: Option<&LearntRow>) -> Val
         "row": found.matched.map(|at| &domain.as_str()[at..]),
         "rule": why.rule.as_str(),
         "source": found.source().as_str(),
-        "learnt": learnt.map(|row| &row.mx),
+        "learned": learned.map(|row| &row.mx),
         "did_you_mean": found.suggestion(domain),
         "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
         "sources": why.sources.iter().map(|source| &source.name).collect::<Vec<_>>(),

@@ -55,8 +55,8 @@ fn the_first_look_up_wants_a_name_and_the_second_knows_it() {
     assert_eq!((&*name, next(&memory)), ("new.com", None), "once is enough");
     look_up(&memory, &table, "new.com", NOW);
     assert_eq!(next(&memory), None, "it is being asked");
-    let learnt = memory.answer(&name, mx("mx.bad.host", 600), NOW).unwrap();
-    assert_eq!((learnt.name.as_str(), learnt.until), ("new.com", NOW + 600));
+    let learned = memory.answer(&name, mx("mx.bad.host", 600), NOW).unwrap();
+    assert_eq!((learned.name.as_str(), learned.until), ("new.com", NOW + 600));
     assert_eq!(look_up(&memory, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(next(&memory), None);
 }

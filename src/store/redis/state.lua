@@ -70,7 +70,7 @@ if settling and not lost and claim_leased > 0 and sequence > own_sequence then
     claim_leased = claim_leased + math.max(0, floor - own_leased)
 end
 
--- What is learnt from here while it settles is no knowledge from before the loss.
+-- What is learned from here while it settles is no knowledge from before the loss.
 local told = settling and base or revision
 if sequence <= own_sequence then
     return word(own_leased, all_leased - own_leased, all_spent - own_spent, told, settling and 1 or 0)

@@ -2,7 +2,8 @@
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    Contents, Credit, Known, LearntRow, LimitRow, MOST_LEARNT, Round, Statement, Store, StoreError,
+    Contents, Credit, Known, LearnedRow, LimitRow, MOST_LEARNED, Round, Statement, Store,
+    StoreError,
 };
 use super::{add, key, open, rows};
 use crate::month::Month;
@@ -124,9 +125,9 @@ fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_need
     for lacking in ["", LEARNER[0], LEARNER[1]] {
         // As many as there may be, so that one makes room.
         let fill = format!(
-            "for i = 1, {MOST_LEARNT} do \
+            "for i = 1, {MOST_LEARNED} do \
              redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
-             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MOST_LEARNT})"
+             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MOST_LEARNED})"
         );
         server.tell(&["FLUSHALL"]);
         server.tell(&["EVAL", &fill, "0"]);
@@ -134,19 +135,19 @@ fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_need
         user.extend([&GATEWAY[..], &LEARNER].concat().iter().filter(|right| **right != lacking));
         server.tell(&user);
         let mut store = open(&server.url_as("some", "pw"));
-        let row = LearntRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
-        let learnt = store.learn(std::slice::from_ref(&row));
+        let row = LearnedRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
+        let learned = store.learn(std::slice::from_ref(&row));
         if lacking.is_empty() {
-            learnt.unwrap();
-            let (rows, _) = store.learnt_since(MOST_LEARNT as u64).unwrap();
+            learned.unwrap();
+            let (rows, _) = store.learned_since(MOST_LEARNED as u64).unwrap();
             assert_eq!(rows, [row]);
         } else {
-            let error = learnt.expect_err(lacking).to_string();
+            let error = learned.expect_err(lacking).to_string();
             assert!(
                 error.contains("NOPERM") || error.contains("can't run this command"),
                 "{error}"
             );
-            store.learnt_since(0).unwrap();
+            store.learned_since(0).unwrap();
         }
     }
 }

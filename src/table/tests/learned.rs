@@ -25,7 +25,7 @@ fn small() -> Table {
     ])
 }
 
-fn learnt(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
+fn learned(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
     let found = ask(table, name).with_mx(mx);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
@@ -51,7 +51,7 @@ fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
         ("newmail.com", ".", "undeliverable 95"),
     ] {
         assert_eq!(
-            learnt(&table, name, mx),
+            learned(&table, name, mx),
             (expected.to_owned(), VerdictSource::Dns),
             "{name} {mx}"
         );
@@ -62,9 +62,9 @@ fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
 fn a_host_that_nobody_knows_changes_nothing() {
     let table = small();
     for host in ["mx.elsewhere.net", "mxbad.host", "", "not a host", "new.com"] {
-        assert_eq!(learnt(&table, "new.com", host), ("safe 10".to_owned(), VerdictSource::None));
+        assert_eq!(learned(&table, "new.com", host), ("safe 10".to_owned(), VerdictSource::None));
         assert_eq!(
-            learnt(&table, "newmail.com", host),
+            learned(&table, "newmail.com", host),
             ("safe 30".to_owned(), VerdictSource::Rule)
         );
     }
@@ -84,7 +84,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn nothing_that_is_learnt_overrides_a_list_the_operator_or_a_stronger_rule() {
+fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     let table = small();
     for name in [
         "listed.com",
@@ -129,7 +129,7 @@ fn a_compiled_table_carries_what_follows_from_hosts() {
     table.write_to(&path).unwrap();
     let compiled = Table::load(&Source::Path(path)).unwrap();
     for mx in [".", "mx.bad.host", "mx.good.host", "mx.cloud.host", "elsewhere.net"] {
-        assert_eq!(learnt(&compiled, "new.com", mx), learnt(&table, "new.com", mx));
+        assert_eq!(learned(&compiled, "new.com", mx), learned(&table, "new.com", mx));
     }
     assert_eq!(compiled.large_providers(), ["gmail.com"]);
     assert!(load(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());

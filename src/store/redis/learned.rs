@@ -2,21 +2,21 @@
 
 use redis::Pipeline;
 
-use super::super::{LEARNT_AT_ONCE, LearntRow, MOST_LEARNT, StoreError};
+use super::super::{LEARNED_AT_ONCE, LearnedRow, MOST_LEARNED, StoreError};
 use super::{BULK, Redis, Script, error_of};
 
 const FACTS: &str = "riskgate:{dns}:facts";
 const ORDER: &str = "riskgate:{dns}:order";
 
 impl Redis {
-    pub(in super::super) fn learn(&mut self, rows: &[LearntRow]) -> Result<(), StoreError> {
+    pub(in super::super) fn learn(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
         const DOING: &str = "saving what the DNS said";
-        for some in rows.chunks(LEARNT_AT_ONCE) {
+        for some in rows.chunks(LEARNED_AT_ONCE) {
             let replies = self.run_within(DOING, BULK, |scripts| {
                 let mut pipeline = Pipeline::new();
                 pipeline.cmd("EVALSHA").arg(&scripts[Script::Learn as usize]).arg(2);
-                pipeline.arg(FACTS).arg(ORDER).arg(MOST_LEARNT);
-                for LearntRow { name, mx, until } in some {
+                pipeline.arg(FACTS).arg(ORDER).arg(MOST_LEARNED);
+                for LearnedRow { name, mx, until } in some {
                     pipeline.arg(name).arg(format!("{until} {mx}"));
                 }
                 pipeline
@@ -29,10 +29,10 @@ impl Redis {
         Ok(())
     }
 
-    pub(in super::super) fn learnt_since(
+    pub(in super::super) fn learned_since(
         &mut self,
         since: u64,
-    ) -> Result<(Vec<LearntRow>, u64), StoreError> {
+    ) -> Result<(Vec<LearnedRow>, u64), StoreError> {
         const DOING: &str = "reading what the DNS said";
         let mut read = redis::pipe();
         read.cmd("HGET").arg(FACTS).arg("version");
@@ -45,30 +45,30 @@ impl Redis {
         }
         let mut read = redis::pipe();
         read.cmd("ZRANGEBYSCORE").arg(ORDER).arg(format!("({since}")).arg("+inf");
-        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(LEARNT_AT_ONCE);
+        read.arg("WITHSCORES").arg("LIMIT").arg(0).arg(LEARNED_AT_ONCE);
         let names: Vec<(Vec<u8>, u64)> = self.read(DOING, &read)?;
         let Some((_, version)) = names.last() else { return Ok((Vec::new(), newest)) };
         let mut read = redis::pipe();
         read.cmd("HMGET").arg(FACTS).arg(names.iter().map(|(name, _)| name).collect::<Vec<_>>());
         let texts: Vec<Option<Vec<u8>>> = self.read(DOING, &read)?;
-        // One that can't be read is learnt anew.
-        let rows = names.iter().zip(texts).filter_map(|((name, _), text)| learnt(name, &text?));
+        // One that can't be read is learned anew.
+        let rows = names.iter().zip(texts).filter_map(|((name, _), text)| learned(name, &text?));
         Ok((rows.collect(), *version))
     }
 
-    pub(in super::super) fn learnt_of(
+    pub(in super::super) fn learned_of(
         &mut self,
         name: &str,
-    ) -> Result<Option<LearntRow>, StoreError> {
+    ) -> Result<Option<LearnedRow>, StoreError> {
         let mut read = redis::pipe();
         read.cmd("HGET").arg(FACTS).arg(name);
         let text: Option<Vec<u8>> = self.read("reading what the DNS said", &read)?;
-        Ok(text.and_then(|text| learnt(name.as_bytes(), &text)))
+        Ok(text.and_then(|text| learned(name.as_bytes(), &text)))
     }
 }
 
-fn learnt(name: &[u8], text: &[u8]) -> Option<LearntRow> {
+fn learned(name: &[u8], text: &[u8]) -> Option<LearnedRow> {
     let (name, text) = (std::str::from_utf8(name).ok()?, std::str::from_utf8(text).ok()?);
     let (until, mx) = text.split_once(' ')?;
-    Some(LearntRow { name: name.to_owned(), mx: mx.to_owned(), until: until.parse().ok()? })
+    Some(LearnedRow { name: name.to_owned(), mx: mx.to_owned(), until: until.parse().ok()? })
 }
