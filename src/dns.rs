@@ -5,20 +5,20 @@
 //! a verdict, and that it yields to every list, is decided by the table; when and on which thread
 //! names are asked, by whoever calls.
 
-mod ask;
-mod keep;
-mod memory;
-mod reading;
+mod cache;
+mod client;
+mod finding;
+mod sync;
 
 use std::net::SocketAddr;
 
 use crate::month::rfc3339;
 use crate::store::LearnedRow;
 
-pub use ask::Asker;
-pub use keep::Keeper;
-pub use memory::Memory;
-pub use reading::Said;
+pub use cache::LearnedCache;
+pub use client::DnsClient;
+pub use finding::DnsFinding;
+pub use sync::LearnedSync;
 
 /// What is past its end counts for so many seconds more, while no new answer comes.
 const STALE: i64 = 86_400;
@@ -38,7 +38,7 @@ pub struct DnsOptions {
 
 /// Whether something that was learned counts at a moment, in seconds since 1970: past its end too,
 /// while no new answer has come.
-pub fn still_counts(learned: &LearnedRow, now: i64) -> bool {
+pub fn is_usable_at(learned: &LearnedRow, now: i64) -> bool {
     now < learned.until.saturating_add(STALE)
 }
 

@@ -21,7 +21,7 @@ use smol_str::SmolStr;
 
 use crate::access_log::AccessLog;
 use crate::admission::{self, OriginHeader};
-use crate::dns::Memory;
+use crate::dns::LearnedCache;
 use crate::domain::Domain;
 use crate::keys::KeyRing;
 use crate::live::Live;
@@ -69,7 +69,7 @@ pub struct State {
     /// Who may call; none until a key set could be loaded, and then it is our failure.
     pub keys: Live<Option<KeyRing>>,
     /// What the DNS says of domains that the table does not have.
-    pub dns: Memory,
+    pub dns: LearnedCache,
     /// What they may still spend.
     pub ledger: Ledger,
     /// What was flagged most.
@@ -340,7 +340,7 @@ impl Gate {
         let domain = Domain::from_segment(segment).map_err(Refusal::InvalidDomain)?;
         let table = self.state.table.peek();
         let now = visit.unix_now();
-        let found = self.state.dns.complete(table.lookup(&domain, now), &domain, now);
+        let found = self.state.dns.apply_learned(table.lookup(&domain, now), &domain, now);
         visit.reason = Some(found.verdict.reason.as_str());
         let name = domain.as_str();
         // A name that says mail is never safer than one of which nothing is known.

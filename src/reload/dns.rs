@@ -12,17 +12,17 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::report::Report;
 use crate::config::StoreOptions;
-use crate::dns::{Asker, DnsOptions, DnsStatus, Keeper, Said};
+use crate::dns::{DnsClient, DnsFinding, DnsOptions, DnsStatus, LearnedSync};
 use crate::gate::State;
 
 /// How often it writes and reads what nodes learn, and says how it stands.
-const EXCHANGE: Duration = Duration::from_secs(1);
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// How long resolvers that told the truth are believed.
-const BELIEVED: Duration = Duration::from_mins(1);
+const PROBE_EVERY: Duration = Duration::from_mins(1);
 /// How soon those that did not are tried again.
-const TRY_AGAIN: Duration = Duration::from_secs(1);
+const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How far its thread stands behind those of requests where both want a processor (`nice`).
-const BEHIND_REQUESTS: i32 = 10;
+const NICE: i32 = 10;
 
 /// Learns; it ends with this.
 pub(super) struct DnsLearner {
@@ -57,13 +57,13 @@ impl DnsLearner {
                 state: Arc::clone(&self.state),
                 report: self.report.clone(),
                 store: self.store.clone(),
-                keeper: None,
+                sync: None,
                 store_problem: None,
             };
             let thread = std::thread::Builder::new().name("dns".to_owned());
             thread.spawn(move || {
                 // Without it the work is done all the same.
-                let _ = rustix::process::nice(BEHIND_REQUESTS);
+                let _ = rustix::process::nice(NICE);
                 runtime.block_on(worker.run(heard));
             })?;
             self.changes = Some(changes);
@@ -77,7 +77,7 @@ struct Worker {
     report: Report,
     store: StoreOptions,
     /// None while it is not open.
-    keeper: Option<Keeper>,
+    sync: Option<LearnedSync>,
     store_problem: Option<String>,
 }
 
@@ -85,11 +85,11 @@ impl Worker {
     async fn run(mut self, mut changes: watch::Receiver<DnsOptions>) {
         loop {
             let options = changes.borrow_and_update().clone();
-            let memory = &self.state.dns;
-            memory.switch(options.learn);
-            memory.forget_asked();
+            let cache = &self.state.dns;
+            cache.switch(options.learn);
+            cache.forget_asked();
             if !options.learn {
-                (self.keeper, self.store_problem) = (None, None);
+                (self.sync, self.store_problem) = (None, None);
                 self.show(None);
             }
             tokio::select! {
@@ -103,17 +103,18 @@ impl Worker {
 
     /// Asks and learns, for as long as it is let.
     async fn learn(&mut self, options: &DnsOptions) {
-        let memory = &Arc::clone(&self.state).dns;
-        let mut second = interval(EXCHANGE);
+        let cache = &Arc::clone(&self.state).dns;
+        let mut second = interval(SYNC_EVERY);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut resolvers = Resolvers::new(options.clone(), Arc::clone(&self.state));
-        let mut asked: JoinSet<(Arc<str>, Said)> = JoinSet::new();
+        let mut asked: JoinSet<(Arc<str>, DnsFinding)> = JoinSet::new();
         loop {
-            let asker = resolvers.sound().filter(|_| asked.len() < options.concurrency).cloned();
+            let client =
+                resolvers.trusted_client().filter(|_| asked.len() < options.concurrency).cloned();
             tokio::select! {
                 _ = second.tick() => {
                     resolvers.probe_if_due();
-                    self.exchange().await;
+                    self.sync_with_store().await;
                     self.show(resolvers.problem.as_deref());
                 }
                 Some(probed) = resolvers.probes.join_next() => {
@@ -121,16 +122,16 @@ impl Worker {
                 }
                 Some(done) = asked.join_next() => {
                     let Ok((name, said)) = done else { continue };
-                    let learned = memory.answer(&name, said, self.state.ledger.now());
-                    if let (Some(learned), Some(keeper)) = (learned, &mut self.keeper) {
-                        keeper.add(learned);
+                    let learned = cache.answer(&name, said, self.state.ledger.now());
+                    if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
+                        sync.add(learned);
                     }
                 }
-                name = memory.next_wanted(), if asker.is_some() => {
-                    let (Some(asker), state) = (asker, Arc::clone(&self.state)) else { continue };
+                name = cache.next_queued(), if client.is_some() => {
+                    let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
                     asked.spawn(async move {
                         let table = state.table.snapshot();
-                        let said = asker.ask(&name, |host| table.knows_mx_host(host)).await;
+                        let said = client.ask(&name, |host| table.knows_mx_host(host)).await;
                         (name, said)
                     });
                 }
@@ -139,20 +140,19 @@ impl Worker {
     }
 
     /// Tells the store what was learned, and hears what other nodes have.
-    async fn exchange(&mut self) {
-        let (state, store, keeper) =
-            (Arc::clone(&self.state), self.store.clone(), self.keeper.take());
-        let exchanged = spawn_blocking(move || {
-            let mut keeper = match keeper {
-                Some(keeper) => keeper,
-                None => Keeper::new(store.open(store.deadline)?),
+    async fn sync_with_store(&mut self) {
+        let (state, store, sync) = (Arc::clone(&self.state), self.store.clone(), self.sync.take());
+        let synced = spawn_blocking(move || {
+            let mut sync = match sync {
+                Some(sync) => sync,
+                None => LearnedSync::new(store.open(store.deadline)?),
             };
-            let outcome = keeper.exchange(&state.dns, state.ledger.now());
-            Ok::<_, crate::store::StoreError>((keeper, outcome))
+            let outcome = sync.sync(&state.dns, state.ledger.now());
+            Ok::<_, crate::store::StoreError>((sync, outcome))
         });
-        self.store_problem = match exchanged.await {
-            Ok(Ok((keeper, outcome))) => {
-                self.keeper = Some(keeper);
+        self.store_problem = match synced.await {
+            Ok(Ok((sync, outcome))) => {
+                self.sync = Some(sync);
                 outcome.err().map(|error| error.to_string())
             }
             Ok(Err(error)) => Some(error.to_string()),
@@ -162,18 +162,18 @@ impl Worker {
 
     /// Tells how it stands.
     fn show(&self, problem: Option<&str>) {
-        let memory = &self.state.dns;
+        let cache = &self.state.dns;
         let status = DnsStatus {
-            is_learning: memory.is_on(),
-            known: memory.known(),
-            queue: memory.queued(),
-            dropped: memory.dropped(),
-            answered_at: memory.answered_at(),
+            is_learning: cache.is_on(),
+            known: cache.known(),
+            queue: cache.queued(),
+            dropped: cache.dropped(),
+            answered_at: cache.answered_at(),
             problem: problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
         self.report.note("dns", status.problem.as_deref(), false);
         let (known, queue) = (status.known, status.queue);
-        self.state.metrics.show_dns(known, queue, status.dropped, memory.asked());
+        self.state.metrics.show_dns(known, queue, status.dropped, cache.asked());
         self.report.show_dns(status);
     }
 }
@@ -182,8 +182,8 @@ impl Worker {
 struct Resolvers {
     options: DnsOptions,
     state: Arc<State>,
-    asker: Option<Arc<Asker>>,
-    probes: JoinSet<Result<Arc<Asker>, String>>,
+    client: Option<Arc<DnsClient>>,
+    probes: JoinSet<Result<Arc<DnsClient>, String>>,
     probe_at: Instant,
     problem: Option<String>,
 }
@@ -191,12 +191,12 @@ struct Resolvers {
 impl Resolvers {
     fn new(options: DnsOptions, state: Arc<State>) -> Resolvers {
         let (probes, probe_at) = (JoinSet::new(), Instant::now());
-        Resolvers { options, state, asker: None, probes, probe_at, problem: None }
+        Resolvers { options, state, client: None, probes, probe_at, problem: None }
     }
 
     /// Those that are believed.
-    fn sound(&self) -> Option<&Arc<Asker>> {
-        self.asker.as_ref()
+    fn trusted_client(&self) -> Option<&Arc<DnsClient>> {
+        self.client.as_ref()
     }
 
     /// Looks whether they can be believed. The system's resolvers may be others each time.
@@ -205,24 +205,26 @@ impl Resolvers {
             return;
         }
         let (options, table) = (self.options.clone(), self.state.table.snapshot());
-        let kept = self.asker.clone().filter(|_| !options.resolvers.is_empty());
+        let kept = self.client.clone().filter(|_| !options.resolvers.is_empty());
         self.probes.spawn(async move {
-            let asker = match kept {
-                Some(asker) => asker,
-                None => Arc::new(Asker::new(&options)?),
+            let client = match kept {
+                Some(client) => client,
+                None => Arc::new(DnsClient::new(&options)?),
             };
-            asker.probe(table.large_providers()).await.map(|()| asker)
+            client.probe(table.large_providers()).await.map(|()| client)
         });
     }
 
-    fn judge(&mut self, probed: Result<Arc<Asker>, String>) {
+    fn judge(&mut self, probed: Result<Arc<DnsClient>, String>) {
         let now = Instant::now();
         match probed {
-            Ok(asker) => {
-                (self.asker, self.problem, self.probe_at) = (Some(asker), None, now + BELIEVED);
+            Ok(client) => {
+                (self.client, self.problem, self.probe_at) =
+                    (Some(client), None, now + PROBE_EVERY);
             }
             Err(problem) => {
-                (self.asker, self.problem, self.probe_at) = (None, Some(problem), now + TRY_AGAIN);
+                (self.client, self.problem, self.probe_at) =
+                    (None, Some(problem), now + PROBE_RETRY_DELAY);
             }
         }
     }

@@ -8,7 +8,7 @@ use pingora_core::services::background::GenBackgroundService;
 use super::{Loaded, StartError};
 use crate::access_log::{AccessLog, LogTarget};
 use crate::config::{Config, Overrides};
-use crate::dns::Memory;
+use crate::dns::LearnedCache;
 use crate::gate::{Gate, State};
 use crate::live::Live;
 use crate::metrics::Metrics;
@@ -125,7 +125,7 @@ pub(super) fn assemble(
         .map_err(|error| log_fault(&config.log_target, &error))?;
     let state = Arc::new(State {
         table,
-        dns: Memory::default(),
+        dns: LearnedCache::default(),
         keys: Live::new(ring),
         ledger,
         top,

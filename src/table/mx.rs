@@ -59,15 +59,15 @@ impl Table {
 impl Found<'_> {
     /// Whether the DNS may say more of the name: neither a list, nor the operator, nor a rule that
     /// outranks it has said anything.
-    pub fn yields_to_dns(&self) -> bool {
+    pub fn is_open_to_dns(&self) -> bool {
         let rule = self.verdict.rule;
         self.matched.is_none() && matches!(rule, Rule::MailInName | Rule::Unknown)
     }
 
     /// The same with what the DNS says of the name, written as in a list of kind `mx`. It changes
     /// nothing where a list, the operator or a rule that outranks it has said something.
-    pub fn with_mx(self, mx: &str) -> Self {
-        if !self.yields_to_dns() {
+    pub fn apply_mx(self, mx: &str) -> Self {
+        if !self.is_open_to_dns() {
             return self;
         }
         let number = match rule_without_host(mx) {

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use super::super::output::{show, tell};
 use super::super::{Failure, PATIENCE};
 use crate::config::{Config, StoreOptions};
-use crate::dns::{Asker, Said};
+use crate::dns::{DnsClient, DnsFinding};
 use crate::domain::{Domain, Name};
 use crate::quota::unix_now;
 use crate::regular_file::{read_regular_text, write_beside};
@@ -65,16 +65,16 @@ pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(
     for (name, said) in said {
         match said {
             // Its own host, by an address alone: that is no MX record.
-            Said::Mx { text, .. } if text == name => without_mx += 1,
+            DnsFinding::Mx { text, .. } if text == name => without_mx += 1,
             // Lists hold no underscores.
-            Said::Mx { text, .. } if text != "." && Name::parse(&text).is_err() => {
+            DnsFinding::Mx { text, .. } if text != "." && Name::parse(&text).is_err() => {
                 *not_known.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
             }
-            Said::Mx { text, .. } => {
+            DnsFinding::Mx { text, .. } => {
                 rows += 1;
                 list.push_str(&format!("{name},{text}\n"));
             }
-            Said::NotKnown(why) => *not_known.entry(why).or_default() += 1,
+            DnsFinding::NotKnown(why) => *not_known.entry(why).or_default() += 1,
         }
     }
     match output {
@@ -117,19 +117,19 @@ async fn ask_all(
     names: BTreeSet<String>,
     table: &Arc<Table>,
     config: &Config,
-) -> Result<BTreeMap<String, Said>, String> {
-    let asker = Arc::new(Asker::new(&config.dns)?);
-    asker.probe(table.large_providers()).await?;
+) -> Result<BTreeMap<String, DnsFinding>, String> {
+    let client = Arc::new(DnsClient::new(&config.dns)?);
+    client.probe(table.large_providers()).await?;
     let mut names = names.into_iter();
-    let mut asked: JoinSet<(String, Said)> = JoinSet::new();
+    let mut asked: JoinSet<(String, DnsFinding)> = JoinSet::new();
     let mut said = BTreeMap::new();
     loop {
         while asked.len() < config.dns.concurrency
             && let Some(name) = names.next()
         {
-            let (asker, table) = (Arc::clone(&asker), Arc::clone(table));
+            let (client, table) = (Arc::clone(&client), Arc::clone(table));
             asked.spawn(async move {
-                let said = asker.ask(&name, |host| table.knows_mx_host(host)).await;
+                let said = client.ask(&name, |host| table.knows_mx_host(host)).await;
                 (name, said)
             });
         }

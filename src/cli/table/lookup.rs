@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::super::Failure;
-use crate::dns::still_counts;
+use crate::dns::is_usable_at;
 use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
@@ -32,8 +32,8 @@ pub fn lookup(
             }
         };
         let found = table.lookup(&domain, unix_now());
-        let learned = learned(&mut store, &domain)?.filter(|_| found.yields_to_dns());
-        let found = learned.as_ref().map_or(found, |row| found.with_mx(&row.mx));
+        let learned = learned(&mut store, &domain)?.filter(|_| found.is_open_to_dns());
+        let found = learned.as_ref().map_or(found, |row| found.apply_mx(&row.mx));
         if json {
             values.push(found_json(&domain, &found, learned.as_ref()));
         } else {
@@ -49,7 +49,7 @@ pub fn lookup(
 /// What nodes have learned of a domain, as far as it still counts.
 fn learned(store: &mut Option<Store>, domain: &Domain) -> Result<Option<LearnedRow>, Failure> {
     let Some(store) = store else { return Ok(None) };
-    Ok(store.learned_of(domain.as_str())?.filter(|row| still_counts(row, unix_now())))
+    Ok(store.learned_of(domain.as_str())?.filter(|row| is_usable_at(row, unix_now())))
 }
 
 fn write_found(

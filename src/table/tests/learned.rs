@@ -26,7 +26,7 @@ fn small() -> Table {
 }
 
 fn learned(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
-    let found = ask(table, name).with_mx(mx);
+    let found = ask(table, name).apply_mx(mx);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
     text.push_str(if verdict.is_corporate_email { " +corporate" } else { "" });
@@ -76,7 +76,7 @@ proptest::proptest! {
     fn whatever_stands_in_the_place_of_a_host_gives_an_answer_of_the_table(text in ".{0,40}") {
         static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(small);
         for text in [text.clone(), format!("{text}.bad.host"), format!("{text}\u{fc}.host")] {
-            let found = ask(&SMALL, "new.com").with_mx(&text);
+            let found = ask(&SMALL, "new.com").apply_mx(&text);
             proptest::prop_assert!(!found.tail().is_empty());
             proptest::prop_assert_eq!(found.matched, None);
         }
@@ -96,9 +96,9 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         "gmial.com",
     ] {
         let found = ask(&table, name);
-        assert!(!found.yields_to_dns(), "{name}");
+        assert!(!found.is_open_to_dns(), "{name}");
         for mx in [".", "parked", "mx.bad.host", "mx.good.host"] {
-            let with = found.with_mx(mx);
+            let with = found.apply_mx(mx);
             assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
             assert_eq!(with.source(), found.source());
         }

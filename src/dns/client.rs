@@ -17,29 +17,29 @@ use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::DnsOptions;
-use super::reading::{self, Mx, Next, Reach, Reply, Said};
+use super::finding::{self, DnsFinding, Mx, Next, Reachability, Reply};
 
 /// For a resolver to answer, tried twice.
-const PATIENCE: Duration = Duration::from_secs(2);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Large providers that are asked for, until one is known.
 const PROBES: usize = 3;
 /// For all that is asked about one name.
-const WHOLE: Duration = Duration::from_secs(15);
+const NAME_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Asks resolvers about names.
-pub struct Asker {
+pub struct DnsClient {
     resolver: TokioResolver,
     /// How far two questions are apart, and when the next one may be asked.
     gap: Duration,
     next: Mutex<Instant>,
 }
 
-impl Asker {
+impl DnsClient {
     /// Asks the resolvers of these options, or those of the system.
     ///
     /// # Errors
     /// If none are named and the system's are not known.
-    pub fn new(options: &DnsOptions) -> Result<Asker, String> {
+    pub fn new(options: &DnsOptions) -> Result<DnsClient, String> {
         let config = match options.resolvers.is_empty() {
             false => {
                 let servers = options.resolvers.iter().map(|address| name_server(*address));
@@ -55,14 +55,14 @@ impl Asker {
             }
         };
         let mut asked = ResolverOpts::default();
-        asked.timeout = PATIENCE;
+        asked.timeout = QUERY_TIMEOUT;
         asked.attempts = 1;
         // What is known is kept elsewhere, with a bound of its own.
         asked.cache_size = 0;
         asked.use_hosts_file = ResolveHosts::Never;
         let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         let resolver = resolver.with_options(asked).build();
-        Ok(Asker {
+        Ok(DnsClient {
             resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
             gap: Duration::from_secs(1) / options.rate.max(1),
             next: Mutex::new(Instant::now()),
@@ -70,9 +70,10 @@ impl Asker {
     }
 
     /// What the DNS says of a name. Hosts that are known are believed to be there.
-    pub async fn ask(&self, name: &str, is_known: impl Fn(&str) -> bool) -> Said {
-        let late = || Said::NotKnown(format!("no answer within {} s", WHOLE.as_secs()));
-        timeout(WHOLE, self.ask_all(name, is_known)).await.unwrap_or_else(|_| late())
+    pub async fn ask(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
+        let late =
+            || DnsFinding::NotKnown(format!("no answer within {} s", NAME_TIMEOUT.as_secs()));
+        timeout(NAME_TIMEOUT, self.ask_all(name, is_known)).await.unwrap_or_else(|_| late())
     }
 
     /// Whether the resolvers know the mail hosts of one of these large providers: those that do not
@@ -83,42 +84,42 @@ impl Asker {
     pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(PROBES) {
-            let found = match timeout(PATIENCE, self.mx(provider)).await {
+            let found = match timeout(QUERY_TIMEOUT, self.mx(provider)).await {
                 Ok(Reply::Records(hosts, _)) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
                     return Ok(());
                 }
                 Ok(Reply::Records(..) | Reply::NoRecords(_)) => "none".to_owned(),
                 Ok(Reply::NoSuchName(_)) => "no such name".to_owned(),
                 Ok(Reply::Unclear(why)) => why,
-                Err(_) => format!("no answer within {} s", PATIENCE.as_secs()),
+                Err(_) => format!("no answer within {} s", QUERY_TIMEOUT.as_secs()),
             };
             problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
         }
         problem.map_or(Ok(()), Err)
     }
 
-    async fn ask_all(&self, name: &str, is_known: impl Fn(&str) -> bool) -> Said {
-        match reading::read_mx(self.mx(name).await) {
-            Next::Said(said) => said,
-            Next::Itself(ttl) => {
+    async fn ask_all(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
+        match finding::read_mx(self.mx(name).await) {
+            Next::DnsFinding(said) => said,
+            Next::OwnAddresses(ttl) => {
                 let (reach, shorter) = self.reach(name).await;
-                reading::read_itself(name, reach, ttl.min(shorter))
+                finding::read_own_addresses(name, reach, ttl.min(shorter))
             }
             Next::Hosts(hosts, all, ttl) => {
                 let (mut reaches, mut least) = (Vec::new(), ttl);
                 for host in &hosts {
-                    let known = is_known(host).then_some((Reach::Reachable, ttl));
+                    let known = is_known(host).then_some((Reachability::Reachable, ttl));
                     let (reach, shorter) = match known {
                         Some(known) => known,
                         None => self.reach(host).await,
                     };
                     reaches.push(reach);
-                    if matches!(reach, Reach::Reachable | Reach::Unclear) {
+                    if matches!(reach, Reachability::Reachable | Reachability::Unclear) {
                         break;
                     }
                     least = least.min(shorter);
                 }
-                reading::read_hosts(&hosts, all, &reaches, least)
+                finding::read_hosts(&hosts, all, &reaches, least)
             }
         }
     }
@@ -139,24 +140,24 @@ impl Asker {
     }
 
     /// Where a host's addresses lead, and for how many seconds that holds.
-    async fn reach(&self, host: &str) -> (Reach, u32) {
+    async fn reach(&self, host: &str) -> (Reachability, u32) {
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
             // Mail goes to no address that stands in the place of a name (RFC 5321 section 5.1).
-            return (Reach::Loopback, u32::MAX);
+            return (Reachability::Loopback, u32::MAX);
         }
-        let mut all = (Reach::Nowhere, u32::MAX);
+        let mut all = (Reachability::Nowhere, u32::MAX);
         for kind in [RecordType::A, RecordType::AAAA] {
             let leads =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
             let (reach, ttl) = match self.question(host, kind, leads).await {
                 Reply::Records(leads, ttl) if leads.contains(&true) => {
-                    return (Reach::Reachable, ttl);
+                    return (Reachability::Reachable, ttl);
                 }
-                Reply::Records(_, ttl) => (Reach::Loopback, ttl),
+                Reply::Records(_, ttl) => (Reachability::Loopback, ttl),
                 Reply::NoRecords(ttl) => (all.0, ttl),
                 Reply::NoSuchName(ttl) => return (all.0, all.1.min(ttl)),
-                Reply::Unclear(_) => return (Reach::Unclear, 0),
+                Reply::Unclear(_) => return (Reachability::Unclear, 0),
             };
             all = (reach, all.1.min(ttl));
         }
@@ -173,7 +174,7 @@ impl Asker {
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
             return Reply::Unclear("no name that can be asked for".to_owned());
         };
-        self.turn().await;
+        self.wait_for_rate_slot().await;
         match self.resolver.lookup(name, kind).await {
             Ok(lookup) => read_lookup(&lookup, pick),
             Err(error) => read_error(&error),
@@ -181,7 +182,7 @@ impl Asker {
     }
 
     /// Waits for the moment of the next question.
-    async fn turn(&self) {
+    async fn wait_for_rate_slot(&self) {
         let at = {
             let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
             let at = (*next).max(Instant::now());

@@ -2,29 +2,29 @@
 //!
 //! A store that is down, or that gives no right to it, costs the sharing and nothing else.
 
-use super::{Memory, still_counts};
+use super::{LearnedCache, is_usable_at};
 use crate::store::{LearnedRow, Store, StoreError};
 
 /// What waits for a store that is down.
-const MOST_UNSAVED: usize = 10_000;
+const MAX_UNSAVED: usize = 10_000;
 
 /// Exchanges with the store.
-pub struct Keeper {
+pub struct LearnedSync {
     store: Store,
     /// What was read or written up to here is known.
     version: u64,
     unsaved: Vec<LearnedRow>,
 }
 
-impl Keeper {
+impl LearnedSync {
     /// Keeps in this store.
-    pub fn new(store: Store) -> Keeper {
-        Keeper { store, version: 0, unsaved: Vec::new() }
+    pub fn new(store: Store) -> LearnedSync {
+        LearnedSync { store, version: 0, unsaved: Vec::new() }
     }
 
     /// Has this written with the next exchange.
     pub fn add(&mut self, learned: LearnedRow) {
-        if self.unsaved.len() < MOST_UNSAVED {
+        if self.unsaved.len() < MAX_UNSAVED {
             self.unsaved.push(learned);
         }
     }
@@ -39,15 +39,15 @@ impl Keeper {
     ///
     /// # Errors
     /// If the store did not answer; what was not written is written the next time.
-    pub fn exchange(&mut self, memory: &Memory, now: i64) -> Result<(), StoreError> {
+    pub fn sync(&mut self, cache: &LearnedCache, now: i64) -> Result<(), StoreError> {
         if !self.unsaved.is_empty() {
             self.store.learn(&self.unsaved)?;
             self.unsaved.clear();
         }
         loop {
             let (rows, version) = self.store.learned_since(self.version)?;
-            let rows = rows.iter().filter(|row| still_counts(row, now));
-            rows.for_each(|row| memory.learn(row));
+            let rows = rows.iter().filter(|row| is_usable_at(row, now));
+            rows.for_each(|row| cache.learn(row));
             if std::mem::replace(&mut self.version, version) == version {
                 return Ok(());
             }

@@ -10,24 +10,24 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use tokio::sync::Notify;
 
-use super::reading::WORDS;
-use super::{STALE, Said};
+use super::finding::WORDS;
+use super::{DnsFinding, STALE};
 use crate::domain::Domain;
 use crate::store::LearnedRow;
 use crate::table::Found;
 
 /// What is known may take so many bytes.
-const MOST_BYTES: usize = 32 << 20;
+const MAX_BYTES: usize = 32 << 20;
 /// What a name costs beside its letters and those of its host.
 const OVERHEAD: usize = 200;
 /// Names that wait to be asked.
-const MOST_WANTED: usize = 10_000;
+const MAX_QUEUED: usize = 10_000;
 /// How long a name of which nothing came is left alone, by how often that happened.
-const LEFT_ALONE: [i64; 4] = [60, 300, 1_800, 7_200];
+const RETRY_DELAYS: [i64; 4] = [60, 300, 1_800, 7_200];
 
 /// What was learned, and what is wanted.
 #[derive(Default)]
-pub struct Memory {
+pub struct LearnedCache {
     is_on: AtomicBool,
     known: DashMap<Arc<str>, Known>,
     bytes: AtomicUsize,
@@ -61,11 +61,11 @@ struct Wanted {
     queue: VecDeque<Arc<str>>,
 }
 
-impl Memory {
+impl LearnedCache {
     /// What a table says of a domain, with what the DNS is known to say of it. What nobody knows
     /// is wanted from now on. `now` is in seconds since 1970.
-    pub fn complete<'t>(&self, found: Found<'t>, domain: &Domain, now: i64) -> Found<'t> {
-        if !self.is_on() || !found.yields_to_dns() {
+    pub fn apply_learned<'t>(&self, found: Found<'t>, domain: &Domain, now: i64) -> Found<'t> {
+        if !self.is_on() || !found.is_open_to_dns() {
             return found;
         }
         let name = domain.as_str();
@@ -77,11 +77,11 @@ impl Memory {
                 }
                 let counts = now < known.until.saturating_add(STALE);
                 let mx = known.mx.as_ref().filter(|_| counts);
-                (mx.map_or(found, |mx| found.with_mx(mx)), now >= known.ask_at)
+                (mx.map_or(found, |mx| found.apply_mx(mx)), now >= known.ask_at)
             }
         };
         if is_due {
-            self.want(name);
+            self.enqueue(name);
         }
         found
     }
@@ -104,13 +104,13 @@ impl Memory {
         }
     }
 
-    fn want(&self, name: &str) {
+    fn enqueue(&self, name: &str) {
         // Whoever has it is done in no time; the next look-up asks again.
         let Ok(mut wanted) = self.wanted.try_lock() else { return };
         if wanted.names.contains(name) {
             return;
         }
-        if wanted.queue.len() >= MOST_WANTED {
+        if wanted.queue.len() >= MAX_QUEUED {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -122,7 +122,7 @@ impl Memory {
     }
 
     /// The next name to ask; waits for one.
-    pub async fn next_wanted(&self) -> Arc<str> {
+    pub async fn next_queued(&self) -> Arc<str> {
         loop {
             if let Some(name) = self.wanted().queue.pop_front() {
                 return name;
@@ -139,17 +139,17 @@ impl Memory {
 
     /// Keeps what came of a question; what was learned, if anything was. What is known of a name
     /// stays where nothing came.
-    pub fn answer(&self, name: &Arc<str>, said: Said, now: i64) -> Option<LearnedRow> {
+    pub fn answer(&self, name: &Arc<str>, said: DnsFinding, now: i64) -> Option<LearnedRow> {
         let place = WORDS.iter().position(|word| *word == said.word()).unwrap_or_default();
         self.asked[place].fetch_add(1, Ordering::Relaxed);
         let learned = match said {
-            Said::Mx { text, holds_for } => {
+            DnsFinding::Mx { text, holds_for } => {
                 self.answered_at.store(now, Ordering::Relaxed);
                 let until = now.saturating_add(holds_for);
                 Some(LearnedRow { name: name.to_string(), mx: text, until })
             }
-            Said::NotKnown(_) => {
-                self.postpone(name, now);
+            DnsFinding::NotKnown(_) => {
+                self.schedule_retry(name, now);
                 None
             }
         };
@@ -170,8 +170,8 @@ impl Memory {
     }
 
     /// Leaves a name alone for a while.
-    fn postpone(&self, name: &Arc<str>, now: i64) {
-        let pause = |failures: u8| LEFT_ALONE[usize::from(failures).min(LEFT_ALONE.len() - 1)];
+    fn schedule_retry(&self, name: &Arc<str>, now: i64) {
+        let pause = |failures: u8| RETRY_DELAYS[usize::from(failures).min(RETRY_DELAYS.len() - 1)];
         if let Some(mut known) = self.known.get_mut(name) {
             known.ask_at = now.saturating_add(pause(known.failures));
             known.failures = known.failures.saturating_add(1);
@@ -188,7 +188,7 @@ impl Memory {
             Some(before) => bytes -= before.cost(name),
             None => order.push_back(Arc::clone(name)),
         }
-        while bytes > MOST_BYTES
+        while bytes > MAX_BYTES
             && let Some(first) = order.pop_front()
         {
             let was_used = |known: &Known| known.was_used.swap(false, Ordering::Relaxed);

@@ -7,11 +7,11 @@
 pub(super) const WORDS: [&str; 4] = ["host", "no_mail", "parked", "not_known"];
 
 /// An answer counts for so long at least, in seconds, whatever its TTL.
-const SHORTEST: i64 = 300;
+const MIN_TTL: i64 = 300;
 /// That there are records is believed for so long at most.
-const LONGEST: i64 = 7 * 86_400;
+const MAX_TTL: i64 = 7 * 86_400;
 /// That there are none is believed for so long at most (RFC 2308 section 5).
-const LONGEST_NEGATIVE: i64 = 3 * 3_600;
+const MAX_NEGATIVE_TTL: i64 = 3 * 3_600;
 /// Hosts of one name that are looked at.
 pub(super) const HOSTS: usize = 4;
 
@@ -30,7 +30,7 @@ pub(super) enum Reply<T> {
 
 /// Where the addresses of a host lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum Reachability {
     /// Somewhere.
     Reachable,
     /// To whoever asks, or nowhere.
@@ -51,7 +51,7 @@ pub(super) struct Mx {
 
 /// What the DNS says of a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub enum DnsFinding {
     /// As in a list of kind `mx`: a host, or a word in its place.
     Mx {
         /// The word or the host.
@@ -63,45 +63,45 @@ pub enum Said {
     NotKnown(String),
 }
 
-impl Said {
-    fn mx(text: impl Into<String>, ttl: u32, is_negative: bool) -> Said {
-        let longest = if is_negative { LONGEST_NEGATIVE } else { LONGEST };
-        Said::Mx { text: text.into(), holds_for: i64::from(ttl).clamp(SHORTEST, longest) }
+impl DnsFinding {
+    fn mx(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
+        let longest = if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL };
+        DnsFinding::Mx { text: text.into(), holds_for: i64::from(ttl).clamp(MIN_TTL, longest) }
     }
 
     /// The outcome, in a word.
     pub fn word(&self) -> &'static str {
         match self {
-            Said::Mx { text, .. } => match text.as_str() {
+            DnsFinding::Mx { text, .. } => match text.as_str() {
                 "." | "nxdomain" => WORDS[1],
                 "parked" => WORDS[2],
                 _ => WORDS[0],
             },
-            Said::NotKnown(_) => WORDS[3],
+            DnsFinding::NotKnown(_) => WORDS[3],
         }
     }
 }
 
 /// What follows from the MX records alone, or which hosts to ask about, best first.
 pub(super) enum Next {
-    Said(Said),
+    DnsFinding(DnsFinding),
     /// These hosts, of how many, and the TTL.
     Hosts(Vec<String>, usize, u32),
     /// There are no MX records, so the name itself is the host (RFC 5321 section 5.1).
-    Itself(u32),
+    OwnAddresses(u32),
 }
 
 /// Reads the MX records of a name.
 pub(super) fn read_mx(reply: Reply<Mx>) -> Next {
     let (mut records, ttl) = match reply {
         Reply::Records(records, ttl) => (records, ttl),
-        Reply::NoSuchName(ttl) => return Next::Said(Said::mx("nxdomain", ttl, true)),
-        Reply::NoRecords(ttl) => return Next::Itself(ttl),
-        Reply::Unclear(why) => return Next::Said(Said::NotKnown(why)),
+        Reply::NoSuchName(ttl) => return Next::DnsFinding(DnsFinding::mx("nxdomain", ttl, true)),
+        Reply::NoRecords(ttl) => return Next::OwnAddresses(ttl),
+        Reply::Unclear(why) => return Next::DnsFinding(DnsFinding::NotKnown(why)),
     };
     // RFC 7505: alone it says that no mail is taken; beside others it says nothing.
     if records.iter().all(|mx| mx.host.is_empty()) {
-        return Next::Said(Said::mx(".", ttl, false));
+        return Next::DnsFinding(DnsFinding::mx(".", ttl, false));
     }
     records.retain(|mx| !mx.host.is_empty());
     records.sort_unstable();
@@ -113,23 +113,29 @@ pub(super) fn read_mx(reply: Reply<Mx>) -> Next {
 
 /// What follows from a name's MX hosts: the best one that mail can get to, and nothing else, since
 /// `reaches` are known in the order of the hosts until one is not dead.
-pub(super) fn read_hosts(hosts: &[String], all: usize, reaches: &[Reach], ttl: u32) -> Said {
-    let is_dead = |reach: &Reach| matches!(reach, Reach::Loopback | Reach::Nowhere);
+pub(super) fn read_hosts(
+    hosts: &[String],
+    all: usize,
+    reaches: &[Reachability],
+    ttl: u32,
+) -> DnsFinding {
+    let is_dead =
+        |reach: &Reachability| matches!(reach, Reachability::Loopback | Reachability::Nowhere);
     match reaches.iter().position(|reach| !is_dead(reach)) {
-        Some(alive) => Said::mx(&hosts[alive], ttl, false),
+        Some(alive) => DnsFinding::mx(&hosts[alive], ttl, false),
         // One that was not looked at may be there.
-        None if all > reaches.len() => Said::mx(&hosts[0], ttl, false),
-        None => Said::mx("parked", ttl, true),
+        None if all > reaches.len() => DnsFinding::mx(&hosts[0], ttl, false),
+        None => DnsFinding::mx("parked", ttl, true),
     }
 }
 
 /// What follows where the name itself would be the host.
-pub(super) fn read_itself(name: &str, reach: Reach, ttl: u32) -> Said {
+pub(super) fn read_own_addresses(name: &str, reach: Reachability, ttl: u32) -> DnsFinding {
     match reach {
-        Reach::Reachable => Said::mx(name, ttl, true),
-        Reach::Loopback => Said::mx("parked", ttl, true),
-        Reach::Nowhere => Said::mx(".", ttl, true),
-        Reach::Unclear => Said::NotKnown("no answer about its addresses".to_owned()),
+        Reachability::Reachable => DnsFinding::mx(name, ttl, true),
+        Reachability::Loopback => DnsFinding::mx("parked", ttl, true),
+        Reachability::Nowhere => DnsFinding::mx(".", ttl, true),
+        Reachability::Unclear => DnsFinding::NotKnown("no answer about its addresses".to_owned()),
     }
 }
 
@@ -141,19 +147,21 @@ mod tests {
         Mx { preference, host: host.to_owned() }
     }
 
-    fn said(reply: Reply<Mx>) -> Said {
+    fn said(reply: Reply<Mx>) -> DnsFinding {
         match read_mx(reply) {
-            Next::Said(said) => said,
+            Next::DnsFinding(said) => said,
             Next::Hosts(hosts, all, ttl) => {
-                let reaches = vec![Reach::Reachable; hosts.len()];
+                let reaches = vec![Reachability::Reachable; hosts.len()];
                 read_hosts(&hosts, all, &reaches, ttl)
             }
-            Next::Itself(ttl) => read_itself("name.test", Reach::Reachable, ttl),
+            Next::OwnAddresses(ttl) => {
+                read_own_addresses("name.test", Reachability::Reachable, ttl)
+            }
         }
     }
 
-    fn held(text: &str, holds_for: i64) -> Said {
-        Said::Mx { text: text.to_owned(), holds_for }
+    fn held(text: &str, holds_for: i64) -> DnsFinding {
+        DnsFinding::Mx { text: text.to_owned(), holds_for }
     }
 
     #[test]
@@ -171,27 +179,27 @@ mod tests {
 
     #[test]
     fn what_is_not_clear_is_not_known() {
-        assert_eq!(said(Reply::Unclear("x".to_owned())), Said::NotKnown("x".to_owned()));
+        assert_eq!(said(Reply::Unclear("x".to_owned())), DnsFinding::NotKnown("x".to_owned()));
         assert_eq!(said(Reply::Unclear("x".to_owned())).word(), "not_known");
-        let unclear = read_itself("a.test", Reach::Unclear, 60);
-        assert!(matches!(unclear, Said::NotKnown(_)));
+        let unclear = read_own_addresses("a.test", Reachability::Unclear, 60);
+        assert!(matches!(unclear, DnsFinding::NotKnown(_)));
     }
 
     #[test]
     fn a_name_without_mx_is_its_own_host_if_it_has_an_address() {
         assert_eq!(said(Reply::NoRecords(600)), held("name.test", 600));
-        assert_eq!(read_itself("a.test", Reach::Nowhere, 600), held(".", 600));
-        assert_eq!(read_itself("a.test", Reach::Loopback, 600), held("parked", 600));
-        assert_eq!(read_itself("a.test", Reach::Nowhere, 600).word(), "no_mail");
+        assert_eq!(read_own_addresses("a.test", Reachability::Nowhere, 600), held(".", 600));
+        assert_eq!(read_own_addresses("a.test", Reachability::Loopback, 600), held("parked", 600));
+        assert_eq!(read_own_addresses("a.test", Reachability::Nowhere, 600).word(), "no_mail");
     }
 
     #[test]
     fn hosts_are_dead_only_if_all_of_them_are_known_to_be() {
-        use Reach::{Loopback, Nowhere, Reachable, Unclear};
+        use Reachability::{Loopback, Nowhere, Reachable, Unclear};
         let hosts: Vec<String> = ["a.test", "b.test"].map(str::to_owned).to_vec();
-        let text = |reaches: &[Reach], all| match read_hosts(&hosts, all, reaches, 600) {
-            Said::Mx { text, .. } => text,
-            Said::NotKnown(why) => why,
+        let text = |reaches: &[Reachability], all| match read_hosts(&hosts, all, reaches, 600) {
+            DnsFinding::Mx { text, .. } => text,
+            DnsFinding::NotKnown(why) => why,
         };
         assert_eq!(text(&[Loopback, Nowhere], 2), "parked");
         assert_eq!(text(&[Loopback, Reachable], 2), "b.test");
