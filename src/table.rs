@@ -34,6 +34,7 @@ pub use self::fault::{Fault, TableError};
 pub use self::file::ListInfo;
 pub use self::found::{Explanation, Found, Row};
 pub use self::guard::LONG_LIST;
+pub use self::mx::OWN_ADDRESSES;
 pub use self::override_file::{NewOverride, OverrideFile, Word};
 pub use self::packages::{SourceInfo, is_day};
 pub use self::source::Source;
@@ -273,7 +274,15 @@ impl Table {
         let answer = &self.parts.answers[usize::from(number)];
         let label = label(&self.parts, answer);
         let verdict = answer.verdict;
-        Found { verdict, label, matched, table: self, answer: number, is_learned: false }
+        Found {
+            verdict,
+            label,
+            matched,
+            table: self,
+            answer: number,
+            is_learned: false,
+            has_learned_host: false,
+        }
     }
 
     fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {

@@ -20,6 +20,8 @@ pub struct Found<'t> {
     pub(super) answer: u16,
     /// The DNS said something of the name that counts.
     pub(super) is_learned: bool,
+    /// The DNS named a mail host of the name, whether anything follows from that or not.
+    pub(super) has_learned_host: bool,
 }
 
 /// One row of a table.
@@ -69,8 +71,8 @@ impl<'t> Found<'t> {
         self.verdict.reason.is_flagged() && !is_own_word
     }
 
-    /// The well-known provider that the asked name was probably meant to be: it is close to this
-    /// name, and is not known to work itself.
+    /// The well-known provider that the asked name was probably meant to be: the name is close to
+    /// it, and is flagged or not known to work. With a mail host that the DNS named it works.
     pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_known_to_work = match rule {
@@ -82,6 +84,8 @@ impl<'t> Found<'t> {
             // A row that says nothing else says that the name is real.
             Rule::Unknown => self.matched.is_some(),
         };
+        let is_known_to_work =
+            is_known_to_work || self.has_learned_host && !self.verdict.reason.is_flagged();
         // A parent that matched is another name than the one that was mistyped.
         let is_other = self.matched.is_some_and(|at| at > 0);
         if is_known_to_work || is_other {

@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 
 use super::cover::{NO_MAIL, PARKED};
+use super::manifest::Kind;
 use super::{Found, Table};
 use crate::domain::walk;
 use crate::verdict::Rule;
@@ -31,9 +32,18 @@ impl MxHosts {
     }
 
     fn of(&self, host: &str) -> Option<(u16, u16)> {
-        walk(host).find_map(|start| self.0.get(&host[start..])).copied()
+        of_suffix(&self.0, host).copied()
     }
 }
+
+/// What a map says of the longest suffix of a host that it has.
+pub(super) fn of_suffix<'m, T>(suffixes: &'m HashMap<String, T>, host: &str) -> Option<&'m T> {
+    walk(host).find_map(|start| suffixes.get(&host[start..]))
+}
+
+/// In the place of an MX host: the name has no MX record, but an address of its own, which gets its
+/// mail (RFC 5321 section 5.1).
+pub const OWN_ADDRESSES: &str = "address";
 
 /// The rule that a word in the place of an MX host stands for.
 pub(super) fn rule_without_host(text: &str) -> Option<Rule> {
@@ -57,28 +67,56 @@ impl Table {
 }
 
 impl Found<'_> {
-    /// Whether the DNS may say more of the name: neither a list, nor the operator, nor a rule that
-    /// outranks it has said anything.
+    /// Whether the DNS may say more of the name: only rules for unlisted names have judged it.
     pub fn is_open_to_dns(&self) -> bool {
-        let rule = self.verdict.rule;
-        self.matched.is_none() && matches!(rule, Rule::MailInName | Rule::Unknown)
+        match self.verdict.rule {
+            Rule::Typo | Rule::ThrowawayName | Rule::MailInName | Rule::Unknown => {
+                self.matched.is_none()
+            }
+            // Its row is the suffix's: with any other list, somebody has said more of the name.
+            Rule::FreeSubdomain => self.is_only_in_lists_of(Kind::FreeSubdomain),
+            _ => false,
+        }
     }
 
-    /// The same with what the DNS says of the name, written as in a list of kind `mx`. It changes
-    /// nothing where a list, the operator or a rule that outranks it has said something.
+    /// The same with what the DNS says of the name, written as in a list of kind `mx`, or as
+    /// [`OWN_ADDRESSES`]. It changes nothing where a list or the operator has said something. What
+    /// flags a name outranks all rules for unlisted names; what does not leaves their flags.
     pub fn apply_mx(self, mx: &str) -> Self {
-        if !self.is_open_to_dns() {
+        if !self.is_open_to_dns() || mx == OWN_ADDRESSES {
             return self;
         }
-        let number = match rule_without_host(mx) {
-            Some(Rule::Parked) => PARKED,
-            Some(_) => NO_MAIL,
-            None => match (self.table.mx.of(mx), self.verdict.rule) {
-                (Some((unknown, _)), Rule::Unknown) => unknown,
-                (Some((_, mail_in_name)), _) => mail_in_name,
-                (None, _) => return self,
-            },
+        let answer = match rule_without_host(mx) {
+            Some(Rule::Parked) => Some(PARKED),
+            Some(_) => Some(NO_MAIL),
+            None => self.answer_by_mx_host(mx),
         };
-        Found { is_learned: true, ..self.table.found(number, None) }
+        match answer {
+            Some(number) => Found {
+                is_learned: true,
+                has_learned_host: rule_without_host(mx).is_none(),
+                ..self.table.found(number, None)
+            },
+            None => Found { has_learned_host: true, ..self },
+        }
+    }
+
+    /// The number of the answer that follows from this MX host, if any does.
+    fn answer_by_mx_host(&self, host: &str) -> Option<u16> {
+        let (unknown, mail_in_name) = self.table.mx.of(host)?;
+        match self.verdict.rule {
+            Rule::Unknown => Some(unknown),
+            Rule::MailInName => Some(mail_in_name),
+            _ => {
+                let verdict = self.table.parts.answers[usize::from(unknown)].verdict;
+                verdict.reason.is_flagged().then_some(unknown)
+            }
+        }
+    }
+
+    fn is_only_in_lists_of(&self, kind: Kind) -> bool {
+        let lists = self.table.parts.answers[usize::from(self.answer)].lists;
+        let mut numbered = (0..).zip(self.table.lists());
+        numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.word())
     }
 }

@@ -9,7 +9,7 @@ use super::lists::{Context, Lists, Reach, Said, read_name};
 use super::manifest::Kind;
 use super::rules::{self, Override};
 use super::{DAY, mx, packages};
-use crate::domain::{Name, walk};
+use crate::domain::Name;
 use crate::verdict::{Reason, Rule, Score};
 
 /// The columns of an override. The last two may be missing: words for people, and the last day on
@@ -209,8 +209,7 @@ impl<'a> Lists<'a> {
             let expected = "a host, ., nxdomain or parked";
             Fault::expected(context.at("mx"), expected, format!("{} ({error})", quoted(text)))
         })?;
-        let host = host.as_str();
-        let found = walk(host).find_map(|start| self.mx_labels.get(&host[start..]));
+        let found = mx::of_suffix(&self.mx_labels, host.as_str());
         let Some((label, class)) = found else { return Ok(Said::default()) };
         Ok(Said { bits: class.bits(), label: *label, votes: 0 })
     }

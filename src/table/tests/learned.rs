@@ -5,7 +5,8 @@ use crate::verdict::VerdictSource;
 
 const RULES: (&str, &str) = (
     "manifest.toml",
-    "[rules]\ntypos_of = [\"gmail.com\"]\nmail_words = [\"mail\"]\n[scores]\ndisposable_mx = 84\n",
+    "[rules]\ntypos_of = [\"gmail.com\"]\nsuggest = [\"freenet.de\"]\nmail_words = [\"mail\"]\n\
+     throwaway_words = [\"tempmail\"]\n[scores]\ndisposable_mx = 84\n",
 );
 const MX: (&str, &str) = (
     "mx-labels.csv",
@@ -21,7 +22,8 @@ fn small() -> Table {
         ("known.txt", "known.com\n"),
         ("free-subdomains.txt", "eu.cc\n"),
         ("protected.txt", "gov\n"),
-        ("overrides.csv", "word.com,exact,safe,1,,,\n"),
+        ("labels.csv", "domain,label\nlabelled.eu.cc,Shop\n"),
+        ("overrides.csv", "word.com,exact,safe,1,,,\nword.eu.cc,subtree,,,,,Mine\n"),
     ])
 }
 
@@ -59,6 +61,56 @@ fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
 }
 
 #[test]
+fn a_learned_fact_that_flags_a_name_is_as_strong_as_the_same_row_of_a_list() {
+    let table = small();
+    for name in ["new.com", "newmail.com", "gmial.com", "x.eu.cc", "a.b.eu.cc", "mytempmail.com"] {
+        for mx in [".", "nxdomain", "parked", "mx1.bad.host"] {
+            let row = format!("domain,mx\n{name},{mx}\n");
+            let free = ("free-subdomains.txt", "eu.cc\n");
+            let listed = super::table(&[RULES, MX, free, ("mx.csv", &row)]);
+            let (listed, learned) = (ask(&listed, name), ask(&table, name).apply_mx(mx));
+            assert_eq!(learned.verdict, listed.verdict, "{name} {mx}");
+            assert_eq!(learned.label, listed.label, "{name} {mx}");
+            assert_eq!(learned.source(), VerdictSource::Dns, "{name} {mx}");
+        }
+    }
+}
+
+#[test]
+fn a_learned_mail_host_that_flags_nothing_leaves_a_flag_of_the_rules() {
+    let table = small();
+    for name in ["gmial.com", "x.eu.cc", "mytempmail.com"] {
+        let found = ask(&table, name);
+        for mx in ["mx.good.host", "mx.cloud.host", "mx.elsewhere.net", "address"] {
+            let with = found.apply_mx(mx);
+            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
+            assert_eq!((with.matched, with.source()), (found.matched, VerdictSource::Rule));
+        }
+    }
+}
+
+#[test]
+fn a_name_with_a_learned_mail_host_is_no_near_miss_unless_it_is_flagged() {
+    let table = small();
+    let suggestion = |name: &str, mx: &str| {
+        let domain = crate::domain::Domain::parse(name).unwrap();
+        let found = ask(&table, name).apply_mx(mx);
+        (found.suggestion(&domain), found.source())
+    };
+    let (provider, dns) = (Some("freenet.de"), VerdictSource::Dns);
+    assert_eq!(suggestion("frenet.de", "mx.cloud.host"), (None, dns));
+    assert_eq!(suggestion("frenet.de", "mx.elsewhere.net"), (None, VerdictSource::None));
+    assert_eq!(suggestion("frenet.de", "frenet.de"), (None, VerdictSource::None), "an MX too");
+    // An address without an MX record is what a parked name has.
+    assert_eq!(suggestion("frenet.de", "address"), (provider, VerdictSource::None));
+    for mx in [".", "nxdomain", "parked", "mx.bad.host"] {
+        assert_eq!(suggestion("frenet.de", mx), (provider, dns), "{mx}");
+    }
+    let typo = (Some("gmail.com"), VerdictSource::Rule);
+    assert_eq!(suggestion("gmial.com", "mx.elsewhere.net"), typo, "it is flagged as a typo");
+}
+
+#[test]
 fn a_host_that_nobody_knows_changes_nothing() {
     let table = small();
     for host in ["mx.elsewhere.net", "mxbad.host", "", "not a host", "new.com"] {
@@ -90,10 +142,11 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         "listed.com",
         "sub.listed.com",
         "known.com",
-        "x.eu.cc",
+        "eu.cc",
+        "labelled.eu.cc",
         "city.gov",
         "word.com",
-        "gmial.com",
+        "label.word.eu.cc",
     ] {
         let found = ask(&table, name);
         assert!(!found.is_open_to_dns(), "{name}");
