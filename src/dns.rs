@@ -13,14 +13,14 @@ mod sync;
 use std::net::SocketAddr;
 
 use crate::month::rfc3339;
-use crate::store::LearnedRow;
+use crate::table::Found;
 
 pub use cache::LearnedCache;
 pub use client::DnsClient;
 pub use finding::DnsFinding;
 pub use sync::LearnedSync;
 
-/// What is past its end counts for so many seconds more, while no new answer comes.
+/// A fact that flags nothing counts for so many seconds past its end, while no new answer comes.
 const STALE: i64 = 86_400;
 
 /// How the DNS is asked.
@@ -36,10 +36,19 @@ pub struct DnsOptions {
     pub concurrency: usize,
 }
 
-/// Whether something that was learned counts at a moment, in seconds since 1970: past its end too,
-/// while no new answer has come.
-pub fn is_usable_at(learned: &LearnedRow, now: i64) -> bool {
-    now < learned.until.saturating_add(STALE)
+/// Whether anything of a learned row may count at a moment, in seconds since 1970.
+fn is_usable_at(until: i64, now: i64) -> bool {
+    now < until.saturating_add(STALE)
+}
+
+/// What a table says of a name together with a learned fact; `None` if the fact counts no longer.
+///
+/// A fact that flags the name counts until its end and no longer, even while no resolver answers:
+/// the name may have been registered since, and our failure must not lock its users out.
+pub fn apply_fact<'t>(found: Found<'t>, mx: &str, until: i64, now: i64) -> Option<Found<'t>> {
+    let applied = found.apply_mx(mx);
+    let counts = now < until || is_usable_at(until, now) && !applied.is_flagged_by_learned_fact();
+    counts.then_some(applied)
 }
 
 /// How the learning stands.

@@ -1,7 +1,7 @@
-//! What was learned, and what is wanted: both bounded, and asked by requests without waiting.
+//! What was learned, and the queue of names to ask about: both bounded. No request waits for either.
 //!
-//! Owns who makes room, and for how long an answer counts. A look-up costs one probe of a
-//! concurrent map; a wish costs a lock that is never waited for.
+//! Owns which names make room, and when a name is asked about again. A look-up costs one probe of a
+//! concurrent map; queueing a name costs a lock that is only tried.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use tokio::sync::Notify;
 
 use super::finding::WORDS;
-use super::{DnsFinding, STALE};
+use super::{DnsFinding, apply_fact};
 use crate::domain::Domain;
 use crate::store::LearnedRow;
 use crate::table::Found;
@@ -22,10 +22,12 @@ const MAX_BYTES: usize = 32 << 20;
 const OVERHEAD: usize = 200;
 /// Names that wait to be asked.
 const MAX_QUEUED: usize = 10_000;
-/// How long a name of which nothing came is left alone, by how often that happened.
+/// A name is asked anew so many seconds before its fact ends, so that a flag is not interrupted.
+const REFRESH_AHEAD: i64 = 60;
+/// How long riskgate waits until it asks about a name again, by how often no resolver answered.
 const RETRY_DELAYS: [i64; 4] = [60, 300, 1_800, 7_200];
 
-/// What was learned, and what is wanted.
+/// What was learned, and the queue of names to ask about.
 #[derive(Default)]
 pub struct LearnedCache {
     is_on: AtomicBool,
@@ -34,8 +36,8 @@ pub struct LearnedCache {
     /// The names that are known, roughly in the order in which they came; those at the front make
     /// room, but for such as were looked up since.
     order: Mutex<VecDeque<Arc<str>>>,
-    wanted: Mutex<Wanted>,
-    has_come: Notify,
+    pending: Mutex<Pending>,
+    queued: Notify,
     dropped: AtomicU64,
     /// How many names led to each of [`WORDS`].
     asked: [AtomicU64; WORDS.len()],
@@ -56,14 +58,14 @@ struct Known {
 
 /// Names to be asked: those in the queue, and those that are being asked.
 #[derive(Default)]
-struct Wanted {
+struct Pending {
     names: HashSet<Arc<str>>,
     queue: VecDeque<Arc<str>>,
 }
 
 impl LearnedCache {
-    /// What a table says of a domain, with what the DNS is known to say of it. What nobody knows
-    /// is wanted from now on. `now` is in seconds since 1970.
+    /// What a table says of a domain, with what the DNS is known to say of it. A name of which
+    /// nothing is known is queued. `now` is in seconds since 1970.
     pub fn apply_learned<'t>(&self, found: Found<'t>, domain: &Domain, now: i64) -> Found<'t> {
         if !self.is_on() || !found.is_open_to_dns() {
             return found;
@@ -75,9 +77,9 @@ impl LearnedCache {
                 if !known.was_used.load(Ordering::Relaxed) {
                     known.was_used.store(true, Ordering::Relaxed);
                 }
-                let counts = now < known.until.saturating_add(STALE);
-                let mx = known.mx.as_ref().filter(|_| counts);
-                (mx.map_or(found, |mx| found.apply_mx(mx)), now >= known.ask_at)
+                let mx = known.mx.as_ref();
+                let applied = mx.and_then(|mx| apply_fact(found, mx, known.until, now));
+                (applied.unwrap_or(found), now >= known.ask_at)
             }
         };
         if is_due {
@@ -86,7 +88,7 @@ impl LearnedCache {
         found
     }
 
-    /// Whether names are looked up and wanted.
+    /// Whether names are looked up and queued.
     pub fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -100,63 +102,60 @@ impl LearnedCache {
             self.known.shrink_to_fit();
             *order = VecDeque::new();
             self.bytes.store(0, Ordering::Relaxed);
-            *self.wanted() = Wanted::default();
+            *self.pending() = Pending::default();
         }
     }
 
     fn enqueue(&self, name: &str) {
         // Whoever has it is done in no time; the next look-up asks again.
-        let Ok(mut wanted) = self.wanted.try_lock() else { return };
-        if wanted.names.contains(name) {
+        let Ok(mut pending) = self.pending.try_lock() else { return };
+        if pending.names.contains(name) {
             return;
         }
-        if wanted.queue.len() >= MAX_QUEUED {
+        if pending.queue.len() >= MAX_QUEUED {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let name: Arc<str> = name.into();
-        wanted.names.insert(Arc::clone(&name));
-        wanted.queue.push_back(name);
-        drop(wanted);
-        self.has_come.notify_one();
+        pending.names.insert(Arc::clone(&name));
+        pending.queue.push_back(name);
+        drop(pending);
+        self.queued.notify_one();
     }
 
     /// The next name to ask; waits for one.
     pub async fn next_queued(&self) -> Arc<str> {
         loop {
-            if let Some(name) = self.wanted().queue.pop_front() {
+            if let Some(name) = self.pending().queue.pop_front() {
                 return name;
             }
-            self.has_come.notified().await;
+            self.queued.notified().await;
         }
     }
 
     /// What was being asked is asked by nobody any more.
     pub fn forget_asked(&self) {
-        let mut wanted = self.wanted();
-        wanted.names = wanted.queue.iter().cloned().collect();
+        let mut pending = self.pending();
+        pending.names = pending.queue.iter().cloned().collect();
     }
 
     /// Keeps what came of a question; what was learned, if anything was. What is known of a name
     /// stays where nothing came.
-    pub fn answer(&self, name: &Arc<str>, said: DnsFinding, now: i64) -> Option<LearnedRow> {
-        let place = WORDS.iter().position(|word| *word == said.word()).unwrap_or_default();
+    pub fn answer(&self, name: &Arc<str>, finding: DnsFinding, now: i64) -> Option<LearnedRow> {
+        let place = WORDS.iter().position(|word| *word == finding.word()).unwrap_or_default();
         self.asked[place].fetch_add(1, Ordering::Relaxed);
-        let learned = match said {
-            DnsFinding::Mx { text, holds_for } => {
+        let learned = finding.into_fact().map(|(mx, holds_for)| {
+            let until = now.saturating_add(holds_for);
+            LearnedRow { name: name.to_string(), mx, until }
+        });
+        match &learned {
+            Some(learned) => {
                 self.answered_at.store(now, Ordering::Relaxed);
-                let until = now.saturating_add(holds_for);
-                Some(LearnedRow { name: name.to_string(), mx: text, until })
+                self.learn(learned);
             }
-            DnsFinding::NotKnown(_) => {
-                self.schedule_retry(name, now);
-                None
-            }
-        };
-        if let Some(learned) = &learned {
-            self.learn(learned);
+            None => self.schedule_retry(name, now),
         }
-        self.wanted().names.remove(name);
+        self.pending().names.remove(name);
         learned
     }
 
@@ -164,12 +163,13 @@ impl LearnedCache {
     pub fn learn(&self, LearnedRow { name, mx, until }: &LearnedRow) {
         if self.is_on() {
             let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
-            let known = Known { mx, until: *until, ask_at: *until, failures: 0, was_used };
+            let ask_at = until.saturating_sub(REFRESH_AHEAD);
+            let known = Known { mx, until: *until, ask_at, failures: 0, was_used };
             self.put(&name.as_str().into(), known);
         }
     }
 
-    /// Leaves a name alone for a while.
+    /// Has a name asked about again later.
     fn schedule_retry(&self, name: &Arc<str>, now: i64) {
         let pause = |failures: u8| RETRY_DELAYS[usize::from(failures).min(RETRY_DELAYS.len() - 1)];
         if let Some(mut known) = self.known.get_mut(name) {
@@ -208,7 +208,7 @@ impl LearnedCache {
 
     /// How many names wait to be asked.
     pub fn queued(&self) -> usize {
-        self.wanted().queue.len()
+        self.pending().queue.len()
     }
 
     /// How many names were not taken, since too many waited.
@@ -231,8 +231,8 @@ impl LearnedCache {
         self.order.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wanted(&self) -> MutexGuard<'_, Wanted> {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn pending(&self) -> MutexGuard<'_, Pending> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

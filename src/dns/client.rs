@@ -103,7 +103,7 @@ impl DnsClient {
             Next::DnsFinding(said) => said,
             Next::OwnAddresses(ttl) => {
                 let (reach, shorter) = self.reach(name).await;
-                finding::read_own_addresses(name, reach, ttl.min(shorter))
+                finding::read_own_addresses(reach, ttl.min(shorter))
             }
             Next::Hosts(hosts, all, ttl) => {
                 let (mut reaches, mut least) = (Vec::new(), ttl);

@@ -3,6 +3,8 @@
 //! Values only. Whatever is not clear is "not known", and nothing follows from it: a wrong
 //! "undeliverable" costs somebody a customer.
 
+use crate::table::OWN_ADDRESSES;
+
 /// The words for a metric, in the order of what they stand for.
 pub(super) const WORDS: [&str; 4] = ["host", "no_mail", "parked", "not_known"];
 
@@ -59,14 +61,18 @@ pub enum DnsFinding {
         /// For how many seconds.
         holds_for: i64,
     },
+    /// The name has no MX record, and an address of its own gets its mail (RFC 5321 section 5.1).
+    OwnAddresses {
+        /// For how many seconds.
+        holds_for: i64,
+    },
     /// Nothing that could be believed, and why.
     NotKnown(String),
 }
 
 impl DnsFinding {
     fn mx(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
-        let longest = if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL };
-        DnsFinding::Mx { text: text.into(), holds_for: i64::from(ttl).clamp(MIN_TTL, longest) }
+        DnsFinding::Mx { text: text.into(), holds_for: holds_for(ttl, is_negative) }
     }
 
     /// The outcome, in a word.
@@ -77,9 +83,23 @@ impl DnsFinding {
                 "parked" => WORDS[2],
                 _ => WORDS[0],
             },
+            DnsFinding::OwnAddresses { .. } => WORDS[0],
             DnsFinding::NotKnown(_) => WORDS[3],
         }
     }
+
+    /// What is kept of it, and for how many seconds it holds.
+    pub(super) fn into_fact(self) -> Option<(String, i64)> {
+        match self {
+            DnsFinding::Mx { text, holds_for } => Some((text, holds_for)),
+            DnsFinding::OwnAddresses { holds_for } => Some((OWN_ADDRESSES.to_owned(), holds_for)),
+            DnsFinding::NotKnown(_) => None,
+        }
+    }
+}
+
+fn holds_for(ttl: u32, is_negative: bool) -> i64 {
+    i64::from(ttl).clamp(MIN_TTL, if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL })
 }
 
 /// What follows from the MX records alone, or which hosts to ask about, best first.
@@ -130,9 +150,9 @@ pub(super) fn read_hosts(
 }
 
 /// What follows where the name itself would be the host.
-pub(super) fn read_own_addresses(name: &str, reach: Reachability, ttl: u32) -> DnsFinding {
+pub(super) fn read_own_addresses(reach: Reachability, ttl: u32) -> DnsFinding {
     match reach {
-        Reachability::Reachable => DnsFinding::mx(name, ttl, true),
+        Reachability::Reachable => DnsFinding::OwnAddresses { holds_for: holds_for(ttl, true) },
         Reachability::Loopback => DnsFinding::mx("parked", ttl, true),
         Reachability::Nowhere => DnsFinding::mx(".", ttl, true),
         Reachability::Unclear => DnsFinding::NotKnown("no answer about its addresses".to_owned()),
@@ -154,9 +174,7 @@ mod tests {
                 let reaches = vec![Reachability::Reachable; hosts.len()];
                 read_hosts(&hosts, all, &reaches, ttl)
             }
-            Next::OwnAddresses(ttl) => {
-                read_own_addresses("name.test", Reachability::Reachable, ttl)
-            }
+            Next::OwnAddresses(ttl) => read_own_addresses(Reachability::Reachable, ttl),
         }
     }
 
@@ -181,16 +199,20 @@ mod tests {
     fn what_is_not_clear_is_not_known() {
         assert_eq!(said(Reply::Unclear("x".to_owned())), DnsFinding::NotKnown("x".to_owned()));
         assert_eq!(said(Reply::Unclear("x".to_owned())).word(), "not_known");
-        let unclear = read_own_addresses("a.test", Reachability::Unclear, 60);
+        let unclear = read_own_addresses(Reachability::Unclear, 60);
         assert!(matches!(unclear, DnsFinding::NotKnown(_)));
     }
 
     #[test]
     fn a_name_without_mx_is_its_own_host_if_it_has_an_address() {
-        assert_eq!(said(Reply::NoRecords(600)), held("name.test", 600));
-        assert_eq!(read_own_addresses("a.test", Reachability::Nowhere, 600), held(".", 600));
-        assert_eq!(read_own_addresses("a.test", Reachability::Loopback, 600), held("parked", 600));
-        assert_eq!(read_own_addresses("a.test", Reachability::Nowhere, 600).word(), "no_mail");
+        let own = said(Reply::NoRecords(600));
+        assert_eq!(own, DnsFinding::OwnAddresses { holds_for: 600 });
+        assert_eq!(own.word(), "host");
+        let itself = said(Reply::Records(vec![mx(10, "name.test")], 600));
+        assert_eq!(itself, held("name.test", 600), "an MX record that names the name itself");
+        assert_eq!(read_own_addresses(Reachability::Nowhere, 600), held(".", 600));
+        assert_eq!(read_own_addresses(Reachability::Loopback, 600), held("parked", 600));
+        assert_eq!(read_own_addresses(Reachability::Nowhere, 600).word(), "no_mail");
     }
 
     #[test]
@@ -199,7 +221,7 @@ mod tests {
         let hosts: Vec<String> = ["a.test", "b.test"].map(str::to_owned).to_vec();
         let text = |reaches: &[Reachability], all| match read_hosts(&hosts, all, reaches, 600) {
             DnsFinding::Mx { text, .. } => text,
-            DnsFinding::NotKnown(why) => why,
+            finding => finding.word().to_owned(),
         };
         assert_eq!(text(&[Loopback, Nowhere], 2), "parked");
         assert_eq!(text(&[Loopback, Reachable], 2), "b.test");

@@ -8,7 +8,7 @@ use crate::store::{LearnedRow, Store, StoreError};
 /// What waits for a store that is down.
 const MAX_UNSAVED: usize = 10_000;
 
-/// Exchanges with the store.
+/// Writes to the store what this node learned, and reads what others did.
 pub struct LearnedSync {
     store: Store,
     /// What was read or written up to here is known.
@@ -22,16 +22,11 @@ impl LearnedSync {
         LearnedSync { store, version: 0, unsaved: Vec::new() }
     }
 
-    /// Has this written with the next exchange.
+    /// Has this written with the next sync.
     pub fn add(&mut self, learned: LearnedRow) {
         if self.unsaved.len() < MAX_UNSAVED {
             self.unsaved.push(learned);
         }
-    }
-
-    /// Begins anew: everything that the store keeps is read.
-    pub fn forget(&mut self) {
-        (self.version, self.unsaved) = (0, Vec::new());
     }
 
     /// Writes what was learned here, and takes over what other nodes have learned. `now` is in seconds
@@ -46,7 +41,7 @@ impl LearnedSync {
         }
         loop {
             let (rows, version) = self.store.learned_since(self.version)?;
-            let rows = rows.iter().filter(|row| is_usable_at(row, now));
+            let rows = rows.iter().filter(|row| is_usable_at(row.until, now));
             rows.for_each(|row| cache.learn(row));
             if std::mem::replace(&mut self.version, version) == version {
                 return Ok(());

@@ -57,6 +57,11 @@ impl<'t> Found<'t> {
         if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.source() }
     }
 
+    /// Whether it is flagged, by what the DNS said alone.
+    pub fn is_flagged_by_learned_fact(&self) -> bool {
+        self.is_learned && self.verdict.reason.is_flagged()
+    }
+
     /// Whether a list of the manifest says so, alone or beside what was added to the lists.
     pub(super) fn is_in_lists(&self) -> bool {
         let lists = self.table.parts.answers[usize::from(self.answer)].lists;

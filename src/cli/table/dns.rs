@@ -64,8 +64,7 @@ pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(
     let (mut rows, mut without_mx) = (0, 0);
     for (name, said) in said {
         match said {
-            // Its own host, by an address alone: that is no MX record.
-            DnsFinding::Mx { text, .. } if text == name => without_mx += 1,
+            DnsFinding::OwnAddresses { .. } => without_mx += 1,
             // Lists hold no underscores.
             DnsFinding::Mx { text, .. } if text != "." && Name::parse(&text).is_err() => {
                 *not_known.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;

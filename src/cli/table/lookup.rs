@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::super::Failure;
-use crate::dns::is_usable_at;
+use crate::dns::apply_fact;
 use crate::domain::Domain;
 use crate::month::rfc3339;
 use crate::quota::unix_now;
@@ -32,8 +32,10 @@ pub fn lookup(
             }
         };
         let found = table.lookup(&domain, unix_now());
-        let learned = learned(&mut store, &domain)?.filter(|_| found.is_open_to_dns());
-        let found = learned.as_ref().map_or(found, |row| found.apply_mx(&row.mx));
+        let row = learned(&mut store, &domain)?.filter(|_| found.is_open_to_dns());
+        let applied =
+            row.and_then(|row| Some((apply_fact(found, &row.mx, row.until, unix_now())?, row)));
+        let (found, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
         if json {
             values.push(found_json(&domain, &found, learned.as_ref()));
         } else {
@@ -46,10 +48,10 @@ pub fn lookup(
     Ok(refused)
 }
 
-/// What nodes have learned of a domain, as far as it still counts.
+/// What nodes have learned of a domain.
 fn learned(store: &mut Option<Store>, domain: &Domain) -> Result<Option<LearnedRow>, Failure> {
     let Some(store) = store else { return Ok(None) };
-    Ok(store.learned_of(domain.as_str())?.filter(|row| is_usable_at(row, unix_now())))
+    Ok(store.learned_of(domain.as_str())?)
 }
 
 fn write_found(

@@ -11,7 +11,10 @@ fn table() -> Table {
     let manifest = list("mx-labels.csv", "mx_label") + &list("free.txt", "free");
     for (file, text) in [
         ("manifest.toml", manifest.as_str()),
-        ("mx-labels.csv", "suffix,label,class\nbad.host,Bad,disposable\n"),
+        (
+            "mx-labels.csv",
+            "suffix,label,class\nbad.host,Bad,disposable\ngood.host,Good,professional\n",
+        ),
         ("free.txt", "listed.com\n"),
     ] {
         std::fs::write(folder.path().join(file), text).unwrap();
@@ -40,13 +43,13 @@ fn look_up(cache: &LearnedCache, table: &Table, name: &str, now: i64) -> (u8, bo
     (found.verdict.score.value(), found.source() == VerdictSource::Dns)
 }
 
-/// The next name that is wanted, if there is one.
+/// The next name in the queue, if there is one.
 fn next(cache: &LearnedCache) -> Option<Arc<str>> {
-    cache.wanted().queue.pop_front()
+    cache.pending().queue.pop_front()
 }
 
 #[test]
-fn the_first_look_up_wants_a_name_and_the_second_knows_it() {
+fn the_first_look_up_queues_a_name_and_the_second_knows_it() {
     let (cache, table) = (on(), table());
     for _ in 0..3 {
         assert_eq!(look_up(&cache, &table, "new.com", NOW), (10, false));
@@ -62,7 +65,7 @@ fn the_first_look_up_wants_a_name_and_the_second_knows_it() {
 }
 
 #[test]
-fn a_name_in_a_list_is_never_wanted_and_nothing_is_while_it_is_off() {
+fn a_name_in_a_list_is_never_queued_and_nothing_is_while_it_is_off() {
     let (cache, table) = (on(), table());
     look_up(&cache, &table, "listed.com", NOW);
     look_up(&cache, &table, "sub.listed.com", NOW);
@@ -75,23 +78,46 @@ fn a_name_in_a_list_is_never_wanted_and_nothing_is_while_it_is_off() {
 }
 
 #[test]
-fn an_answer_past_its_end_is_asked_anew_and_counts_for_a_day_meanwhile() {
+fn a_fact_that_flags_a_name_ends_with_its_ttl_whether_a_new_answer_comes_or_not() {
+    let table = table();
+    for (text, score) in [(".", 95), ("nxdomain", 95), ("parked", 85), ("mx.bad.host", 85)] {
+        let cache = on();
+        let name: Arc<str> = "new.com".into();
+        cache.answer(&name, mx(text, 600), NOW);
+        assert_eq!(look_up(&cache, &table, "new.com", NOW + 599), (score, true), "{text}");
+        assert_eq!(look_up(&cache, &table, "new.com", NOW + 600), (10, false), "{text}");
+        cache.answer(&name, failed(), NOW + 601);
+        assert_eq!(look_up(&cache, &table, "new.com", NOW + 602), (10, false), "{text}");
+        cache.answer(&name, mx("mx.bad.host", 600), NOW + 700);
+        assert_eq!(look_up(&cache, &table, "new.com", NOW + 701), (85, true), "{text}");
+    }
+}
+
+#[test]
+fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
+    let (cache, table) = (on(), table());
+    let name: Arc<str> = "new.com".into();
+    cache.answer(&name, mx("mx.good.host", 600), NOW);
+    assert_eq!(look_up(&cache, &table, "new.com", NOW + 599 + DAY), (0, true));
+    cache.answer(&name, failed(), NOW + 599 + DAY);
+    assert_eq!(look_up(&cache, &table, "new.com", NOW + 600 + DAY), (10, false));
+}
+
+#[test]
+fn a_name_is_queued_again_in_the_last_minute_of_its_ttl_so_that_no_flag_is_interrupted() {
     let (cache, table) = (on(), table());
     let name: Arc<str> = "new.com".into();
     cache.answer(&name, mx(".", 600), NOW);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 599), (95, true));
+    look_up(&cache, &table, "new.com", NOW + 539);
     assert_eq!(next(&cache), None);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 600), (95, true));
+    assert_eq!(look_up(&cache, &table, "new.com", NOW + 540), (95, true));
     assert_eq!(next(&cache).as_deref(), Some("new.com"));
-    cache.answer(&name, failed(), NOW + 601);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 602), (95, true));
-    assert_eq!(next(&cache), None, "it is left alone for a while");
-    look_up(&cache, &table, "new.com", NOW + 661);
+    cache.answer(&name, failed(), NOW + 541);
+    assert_eq!(look_up(&cache, &table, "new.com", NOW + 542), (95, true));
+    look_up(&cache, &table, "new.com", NOW + 600);
+    assert_eq!(next(&cache), None, "the next retry is due a minute after the failure");
+    look_up(&cache, &table, "new.com", NOW + 601);
     assert_eq!(next(&cache).as_deref(), Some("new.com"));
-    cache.answer(&name, failed(), NOW + 661);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 600 + DAY), (10, false));
-    cache.answer(&name, mx("mx.bad.host", 600), NOW + 600 + DAY);
-    assert_eq!(look_up(&cache, &table, "new.com", NOW + 601 + DAY), (85, true));
 }
 
 #[test]
@@ -116,7 +142,7 @@ fn a_million_names_leave_queue_and_memory_bounded() {
         look_up(&cache, &table, &format!("name-{number}.com"), NOW);
     }
     assert_eq!(cache.queued(), MAX_QUEUED);
-    assert_eq!(cache.wanted().names.len(), MAX_QUEUED);
+    assert_eq!(cache.pending().names.len(), MAX_QUEUED);
     assert_eq!(cache.dropped(), 1_000_000 - MAX_QUEUED as u64);
     let host = "h".repeat(60);
     for number in 0..1_000_000 {
@@ -137,7 +163,7 @@ fn a_million_names_leave_queue_and_memory_bounded() {
 }
 
 #[test]
-fn what_was_being_asked_can_be_wanted_again() {
+fn what_was_being_asked_can_be_queued_again() {
     let (cache, table) = (on(), table());
     look_up(&cache, &table, "one.com", NOW);
     look_up(&cache, &table, "two.com", NOW);
