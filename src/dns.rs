@@ -8,6 +8,8 @@
 mod cache;
 mod client;
 mod finding;
+mod pacer;
+mod queries;
 mod sync;
 
 use std::net::SocketAddr;
@@ -18,6 +20,8 @@ use crate::table::Found;
 pub use cache::LearnedCache;
 pub use client::DnsClient;
 pub use finding::DnsFinding;
+pub use pacer::Pacer;
+pub use queries::Queries;
 pub use sync::LearnedSync;
 
 /// A fact that flags nothing counts for so many seconds past its end, while no new answer comes.

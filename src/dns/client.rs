@@ -1,7 +1,9 @@
 //! Asks resolvers, at a pace, and reads what they say.
+//!
+//! No timer runs while a query waits for its slot: a low rate is no fault of the resolvers.
 
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hickory_resolver::TokioResolver;
@@ -14,32 +16,32 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, timeout};
 
-use super::DnsOptions;
 use super::finding::{self, DnsFinding, Mx, Next, Reachability, Reply};
+use super::{DnsOptions, Pacer};
 
 /// For a resolver to answer, tried twice.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Large providers that are asked for, until one is known.
 const PROBES: usize = 3;
-/// For all that is asked about one name.
+/// For resolvers to answer all that is asked about one name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Asks resolvers about names.
 pub struct DnsClient {
     resolver: TokioResolver,
-    /// How far two questions are apart, and when the next one may be asked.
-    gap: Duration,
-    next: Mutex<Instant>,
+    pacer: Arc<Pacer>,
+    name_timeout: Duration,
 }
 
 impl DnsClient {
-    /// Asks the resolvers of these options, or those of the system.
+    /// Asks the resolvers of these options, or those of the system. Clients of one pacer share its
+    /// rate.
     ///
     /// # Errors
     /// If none are named and the system's are not known.
-    pub fn new(options: &DnsOptions) -> Result<DnsClient, String> {
+    pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
         let config = match options.resolvers.is_empty() {
             false => {
                 let servers = options.resolvers.iter().map(|address| name_server(*address));
@@ -64,45 +66,18 @@ impl DnsClient {
         let resolver = resolver.with_options(asked).build();
         Ok(DnsClient {
             resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
-            gap: Duration::from_secs(1) / options.rate.max(1),
-            next: Mutex::new(Instant::now()),
+            pacer,
+            name_timeout: NAME_TIMEOUT,
         })
     }
 
     /// What the DNS says of a name. Hosts that are known are believed to be there.
     pub async fn ask(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
-        let late =
-            || DnsFinding::NotKnown(format!("no answer within {} s", NAME_TIMEOUT.as_secs()));
-        timeout(NAME_TIMEOUT, self.ask_all(name, is_known)).await.unwrap_or_else(|_| late())
-    }
-
-    /// Whether the resolvers know the mail hosts of one of these large providers: those that do not
-    /// would call everybody undeliverable. Without providers they are believed.
-    ///
-    /// # Errors
-    /// If they know none of the first few, with what was found.
-    pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
-        let mut problem = None;
-        for provider in providers.iter().take(PROBES) {
-            let found = match timeout(QUERY_TIMEOUT, self.mx(provider)).await {
-                Ok(Reply::Records(hosts, _)) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
-                    return Ok(());
-                }
-                Ok(Reply::Records(..) | Reply::NoRecords(_)) => "none".to_owned(),
-                Ok(Reply::NoSuchName(_)) => "no such name".to_owned(),
-                Ok(Reply::Unclear(why)) => why,
-                Err(_) => format!("no answer within {} s", QUERY_TIMEOUT.as_secs()),
-            };
-            problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
-        }
-        problem.map_or(Ok(()), Err)
-    }
-
-    async fn ask_all(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
-        match finding::read_mx(self.mx(name).await) {
-            Next::DnsFinding(said) => said,
+        let mut left = self.name_timeout;
+        match finding::read_mx(self.query(name, RecordType::MX, &mut left, pick_mx).await) {
+            Next::Finding(finding) => finding,
             Next::OwnAddresses(ttl) => {
-                let (reach, shorter) = self.reach(name).await;
+                let (reach, shorter) = self.reach(name, &mut left).await;
                 finding::read_own_addresses(reach, ttl.min(shorter))
             }
             Next::Hosts(hosts, all, ttl) => {
@@ -111,7 +86,7 @@ impl DnsClient {
                     let known = is_known(host).then_some((Reachability::Reachable, ttl));
                     let (reach, shorter) = match known {
                         Some(known) => known,
-                        None => self.reach(host).await,
+                        None => self.reach(host, &mut left).await,
                     };
                     reaches.push(reach);
                     if matches!(reach, Reachability::Reachable | Reachability::Unclear) {
@@ -124,23 +99,30 @@ impl DnsClient {
         }
     }
 
-    async fn mx(&self, name: &str) -> Reply<Mx> {
-        let pick = |data: &RData| match data {
-            RData::MX(mx) => {
-                let host = mx.exchange.to_ascii().to_ascii_lowercase();
-                let host = host.trim_end_matches('.').to_owned();
-                // What else may stand in a name is no host, and would break a list.
-                let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-                let is_host = host.bytes().all(plain);
-                is_host.then_some(Mx { preference: mx.preference, host })
-            }
-            _ => None,
-        };
-        self.question(name, RecordType::MX, pick).await
+    /// Whether the resolvers know the mail hosts of one of these large providers: those that do not
+    /// would call everybody undeliverable. Without providers they are believed.
+    ///
+    /// # Errors
+    /// If they know none of the first few, with what was found.
+    pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
+        let mut problem = None;
+        for provider in providers.iter().take(PROBES) {
+            self.pacer.wait_for_next_slot().await;
+            let found = match self.look_up(provider, RecordType::MX, QUERY_TIMEOUT, pick_mx).await {
+                Reply::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
+                    return Ok(());
+                }
+                Reply::Records(..) | Reply::NoRecords(_) => "none".to_owned(),
+                Reply::NoSuchName(_) => "no such name".to_owned(),
+                Reply::Unclear(why) => why,
+            };
+            problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
+        }
+        problem.map_or(Ok(()), Err)
     }
 
     /// Where a host's addresses lead, and for how many seconds that holds.
-    async fn reach(&self, host: &str) -> (Reachability, u32) {
+    async fn reach(&self, host: &str, left: &mut Duration) -> (Reachability, u32) {
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
             // Mail goes to no address that stands in the place of a name (RFC 5321 section 5.1).
@@ -150,7 +132,7 @@ impl DnsClient {
         for kind in [RecordType::A, RecordType::AAAA] {
             let leads =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
-            let (reach, ttl) = match self.question(host, kind, leads).await {
+            let (reach, ttl) = match self.query(host, kind, left, leads).await {
                 Reply::Records(leads, ttl) if leads.contains(&true) => {
                     return (Reachability::Reachable, ttl);
                 }
@@ -164,33 +146,48 @@ impl DnsClient {
         all
     }
 
-    async fn question<T>(
+    /// Asks one question about a name whose resolvers have this much time left.
+    async fn query<T>(
         &self,
         name: &str,
         kind: RecordType,
+        left: &mut Duration,
+        pick: impl Fn(&RData) -> Option<T>,
+    ) -> Reply<T> {
+        self.pacer.wait_for_rate_slot().await;
+        let begun = Instant::now();
+        let reply = self.look_up(name, kind, *left, pick).await;
+        *left = left.saturating_sub(begun.elapsed());
+        reply
+    }
+
+    async fn look_up<T>(
+        &self,
+        name: &str,
+        kind: RecordType,
+        limit: Duration,
         pick: impl Fn(&RData) -> Option<T>,
     ) -> Reply<T> {
         // With its dot the name is whole, and is looked for below no other.
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
             return Reply::Unclear("no name that can be asked for".to_owned());
         };
-        self.wait_for_rate_slot().await;
-        match self.resolver.lookup(name, kind).await {
-            Ok(lookup) => read_lookup(&lookup, pick),
-            Err(error) => read_error(&error),
+        match timeout(limit, self.resolver.lookup(name, kind)).await {
+            Ok(Ok(lookup)) => read_lookup(&lookup, pick),
+            Ok(Err(error)) => read_error(&error),
+            Err(_) => Reply::Unclear(format!("no answer within {} s", limit.as_secs())),
         }
     }
+}
 
-    /// Waits for the moment of the next question.
-    async fn wait_for_rate_slot(&self) {
-        let at = {
-            let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-            let at = (*next).max(Instant::now());
-            *next = at + self.gap;
-            at
-        };
-        sleep_until(at).await;
-    }
+fn pick_mx(data: &RData) -> Option<Mx> {
+    let RData::MX(mx) = data else { return None };
+    let host = mx.exchange.to_ascii().to_ascii_lowercase();
+    let host = host.trim_end_matches('.').to_owned();
+    // What else may stand in a name is no host, and would break a list.
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let is_host = host.bytes().all(plain);
+    is_host.then_some(Mx { preference: mx.preference, host })
 }
 
 fn name_server(address: SocketAddr) -> NameServerConfig {
@@ -226,3 +223,6 @@ fn read_error<T>(error: &NetError) -> Reply<T> {
         error => Reply::Unclear(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -104,7 +104,7 @@ fn holds_for(ttl: u32, is_negative: bool) -> i64 {
 
 /// What follows from the MX records alone, or which hosts to ask about, best first.
 pub(super) enum Next {
-    DnsFinding(DnsFinding),
+    Finding(DnsFinding),
     /// These hosts, of how many, and the TTL.
     Hosts(Vec<String>, usize, u32),
     /// There are no MX records, so the name itself is the host (RFC 5321 section 5.1).
@@ -115,13 +115,13 @@ pub(super) enum Next {
 pub(super) fn read_mx(reply: Reply<Mx>) -> Next {
     let (mut records, ttl) = match reply {
         Reply::Records(records, ttl) => (records, ttl),
-        Reply::NoSuchName(ttl) => return Next::DnsFinding(DnsFinding::mx("nxdomain", ttl, true)),
+        Reply::NoSuchName(ttl) => return Next::Finding(DnsFinding::mx("nxdomain", ttl, true)),
         Reply::NoRecords(ttl) => return Next::OwnAddresses(ttl),
-        Reply::Unclear(why) => return Next::DnsFinding(DnsFinding::NotKnown(why)),
+        Reply::Unclear(why) => return Next::Finding(DnsFinding::NotKnown(why)),
     };
     // RFC 7505: alone it says that no mail is taken; beside others it says nothing.
     if records.iter().all(|mx| mx.host.is_empty()) {
-        return Next::DnsFinding(DnsFinding::mx(".", ttl, false));
+        return Next::Finding(DnsFinding::mx(".", ttl, false));
     }
     records.retain(|mx| !mx.host.is_empty());
     records.sort_unstable();
@@ -169,7 +169,7 @@ mod tests {
 
     fn said(reply: Reply<Mx>) -> DnsFinding {
         match read_mx(reply) {
-            Next::DnsFinding(said) => said,
+            Next::Finding(said) => said,
             Next::Hosts(hosts, all, ttl) => {
                 let reaches = vec![Reachability::Reachable; hosts.len()];
                 read_hosts(&hosts, all, &reaches, ttl)

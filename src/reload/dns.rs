@@ -12,7 +12,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::report::Report;
 use crate::config::StoreOptions;
-use crate::dns::{DnsClient, DnsFinding, DnsOptions, DnsStatus, LearnedSync};
+use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, Queries};
 use crate::gate::State;
 
 /// How often it writes and reads what nodes learn, and says how it stands.
@@ -52,11 +52,13 @@ impl DnsLearner {
             changes.send_replace(options);
         } else if options.learn {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            let pacer = Arc::new(Pacer::new(options.rate));
             let (changes, heard) = watch::channel(options);
             let worker = Worker {
                 state: Arc::clone(&self.state),
                 report: self.report.clone(),
                 store: self.store.clone(),
+                pacer,
                 sync: None,
                 store_problem: None,
             };
@@ -76,6 +78,7 @@ struct Worker {
     state: Arc<State>,
     report: Report,
     store: StoreOptions,
+    pacer: Arc<Pacer>,
     /// None while it is not open.
     sync: Option<LearnedSync>,
     store_problem: Option<String>,
@@ -88,6 +91,7 @@ impl Worker {
             let cache = &self.state.dns;
             cache.switch(options.learn);
             cache.forget_asked();
+            self.pacer.set_rate(options.rate);
             if !options.learn {
                 (self.sync, self.store_problem) = (None, None);
                 self.show(None);
@@ -106,11 +110,14 @@ impl Worker {
         let cache = &Arc::clone(&self.state).dns;
         let mut second = interval(SYNC_EVERY);
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut resolvers = Resolvers::new(options.clone(), Arc::clone(&self.state));
-        let mut asked: JoinSet<(Arc<str>, DnsFinding)> = JoinSet::new();
+        let mut resolvers =
+            Resolvers::new(options.clone(), Arc::clone(&self.state), Arc::clone(&self.pacer));
+        let mut queries = Queries::default();
         loop {
-            let client =
-                resolvers.trusted_client().filter(|_| asked.len() < options.concurrency).cloned();
+            let client = resolvers
+                .trusted_client()
+                .filter(|_| queries.count() < options.concurrency)
+                .cloned();
             tokio::select! {
                 _ = second.tick() => {
                     resolvers.probe_if_due();
@@ -120,19 +127,17 @@ impl Worker {
                 Some(probed) = resolvers.probes.join_next() => {
                     resolvers.judge(probed.unwrap_or_else(|error| Err(error.to_string())));
                 }
-                Some(done) = asked.join_next() => {
-                    let Ok((name, said)) = done else { continue };
-                    let learned = cache.answer(&name, said, self.state.ledger.now());
+                Some((name, finding)) = queries.next_finding() => {
+                    let learned = cache.answer(&name, finding, self.state.ledger.now());
                     if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
                         sync.add(learned);
                     }
                 }
                 name = cache.next_queued(), if client.is_some() => {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
-                    asked.spawn(async move {
+                    queries.spawn(Arc::clone(&name), async move {
                         let table = state.table.snapshot();
-                        let said = client.ask(&name, |host| table.knows_mx_host(host)).await;
-                        (name, said)
+                        client.ask(&name, |host| table.knows_mx_host(host)).await
                     });
                 }
             }
@@ -182,6 +187,8 @@ impl Worker {
 struct Resolvers {
     options: DnsOptions,
     state: Arc<State>,
+    /// All clients share it, so that a new one does not raise the rate.
+    pacer: Arc<Pacer>,
     client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
     probe_at: Instant,
@@ -189,9 +196,9 @@ struct Resolvers {
 }
 
 impl Resolvers {
-    fn new(options: DnsOptions, state: Arc<State>) -> Resolvers {
+    fn new(options: DnsOptions, state: Arc<State>, pacer: Arc<Pacer>) -> Resolvers {
         let (probes, probe_at) = (JoinSet::new(), Instant::now());
-        Resolvers { options, state, client: None, probes, probe_at, problem: None }
+        Resolvers { options, state, pacer, client: None, probes, probe_at, problem: None }
     }
 
     /// Those that are believed.
@@ -205,11 +212,12 @@ impl Resolvers {
             return;
         }
         let (options, table) = (self.options.clone(), self.state.table.snapshot());
+        let pacer = Arc::clone(&self.pacer);
         let kept = self.client.clone().filter(|_| !options.resolvers.is_empty());
         self.probes.spawn(async move {
             let client = match kept {
                 Some(client) => client,
-                None => Arc::new(DnsClient::new(&options)?),
+                None => Arc::new(DnsClient::new(&options, pacer)?),
             };
             client.probe(table.large_providers()).await.map(|()| client)
         });

@@ -5,12 +5,10 @@ use std::io::{Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::task::JoinSet;
-
 use super::super::output::{show, tell};
 use super::super::{Failure, PATIENCE};
 use crate::config::{Config, StoreOptions};
-use crate::dns::{DnsClient, DnsFinding};
+use crate::dns::{DnsClient, DnsFinding, Pacer, Queries};
 use crate::domain::{Domain, Name};
 use crate::quota::unix_now;
 use crate::regular_file::{read_regular_text, write_beside};
@@ -116,25 +114,26 @@ async fn ask_all(
     names: BTreeSet<String>,
     table: &Arc<Table>,
     config: &Config,
-) -> Result<BTreeMap<String, DnsFinding>, String> {
-    let client = Arc::new(DnsClient::new(&config.dns)?);
+) -> Result<BTreeMap<Arc<str>, DnsFinding>, String> {
+    let pacer = Arc::new(Pacer::new(config.dns.rate));
+    let client = Arc::new(DnsClient::new(&config.dns, pacer)?);
     client.probe(table.large_providers()).await?;
     let mut names = names.into_iter();
-    let mut asked: JoinSet<(String, DnsFinding)> = JoinSet::new();
-    let mut said = BTreeMap::new();
+    let mut queries = Queries::default();
+    let mut findings = BTreeMap::new();
     loop {
-        while asked.len() < config.dns.concurrency
+        while queries.count() < config.dns.concurrency
             && let Some(name) = names.next()
         {
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
-            asked.spawn(async move {
-                let said = client.ask(&name, |host| table.knows_mx_host(host)).await;
-                (name, said)
+            let name: Arc<str> = name.into();
+            queries.spawn(Arc::clone(&name), async move {
+                client.ask(&name, |host| table.knows_mx_host(host)).await
             });
         }
-        match asked.join_next().await {
-            Some(done) => said.extend(done.ok()),
-            None => return Ok(said),
+        match queries.next_finding().await {
+            Some(finding) => findings.extend([finding]),
+            None => return Ok(findings),
         }
     }
 }
