@@ -270,21 +270,6 @@ impl Table {
         })
     }
 
-    fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
-        let answer = &self.parts.answers[usize::from(number)];
-        let label = label(&self.parts, answer);
-        let verdict = answer.verdict;
-        Found {
-            verdict,
-            label,
-            matched,
-            table: self,
-            answer: number,
-            is_learned: false,
-            has_learned_host: false,
-        }
-    }
-
     fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {
         let found = |number: u16| (number != NONE).then(|| self.found(number, Some(0)));
         Some(Row { name, own: found(entry.own)?, below: found(entry.below) })

@@ -46,6 +46,24 @@ pub struct Explanation<'t> {
     pub sources: Vec<&'t SourceInfo>,
 }
 
+impl Table {
+    /// The answer of this number; `matched` is where in the domain its row begins.
+    pub(super) fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
+        let answer = &self.parts.answers[usize::from(number)];
+        let label = super::label(&self.parts, answer);
+        let verdict = answer.verdict;
+        Found {
+            verdict,
+            label,
+            matched,
+            table: self,
+            answer: number,
+            is_learned: false,
+            has_learned_host: false,
+        }
+    }
+}
+
 impl<'t> Found<'t> {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
     pub fn tail(&self) -> &'t str {
