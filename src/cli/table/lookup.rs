@@ -11,12 +11,14 @@ use crate::month::rfc3339;
 use crate::quota::unix_now;
 use crate::store::{LearntRow, Store};
 use crate::table::{Found, Table, TableSources};
+use crate::verdict::Score;
 
 /// Writes the answers; the faults of names that are none.
 pub fn lookup(
     out: &mut dyn Write,
     names: &[String],
     sources: &TableSources,
+    unknown_score: Option<Score>,
     mut store: Option<Store>,
     json: bool,
 ) -> Result<Vec<String>, Failure> {
@@ -34,6 +36,7 @@ pub fn lookup(
         let found = table.lookup(&domain, unix_now());
         let learnt = learnt(&mut store, &domain)?.filter(|_| found.yields_to_dns());
         let found = learnt.as_ref().map_or(found, |row| found.with_mx(&row.mx));
+        let found = found.with_unknown_score(unknown_score);
         if json {
             values.push(found_json(&domain, &found, learnt.as_ref()));
         } else {
