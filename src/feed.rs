@@ -34,6 +34,8 @@ pub struct Feed {
     pub kind: FeedKind,
     /// How often it is fetched.
     pub interval: Duration,
+    /// A list that has not changed for this long is told: its publisher may have stopped.
+    pub max_age: Duration,
     /// The largest list that is taken, in bytes.
     pub max_bytes: u64,
     /// The share of its rows that may come, and that may go, from one list to the next, in percent.
@@ -60,6 +62,15 @@ pub enum Updated {
     New(usize),
     /// The list is the one that is kept.
     Unchanged,
+}
+
+/// The last time that a feed was tried.
+#[derive(Clone, Copy, Debug)]
+pub struct LastTry {
+    /// When, in seconds since 1970.
+    pub at: i64,
+    /// Whether nothing could be kept.
+    pub has_failed: bool,
 }
 
 /// Why a feed keeps its last good list.
@@ -113,7 +124,7 @@ impl Feeds {
         let list = |feed: &Feed| FeedList {
             name: feed.name.clone(),
             kind: feed.kind,
-            path: kept::list_path(&self.folder, &feed.name),
+            path: feed.list_path(&self.folder),
         };
         self.all.iter().map(list).collect()
     }
@@ -127,6 +138,7 @@ impl Feeds {
 impl Feed {
     /// Fetches the list and keeps it, if it can be believed. `table` knows which names are
     /// protected. With `is_forced` a list is taken however much it changed, also an older one.
+    /// Where another process updates the same feed it waits until that is done.
     ///
     /// # Errors
     /// If nothing new could be kept; what was kept before still is. The fault is kept beside it.
@@ -137,20 +149,26 @@ impl Feed {
         now: i64,
         is_forced: bool,
     ) -> Result<Updated, FeedError> {
-        let mut state = kept::read_state(folder, &self.name);
-        state.belong_to(self.source());
+        let _lock = kept::lock(folder, &self.name).map_err(|error| self.named(error))?;
+        let mut state = self.read_state(folder);
+        let is_comparable = !state.reset_if_source_changed(self.source()) && !is_forced;
         state.tried_at = Some(now);
-        let updated = self.fetch_and_keep(folder, table, &mut state, now, is_forced);
-        let updated = updated.map_err(|error| match error.at == self.name {
-            true => error,
-            false => FeedError { at: format!("{}: {}", self.name, error.at), ..error },
-        });
+        let updated = self.fetch_and_keep(folder, table, &mut state, now, is_comparable);
+        let updated = updated.map_err(|error| self.named(error));
         match &updated {
             Ok(_) => (state.fetched_at, state.fault) = (Some(now), None),
             Err(error) => state.fault = Some(error.to_string()),
         }
         let written = kept::write_state(folder, &self.name, &state);
-        updated.and_then(|updated| written.map(|()| updated))
+        updated.and_then(|updated| written.map(|()| updated).map_err(|error| self.named(error)))
+    }
+
+    /// The fault with the feed's name at its begin.
+    fn named(&self, error: FeedError) -> FeedError {
+        match error.at == self.name {
+            true => error,
+            false => FeedError { at: format!("{}: {}", self.name, error.at), ..error },
+        }
     }
 
     /// What decides where a list comes from and what proves it.
@@ -170,7 +188,7 @@ impl Feed {
         table: &Table,
         state: &mut FeedState,
         now: i64,
-        is_forced: bool,
+        is_comparable: bool,
     ) -> Result<Updated, FeedError> {
         let fetched = match fetch::fetch(&self.url, state, self.max_bytes)? {
             Fetched::Unchanged => return Ok(Updated::Unchanged),
@@ -187,17 +205,17 @@ impl Feed {
             (state.etag, state.modified) = (fetched.etag, fetched.modified);
             return Ok(Updated::Unchanged);
         }
-        if !is_forced && state.digests.contains(&digest) {
+        if is_comparable && state.digests.contains(&digest) {
             let why = "expected a list that was not there before, but found an older one again";
             return Err(FeedError::new(&self.name, why));
         }
         let names = judge::names(&self.name, &fetched.bytes)?;
-        let names = judge::without_protected_names(self, names, table, now)?;
-        let is_first = state.digests.is_empty();
-        if !is_forced && !is_first {
-            judge::check_changed_share(self, &kept::read_list(folder, &self.name), &names)?;
+        judge::check_protected_names(self, &names, table)?;
+        let list = self.list_path(folder);
+        if is_comparable {
+            judge::check_changed_share(self, &kept::read_list(&list), &names)?;
         }
-        kept::write_list(folder, &self.name, &names)?;
+        kept::write_list(&list, &names)?;
         (state.etag, state.modified) = (fetched.etag, fetched.modified);
         (state.rows, state.changed_at) = (names.len(), Some(now));
         state.remember(digest);
@@ -206,33 +224,52 @@ impl Feed {
 
     /// How it stands at a moment, in seconds since 1970.
     pub fn status(&self, folder: &Path, now: i64) -> FeedStatus {
-        let state = kept::read_state(folder, &self.name);
-        let silent = (self.interval * SILENT_INTERVALS).max(SILENT_AT_LEAST);
-        let is_silent =
-            |fetched_at: &i64| now.saturating_sub(*fetched_at) > silent.as_secs().cast_signed();
-        let fault = state.fault.as_ref().map(|fault| format!("feed {fault}"));
-        let problem = match state.fetched_at.filter(is_silent) {
-            None => fault,
-            Some(since) => {
-                let last = fault.unwrap_or_else(|| "nobody tried".to_owned());
-                Some(format!("feed {}: none since {}: {last}", self.name, rfc3339(since)))
-            }
+        let state = self.read_state(folder);
+        let problem = self.problem(&state, now);
+        FeedStatus { name: self.name.clone(), url: self.url.to_string(), state, problem }
+    }
+
+    /// What an operator should know: the last fault, that no fetch succeeds, or that the list does
+    /// not change any more.
+    fn problem(&self, state: &FeedState, now: i64) -> Option<String> {
+        let is_over = |at: Option<i64>, most: Duration| {
+            at.filter(|at| now.saturating_sub(*at) > most.as_secs().cast_signed())
         };
-        let (name, url) = (self.name.clone(), self.url.to_string());
-        FeedStatus { name, url, state, problem }
+        let fault = state.fault.as_ref().map(|fault| format!("feed {fault}"));
+        let silent = (self.interval * SILENT_INTERVALS).max(SILENT_AT_LEAST);
+        if let Some(since) = is_over(state.fetched_at, silent) {
+            let last = fault.unwrap_or_else(|| "nobody tried".to_owned());
+            return Some(format!("feed {}: none since {}: {last}", self.name, rfc3339(since)));
+        }
+        let unchanged = || {
+            let since = is_over(state.changed_at, self.max_age)?;
+            Some(format!("feed {}: unchanged since {}", self.name, rfc3339(since)))
+        };
+        fault.or_else(unchanged)
     }
 
-    /// The moment at which it should be fetched next, in seconds since 1970; after a fault sooner.
-    pub fn due_at(&self, folder: &Path) -> i64 {
-        let state = kept::read_state(folder, &self.name);
+    fn read_state(&self, folder: &Path) -> FeedState {
+        kept::read_state(folder, &self.name, &self.list_path(folder))
+    }
+
+    /// The file of the last good list. A list of another kind has another file: it must not pass
+    /// for one of this kind.
+    fn list_path(&self, folder: &Path) -> PathBuf {
+        folder.join(format!("{}.{}.txt", self.name, self.kind.word()))
+    }
+
+    /// When this source was tried last, as far as the folder knows.
+    pub fn last_try(&self, folder: &Path) -> Option<LastTry> {
+        let state = self.read_state(folder);
         // A list of another source says nothing of this one.
-        let tried_at = state.tried_at.filter(|_| state.source == self.source());
-        tried_at.map_or(0, |at| at.saturating_add(self.wait_after(state.fault.is_some())))
+        let at = state.tried_at.filter(|_| state.source == self.source())?;
+        Some(LastTry { at, has_failed: state.fault.is_some() })
     }
 
-    /// How long after one fetch the next one is due, in seconds; after a fault sooner.
-    pub fn wait_after(&self, has_failed: bool) -> i64 {
+    /// When it is due after such a try, in seconds since 1970; after a fault sooner.
+    pub fn due_after(&self, last: &LastTry) -> i64 {
         let interval = self.interval.as_secs().cast_signed();
-        if has_failed { (interval / 10).clamp(1, 600) } else { interval }
+        let wait = if last.has_failed { (interval / 10).clamp(1, 600) } else { interval };
+        last.at.saturating_add(wait)
     }
 }

@@ -36,7 +36,7 @@ use crate::store::LimitRow;
 use crate::table::Table;
 use crate::top::Top;
 use crate::upstream::drop_nominated;
-use crate::verdict::{Rule, Score, Verdict};
+use crate::verdict::{Rule, Score};
 
 pub(crate) use asked::Asked;
 pub(crate) use proxied::has_answered;
@@ -341,21 +341,10 @@ impl Gate {
         let table = self.state.table.peek();
         let now = visit.unix_now();
         let found = self.state.dns.apply_learned(table.lookup(&domain, now), &domain, now);
+        let found = found.with_unknown_score(policy.unknown_score);
         visit.reason = Some(found.verdict.reason.as_str());
         let name = domain.as_str();
-        // A name that says mail is never safer than one of which nothing is known.
-        let score = policy.unknown_score.filter(|score| match found.verdict.rule {
-            Rule::Unknown => true,
-            Rule::MailInName => *score > found.verdict.score,
-            _ => false,
-        });
-        let body = match score {
-            Some(score) => {
-                let verdict = Verdict { score, ..found.verdict };
-                [BODY_BEGINS, name, &verdict.render_tail(found.label)].concat()
-            }
-            None => [BODY_BEGINS, name, found.tail()].concat(),
-        };
+        let body = [BODY_BEGINS, name, &found.tail()].concat();
         let row = found.matched.map(|start| &name[start..]);
         // A suffix with names for nothing is not flagged itself, so it leads no list.
         if found.verdict.reason.is_flagged()

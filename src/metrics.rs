@@ -3,10 +3,13 @@
 //! Owns the registry and every metric's name. Labels are closed sets: no key, account or domain
 //! ever becomes one. It never decides anything.
 
+use prometheus::core::Collector;
 use prometheus::{
     Encoder, Histogram, HistogramOpts, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts,
     Registry, TextEncoder,
 };
+
+use crate::feed::FeedStatus;
 
 /// Which door a request went through; the `route` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,7 @@ pub struct Metrics {
     pub table_built: IntGauge,
     feed_rows: IntGaugeVec,
     feed_fetched: IntGaugeVec,
+    feed_changed: IntGaugeVec,
     feed_fetches: IntCounterVec,
     dns_queries: IntCounterVec,
     dns_learned: IntGauge,
@@ -214,6 +218,10 @@ impl Metrics {
                 "riskgate_feed_fetched_timestamp_seconds",
                 "When a feed's list was last seen to be good; 0 if it never was.",
             )?,
+            feed_changed: by_feed(
+                "riskgate_feed_changed_timestamp_seconds",
+                "When a feed's list changed last; 0 if there was none.",
+            )?,
             feed_fetches: register(
                 &registry,
                 IntCounterVec::new(
@@ -285,15 +293,23 @@ impl Metrics {
         self.feed_fetches.with_label_values(&[feed, outcome]).inc();
     }
 
-    /// Shows these feeds and no others: the name, its rows, and when its list was last seen to be
-    /// good, in seconds since 1970.
-    pub fn show_feeds<'f>(&self, feeds: impl Iterator<Item = (&'f str, usize, i64)>) {
-        self.feed_rows.reset();
-        self.feed_fetched.reset();
-        for (name, rows, fetched_at) in feeds {
-            let rows = i64::try_from(rows).unwrap_or(i64::MAX);
-            self.feed_rows.with_label_values(&[name]).set(rows);
-            self.feed_fetched.with_label_values(&[name]).set(fetched_at);
+    /// Shows these feeds and no others.
+    pub fn show_feeds(&self, feeds: &[FeedStatus]) {
+        for gauges in [&self.feed_rows, &self.feed_fetched, &self.feed_changed] {
+            let shown = gauges.collect();
+            let shown = shown.iter().flat_map(|family| family.get_metric());
+            let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
+            for gone in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
+                // Only this thread removes any.
+                let _ = gauges.remove_label_values(&[gone]);
+            }
+        }
+        for FeedStatus { name, state, .. } in feeds {
+            let rows = i64::try_from(state.rows).unwrap_or(i64::MAX);
+            let show = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[name]).set(value);
+            show(&self.feed_rows, rows);
+            show(&self.feed_fetched, state.fetched_at.unwrap_or_default());
+            show(&self.feed_changed, state.changed_at.unwrap_or_default());
         }
     }
 

@@ -139,12 +139,13 @@ pub fn run(command: TableCommand) -> Result<(), Failure> {
             let refused = match table {
                 Some(path) => {
                     let sources = TableSources::of(Source::Path(path));
-                    lookup::lookup(&mut out, &names, &sources, None, json)?
+                    lookup::lookup(&mut out, &names, &sources, None, None, json)?
                 }
                 None => {
                     let config = config.read()?;
                     let store = dns::store(&config);
-                    lookup::lookup(&mut out, &names, &config.table, store, json)?
+                    let score = config.unknown_score;
+                    lookup::lookup(&mut out, &names, &config.table, score, store, json)?
                 }
             };
             // What was answered beside a name that is none is still wanted.

@@ -80,6 +80,7 @@ impl Settings {
             ),
         };
         let interval = self.duration(&format!("{at}.interval"), Duration::from_hours(24));
+        let max_age = self.duration(&format!("{at}.max_age"), Duration::from_hours(30 * 24));
         let max_bytes = self.count(&format!("{at}.max_bytes"), 1..=LARGEST_LIST, 16 << 20);
         let max_changed_percent =
             self.count(&format!("{at}.max_changed_percent"), 1..=1_000_000, 50);
@@ -88,6 +89,7 @@ impl Settings {
             url: url?,
             kind,
             interval: interval.max(Duration::from_secs(1)),
+            max_age,
             max_bytes,
             max_changed_percent,
             sha256_url,

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 
 use super::{Feed, FeedError};
-use crate::domain::{Domain, Name};
+use crate::domain::Name;
 use crate::table::{FeedKind, LONG_LIST, Table};
-use crate::verdict::Rule;
 
 /// Of this share of lines, in percent, at least must be names.
 const LEAST_NAMES_PERCENT: usize = 90;
@@ -54,33 +53,28 @@ pub(super) fn names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> 
     Ok(names)
 }
 
-/// The names without those that the lists protect by name, of which a good list may have a few. A
-/// list is not believed in anything if it flags a large provider, or more than one protected name
-/// in a hundred.
-pub(super) fn without_protected_names(
+/// A list of disposable domains is not believed in anything if it flags a large provider, or more
+/// than one name in a hundred that the table's lists protect. A good one may have a few: they flag
+/// nothing.
+pub(super) fn check_protected_names(
     feed: &Feed,
-    mut names: Vec<String>,
+    names: &[String],
     table: &Table,
-    now: i64,
-) -> Result<Vec<String>, FeedError> {
+) -> Result<(), FeedError> {
     if !matches!(feed.kind, FeedKind::Disposable(_)) {
-        return Ok(names);
+        return Ok(());
     }
-    let is_protected = |name: &String| {
-        Domain::parse(name).is_ok_and(|domain| {
-            let found = table.lookup(&domain, now);
-            found.verdict.rule == Rule::Protected && found.matched == Some(0)
-        })
-    };
-    let protected: Vec<&String> = names.iter().filter(|name| is_protected(name)).collect();
-    let large = protected.iter().find(|name| table.is_large_provider(name));
-    let is_too_many = protected.len() > (names.len() / 100).max(1);
-    if let Some(name) = large.or(protected.first().filter(|_| is_too_many)) {
-        let why = format!("expected no protected name, but found {name}");
-        return Err(FeedError::new(&feed.name, why));
+    let large = names.iter().find(|name| table.is_large_provider(name));
+    let is_protected =
+        |name: &&String| table.row_of(name).is_some_and(|row| row.own.is_protected_by_name());
+    let most = (names.len() / 100).max(1);
+    match large.or(names.iter().filter(is_protected).nth(most)) {
+        None => Ok(()),
+        Some(name) => {
+            let why = format!("expected no protected name, but found {name}");
+            Err(FeedError::new(&feed.name, why))
+        }
     }
-    names.retain(|name| !is_protected(name));
-    Ok(names)
 }
 
 /// A list that shrank or grew too much was cut, emptied or mixed up.

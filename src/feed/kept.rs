@@ -1,7 +1,8 @@
 //! What is kept of a feed on the disk: its last good list, and what is known of it.
 
 use std::collections::HashSet;
-use std::fs;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -39,12 +40,16 @@ pub struct FeedState {
 }
 
 impl FeedState {
-    /// Forgets what was known of another source.
-    pub(super) fn belong_to(&mut self, source: String) {
-        if self.source != source {
-            let FeedState { rows, changed_at, fetched_at, .. } = *self;
-            *self = FeedState { source, rows, changed_at, fetched_at, ..FeedState::default() };
+    /// Forgets what was known of another source, and says whether there was one. Where nothing is
+    /// known the kept list is taken for one of this source.
+    pub(super) fn reset_if_source_changed(&mut self, source: String) -> bool {
+        if self.source == source {
+            return false;
         }
+        let had_another = !self.source.is_empty();
+        let FeedState { rows, changed_at, fetched_at, .. } = *self;
+        *self = FeedState { source, rows, changed_at, fetched_at, ..FeedState::default() };
+        had_another
     }
 
     /// Adds the digest of a list that was taken.
@@ -56,21 +61,16 @@ impl FeedState {
     }
 }
 
-/// The file of a feed's last good list.
-pub(super) fn list_path(folder: &Path, name: &str) -> PathBuf {
-    folder.join(format!("{name}.txt"))
-}
-
 fn state_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
 /// What is known; nothing if there is no file, or none that can be read: then all is fetched anew.
-pub(super) fn read_state(folder: &Path, name: &str) -> FeedState {
+pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
     let text = read_regular_text(&state_path(folder, name), MAX_STATE).unwrap_or_default();
     let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
     // Without its list nothing may be answered by "not modified".
-    match list_path(folder, name).exists() {
+    match list.exists() {
         true => state,
         false => FeedState { etag: None, modified: None, digests: Vec::new(), rows: 0, ..state },
     }
@@ -83,19 +83,33 @@ pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Resul
 }
 
 /// The names of the last good list; none without one.
-pub(super) fn read_list(folder: &Path, name: &str) -> HashSet<String> {
-    let text = read_regular_text(&list_path(folder, name), MAX_KEPT).unwrap_or_default();
+pub(super) fn read_list(path: &Path) -> HashSet<String> {
+    let text = read_regular_text(path, MAX_KEPT).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
 /// Keeps these names, sorted, one a line.
-pub(super) fn write_list(folder: &Path, name: &str, names: &[String]) -> Result<(), FeedError> {
+pub(super) fn write_list(path: &Path, names: &[String]) -> Result<(), FeedError> {
     let mut text = names.join("\n");
     text.push('\n');
-    write(&list_path(folder, name), text.as_bytes())
+    write(path, text.as_bytes())
+}
+
+/// Keeps other processes from updating this feed until it is dropped.
+pub(super) fn lock(folder: &Path, name: &str) -> Result<File, FeedError> {
+    let path = folder.join(format!("{name}.lock"));
+    let locked = fs::create_dir_all(folder).and_then(|()| {
+        let file = File::options().create(true).append(true).open(&path)?;
+        file.lock().map(|()| file)
+    });
+    locked.map_err(|error| fault_at(&path, &error))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
     let written = fs::create_dir_all(folder_of(path)).and_then(|()| write_beside(path, bytes));
-    written.map_err(|error| FeedError::new(path.display().to_string(), error.to_string()))
+    written.map_err(|error| fault_at(path, &error))
+}
+
+fn fault_at(path: &Path, error: &io::Error) -> FeedError {
+    FeedError::new(path.display().to_string(), error.to_string())
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 use super::report::Report;
-use crate::feed::{Feed, Feeds};
+use crate::feed::{Feed, Feeds, LastTry};
 use crate::gate::State;
 
 /// How often it looks whether a feed is due.
@@ -95,12 +95,14 @@ impl Worker {
     /// Later than it could be, by up to a tenth of the interval, or a minute after a fault; and at
     /// once if the clock was ahead when it was tried last.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
-        let interval = feed.interval.as_secs();
         let tried = self.tried.get(&feed.name);
-        let has_failed = tried.is_some_and(|(_, fault)| fault.is_some());
-        let due_here = tried.map_or(0, |(at, _)| at + feed.wait_after(has_failed));
-        let due_at = feed.due_at(&self.feeds.folder).max(due_here);
-        let spread = if has_failed { (interval / 10).min(60) } else { interval / 10 };
+        let tried = tried.map(|(at, fault)| LastTry { at: *at, has_failed: fault.is_some() });
+        let on_disk = feed.last_try(&self.feeds.folder);
+        let Some(last) = on_disk.into_iter().chain(tried).max_by_key(|last| last.at) else {
+            return true;
+        };
+        let (due_at, interval) = (feed.due_after(&last), feed.interval.as_secs());
+        let spread = if last.has_failed { (interval / 10).min(60) } else { interval / 10 };
         let late = self.jitter.wrapping_mul(due_at.unsigned_abs() | 1) % (spread + 1);
         let was_ahead = due_at > now.saturating_add(2 * interval.cast_signed());
         now >= due_at.saturating_add(late.cast_signed()) || was_ahead
@@ -119,9 +121,7 @@ impl Worker {
         let problems: Vec<&str> =
             status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
-        self.state.metrics.show_feeds(status.iter().map(|feed| {
-            (feed.name.as_str(), feed.state.rows, feed.state.fetched_at.unwrap_or_default())
-        }));
+        self.state.metrics.show_feeds(&status);
         self.report.show_feeds(status);
         self.report.note("feeds", problem.as_deref(), false);
     }

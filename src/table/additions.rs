@@ -4,7 +4,7 @@
 //! Owns what these may say: an operator's override is the last word on a name, and a row of a feed
 //! says nothing of a name that the lists guard. It fetches nothing.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::PathBuf;
 
@@ -65,6 +65,15 @@ pub enum FeedTier {
 }
 
 impl FeedKind {
+    /// The kind as the config has it, without a tier.
+    pub fn word(self) -> &'static str {
+        match self {
+            FeedKind::Disposable(_) => "disposable",
+            FeedKind::Alias => "alias",
+            FeedKind::Free => "free",
+        }
+    }
+
     fn kind(self) -> Kind {
         match self {
             FeedKind::Disposable(FeedTier::A) => Kind::Disposable(Rule::DisposableA),
@@ -128,21 +137,23 @@ pub(super) struct Addition {
 }
 
 /// Drops the rows of feeds that would change what the lists guard, down to where somebody else's
-/// names begin: names at or below a row that is protected, an alias, a role, a free provider or
-/// reserved; for a feed of aliases or free providers also those of disposable names; and names
+/// names begin: names at or below a row that is protected, cleared, an alias, a role, a free provider
+/// or reserved; names below a suffix of institutions, but for the strongest tier; for a feed of aliases or free providers also those of disposable names; and names
 /// below a row that says the same or more, since the nearest row wins.
 pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest) {
     let is_feed = |list: u8| manifest.lists[usize::from(list)].origin == Origin::Feed;
     if !manifest.lists.iter().any(|list| list.origin == Origin::Feed) {
         return;
     }
-    const GUARDS: u32 = bit(Rule::SpecialUse)
+    const GUARDS: u32 = rules::CLEARED
+        | bit(Rule::SpecialUse)
         | bit(Rule::Protected)
         | bit(Rule::Alias)
         | bit(Rule::Role)
         | bit(Rule::Free);
-    // What guards the name itself, and what guards names below it.
+    // What guards the name itself, and what guards names below it, also those of other owners.
     let (mut here, mut below): (HashMap<&str, u32>, HashMap<&str, u32>) = Default::default();
+    let mut institutions: HashSet<&str> = HashSet::new();
     for row in &lists.rows {
         let bits = match is_feed(row.list) {
             true => row.bits & rules::LISTED_AS_FLAGGED,
@@ -156,6 +167,9 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
         }
         if row.reach != Reach::Exact {
             *below.entry(&row.name).or_default() |= bits;
+        }
+        if row.reach == Reach::Beyond && bits & bit(Rule::Protected) != 0 {
+            institutions.insert(&row.name);
         }
     }
     let keep: Vec<bool> = lists
@@ -174,7 +188,13 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
                 // The lowest bit is that of the strongest tier.
                 tier => {
                     let as_strong = rules::LISTED_AS_FLAGGED & (tier | (tier - 1));
-                    (own | above) & GUARDS == 0 && above & as_strong == 0
+                    let is_protected = || {
+                        let mut parents = walk(&row.name).skip(1);
+                        parents.any(|at| institutions.contains(&row.name[at..]))
+                    };
+                    (own | above) & GUARDS == 0
+                        && above & as_strong == 0
+                        && (tier & bit(Rule::DisposableA) != 0 || !is_protected())
                 }
             }
         })

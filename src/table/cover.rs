@@ -12,7 +12,7 @@ use super::manifest::{Kind, Manifest, Origin};
 use super::mx::MxAnswers;
 use super::rules::{self, Answer, Facts, LISTED_AS_FLAGGED, Override};
 use crate::domain::{Name, walk};
-use crate::verdict::{Rule, Verdict};
+use crate::verdict::Rule;
 
 /// No answer: the look-up goes on to the next parent.
 pub(super) const NONE: u16 = u16::MAX;
@@ -126,15 +126,9 @@ pub(super) fn cover<'r>(
         covered: Covered::default(),
     };
     for rule in FIXED {
-        let verdict = Verdict {
-            reason: rules::reason(rule),
-            score: manifest.scores.of(rule),
-            is_free_provider: false,
-            is_corporate_email: false,
-            rule,
-        };
+        let facts = Facts { bits: rules::bit(rule), ..Facts::default() };
         // Pushed and not interned: their numbers are fixed.
-        build.covered.answers.push(Answer { verdict, label: 0, lists: 0, votes: 0 });
+        build.covered.answers.push(rules::decide(&facts, None, &manifest.scores));
     }
     build.run(faults);
     build.mx(faults);
@@ -188,7 +182,14 @@ fn facts(row: &Row, manifest: &Manifest) -> Facts {
         Kind::Mx => (0, row.label, 1 << row.list),
         _ => (row.label, 0, 1 << row.list),
     };
-    Facts { bits: row.bits, lists, votes: row.votes, label, mx_label }
+    let mut bits = row.bits;
+    if manifest.lists[usize::from(row.list)].origin == Origin::Manifest {
+        bits |= rules::IN_LISTS;
+        if row.bits & rules::bit(Rule::Protected) != 0 {
+            bits |= rules::PROTECTED_BY_NAME;
+        }
+    }
+    Facts { bits, lists, votes: row.votes, label, mx_label }
 }
 
 /// What a name takes over from its parents.
@@ -198,7 +199,9 @@ struct Inherited {
     free_subdomain: Facts,
     protection: Facts,
     label: Facts,
+    /// The nearest override, and the nearest one of the operator's own.
     subtree: u32,
+    operator_subtree: u32,
 }
 
 impl<'r> Build<'r> {
@@ -254,8 +257,10 @@ impl<'r> Build<'r> {
         let sums = [sum(Reach::Exact), sum(Reach::Below), sum(Reach::Beyond)];
         let direct = sums[0].unwrap_or_default().bits;
         let is_protected = direct & rules::bit(Rule::Protected) != 0;
-        let covering = if legacy.subtree != 0 { legacy.subtree } else { inherited.subtree };
-        let words = [if legacy.exact != 0 { legacy.exact } else { covering }, covering, covering];
+        let above = [legacy.subtree, inherited.operator_subtree, inherited.subtree];
+        let covering = self.nearest_word(&above);
+        let own = self.nearest_word(&[&[legacy.exact][..], &above].concat());
+        let words = [own, covering, covering];
         let is_allowed = self.allowed.contains_key(name);
 
         let mut flags = None;
@@ -275,13 +280,12 @@ impl<'r> Build<'r> {
             if is_allowed {
                 facts.bits &= !rules::bit(Rule::Protected);
             }
-            let word = self.word(words[i]);
+            let word = words[i].and_then(|number| self.word(number));
             let answer = rules::decide(&facts, word, &self.manifest.scores);
             if answer.verdict.reason.is_flagged() {
                 let by = word.map_or_else(|| place_of(&group[0]), |word| (word.list, word.line));
                 // An operator's own override is the last word on every name.
-                let is_last_word =
-                    self.manifest.lists[usize::from(by.0)].origin == Origin::Operator;
+                let is_last_word = words[i].is_some_and(|number| self.is_of_operator(number));
                 if is_protected && !is_allowed && !is_last_word && flags.is_none() {
                     flags = Some(by);
                 }
@@ -319,6 +323,9 @@ impl<'r> Build<'r> {
             if inherited.subtree == 0 {
                 inherited.subtree = legacy.subtree;
             }
+            if inherited.operator_subtree == 0 && self.is_of_operator(legacy.subtree) {
+                inherited.operator_subtree = legacy.subtree;
+            }
         }
         inherited
     }
@@ -327,13 +334,13 @@ impl<'r> Build<'r> {
     /// neither from a role row, which is more specific and says what the mailboxes are for, nor
     /// from a reviewed list of disposable names.
     fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, past_suffix: bool) {
-        facts.add(inherited.special);
+        facts.add(inherited.special.inherited());
         // A row below that says that the name is real, or who its owner is, keeps its word.
         if facts.bits & rules::REAL == 0 {
-            facts.add(Facts { label: 0, ..inherited.free_subdomain });
+            facts.add(inherited.free_subdomain.inherited());
         }
         if facts.bits & (rules::bit(Rule::Role) | rules::bit(Rule::DisposableA)) == 0 {
-            facts.add(Facts { label: 0, ..inherited.protection });
+            facts.add(inherited.protection.inherited());
         }
         if !past_suffix && facts.label == 0 && inherited.label.label != 0 {
             facts.label = inherited.label.label;
@@ -373,6 +380,20 @@ impl<'r> Build<'r> {
         let first = rows.partition_point(|row| &*row.name < name);
         let mut rows = rows[first..].iter().take_while(|row| row.name == name);
         rows.any(|row| row.bits & rules::bit(Rule::Protected) != 0)
+    }
+
+    /// The override that counts of these, the nearest first and 0 for none: one of the operator's
+    /// own if there is any.
+    fn nearest_word(&self, numbers: &[u32]) -> Option<u32> {
+        let own = numbers.iter().find(|number| self.is_of_operator(**number));
+        own.or_else(|| numbers.iter().find(|number| **number != 0)).copied()
+    }
+
+    /// Whether an override stands in the operator's own file beside the lists.
+    fn is_of_operator(&self, number: u32) -> bool {
+        self.word(number).is_some_and(|word| {
+            self.manifest.lists[usize::from(word.list)].origin == Origin::Operator
+        })
     }
 
     fn word(&self, number: u32) -> Option<&'r Override<'r>> {

@@ -2,9 +2,11 @@
 //!
 //! All of it borrows from the table; nothing here looks anything up or decides.
 
+use std::borrow::Cow;
+
 use super::{ListInfo, SourceInfo, Table, packages};
 use crate::domain::Domain;
-use crate::verdict::{Rule, Verdict, VerdictSource};
+use crate::verdict::{Rule, Score, Verdict, VerdictSource};
 
 /// What a table says of a domain.
 #[derive(Clone, Copy)]
@@ -66,8 +68,26 @@ impl Table {
 
 impl<'t> Found<'t> {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
-    pub fn tail(&self) -> &'t str {
-        &self.table.tails[usize::from(self.answer)]
+    pub fn tail(&self) -> Cow<'t, str> {
+        let answer = usize::from(self.answer);
+        match self.verdict == self.table.parts.answers[answer].verdict {
+            true => Cow::Borrowed(&self.table.tails[answer]),
+            false => Cow::Owned(self.verdict.render_tail(self.label)),
+        }
+    }
+
+    /// The same with the operator's score for names of which nothing is known, if there is one. A
+    /// name that says mail is never safer than they are.
+    pub fn with_unknown_score(mut self, score: Option<Score>) -> Self {
+        if let Some(score) = score {
+            let own = &mut self.verdict.score;
+            match self.verdict.rule {
+                Rule::Unknown => *own = score,
+                Rule::MailInName => *own = score.max(*own),
+                _ => {}
+            }
+        }
+        self
     }
 
     /// What it goes by.
@@ -80,11 +100,14 @@ impl<'t> Found<'t> {
         self.is_learned && self.verdict.reason.is_flagged()
     }
 
-    /// Whether a list of the manifest says so, alone or beside what was added to the lists.
+    /// Whether a list of the manifest has a row for exactly this name.
     pub(super) fn is_in_lists(&self) -> bool {
-        let lists = self.table.parts.answers[usize::from(self.answer)].lists;
-        let mut numbered = (0..).zip(self.table.lists());
-        numbered.any(|(number, list)| lists >> number & 1 == 1 && !list.is_added)
+        self.table.parts.answers[usize::from(self.answer)].is_in_lists
+    }
+
+    /// Whether a list of the manifest protects exactly this name, whatever an override says.
+    pub fn is_protected_by_name(&self) -> bool {
+        self.table.parts.answers[usize::from(self.answer)].is_protected_by_name
     }
 
     /// Whether the name is flagged, and not by the operator's own word beside the lists.

@@ -5,7 +5,6 @@
 use super::cover::NONE;
 use super::{Fault, Found, ListInfo, Row, Table, TableError};
 use crate::domain::Domain;
-use crate::verdict::Rule;
 
 /// A list of this many rows or more is watched for shrinking: shorter ones are edited by hand.
 pub const LONG_LIST: u32 = 20;
@@ -24,7 +23,7 @@ impl Table {
             let now = self.row_of(row.name);
             let is_in_lists = now.is_some_and(|now| now.own.is_in_lists());
             went += usize::from(row.own.is_in_lists() && !is_in_lists);
-            let was_protected = row.own.verdict.rule == Rule::Protected;
+            let was_protected = row.own.is_protected_by_name();
             let is_flagged = |row: &Row| row.own.verdict.reason.is_flagged();
             if was_protected
                 && self

@@ -201,6 +201,7 @@ impl<'a> Lists<'a> {
                     Kind::Role => rules::bit(Rule::Role),
                     Kind::FreeSubdomain => rules::bit(Rule::FreeSubdomain),
                     Kind::Known => rules::REAL,
+                    Kind::Cleared => rules::REAL | rules::CLEARED,
                     _ => rules::bit(Rule::Free),
                 };
                 self.push(context, name, &parsed, exact, Said { bits, label: 0, votes });

@@ -40,12 +40,14 @@ pub(super) enum Kind {
     FreeSubdomain,
     /// Real names that no rule for unlisted names may judge.
     Known,
+    /// Real names that other people's lists flag by mistake; no feed may flag them either.
+    Cleared,
     Label,
     Mx,
     Seed,
 }
 
-const KINDS: [(&str, Kind); 15] = [
+const KINDS: [(&str, Kind); 16] = [
     ("override", Kind::Override),
     ("special_use", Kind::SpecialUse),
     ("tlds", Kind::Tlds),
@@ -59,6 +61,7 @@ const KINDS: [(&str, Kind); 15] = [
     ("free", Kind::Free),
     ("free_subdomain", Kind::FreeSubdomain),
     ("known", Kind::Known),
+    ("cleared", Kind::Cleared),
     ("label", Kind::Label),
     ("seed", Kind::Seed),
 ];

@@ -1,7 +1,7 @@
 //! The operator's own overrides, as commands change them: one row for each name.
 //!
-//! Owns how a row is written. What people wrote into the file by hand stays as it is. What a row
-//! does to a verdict is decided where the table is built.
+//! Owns how a row is written. Rows of other names stay as people wrote them, and comments too. What
+//! a row does to a verdict is decided where the table is built.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -56,11 +56,13 @@ impl OverrideFile {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Writes one override, instead of any that the file has for the name.
+    /// Writes one override instead of those that it outdates, and gives these back: a row of the
+    /// same scope, and for a name with all below it that of the name alone. What a row of the same
+    /// scope says beside reason and score stays.
     ///
     /// # Errors
     /// If the end is no day, the note has more than one line, or the file can't be read or written.
-    pub fn set(&self, new: &NewOverride<'_>) -> Result<(), TableError> {
+    pub fn set(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
         if let Some(until) = new.until.filter(|until| !is_day(until)) {
             return Err(
                 Fault::expected("--until", "a day such as 2026-12-31", quoted(until)).into()
@@ -76,21 +78,18 @@ impl OverrideFile {
             Word::Allow => ("safe", "0"),
             Word::Deny => ("disposable", "100"),
         };
-        let fields = [
-            new.name.as_str(),
-            scope,
-            reason,
-            score,
-            "",
-            "",
-            "",
-            new.note,
-            new.until.unwrap_or(""),
-        ];
         let _lock = self.lock()?;
-        let (mut text, _) = self.without(new.name)?;
+        let is_outdated = |other: &str| other == scope || !new.is_exact;
+        let Rest { mut text, taken_out } = self.without(new.name, is_outdated)?;
+        let same_scope = taken_out.iter().find(|fields| fields[1] == scope);
+        let facts = same_scope.map_or([""; 3], |fields| [4, 5, 6].map(|at| fields[at].as_str()));
+        let [is_free, is_corporate, label] = facts;
+        let name = new.name.as_str();
+        let (note, until) = (new.note, new.until.unwrap_or(""));
+        let fields = [name, scope, reason, score, is_free, is_corporate, label, note, until];
         text.push_str(&csv::line(&fields));
-        disk::write(&self.path, text.as_bytes()).map_err(TableError::from)
+        disk::write(&self.path, text.as_bytes())?;
+        Ok(lines(&taken_out))
     }
 
     /// Keeps other commands from writing until the lock is dropped.
@@ -100,30 +99,29 @@ impl OverrideFile {
         locked.map_err(|error| Fault::io(folder, error).into())
     }
 
-    /// Takes out what the file says of a name. Returns false if it said nothing.
+    /// Takes out the rows of a name, and gives them back.
     ///
     /// # Errors
     /// If the file can't be read or written.
-    pub fn clear(&self, name: &Name) -> Result<bool, TableError> {
+    pub fn clear(&self, name: &Name) -> Result<Vec<String>, TableError> {
         let _lock = self.lock()?;
-        let (text, was_there) = self.without(name)?;
-        if was_there {
+        let Rest { text, taken_out } = self.without(name, |_| true)?;
+        if !taken_out.is_empty() {
             disk::write(&self.path, text.as_bytes())?;
         }
-        Ok(was_there)
+        Ok(lines(&taken_out))
     }
 
-    /// The text of the file without the rows of this name, in the form that has a note and an end,
-    /// and whether there were such rows.
-    fn without(&self, name: &Name) -> Result<(String, bool), TableError> {
+    /// The file without those rows of this name whose scope is one of these.
+    fn without(&self, name: &Name, is_outdated: impl Fn(&str) -> bool) -> Result<Rest, TableError> {
         let header = csv::line(&OVERRIDE);
         let before = match read_regular_text(&self.path, MAX_LIST) {
             Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok((header, false));
+                return Ok(Rest { text: header, taken_out: Vec::new() });
             }
             read => read.map_err(|found| unreadable(&self.path, found))?,
         };
-        let (mut text, mut was_there, mut is_headed) = (String::new(), false, false);
+        let (mut text, mut taken_out, mut is_headed) = (String::new(), Vec::new(), false);
         for (number, line) in (1..).zip(before.trim_start_matches('\u{feff}').lines()) {
             let content = line.trim();
             if content.is_empty() || content.starts_with('#') {
@@ -144,18 +142,34 @@ impl OverrideFile {
                 text.push_str(&header);
                 continue;
             }
-            if Name::parse(&fields[0]).is_ok_and(|read| read == *name) {
-                was_there = true;
-                continue;
+            let mut fields: Vec<String> = fields.iter().map(|field| field.to_string()).collect();
+            fields.resize(fields.len().max(OVERRIDE.len()), String::new());
+            let is_of_name = Name::parse(&fields[0]).is_ok_and(|read| read == *name);
+            if is_of_name && is_outdated(&fields[1]) {
+                taken_out.push(fields);
+            } else {
+                text.push_str(&line_of(&fields));
             }
-            let missing = OVERRIDE.len().saturating_sub(fields.len());
-            let empty = std::iter::repeat_n("", missing);
-            let fields: Vec<&str> = fields.iter().map(|field| &**field).chain(empty).collect();
-            text.push_str(&csv::line(&fields));
         }
         if !is_headed {
             text.push_str(&header);
         }
-        Ok((text, was_there))
+        Ok(Rest { text, taken_out })
     }
+}
+
+/// A file of overrides without some of its rows.
+struct Rest {
+    /// In the form that has a note and an end.
+    text: String,
+    /// The fields of the rows that are gone.
+    taken_out: Vec<Vec<String>>,
+}
+
+fn line_of(fields: &[String]) -> String {
+    csv::line(&fields.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+fn lines(rows: &[Vec<String>]) -> Vec<String> {
+    rows.iter().map(|row| line_of(row).trim_end().to_owned()).collect()
 }

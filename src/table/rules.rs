@@ -16,6 +16,12 @@ pub(super) const fn bit(rule: Rule) -> u32 {
 pub(super) const CORPORATE: u32 = 1 << 31;
 /// Somebody says that the name is real; no rule judges it.
 pub(super) const REAL: u32 = 1 << 30;
+/// Other people's lists flag the name by mistake; no feed may flag it.
+pub(super) const CLEARED: u32 = 1 << 29;
+/// A list of the manifest has a row for exactly this name.
+pub(super) const IN_LISTS: u32 = 1 << 28;
+/// A list of the manifest protects exactly this name.
+pub(super) const PROTECTED_BY_NAME: u32 = 1 << 27;
 /// Facts that flag a name by a list of names, not by what the DNS says.
 pub(super) const LISTED_AS_FLAGGED: u32 = bit(Rule::DisposableA)
     | bit(Rule::DisposableB)
@@ -38,6 +44,11 @@ pub(super) struct Facts {
 }
 
 impl Facts {
+    /// What names below take over from a row, but for its label.
+    pub(super) fn inherited(self) -> Facts {
+        Facts { label: 0, bits: self.bits & !(IN_LISTS | PROTECTED_BY_NAME), ..self }
+    }
+
     /// Adds what another row or a parent says; the first label stays.
     pub(super) fn add(&mut self, other: Facts) {
         self.bits |= other.bits;
@@ -70,6 +81,10 @@ pub(super) struct Answer {
     pub label: u32,
     pub lists: u64,
     pub votes: u32,
+    /// A list of the manifest has a row for exactly this name.
+    pub is_in_lists: bool,
+    /// A list of the manifest protects exactly this name, whatever an override says.
+    pub is_protected_by_name: bool,
 }
 
 /// The first rule that applies, and the facts that stand beside it.
@@ -100,7 +115,14 @@ pub(super) fn decide(facts: &Facts, word: Option<&Override>, scores: &Scores) ->
             && !is_alias,
     );
     let verdict = Verdict { reason, score, is_free_provider, is_corporate_email, rule };
-    Answer { verdict, label, lists, votes: facts.votes }
+    Answer {
+        verdict,
+        label,
+        lists,
+        votes: facts.votes,
+        is_in_lists: has(IN_LISTS),
+        is_protected_by_name: has(PROTECTED_BY_NAME),
+    }
 }
 
 /// What a rule says; for an override, what it says unless it names a reason.

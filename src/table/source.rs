@@ -44,6 +44,7 @@ const BUNDLED: &[(&str, &str)] = &[
     ("free.txt", include_str!("../../data/free.txt")),
     ("free-subdomains.txt", include_str!("../../data/free-subdomains.txt")),
     ("known.txt", include_str!("../../data/known.txt")),
+    ("cleared.txt", include_str!("../../data/cleared.txt")),
     ("labels.csv", include_str!("../../data/labels.csv")),
     ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
     ("mx.csv", include_str!("../../data/mx.csv")),

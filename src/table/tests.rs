@@ -33,7 +33,7 @@ const OVERRIDE: &str =
     "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label\n";
 
 /// Which list a test means by its file.
-const KINDS: [(&str, &str); 18] = [
+const KINDS: [(&str, &str); 19] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
     ("tlds.txt", "tlds\"\nsource = \"tlds"),
@@ -47,6 +47,7 @@ const KINDS: [(&str, &str); 18] = [
     ("role.txt", "role"),
     ("free-subdomains.txt", "free_subdomain"),
     ("known.txt", "known"),
+    ("cleared.txt", "cleared"),
     ("free.txt", "free"),
     ("labels.csv", "label"),
     ("mx.csv", "mx"),

@@ -278,7 +278,7 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
 }
 
 #[test]
-fn a_folder_that_takes_no_file_is_told_and_the_feed_is_not_fetched_without_end() {
+fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
     let server = ListServer::start();
     server.answers.lock().unwrap().push_back(list(&names_of(0), ""));
     // No folder can be made there.
@@ -289,7 +289,7 @@ fn a_folder_that_takes_no_file_is_told_and_the_feed_is_not_fetched_without_end()
     for _ in 0..40 {
         assert!(problem(&gateway).contains("feed daily"));
     }
-    assert_eq!(server.played.load(Ordering::SeqCst), 1);
+    assert_eq!(server.played.load(Ordering::SeqCst), 0);
 }
 
 #[test]
@@ -320,4 +320,47 @@ fn a_fault_is_told_no_more_once_a_command_has_fetched() {
     });
     until_true("nothing is wrong", || problem(&gateway).is_empty());
     assert!(gateway.readyz().json()["degraded"].as_array().unwrap().is_empty());
+}
+
+#[test]
+fn a_list_that_lost_its_state_is_still_compared_with_the_next_one() {
+    let setup = setup();
+    let list = setup.path("list.txt");
+    let setup = setup.tail(&feed("daily", &list.display().to_string(), ""));
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    setup.cli(&["table", "update"]).expect(0);
+    std::fs::write(setup.path("feeds/daily.json"), "{").unwrap();
+    std::fs::write(&list, names_of(40).join("\n")).unwrap();
+    let refused = setup.cli(&["table", "update"]).expect(1);
+    assert!(refused.stderr.contains("60 new and 60 gone"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_list_never_passes_for_one_of_another_kind() {
+    let setup = setup();
+    let list = setup.path("list.txt");
+    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    until_true("the list is in the table", || has_day(&gateway, &key, 0));
+    std::fs::remove_file(&list).unwrap();
+    gateway.rewrite(|config| config.replace("tier = \"a\"", "kind = \"free\""));
+    until_true("the list is out of the table", || !has_day(&gateway, &key, 0));
+    let body = gateway.domain("abused-7.test-feed.com", &key).expect(200).json();
+    assert_eq!((&body["risk_score"], &body["is_free_provider"]), (&10.into(), &false.into()));
+}
+
+#[test]
+fn a_feed_whose_list_does_not_change_any_more_is_told() {
+    let setup = setup();
+    let list = setup.path("list.txt");
+    let more = "interval = \"1s\"\nmax_age = \"1s\"";
+    let setup = setup.tail(&feed("daily", &list.display().to_string(), more));
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let gateway = setup.start();
+    until_true("it is told", || problem(&gateway).contains("feed daily: unchanged since 2"));
+    assert!(gateway.readyz().text().contains("unchanged since"));
+    let changed = gateway.metric("riskgate_feed_changed_timestamp_seconds", &["feed=\"daily\""]);
+    assert!(changed > 1.7e9, "{changed}");
 }

@@ -84,3 +84,31 @@ fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
     assert!(refused.stderr.contains("expected today or a later day"), "{}", refused.stderr);
     gateway.cli(&["table", "deny", "bad.com", "--until", "2020-01-01"]).expect(2);
 }
+
+#[test]
+fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
+    let setup = Setup::bundled();
+    setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
+    let exact = setup.cli(&["table", "allow", "bad.example.com", "--exact"]).expect(0);
+    assert!(!exact.stdout.contains("instead of"), "{}", exact.stdout);
+    let score = |name: &str| {
+        let said = setup.cli(&["table", "lookup", "--json", name]).expect(0).json();
+        said[0]["answer"]["risk_score"].as_u64().unwrap()
+    };
+    assert_eq!((score("bad.example.com"), score("www.bad.example.com")), (0, 100));
+    let again = setup.cli(&["table", "deny", "bad.example.com"]).expect(0).stdout;
+    assert!(again.contains("instead of bad.example.com,exact,safe,0,,,,,\n"), "{again}");
+    let cleared = setup.cli(&["table", "clear", "bad.example.com"]).expect(0).stdout;
+    assert!(cleared.contains("removed bad.example.com,subtree,disposable,100,"), "{cleared}");
+    setup.cli(&["table", "deny", "zip"]).expect(0);
+    assert_eq!(score("anybody-at-all.zip"), 100);
+    let refused = setup.cli(&["table", "deny", "com"]).expect(1);
+    assert!(refused.stderr.contains("com: the lists protect"), "{}", refused.stderr);
+}
+
+#[test]
+fn a_lookup_by_command_knows_the_score_of_unknown_names() {
+    let setup = Setup::bundled().set("table.unknown_score", "44");
+    let said = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
+    assert!(said.contains("\"risk_score\":44"), "{said}");
+}

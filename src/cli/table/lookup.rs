@@ -11,12 +11,14 @@ use crate::month::rfc3339;
 use crate::quota::unix_now;
 use crate::store::{LearnedRow, Store};
 use crate::table::{Found, Table, TableSources};
+use crate::verdict::Score;
 
 /// Writes the answers; the faults of names that are none.
 pub fn lookup(
     out: &mut dyn Write,
     names: &[String],
     sources: &TableSources,
+    unknown_score: Option<Score>,
     mut store: Option<Store>,
     json: bool,
 ) -> Result<Vec<String>, Failure> {
@@ -36,6 +38,7 @@ pub fn lookup(
         let applied =
             row.and_then(|row| Some((apply_fact(found, &row.mx, row.until, unix_now())?, row)));
         let (found, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
+        let found = found.with_unknown_score(unknown_score);
         if json {
             values.push(found_json(&domain, &found, learned.as_ref()));
         } else {

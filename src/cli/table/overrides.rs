@@ -46,37 +46,45 @@ pub fn set(args: &OverrideArgs, word: Word) -> Result<(), Failure> {
     Table::assemble(&sources, unix_now())?;
     if word == Word::Deny && !args.force {
         let lists = TableSources { overrides: None, ..sources.clone() };
-        if let Some(protected) = protected_at_or_below(&Table::assemble(&lists, unix_now())?, args)
-        {
+        let table = Table::assemble(&lists, unix_now())?;
+        if let Some(protected) = protected_at_or_below(&table, &name, args) {
             let line = format!("{name}: the lists protect {protected}; --force denies it too");
             return Err(Failure::failed(line));
         }
     }
     let (is_exact, until) = (args.exact, args.until.as_deref());
-    file.set(&NewOverride { name: &name, word, is_exact, note: &args.note, until })?;
+    let new = NewOverride { name: &name, word, is_exact, note: &args.note, until };
+    let replaced = file.set(&new)?;
     let word = if word == Word::Allow { "allowed" } else { "denied" };
     let done = format!("{name} is {word} in {}", file.shown_path());
-    show_done(&done, format!("{done}\n"))
+    show_done(&done, format!("{done}\n{}", listed("instead of", &replaced)))
 }
 
 /// Takes back what is said of a domain.
 pub fn clear(domain: &str, config: &ConfigArgs) -> Result<(), Failure> {
     let sources = config.read()?.table;
     let name = override_name(domain)?;
-    if !override_file(&sources)?.clear(&name)? {
+    let removed = override_file(&sources)?.clear(&name)?;
+    if removed.is_empty() {
         return Err(Failure::failed(format!("{name}: expected an override, but found none")));
     }
     let done = format!("{name} has no override any more");
-    show_done(&done, format!("{done}\n"))
+    show_done(&done, format!("{done}\n{}", listed("removed", &removed)))
+}
+
+/// Rows that are gone from the file, so that people can write them again.
+fn listed(what: &str, rows: &[String]) -> String {
+    rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }
 
 /// A name that the lists protect, and that a denial would flag.
-fn protected_at_or_below(table: &Table, args: &OverrideArgs) -> Option<String> {
-    let domain = Domain::parse(&args.domain).ok()?;
-    if table.lookup(&domain, unix_now()).verdict.rule == Rule::Protected {
-        return Some(domain.to_string());
+fn protected_at_or_below(table: &Table, name: &Name, args: &OverrideArgs) -> Option<String> {
+    let is_protected =
+        |domain: &Domain| table.lookup(domain, unix_now()).verdict.rule == Rule::Protected;
+    if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
+        return Some(name.to_string());
     }
-    let below = format!(".{domain}");
+    let below = format!(".{name}");
     let is_below = |row: &Row| {
         row.own.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !args.exact
     };
@@ -91,6 +99,5 @@ fn override_file(sources: &TableSources) -> Result<OverrideFile, Failure> {
 }
 
 fn override_name(text: &str) -> Result<Name, Failure> {
-    let name = Domain::parse(text).and_then(|domain| Name::parse(domain.as_str()));
-    name.map_err(|error| Failure::usage(format!("domain: {error}")))
+    Name::parse(text).map_err(|error| Failure::usage(format!("domain: {error}")))
 }

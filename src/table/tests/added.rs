@@ -9,11 +9,12 @@ use crate::table::{
     FeedKind, FeedList, FeedTier, NewOverride, OverrideFile, Source, Table, TableSources, Word,
 };
 
-const LISTS: [(&str, &str); 5] = [
+const LISTS: [(&str, &str); 6] = [
     ("protected.txt", "edu\nguarded.com\n"),
     ("free.txt", "mail.com\n"),
     ("role.txt", "lists.org\n"),
     ("alias.txt", "alias.org\n"),
+    ("cleared.txt", "real.com\n"),
     ("b.txt", "listed.com\n"),
 ];
 
@@ -66,7 +67,7 @@ fn a_row_of_a_feed_flags_nothing_that_the_lists_guard() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
-                co.uk\nno domain\nst.edu\n";
+                co.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
     fs::write(&path, text).unwrap();
     for (tier, new, below_edu) in [
         (FeedTier::A, "disposable 100", "disposable 100"),
@@ -87,6 +88,8 @@ fn a_row_of_a_feed_flags_nothing_that_the_lists_guard() {
                     ("lists.org", "role_account 70"),
                     ("alias.org", "safe 35"),
                     ("st.edu", below_edu),
+                    ("real.com", "safe 10"),
+                    ("www.real.com", "safe 10"),
                     ("b.co.uk", "safe 10"),
                 ],
             );
@@ -109,6 +112,56 @@ fn a_feed_that_comes_or_goes_counts_for_no_guard_of_the_lists() {
     assert_eq!(said(&after, "listed.com"), "disposable 100");
     after.accept(&before).unwrap();
     before.accept(&after).unwrap();
+}
+
+#[test]
+fn a_feed_may_list_any_number_of_names_below_a_free_suffix() {
+    let folder = folder(&[("free-subdomains.txt", "free-names.com\n"), ("b.txt", "listed.com\n")]);
+    let base = TableSources::of(Source::Path(folder.path().to_owned()));
+    let before = assemble(&base);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text: String = (0..500).map(|n| format!("abused-{n}.free-names.com\n")).collect();
+    fs::write(&path, text).unwrap();
+    let after = assemble(&TableSources { feeds: vec![feed(path, FeedTier::A)], ..base });
+    assert_eq!(said(&after, "abused-7.free-names.com"), "disposable 100");
+    after.accept(&before).unwrap();
+    before.accept(&after).unwrap();
+}
+
+#[test]
+fn a_feed_of_a_higher_tier_may_flag_what_an_institution_protected_from_a_lower_one() {
+    let folder = folder(&[("protected.txt", "edu\nguarded.com\n"), ("b.txt", "listed.edu\n")]);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    fs::write(&path, "abused.edu\nlisted.edu\n").unwrap();
+    let table = |tier| {
+        let base = TableSources::of(Source::Path(folder.path().to_owned()));
+        assemble(&TableSources { feeds: vec![feed(path.clone(), tier)], ..base })
+    };
+    let (before, after) = (table(FeedTier::B), table(FeedTier::A));
+    check(&before, &[("abused.edu", "safe 0"), ("listed.edu", "safe 0")]);
+    check(&after, &[("abused.edu", "disposable 100"), ("listed.edu", "disposable 100")]);
+    after.accept(&before).unwrap();
+    assert!(!before.row_of("listed.edu").unwrap().own.is_protected_by_name());
+    assert!(after.row_of("guarded.com").unwrap().own.is_protected_by_name());
+}
+
+#[test]
+fn an_override_beside_the_lists_outranks_every_override_of_theirs() {
+    let folder = folder(&[
+        ("overrides.csv", "a.com,exact,safe,0,,,\nwww.b.com,subtree,safe,0,,,\n"),
+        ("b.txt", "listed.com\n"),
+    ]);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "a.com,subtree,disposable,100,,,\nb.com,subtree,disposable,100,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE}{rows}")).unwrap();
+    let base = TableSources::of(Source::Path(folder.path().to_owned()));
+    let table = assemble(&TableSources { overrides: Some(overrides), ..base });
+    for name in ["a.com", "www.a.com", "b.com", "www.b.com", "x.www.b.com"] {
+        assert_eq!(said(&table, name), "disposable 100", "{name}");
+    }
 }
 
 #[test]
@@ -148,8 +201,8 @@ fn a_command_changes_one_name_and_keeps_what_people_wrote() {
         note: "seen, \"again\"",
         until: Some("2027-01-31"),
     };
-    assert!(!file.clear(&bad).unwrap());
-    file.set(&deny).unwrap();
+    assert!(file.clear(&bad).unwrap().is_empty());
+    assert!(file.set(&deny).unwrap().is_empty());
     let header = OVERRIDE.trim_end();
     let denied = "bad.com,subtree,disposable,100,,,,\"seen, \"\"again\"\"\",2027-01-31\n";
     assert_eq!(fs::read_to_string(&path).unwrap(), format!("{header},note,until\n{denied}"));
@@ -158,13 +211,22 @@ fn a_command_changes_one_name_and_keeps_what_people_wrote() {
     file.set(&deny).unwrap();
     let allow =
         NewOverride { word: Word::Allow, is_exact: true, note: "", until: None, ..deny.clone() };
-    file.set(&allow).unwrap();
-    let allowed = "bad.com,exact,safe,0,,,,,\n";
+    assert!(file.set(&allow).unwrap().is_empty(), "names below stay denied");
+    let (allowed, good_row) = ("bad.com,exact,safe,0,,,,,", "good.com,exact,,,true,,,,");
+    let begin = format!("# Ours.\n{header},note,until\n");
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
-        format!("# Ours.\n{header},note,until\ngood.com,exact,,,true,,,,\n# The end.\n{allowed}")
+        format!("{begin}{good_row}\n# The end.\n{denied}{allowed}\n")
     );
-    assert!(file.clear(&bad).unwrap() && file.clear(&good).unwrap());
+    assert_eq!(file.set(&deny).unwrap(), [denied.trim_end(), allowed]);
+    let free = NewOverride { name: &good, ..allow };
+    assert_eq!(file.set(&free).unwrap(), [good_row]);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("{begin}# The end.\n{denied}good.com,exact,safe,0,true,,,,\n")
+    );
+    assert_eq!(file.clear(&bad).unwrap(), [denied.trim_end()]);
+    assert_eq!(file.clear(&good).unwrap(), ["good.com,exact,safe,0,true,,,,"]);
     assert_eq!(
         fs::read_to_string(&path).unwrap(),
         format!("# Ours.\n{header},note,until\n# The end.\n")
