@@ -194,13 +194,15 @@ impl Feed {
             Fetched::Unchanged => return Ok(Updated::Unchanged),
             Fetched::List(fetched) => fetched,
         };
-        let digest = fetch::sha256(&fetched.bytes);
         if let Some(url) = &self.sha256_url {
-            fetch::check_digest(url, &digest)?;
+            fetch::check_digest(url, &fetch::sha256(&fetched.bytes))?;
         }
         if let Some(key) = &self.public_key {
             fetch::check_signature(&self.url, key, &fetched.bytes)?;
         }
+        let names = judge::names(&self.name, &fetched.bytes)?;
+        // Of the names, so that neither a comment nor their order makes an old list a new one.
+        let digest = fetch::sha256(names.join("\n").as_bytes());
         if state.digests.last() == Some(&digest) {
             (state.etag, state.modified) = (fetched.etag, fetched.modified);
             return Ok(Updated::Unchanged);
@@ -209,13 +211,12 @@ impl Feed {
             let why = "expected a list that was not there before, but found an older one again";
             return Err(FeedError::new(&self.name, why));
         }
-        let names = judge::names(&self.name, &fetched.bytes)?;
         judge::check_protected_names(self, &names, table)?;
         let list = self.list_path(folder);
         if is_comparable {
             judge::check_changed_share(self, &kept::read_list(&list), &names)?;
         }
-        kept::write_list(&list, &names)?;
+        kept::write_list(state, &list, &names)?;
         (state.etag, state.modified) = (fetched.etag, fetched.modified);
         (state.rows, state.changed_at) = (names.len(), Some(now));
         state.remember(digest);
@@ -225,17 +226,19 @@ impl Feed {
     /// How it stands at a moment, in seconds since 1970.
     pub fn status(&self, folder: &Path, now: i64) -> FeedStatus {
         let state = self.read_state(folder);
-        let problem = self.problem(&state, now);
+        let problem = self.problem(folder, &state, now);
         FeedStatus { name: self.name.clone(), url: self.url.to_string(), state, problem }
     }
 
     /// What an operator should know: the last fault, that no fetch succeeds, or that the list does
     /// not change any more.
-    fn problem(&self, state: &FeedState, now: i64) -> Option<String> {
+    fn problem(&self, folder: &Path, state: &FeedState, now: i64) -> Option<String> {
         let is_over = |at: Option<i64>, most: Duration| {
             at.filter(|at| now.saturating_sub(*at) > most.as_secs().cast_signed())
         };
-        let fault = state.fault.as_ref().map(|fault| format!("feed {fault}"));
+        let damage = kept::list_fault(state, &self.list_path(folder));
+        let damage = damage.map(|damage| format!("{}: {damage}", self.name));
+        let fault = damage.or_else(|| state.fault.clone()).map(|fault| format!("feed {fault}"));
         let silent = (self.interval * SILENT_INTERVALS).max(SILENT_AT_LEAST);
         if let Some(since) = is_over(state.fetched_at, silent) {
             let last = fault.unwrap_or_else(|| "nobody tried".to_owned());
@@ -264,6 +267,11 @@ impl Feed {
         // A list of another source says nothing of this one.
         let at = state.tried_at.filter(|_| state.source == self.source())?;
         Some(LastTry { at, has_failed: state.fault.is_some() })
+    }
+
+    /// Whether the list that is kept is damaged, so that it should be fetched anew.
+    pub fn is_damaged(&self, folder: &Path) -> bool {
+        kept::list_fault(&self.read_state(folder), &self.list_path(folder)).is_some()
     }
 
     /// When it is due after such a try, in seconds since 1970; after a fault sooner.

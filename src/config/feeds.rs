@@ -22,6 +22,7 @@ impl Settings {
         TableSources {
             base: self.text("table.path").map_or(Source::Bundled, |text| Source::Path(path(text))),
             overrides: self.folder("table.overrides", OVERRIDES),
+            last_good_overrides: None,
             feeds: feeds.lists(),
         }
     }
@@ -79,11 +80,10 @@ impl Settings {
                 },
             ),
         };
-        let interval = self.duration(&format!("{at}.interval"), Duration::from_hours(24));
+        let interval = self.time(&format!("{at}.interval"), Duration::from_hours(24));
         let max_age = self.duration(&format!("{at}.max_age"), Duration::from_hours(30 * 24));
         let max_bytes = self.count(&format!("{at}.max_bytes"), 1..=LARGEST_LIST, 16 << 20);
-        let max_changed_percent =
-            self.count(&format!("{at}.max_changed_percent"), 1..=1_000_000, 50);
+        let max_changed_percent = self.count(&format!("{at}.max_changed_percent"), 1..=100_000, 50);
         Some(Feed {
             name: name?,
             url: url?,

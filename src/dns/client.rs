@@ -172,9 +172,9 @@ impl DnsClient {
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
             return Reply::Unclear("no name that can be asked for".to_owned());
         };
-        match timeout(limit, self.resolver.lookup(name, kind)).await {
+        match timeout(limit, self.resolver.lookup(name.clone(), kind)).await {
             Ok(Ok(lookup)) => read_lookup(&lookup, pick),
-            Ok(Err(error)) => read_error(&error),
+            Ok(Err(error)) => read_error(&error, &name),
             Err(_) => Reply::Unclear(format!("no answer within {} s", limit.as_secs())),
         }
     }
@@ -210,9 +210,11 @@ fn read_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) -> Reply<
 
 /// Only a zone that shows itself, by its SOA, is believed that something is not there: a referral
 /// has none, and most resolvers that leave names out on purpose have none.
-fn read_error<T>(error: &NetError) -> Reply<T> {
+fn read_error<T>(error: &NetError, asked: &Name) -> Reply<T> {
     match error {
-        NetError::Dns(DnsError::NoRecordsFound(none)) if none.soa.is_some() => {
+        NetError::Dns(DnsError::NoRecordsFound(none))
+            if none.soa.as_ref().is_some_and(|soa| soa.name.zone_of(asked)) =>
+        {
             let ttl = none.negative_ttl.unwrap_or_default();
             match none.response_code {
                 ResponseCode::NXDomain => Reply::NoSuchName(ttl),

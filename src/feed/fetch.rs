@@ -176,6 +176,7 @@ fn fetch_web(
     };
     let (etag, modified) = (field("etag"), field("last-modified"));
     let announced = response.body().content_length();
+    let is_delimited = field("content-length").is_some() || field("transfer-encoding").is_some();
     if announced.is_some_and(|length| length > most) {
         let found = announced.unwrap_or_default();
         return Err(failed(format!("expected at most {most} bytes, but found {found}")));
@@ -187,7 +188,13 @@ fn fetch_web(
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
-    if announced.is_some_and(|length| length != bytes.len() as u64) {
+    // Where only the end of the connection ends a list, a last line without its end may be cut.
+    let is_whole = match bytes.trim_ascii_end().last() {
+        Some(b']') => true,
+        _ => bytes.ends_with(b"\n"),
+    };
+    if announced.is_some_and(|length| length != bytes.len() as u64) || (!is_delimited && !is_whole)
+    {
         return Err(failed("expected the whole list, but found a part".to_owned()));
     }
     Ok(Fetched::List(FetchedList { bytes, etag, modified }))

@@ -19,7 +19,7 @@ pub(super) fn names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> 
         return wrong("bytes that are no UTF-8".to_owned());
     };
     let text = text.trim_start_matches('\u{feff}').trim();
-    if text.starts_with('<') {
+    if text.lines().any(|line| line.trim_start().starts_with('<')) {
         return wrong("HTML".to_owned());
     }
     let array: Vec<String> = if text.starts_with('[') {

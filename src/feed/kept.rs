@@ -3,17 +3,18 @@
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use super::FeedError;
 use crate::regular_file::{folder_of, read_regular_text, write_beside};
+use crate::table::FeedList;
 
 /// How many lists back one that returns is recognised.
 const REMEMBERED: usize = 100;
 const MAX_STATE: u64 = 1 << 20;
-const MAX_KEPT: u64 = 1 << 30;
 
 /// What is known of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,9 +34,11 @@ pub struct FeedState {
     pub changed_at: Option<i64>,
     /// The rows of its list.
     pub rows: usize,
+    /// Length, number and change time of the file of the list, to see whether it was changed.
+    pub list_stamp: Option<[i64; 4]>,
     /// What was wrong with the last try.
     pub fault: Option<String>,
-    /// The SHA-256 of each list that was taken, the last one at the end.
+    /// The SHA-256 of the names of each list that was taken, the last one at the end.
     pub digests: Vec<String>,
 }
 
@@ -47,8 +50,9 @@ impl FeedState {
             return false;
         }
         let had_another = !self.source.is_empty();
-        let FeedState { rows, changed_at, fetched_at, .. } = *self;
-        *self = FeedState { source, rows, changed_at, fetched_at, ..FeedState::default() };
+        let FeedState { rows, changed_at, fetched_at, list_stamp, .. } = *self;
+        let nothing = FeedState::default();
+        *self = FeedState { source, rows, changed_at, fetched_at, list_stamp, ..nothing };
         had_another
     }
 
@@ -69,11 +73,31 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
 pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
     let text = read_regular_text(&state_path(folder, name), MAX_STATE).unwrap_or_default();
     let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
-    // Without its list nothing may be answered by "not modified".
-    match list.exists() {
+    // Without its list nothing may be answered by "not modified", nor by "the same again".
+    match is_list_whole(&state, list) {
         true => state,
-        false => FeedState { etag: None, modified: None, digests: Vec::new(), rows: 0, ..state },
+        false => {
+            let mut digests = state.digests;
+            digests.pop();
+            FeedState { etag: None, modified: None, digests, rows: 0, ..state }
+        }
     }
+}
+
+/// Whether the kept list is as it was written. It is read only if it is not the file that was
+/// written last.
+fn is_list_whole(state: &FeedState, list: &Path) -> bool {
+    let stamp = file_stamp(list);
+    stamp.is_some_and(|stamp| Some(stamp) == state.list_stamp)
+        || matches!(FeedList::read(list), Ok(Some(_)))
+}
+
+/// What tells a file from another one in its place: its length, number and change time. `None` if
+/// it can't be opened.
+fn file_stamp(path: &Path) -> Option<[i64; 4]> {
+    let metadata = File::open(path).and_then(|file| file.metadata()).ok()?;
+    let number = |unsigned: u64| unsigned.cast_signed();
+    Some([number(metadata.len()), number(metadata.ino()), metadata.ctime(), metadata.ctime_nsec()])
 }
 
 /// Writes what is known.
@@ -84,15 +108,26 @@ pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Resul
 
 /// The names of the last good list; none without one.
 pub(super) fn read_list(path: &Path) -> HashSet<String> {
-    let text = read_regular_text(path, MAX_KEPT).unwrap_or_default();
+    let text = FeedList::read(path).ok().flatten().unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Keeps these names, sorted, one a line.
-pub(super) fn write_list(path: &Path, names: &[String]) -> Result<(), FeedError> {
-    let mut text = names.join("\n");
-    text.push('\n');
-    write(path, text.as_bytes())
+/// What is wrong with the kept list, if anything is.
+pub(super) fn list_fault(state: &FeedState, path: &Path) -> Option<String> {
+    let is_known = file_stamp(path).is_some_and(|stamp| Some(stamp) == state.list_stamp);
+    let found = if is_known { None } else { FeedList::read(path).err() };
+    found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
+}
+
+/// Keeps these names.
+pub(super) fn write_list(
+    state: &mut FeedState,
+    path: &Path,
+    names: &[String],
+) -> Result<(), FeedError> {
+    write(path, FeedList::render(names).as_bytes())?;
+    state.list_stamp = file_stamp(path);
+    Ok(())
 }
 
 /// Keeps other processes from updating this feed until it is dropped.
@@ -102,7 +137,22 @@ pub(super) fn lock(folder: &Path, name: &str) -> Result<File, FeedError> {
         let file = File::options().create(true).append(true).open(&path)?;
         file.lock().map(|()| file)
     });
-    locked.map_err(|error| fault_at(&path, &error))
+    let file = locked.map_err(|error| fault_at(&path, &error))?;
+    remove_half_written(folder, name);
+    Ok(file)
+}
+
+/// Removes what an update left that was killed: nobody else writes, since the lock is held.
+fn remove_half_written(folder: &Path, name: &str) {
+    let begin = format!("{name}.");
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let file = entry.file_name();
+        let file = file.to_string_lossy();
+        if file.starts_with(&begin) && file.ends_with(".new") {
+            // What stays is in nobody's way.
+            let _ = fs::remove_file(entry.path());
+        }
+    }
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {

@@ -101,6 +101,9 @@ impl Worker {
         let Some(last) = on_disk.into_iter().chain(tried).max_by_key(|last| last.at) else {
             return true;
         };
+        if !last.has_failed && feed.is_damaged(&self.feeds.folder) {
+            return true;
+        }
         let (due_at, interval) = (feed.due_after(&last), feed.interval.as_secs());
         let spread = if last.has_failed { (interval / 10).min(60) } else { interval / 10 };
         let late = self.jitter.wrapping_mul(due_at.unsigned_abs() | 1) % (spread + 1);

@@ -12,6 +12,7 @@ use super::LOOK;
 use super::report::Report;
 use super::watch::Watch;
 use crate::gate::State;
+use crate::regular_file::read_regular_text;
 use crate::table::{Table, TableSources};
 
 /// How far its thread stands behind those of requests where both want a processor: it has a quarter
@@ -20,6 +21,9 @@ const BEHIND_REQUESTS: i32 = 5;
 
 /// How long a table waits that could not be made anew when an override ended.
 const RETRY: Duration = Duration::from_secs(60);
+
+/// The largest file of overrides that is kept in memory, in bytes.
+const MAX_OVERRIDES: u64 = 64 << 20;
 
 /// Asks the reader; it ends with this.
 pub(super) struct TableReader(Sender<Ask>);
@@ -39,7 +43,8 @@ impl TableReader {
     ) -> std::io::Result<TableReader> {
         let (sender, asks) = channel();
         let watch = Watch::of(sources.paths());
-        let reader = Reader { state, report, sources, watch, end_tried: None };
+        let good_overrides = read_overrides(&sources);
+        let reader = Reader { state, report, sources, watch, end_tried: None, good_overrides };
         reader.show();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&asks))?;
@@ -63,6 +68,8 @@ struct Reader {
     watch: Watch,
     /// When the table was made anew last because an override had ended.
     end_tried: Option<Instant>,
+    /// The operator's overrides as they were read last without a fault.
+    good_overrides: Option<String>,
 }
 
 impl Reader {
@@ -103,16 +110,41 @@ impl Reader {
         let problem =
             match read.unwrap_or_else(|_| Err("expected a table, but found a panic".into())) {
                 Ok(table) => {
-                    log::info!("table {} serves, {} rows", table.version(), table.rows());
-                    self.state.table.publish(table);
-                    self.state.top.rank_anew();
-                    self.show();
+                    self.serve(table);
+                    self.good_overrides = read_overrides(&self.sources);
                     None
                 }
-                Err(problem) => Some(problem),
+                Err(problem) => {
+                    self.follow_all_but_overrides();
+                    Some(problem)
+                }
             };
         self.report.note("table", problem.as_deref(), true);
         problem
+    }
+
+    /// Serves the other parts as they are now while the file of overrides is broken.
+    fn follow_all_but_overrides(&mut self) {
+        let last_good_overrides = self.good_overrides.clone();
+        if self.sources.overrides.is_none() || last_good_overrides.is_none() {
+            return;
+        }
+        let sources = TableSources { last_good_overrides, ..self.sources.clone() };
+        let serving = self.state.table.snapshot();
+        let assemble = || Table::assemble(&sources, self.state.ledger.now());
+        if let Ok(Ok(table)) = catch_unwind(AssertUnwindSafe(assemble))
+            && table.version() != serving.version()
+            && table.accept(&serving).is_ok()
+        {
+            self.serve(table);
+        }
+    }
+
+    fn serve(&self, table: Table) {
+        log::info!("table {} serves, {} rows", table.version(), table.rows());
+        self.state.table.publish(table);
+        self.state.top.rank_anew();
+        self.show();
     }
 
     /// A table that may serve.
@@ -149,4 +181,10 @@ impl Reader {
         self.state.metrics.table_rows.set(table.rows() as i64);
         self.state.metrics.table_built.set(table.built_at());
     }
+}
+
+/// The text of the operator's overrides; empty without a file.
+fn read_overrides(sources: &TableSources) -> Option<String> {
+    let path = sources.overrides.as_ref()?;
+    Some(read_regular_text(path, MAX_OVERRIDES).unwrap_or_default())
 }

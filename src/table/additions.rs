@@ -6,7 +6,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
 
 use super::fault::TableError;
 use super::lists::{Lists, NO_OWNER, Reach};
@@ -25,9 +27,14 @@ pub struct TableSources {
     pub base: Source,
     /// The operator's own overrides, a CSV file. It need not exist.
     pub overrides: Option<PathBuf>,
+    /// What stands for the file of overrides while that is broken.
+    pub last_good_overrides: Option<String>,
     /// Lists that feeds brought. Their files need not exist.
     pub feeds: Vec<FeedList>,
 }
+
+/// What the first line of a feed's kept list begins with.
+const CHECKSUM: &str = "# xxh3 ";
 
 /// A list that a feed keeps fresh.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +43,7 @@ pub struct FeedList {
     pub name: String,
     /// What its rows are.
     pub kind: FeedKind,
-    /// The file that holds its last good state: one name a line.
+    /// The file that holds its last good state, as [`FeedList::render`] writes it.
     pub path: PathBuf,
 }
 
@@ -86,10 +93,39 @@ impl FeedKind {
     }
 }
 
+impl FeedList {
+    /// The text of the file that keeps these names: one a line, behind a line with their checksum.
+    pub fn render(names: &[String]) -> String {
+        let mut text = names.join("\n");
+        text.push('\n');
+        format!("{CHECKSUM}{:016x}\n{text}", xxh3_64(text.as_bytes()))
+    }
+
+    /// The names that are kept, one a line; none if there is no file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or is not as it was written.
+    pub fn read(path: &Path) -> Result<Option<String>, String> {
+        let text = match read_regular_text(path, MAX_LIST) {
+            Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            read => read.map_err(|found| found.to_string())?,
+        };
+        let head = text.strip_prefix(CHECKSUM).and_then(|rest| rest.split_once('\n'));
+        match head {
+            Some((sum, names)) if sum == format!("{:016x}", xxh3_64(names.as_bytes())) => {
+                Ok(Some(names.to_owned()))
+            }
+            _ => Err("bytes that have another checksum".to_owned()),
+        }
+    }
+}
+
 impl TableSources {
     /// The lists of this source, and nothing beside them.
     pub fn of(base: Source) -> TableSources {
-        TableSources { base, overrides: None, feeds: Vec::new() }
+        TableSources { base, overrides: None, last_good_overrides: None, feeds: Vec::new() }
     }
 
     /// The files that it is made of, which need not exist.
@@ -102,25 +138,31 @@ impl TableSources {
         base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
     }
 
-    /// What stands beside the base, as far as there is any.
+    /// What stands beside the base, as far as there is any. A feed's list that is damaged is left
+    /// out: the feed tells it, and fetches it anew.
     pub(super) fn additions(&self) -> Result<Vec<Addition>, TableError> {
         let mut faults = TableError::default();
         let mut additions = Vec::new();
-        let overrides = self.overrides.iter().map(|path| {
-            (path.clone(), path.display().to_string(), Kind::Override, Origin::Operator)
-        });
-        let feeds = self.feeds.iter().map(|feed| {
-            (feed.path.clone(), format!("feed {}", feed.name), feed.kind.kind(), Origin::Feed)
-        });
-        for (path, file, kind, origin) in overrides.chain(feeds) {
-            match read_regular_text(&path, MAX_LIST) {
+        let mut add = |file: String, kind, origin, path: &Path, text| {
+            let list = List { file, kind, source: None, line: 0, origin };
+            additions.push(Addition { list, place: path.display().to_string(), text });
+        };
+        if let Some(path) = &self.overrides {
+            let text = match &self.last_good_overrides {
+                Some(text) => Ok(text.clone()),
+                None => read_regular_text(path, MAX_LIST),
+            };
+            match text {
                 Err(Unreadable::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(found) => faults.push(unreadable(&path, found)),
-                Ok(text) => additions.push(Addition {
-                    list: List { file, kind, source: None, line: 0, origin },
-                    place: path.display().to_string(),
-                    text,
-                }),
+                Err(found) => faults.push(unreadable(path, found)),
+                Ok(text) => {
+                    add(path.display().to_string(), Kind::Override, Origin::Operator, path, text);
+                }
+            }
+        }
+        for FeedList { name, kind, path } in &self.feeds {
+            if let Ok(Some(text)) = FeedList::read(path) {
+                add(format!("feed {name}"), kind.kind(), Origin::Feed, path, text);
             }
         }
         faults.into_result()?;
@@ -138,7 +180,8 @@ pub(super) struct Addition {
 
 /// Drops the rows of feeds that would change what the lists guard, down to where somebody else's
 /// names begin: names at or below a row that is protected, cleared, an alias, a role, a free provider
-/// or reserved; names below a suffix of institutions, but for the strongest tier; for a feed of aliases or free providers also those of disposable names; and names
+/// or reserved; real names and names below a suffix of institutions, but for the strongest
+/// tier; for a feed of aliases or free providers also those of disposable names; and names
 /// below a row that says the same or more, since the nearest row wins.
 pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest) {
     let is_feed = |list: u8| manifest.lists[usize::from(list)].origin == Origin::Feed;
@@ -157,7 +200,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
     for row in &lists.rows {
         let bits = match is_feed(row.list) {
             true => row.bits & rules::LISTED_AS_FLAGGED,
-            false => row.bits & (GUARDS | rules::LISTED_AS_FLAGGED),
+            false => row.bits & (GUARDS | rules::REAL | rules::LISTED_AS_FLAGGED),
         };
         if bits == 0 {
             continue;
@@ -194,6 +237,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut Lists<'_>, manifest: &Manifest)
                     };
                     (own | above) & GUARDS == 0
                         && above & as_strong == 0
+                        && (tier & bit(Rule::DisposableA) != 0 || own & rules::REAL == 0)
                         && (tier & bit(Rule::DisposableA) != 0 || !is_protected())
                 }
             }

@@ -201,7 +201,8 @@ fn write_answer(answer: &Answer) -> [u8; ANSWER] {
     out[2] = u8::from(verdict.is_free_provider)
         | u8::from(verdict.is_corporate_email) << 1
         | u8::from(answer.is_in_lists) << 2
-        | u8::from(answer.is_protected_by_name) << 3;
+        | u8::from(answer.is_protected_by_name) << 3
+        | u8::from(answer.is_real) << 4;
     out[3] = verdict.rule as u8;
     out[4..8].copy_from_slice(&answer.label.to_le_bytes());
     out[8..16].copy_from_slice(&answer.lists.to_le_bytes());
@@ -224,9 +225,10 @@ fn read_answer(bytes: &[u8; ANSWER], labels: usize, lists: usize) -> Option<Answ
         votes: u32::from_le_bytes(bytes[16..20].try_into().ok()?),
         is_in_lists: flags & 4 != 0,
         is_protected_by_name: flags & 8 != 0,
+        is_real: flags & 16 != 0,
     };
     let known_lists = answer.lists.checked_shr(lists as u32).unwrap_or(0) == 0;
-    let is_sound = answer.label as usize <= labels && known_lists && flags < 16;
+    let is_sound = answer.label as usize <= labels && known_lists && flags < 32;
     is_sound.then_some(answer)
 }
 

@@ -125,7 +125,10 @@ impl<'t> Found<'t> {
             Rule::Override | Rule::Protected | Rule::Alias => true,
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
-            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => false,
+            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
+                let answer = &self.table.parts.answers[usize::from(self.answer)];
+                answer.is_real || self.table.inference.says_it_works(answer.votes)
+            }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
             // A row that says nothing else says that the name is real.
             Rule::Unknown => self.matched.is_some(),

@@ -4,6 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::packages::vote_bit;
+
 /// What the rules go by, as the manifest says it under `[rules]`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InferenceSettings {
@@ -13,6 +15,10 @@ pub(super) struct InferenceSettings {
     pub suggest: Vec<String>,
     /// Words that only services for throw-away addresses have in their names.
     pub throwaway_words: Vec<String>,
+    /// The letter of the source that votes for names whose MX answered: they work, whatever they
+    /// are used for.
+    #[serde(default)]
+    pub works_vote: Option<char>,
     /// Words that are rare in the names of companies, and common in those of mail services.
     pub mail_words: Vec<String>,
 }
@@ -47,6 +53,11 @@ impl Inference {
             return Some(Inferred::ThrowawayName);
         }
         has_one_of(mail_words).then_some(Inferred::MailInName)
+    }
+
+    /// Whether the sources that vote for a name say that it works.
+    pub(super) fn says_it_works(&self, votes: u32) -> bool {
+        self.settings.works_vote.is_some_and(|letter| votes & vote_bit(letter) != 0)
     }
 
     /// Whether this is a provider that names are compared with.

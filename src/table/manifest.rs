@@ -176,6 +176,7 @@ struct RawRules {
     throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
     mail_words: Vec<Spanned<String>>,
+    works_vote: Option<char>,
 }
 
 #[derive(Deserialize)]
@@ -326,6 +327,7 @@ fn read_rules(
         suggest: read("suggest", raw.suggest, domain, is_domain),
         throwaway_words: read("throwaway_words", raw.throwaway_words, word, is_word),
         mail_words: read("mail_words", raw.mail_words, word, is_word),
+        works_vote: raw.works_vote,
     }
 }
 

@@ -46,7 +46,7 @@ pub(super) struct Facts {
 impl Facts {
     /// What names below take over from a row, but for its label.
     pub(super) fn inherited(self) -> Facts {
-        Facts { label: 0, bits: self.bits & !(IN_LISTS | PROTECTED_BY_NAME), ..self }
+        Facts { label: 0, bits: self.bits & !(IN_LISTS | PROTECTED_BY_NAME | REAL), ..self }
     }
 
     /// Adds what another row or a parent says; the first label stays.
@@ -85,6 +85,8 @@ pub(super) struct Answer {
     pub is_in_lists: bool,
     /// A list of the manifest protects exactly this name, whatever an override says.
     pub is_protected_by_name: bool,
+    /// A list says that the name is real.
+    pub is_real: bool,
 }
 
 /// The first rule that applies, and the facts that stand beside it.
@@ -122,6 +124,7 @@ pub(super) fn decide(facts: &Facts, word: Option<&Override>, scores: &Scores) ->
         votes: facts.votes,
         is_in_lists: has(IN_LISTS),
         is_protected_by_name: has(PROTECTED_BY_NAME),
+        is_real: has(REAL),
     }
 }
 

@@ -83,6 +83,11 @@ fn names_of(day: usize) -> Vec<String> {
     (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
 }
 
+/// A list that ends only with its connection.
+fn until_close(body: &str) -> String {
+    format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}")
+}
+
 fn feed(name: &str, url: &str, more: &str) -> String {
     format!("\n[[table.feed]]\nname = \"{name}\"\nurl = \"{url}\"\ntier = \"a\"\n{more}\n")
 }
@@ -146,12 +151,14 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
             (answer("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
             (answer("200 OK", ""), "but found an empty one"),
             (answer("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
+            (until_close(&day_1), "expected the whole list, but found a part"),
+            (list(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""), "but found HTML"),
             (list(&with_gmail, ""), "expected no protected name, but found gmail.com"),
             (list(&names_of(0)[..20], ""), "expected at most 30 of 60 rows to come and to go"),
             (list(&names_of(40), ""), "60 new and 60 gone"),
         ] {
             server.play(&wrong);
-            until_true("it is told", || problem(&gateway).contains(expected));
+            until_true(&format!("it is told: {expected}"), || problem(&gateway).contains(expected));
             assert!(gateway.readyz().text().contains("feeds: feed daily"));
             assert!(has_day(&gateway, &key, 0), "{expected}");
         }
@@ -160,7 +167,9 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
             until_true("the new list is in the table", || has_day(&gateway, &key, day));
             until_true("nothing is wrong", || problem(&gateway).is_empty());
         }
-        server.play(&list(&names_of(1), ""));
+        let mut old = names_of(1);
+        old.reverse();
+        server.play(&list(&[vec!["# fresh".to_owned()], old].concat(), ""));
         until_true("it is told", || problem(&gateway).contains("found an older one again"));
         assert!(has_day(&gateway, &key, 2));
     });
@@ -363,4 +372,53 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
     assert!(gateway.readyz().text().contains("unchanged since"));
     let changed = gateway.metric("riskgate_feed_changed_timestamp_seconds", &["feed=\"daily\""]);
     assert!(changed > 1.7e9, "{changed}");
+}
+
+#[test]
+fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
+    let setup = setup();
+    let (list, kept) = (setup.path("list.txt"), setup.path("feeds/daily.disposable.txt"));
+    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"7d\""));
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    setup.cli(&["table", "update"]).expect(0);
+    let good = std::fs::read(&kept).unwrap();
+    let damages = [b"\xff\xfe".to_vec(), good[..good.len() - 30].to_vec(), Vec::new()];
+    for damage in &damages {
+        std::fs::write(&kept, damage).unwrap();
+        setup.cli(&["check"]).expect(0);
+        let said = setup.cli(&["table", "feeds"]).expect(0).stdout;
+        assert!(said.contains("expected the kept list"), "{said}");
+        setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
+    }
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    for damage in &damages {
+        until_true("the list is in the table", || has_day(&gateway, &key, 0));
+        until_true("nothing is wrong", || problem(&gateway).is_empty());
+        assert_eq!(std::fs::read(&kept).unwrap(), good);
+        std::fs::write(&kept, damage).unwrap();
+        until_true("it is kept anew", || std::fs::read(&kept).unwrap() == good);
+    }
+}
+
+#[test]
+fn a_broken_file_of_overrides_holds_back_no_feed() {
+    let setup = setup();
+    let (list, overrides) = (setup.path("list.txt"), setup.path("overrides.csv"));
+    let setup = setup.text("table.overrides", &overrides.display().to_string());
+    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
+    setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
+    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let gateway = setup.start();
+    let key = gateway.key("acme", &[]);
+    until_true("the list is in the table", || has_day(&gateway, &key, 0));
+    let good = std::fs::read_to_string(&overrides).unwrap();
+    std::fs::write(&overrides, format!("{good}broken,row\n")).unwrap();
+    until_true("it is told", || gateway.readyz().text().contains("table: "));
+    std::fs::write(&list, names_of(1).join("\n")).unwrap();
+    until_true("the next list is in the table", || has_day(&gateway, &key, 1));
+    assert!(is_flagged(&gateway, &key, "bad.example.com"));
+    assert!(gateway.readyz().text().contains("table: "));
+    std::fs::write(&overrides, good).unwrap();
+    until_true("nothing is wrong", || !gateway.readyz().text().contains("table: "));
 }

@@ -155,7 +155,13 @@ pub fn suggest_hosts(
 ) -> Result<(), Failure> {
     let table = Table::assemble(&config.table, unix_now())?;
     let mut hosts: BTreeMap<String, Served> = BTreeMap::new();
-    for line in read(mx)?.lines().skip(1) {
+    let text = read(mx)?;
+    if !text.starts_with(HEADER) {
+        let expected = format!("{}:1: expected the header {}", mx.display(), HEADER.trim_end());
+        let found = text.lines().next().unwrap_or_default();
+        return Err(Failure::failed(format!("{expected}, but found {found:?}")));
+    }
+    for line in text.lines().skip(1) {
         let Some((name, host)) = line.trim().split_once(',') else { continue };
         let (Ok(domain), Ok(host)) = (Domain::parse(name), Name::parse(host)) else { continue };
         // Of whom something is known, nothing is to be proposed.

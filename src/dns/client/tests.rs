@@ -3,8 +3,8 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// A resolver that answers at once: each name is its own mail host, with a loopback address.
-async fn start_resolver() -> SocketAddr {
+/// A resolver that answers at once.
+async fn start_resolver(answer: fn(&[u8]) -> Vec<u8>) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
@@ -16,7 +16,8 @@ async fn start_resolver() -> SocketAddr {
     address
 }
 
-/// An answer on the wire (RFC 1035 section 4.1) with one record for the name that was asked for.
+/// An answer on the wire (RFC 1035 section 4.1) with one record for the name that was asked for:
+/// each name is its own mail host, with a loopback address.
 fn answer(query: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     const NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -33,8 +34,36 @@ fn answer(query: &[u8]) -> Vec<u8> {
     [&head, question, &NAME, &kind, &class_and_ttl, &length, &data].concat()
 }
 
+/// An answer that there is no name like the one that was asked for, with the SOA of this zone.
+fn deny(query: &[u8], zone: &[u8]) -> Vec<u8> {
+    let head = [&query[..2], &[0x81, 0x83, 0, 1, 0, 0, 0, 1, 0, 0]].concat();
+    let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
+    let (kind_class_and_ttl, length) = ([0, 6, 0, 1, 0, 0, 2, 88], [0, 22]);
+    let soa = [zone, &kind_class_and_ttl, &length, &[0; 2], &[0, 0, 2, 88].repeat(5)].concat();
+    [&head, &query[12..end], &soa].concat()
+}
+
+#[tokio::test]
+async fn a_denial_counts_only_with_the_soa_of_a_zone_that_holds_the_name() {
+    let zones: [(fn(&[u8]) -> Vec<u8>, bool); 5] = [
+        (|query| deny(query, b"\x04gone\x03com\0"), true),
+        (|query| deny(query, b"\x03com\0"), true),
+        (|query| deny(query, b"\0"), true),
+        (|query| deny(query, b"\x04evil\x03org\0"), false),
+        (|query| deny(query, b"\x03sub\x04gone\x03com\0"), false),
+    ];
+    for (answer, is_believed) in zones {
+        let finding = client_of(answer, 1_000).await.ask("gone.com", |_| false).await;
+        assert_eq!(matches!(finding, DnsFinding::Mx { .. }), is_believed, "{finding:?}");
+    }
+}
+
 async fn client(rate: u32) -> DnsClient {
-    let resolvers = vec![start_resolver().await];
+    client_of(answer, rate).await
+}
+
+async fn client_of(answer: fn(&[u8]) -> Vec<u8>, rate: u32) -> DnsClient {
+    let resolvers = vec![start_resolver(answer).await];
     let options = DnsOptions { learn: true, resolvers, rate, concurrency: 16 };
     DnsClient::new(&options, Arc::new(Pacer::new(rate))).unwrap()
 }

@@ -22,6 +22,11 @@ fn feed(path: PathBuf, tier: FeedTier) -> FeedList {
     FeedList { name: "daily".to_owned(), kind: FeedKind::Disposable(tier), path }
 }
 
+fn write_feed(path: &Path, text: &str) {
+    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    fs::write(path, FeedList::render(&names)).unwrap();
+}
+
 fn assemble(sources: &TableSources) -> Table {
     Table::assemble(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -68,7 +73,7 @@ fn a_row_of_a_feed_flags_nothing_that_the_lists_guard() {
     let path = beside.path().join("daily.txt");
     let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
                 co.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
-    fs::write(&path, text).unwrap();
+    write_feed(&path, text);
     for (tier, new, below_edu) in [
         (FeedTier::A, "disposable 100", "disposable 100"),
         (FeedTier::C, "disposable 80", "safe 0"),
@@ -106,7 +111,7 @@ fn a_feed_that_comes_or_goes_counts_for_no_guard_of_the_lists() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("feed-{n}.com\n")).collect();
-    fs::write(&path, text + "listed.com\n").unwrap();
+    write_feed(&path, &(text + "listed.com\n"));
     let after = assemble(&TableSources { feeds: vec![feed(path, FeedTier::A)], ..base });
     assert_eq!(after.rows(), before.rows() + 500);
     assert_eq!(said(&after, "listed.com"), "disposable 100");
@@ -122,7 +127,7 @@ fn a_feed_may_list_any_number_of_names_below_a_free_suffix() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("abused-{n}.free-names.com\n")).collect();
-    fs::write(&path, text).unwrap();
+    write_feed(&path, &text);
     let after = assemble(&TableSources { feeds: vec![feed(path, FeedTier::A)], ..base });
     assert_eq!(said(&after, "abused-7.free-names.com"), "disposable 100");
     after.accept(&before).unwrap();
@@ -134,7 +139,7 @@ fn a_feed_of_a_higher_tier_may_flag_what_an_institution_protected_from_a_lower_o
     let folder = folder(&[("protected.txt", "edu\nguarded.com\n"), ("b.txt", "listed.edu\n")]);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
-    fs::write(&path, "abused.edu\nlisted.edu\n").unwrap();
+    write_feed(&path, "abused.edu\nlisted.edu\n");
     let table = |tier| {
         let base = TableSources::of(Source::Path(folder.path().to_owned()));
         assemble(&TableSources { feeds: vec![feed(path.clone(), tier)], ..base })
