@@ -3,8 +3,11 @@ use tokio::task::JoinSet;
 
 use super::*;
 
+/// Makes the answer to a query, both as they are on the wire.
+type Answerer = fn(&[u8]) -> Vec<u8>;
+
 /// A resolver that answers at once.
-async fn start_resolver(answer: fn(&[u8]) -> Vec<u8>) -> SocketAddr {
+async fn start_resolver(answer: Answerer) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
     tokio::spawn(async move {
@@ -45,7 +48,7 @@ fn deny(query: &[u8], zone: &[u8]) -> Vec<u8> {
 
 #[tokio::test]
 async fn a_denial_counts_only_with_the_soa_of_a_zone_that_holds_the_name() {
-    let zones: [(fn(&[u8]) -> Vec<u8>, bool); 5] = [
+    let zones: [(Answerer, bool); 5] = [
         (|query| deny(query, b"\x04gone\x03com\0"), true),
         (|query| deny(query, b"\x03com\0"), true),
         (|query| deny(query, b"\0"), true),
@@ -62,7 +65,7 @@ async fn client(rate: u32) -> DnsClient {
     client_of(answer, rate).await
 }
 
-async fn client_of(answer: fn(&[u8]) -> Vec<u8>, rate: u32) -> DnsClient {
+async fn client_of(answer: Answerer, rate: u32) -> DnsClient {
     let resolvers = vec![start_resolver(answer).await];
     let options = DnsOptions { learn: true, resolvers, rate, concurrency: 16 };
     DnsClient::new(&options, Arc::new(Pacer::new(rate))).unwrap()
