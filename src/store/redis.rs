@@ -278,12 +278,18 @@ impl Redis {
         self.understand(doing, last.unwrap_or(Value::Nil))
     }
 
+    /// Reads a reply in the expected form. The error never quotes the reply: that may hold
+    /// anything, and errors are logged. The connection is dropped then, because what else comes
+    /// on it may belong to another question.
     fn understand<T: FromRedisValue>(
-        &self,
+        &mut self,
         doing: &'static str,
         reply: Value,
     ) -> Result<T, StoreError> {
-        redis::from_redis_value(reply).map_err(|error| self.unanswered(doing, error.to_string()))
+        redis::from_redis_value(reply).map_err(|_| {
+            self.connection = None;
+            self.unanswered(doing, "a reply of another form")
+        })
     }
 
     /// Runs scripts, which a server may have forgotten meanwhile: then they are loaded anew, and

@@ -101,7 +101,7 @@ impl Redis {
         }
     }
 
-    fn word(&self, doing: &'static str, reply: Value) -> Result<Word, StoreError> {
+    fn word(&mut self, doing: &'static str, reply: Value) -> Result<Word, StoreError> {
         if !matches!(reply, Value::Array(_)) {
             return self.understand(doing, reply).map(Word::Version);
         }

@@ -74,8 +74,7 @@ impl Redis {
             return Err(self.unanswered(DOING, "a server that does not say which one it is"));
         };
         let life = format!("{run}/{history}");
-        let unix_now: (i64, i64) =
-            redis::from_redis_value(time).map_err(|e| self.unanswered(DOING, e.to_string()))?;
+        let unix_now: (i64, i64) = self.understand(DOING, time)?;
         // Before the space the life of the server, behind it the beginning of its data.
         let known = known.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
@@ -93,8 +92,7 @@ impl Redis {
             self.connection = None;
             return Err(self.unanswered(DOING, found));
         }
-        let (store_id, began, settling): (String, String, u64) =
-            redis::from_redis_value(reply).map_err(|e| self.unanswered(DOING, e.to_string()))?;
+        let (store_id, began, settling): (String, String, u64) = self.understand(DOING, reply)?;
         self.note_replicas(connected_replicas(&replication));
         Ok(Pulse {
             incarnation: format!("{life} {began} {store_id}"),
@@ -203,8 +201,7 @@ impl Redis {
         let mut read = redis::pipe();
         read.cmd("HMGET").arg(numbers_key(account, month)).arg("spent").arg(hex(node));
         let reply = self.ask("reading usage", &read)?.pop().unwrap_or(Value::Nil);
-        let (all, own): (Option<u64>, Option<String>) = redis::from_redis_value(reply)
-            .map_err(|e| self.unanswered("reading usage", e.to_string()))?;
+        let (all, own): (Option<u64>, Option<String>) = self.understand("reading usage", reply)?;
         let own = own.and_then(|row| row.rsplit(' ').next()?.parse().ok()).unwrap_or(0);
         Ok(all.unwrap_or(0).saturating_sub(own))
     }
@@ -253,8 +250,7 @@ impl Redis {
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
             scan.arg("COUNT").arg(1_000);
             let reply = self.ask(DOING, &scan)?.pop().unwrap_or(Value::Nil);
-            let (next, keys): (u64, Vec<Vec<u8>>) = redis::from_redis_value(reply)
-                .map_err(|e| self.unanswered(DOING, e.to_string()))?;
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.understand(DOING, reply)?;
             let name = |key: &Vec<u8>| {
                 Some(key.strip_prefix(head.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
             };

@@ -41,3 +41,19 @@ fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
     store.unix_now().unwrap_err();
     assert!(begun.elapsed() < CONNECT, "{:?}", begun.elapsed());
 }
+
+#[test]
+fn a_reply_of_another_form_is_never_quoted_and_ends_the_connection() {
+    let server = RedisServer::start();
+    let Ok(StoreUrl::Redis(url)) = StoreUrl::parse(&server.url()) else {
+        panic!("{}", server.url())
+    };
+    let mut store = Redis::new(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
+    store.unix_now().unwrap();
+    assert!(store.is_connected());
+    let reply = Value::Array(vec![Value::BulkString(b"somebody@example.com".to_vec())]);
+    let error = store.understand::<(u64, u64)>("reading", reply).unwrap_err().to_string();
+    assert!(!error.contains("somebody"), "{error}");
+    assert!(error.contains("a reply of another form"), "{error}");
+    assert!(!store.is_connected());
+}
