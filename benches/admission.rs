@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::admission::identify;
+use riskgate::gate::admission::identify;
 use riskgate::keys::{KeyRing, Plans, Token};
 use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
 use riskgate::store::{KeyRow, LimitRow, RedisOptions, Store, StoreUrl};

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::admission::identify;
 use riskgate::config::{ConfigFile, Overrides};
-use riskgate::domain::Domain;
-use riskgate::head::{Sizes, read_head};
+use riskgate::downstream::fast_path::{Lane, Next};
+use riskgate::gate::admission::identify;
 use riskgate::keys::{Token, hash_text};
-use riskgate::lane::{Lane, Next};
-use riskgate::origin::Origin;
+use riskgate::message::request_head::{Sizes, read_head};
+use riskgate::message::request_id::RequestId;
+use riskgate::message::response::{Common, Reply, Way};
+use riskgate::model::domain::Domain;
+use riskgate::model::origin::Origin;
+use riskgate::process::server::Mount;
 use riskgate::quota::Allowance;
-use riskgate::reply::{Common, Reply, Way};
-use riskgate::request_id::RequestId;
-use riskgate::server::Mount;
 use riskgate::{Gate, Visit};
 
 const SIZES: Sizes =

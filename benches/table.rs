@@ -8,9 +8,9 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::domain::{Domain, walk};
+use riskgate::model::domain::{Domain, walk};
+use riskgate::model::verdict::{Reason, Verdict};
 use riskgate::table::{Source, Table};
-use riskgate::verdict::{Reason, Verdict};
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;

@@ -20,7 +20,7 @@ use pingora_core::{Error, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::config::{ConfigFile, Overrides};
-use riskgate::server::Mount;
+use riskgate::process::server::Mount;
 use riskgate::{Gate, Visit};
 
 struct TheirProxy {

@@ -21,8 +21,8 @@ use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::{NAME_FORM, is_name};
+use crate::process::server::StartError;
 use crate::quota::unix_now;
-use crate::server::StartError;
 use crate::store::{RingRows, Store, StoreError, without_password};
 
 /// Bad config or data (sysexits' EX_CONFIG).

@@ -14,7 +14,7 @@ mod sync;
 
 use std::net::SocketAddr;
 
-use crate::month::rfc3339;
+use crate::model::month::rfc3339;
 use crate::table::Found;
 
 pub use cache::LearnedCache;

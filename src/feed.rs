@@ -11,7 +11,7 @@ mod kept;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::month::rfc3339;
+use crate::model::month::rfc3339;
 use crate::table::{FeedKind, FeedList, Table};
 
 use fetch::Fetched;

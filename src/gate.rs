@@ -4,10 +4,12 @@
 //! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
 //! permit; it never chooses or speaks to an upstream.
 
-mod asked;
-mod proxied;
-mod record;
-mod visit;
+pub mod admission;
+mod gate_request;
+mod log_record;
+mod pingora_filters;
+mod request_context;
+pub mod route;
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -19,32 +21,32 @@ use pingora_core::Result;
 use pingora_proxy::Session;
 use smol_str::SmolStr;
 
-use crate::access_log::AccessLog;
-use crate::admission::{self, OriginHeader};
 use crate::dns::LearnedCache;
-use crate::domain::Domain;
 use crate::keys::KeyRing;
-use crate::live::Live;
-use crate::metrics::Metrics;
-use crate::network::Networks;
+use crate::message::forwarding::drop_nominated;
+use crate::message::request_id::{RequestId, RequestIds};
+use crate::message::response::{Cors, Reply, VerdictFacts, X_REQUEST_ID};
+use crate::model::domain::Domain;
+use crate::model::network::Networks;
+use crate::model::refusal::Refusal;
+use crate::model::verdict::{Rule, Score};
+use crate::observe::access_log::AccessLog;
+use crate::observe::metrics::Metrics;
+use crate::observe::top_domains::Top;
 use crate::quota::Ledger;
-use crate::refusal::Refusal;
-use crate::reply::{Cors, Reply, VerdictFacts, X_REQUEST_ID};
-use crate::request_id::{RequestId, RequestIds};
-use crate::route::{self, Prefix, Route};
 use crate::store::LimitRow;
+use crate::support::snapshot::Live;
 use crate::table::Table;
-use crate::top::Top;
-use crate::upstream::drop_nominated;
-use crate::verdict::{Rule, Score};
+use admission::OriginHeader;
+use route::{Prefix, Route};
 
-pub(crate) use asked::Asked;
-pub(crate) use proxied::has_answered;
-use proxied::send_continue;
-pub(crate) use record::client_address;
-pub(crate) use visit::Moment;
-pub use visit::Visit;
-use visit::request_id;
+pub(crate) use gate_request::Asked;
+pub(crate) use log_record::client_address;
+pub(crate) use pingora_filters::has_answered;
+use pingora_filters::send_continue;
+pub(crate) use request_context::Moment;
+pub use request_context::Visit;
+use request_context::request_id;
 
 /// What a verdict's body begins with, before the name.
 const BODY_BEGINS: &str = r#"{"domain":""#;
@@ -373,7 +375,8 @@ impl Gate {
             LimitRow::Calls(limit) => limit.min(UNLIMITED),
             LimitRow::Unlimited => UNLIMITED,
         };
-        let (plan, reset_at) = (crate::refusal::json_string(&account.plan), month.reset_at());
+        let (plan, reset_at) =
+            (crate::model::refusal::json_string(&account.plan), month.reset_at());
         Ok(Reply::json(Bytes::from(format!(
             r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
         ))))

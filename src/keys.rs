@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
-use crate::origin::{Origin, OriginPattern};
+use crate::model::origin::{Origin, OriginPattern};
 use crate::quota::{Lease, Ledger};
 use crate::store::{LimitRow, RingMark, RingRows};
 use limits::{InForce, check_plans, limits};

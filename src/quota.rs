@@ -5,25 +5,25 @@
 //! background, before the lease runs out. It never sees a key or a request, and it never admits
 //! on a store's promise that is not yet on disk.
 
+mod accounting;
+mod atomic_lease;
 mod calendar;
 mod lease;
 mod node;
-mod numbers;
-mod purse;
-mod word;
+mod packed_lease;
 mod worker;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::{LimitRow, Store, StoreError};
 
 use calendar::Calendar;
 pub use lease::{Lease, Spent};
 use node::{Node, Step};
-pub use word::MAX_HELD;
+pub use packed_lease::MAX_HELD;
 
 /// What to do with calls while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

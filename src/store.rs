@@ -6,14 +6,14 @@
 
 mod ledger;
 mod lost;
+mod operations;
 mod redis;
 mod sqlite;
 mod url;
-mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use crate::month::Month;
+use crate::model::month::Month;
 
 #[cfg(test)]
 #[path = "../tests/parts/redis_server.rs"]

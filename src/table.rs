@@ -6,23 +6,23 @@
 //! name without a row it says to who has asked the DNS.
 
 mod additions;
+mod buckets;
 mod build;
 mod carried;
-mod cover;
 mod csv;
 mod disk;
 mod fault;
 mod file;
-mod found;
 mod guard;
 mod infer;
-mod lines;
 mod lists;
+mod lookup;
 mod manifest;
 mod mx;
 mod override_file;
 mod packages;
 mod records;
+mod resolve;
 mod rules;
 mod source;
 mod tlds;
@@ -32,24 +32,24 @@ use std::path::Path;
 pub use self::additions::{FeedKind, FeedList, FeedTier, TableSources};
 pub use self::fault::{Fault, TableError};
 pub use self::file::ListInfo;
-pub use self::found::{Explanation, Found, Row};
 pub use self::guard::LONG_LIST;
+pub use self::lookup::{Explanation, Found, Row};
 pub use self::mx::OWN_ADDRESSES;
 pub use self::override_file::{NewOverride, OverrideFile, Word};
 pub use self::packages::{SourceInfo, is_day};
 pub use self::source::Source;
 
-use self::cover::{Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TYPO, UNKNOWN, UNKNOWN_TLD};
 use self::disk::Bytes;
 use self::file::{Parts, Texts};
 use self::infer::{Inference, Inferred};
 use self::manifest::TLDS_DAYS;
 use self::mx::MxHosts;
+use self::resolve::{Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TYPO, UNKNOWN, UNKNOWN_TLD};
 use self::rules::Answer;
 use self::source::Folder;
 use self::tlds::Tlds;
-use crate::domain::{Domain, suffix_list_version, walk};
-use crate::verdict::{Reason, Rule, Verdict};
+use crate::model::domain::{Domain, suffix_list_version, walk};
+use crate::model::verdict::{Reason, Rule, Verdict};
 
 const DAY: i64 = 86_400;
 
@@ -177,7 +177,7 @@ impl Table {
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
         let tld = self.tlds.flags(&name[tld_at..]);
-        if tld & (cover::TLD_BEYOND_AT | cover::TLD_BEYOND_BELOW) != 0
+        if tld & (resolve::TLD_BEYOND_AT | resolve::TLD_BEYOND_BELOW) != 0
             && let Some((answer, at)) = self.lookup_beyond(name, owner.unwrap_or(0), tld)
         {
             return self.found(answer, Some(at));
@@ -187,7 +187,7 @@ impl Table {
             .meta
             .tlds_date
             .is_some_and(|date| now < date.saturating_add(TLDS_DAYS * DAY));
-        if tld & cover::TLD_EXISTS == 0 && is_young {
+        if tld & resolve::TLD_EXISTS == 0 && is_young {
             return self.found(UNKNOWN_TLD, None);
         }
         self.infer(name, owner).unwrap_or_else(|| self.found(UNKNOWN, None))
@@ -230,7 +230,7 @@ impl Table {
     fn lookup_beyond(&self, name: &str, owner: usize, tld: u8) -> Option<(u16, usize)> {
         walk(name).skip_while(|at| *at <= owner).find_map(|at| {
             let is_tld = !name[at..].contains('.');
-            let flag = if is_tld { cover::TLD_BEYOND_AT } else { cover::TLD_BEYOND_BELOW };
+            let flag = if is_tld { resolve::TLD_BEYOND_AT } else { resolve::TLD_BEYOND_BELOW };
             if tld & flag == 0 {
                 return None;
             }
@@ -242,8 +242,8 @@ impl Table {
     fn probe(&self, name: &str) -> Option<&Entry> {
         let all = self.bytes.of();
         let lines = &all[self.parts.lines.clone()];
-        let place = lines::place(&self.parts.key, name, lines.len() / lines::LINE);
-        let value = lines::probe(lines, place, |line, slot| {
+        let place = buckets::place(&self.parts.key, name, lines.len() / buckets::LINE);
+        let value = buckets::probe(lines, place, |line, slot| {
             self.names_of(line).nth(slot).flatten() == Some(name.as_bytes())
         })?;
         self.parts.entries.get(usize::from(value) - 1)
@@ -261,9 +261,9 @@ impl Table {
 
     /// Every name in the lines, with the number of its entry.
     fn slots(&self) -> impl Iterator<Item = (&str, usize)> {
-        let (lines, _) = self.bytes.of()[self.parts.lines.clone()].as_chunks::<{ lines::LINE }>();
+        let (lines, _) = self.bytes.of()[self.parts.lines.clone()].as_chunks::<{ buckets::LINE }>();
         lines.iter().enumerate().flat_map(|(number, line)| {
-            let values = (0..lines::SLOTS).map(|slot| usize::from(lines::value(line, slot)));
+            let values = (0..buckets::SLOTS).map(|slot| usize::from(buckets::value(line, slot)));
             self.names_of(number)
                 .zip(values.take_while(|value| *value != 0))
                 .filter_map(|(text, value)| Some((std::str::from_utf8(text?).ok()?, value - 1)))

@@ -19,8 +19,8 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, Overrides};
-use riskgate::gateway::Passage;
-use riskgate::server::{Mount, resolve_upstreams};
+use riskgate::process::server::{Mount, resolve_upstreams};
+use riskgate::proxy::gateway::Passage;
 
 /// Of an exchange; all other times here are parts of it.
 const DEADLINE: Duration = Duration::from_secs(4);

@@ -7,10 +7,10 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use riskgate::domain::DomainError;
-use riskgate::metrics::{Metrics, OUTCOMES};
-use riskgate::refusal::Refusal;
-use riskgate::verdict::{Reason, VerdictSource};
+use riskgate::model::domain::DomainError;
+use riskgate::model::refusal::Refusal;
+use riskgate::model::verdict::{Reason, VerdictSource};
+use riskgate::observe::metrics::{Metrics, OUTCOMES};
 
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SETTINGS: &str = include_str!("../conf/riskgate.toml");
@@ -81,12 +81,12 @@ fn the_document_tells_exactly_the_routes_that_there_are() {
         .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
         .map(|path| format!("/{}", path.split('{').next().unwrap()))
         .collect();
-    let routes = read("src/route.rs");
+    let routes = read("src/gate/route.rs");
     let mut there: BTreeSet<String> =
         between(&routes, " = b\"/", "\";").into_iter().map(|path| format!("/{path}")).collect();
     there.extend(between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")));
     assert_eq!(there.len(), 4, "{there:?}");
-    let pages = read("src/admin.rs");
+    let pages = read("src/process/admin.rs");
     let pages = pages.split_once("match (path, reads)").unwrap().1.split_once("\n    }").unwrap().0;
     there.extend(between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
     assert_eq!(said, there);
@@ -94,7 +94,7 @@ fn the_document_tells_exactly_the_routes_that_there_are() {
 
 #[test]
 fn the_document_tells_every_header_that_we_write() {
-    let fields = read("src/reply/field.rs");
+    let fields = read("src/message/response/header_value.rs");
     let of_http = ["content-length", "content-type", "transfer-encoding", "date", "connection"];
     let quoted = fields.split("mod tests").next().unwrap().split('"');
     let wire = quoted.filter_map(|text| text.strip_suffix(": ")).map(str::to_ascii_lowercase);
@@ -104,7 +104,7 @@ fn the_document_tells_every_header_that_we_write() {
     for name in names {
         assert!(document.contains(&format!("        {name}:")), "{name}");
     }
-    let reply = read("src/reply.rs");
+    let reply = read("src/message/response.rs");
     // A text goes on in the next line behind a backslash.
     let reply = reply.split("\\\n").map(str::trim_start).collect::<String>();
     let exposed = between(&reply, "EXPOSED: &str = \"", "\"");
@@ -117,10 +117,10 @@ fn the_document_tells_every_header_that_we_write() {
 
 /// The parts that the code reports on, as `/readyz` names them: every first word of a reason.
 fn parts_reported() -> BTreeSet<String> {
-    let mut reload = read("src/reload.rs");
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/reload"), &mut reload);
+    let mut reload = read("src/process/reload.rs");
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
     let noted = between(&reload, "note(\"", "\"").into_iter().map(str::to_owned);
-    let admin = read("src/admin.rs");
+    let admin = read("src/process/admin.rs");
     let degraded = admin.split_once("fn degraded(").unwrap().1.split_once("\n    }").unwrap().0;
     let pushed = degraded.split('"').skip(1).step_by(2).filter(|text| !text.starts_with('{'));
     let pushed = pushed.map(|text| text.split(':').next().unwrap().to_owned());
@@ -141,7 +141,7 @@ fn every_enumeration_of_the_document_is_that_of_the_code() {
     let reasons = |all: &mut dyn Iterator<Item = Reason>| {
         list(all.map(|reason| reason.as_str().to_owned()).collect())
     };
-    let admin = read("src/admin.rs");
+    let admin = read("src/process/admin.rs");
     let methods = between(&admin, "only(\"", "\", \"");
     let only = between(&admin, "only(\"", ")").into_iter();
     let texts: BTreeSet<&str> = only.filter_map(|call| call.split('"').nth(2)).collect();
@@ -164,7 +164,7 @@ fn every_enumeration_of_the_document_is_that_of_the_code() {
 
 #[test]
 fn every_fixed_text_of_the_admin_pages_in_the_document_is_one_of_the_code() {
-    let admin = read("src/admin.rs");
+    let admin = read("src/process/admin.rs");
     let told = between(&admin, "plain(StatusCode::", "\")");
     let told: BTreeSet<&str> = told.iter().filter_map(|call| call.split('"').nth(1)).collect();
     let said: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
@@ -186,7 +186,7 @@ fn the_document_is_of_this_version() {
 fn every_metric_named_exists_and_every_metric_is_explained() {
     let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
     // A family without samples is not rendered, so the source is asked too.
-    let source = read("src/metrics.rs");
+    let source = read("src/observe/metrics.rs");
     let word = |text: &str| -> BTreeSet<String> {
         let parts = text.split("riskgate_").skip(1);
         let end = |part: &str| part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));

@@ -12,9 +12,9 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType};
 use pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::config::{Config, ConfigFile, Overrides};
-use riskgate::door::{Door, Traffic};
-use riskgate::listen::{self, Listening};
-use riskgate::server::{Mount, count_panics};
+use riskgate::downstream::{Door, Traffic};
+use riskgate::process::listener::{self, Listening};
+use riskgate::process::server::{Mount, count_panics};
 use riskgate::{Gate, Visit};
 
 /// The gates, with a fault behind one path.
@@ -82,7 +82,7 @@ fn a_panic_costs_one_connection_and_a_metric() {
     let gate = mount.gate();
     count_panics(gate.state());
     let traffic = Arc::new(Traffic::new(config.caps.clone()));
-    let socket = listen::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let socket = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
 
     let mut server = Server::new(None).unwrap();

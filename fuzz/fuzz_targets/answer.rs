@@ -4,8 +4,8 @@
 
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use riskgate::reply::Common;
-use riskgate::upstream::{Body, Listener, Malformed, pass_header};
+use riskgate::message::response::Common;
+use riskgate::proxy::upstream::{Body, Listener, Malformed, pass_header};
 
 /// What came out: the header, the body and whether it was cut; and what was left.
 type Passed = Result<(Vec<u8>, Vec<u8>, bool, usize), Malformed>;

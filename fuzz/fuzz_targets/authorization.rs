@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::admission::identify;
+use riskgate::gate::admission::identify;
 use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, digest};
 use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
-use riskgate::refusal::Refusal;
+use riskgate::model::refusal::Refusal;
 use riskgate::store::{KeyRow, LimitRow, RedisOptions, RingRows, Store, StoreUrl};
 use riskgate_fuzz::Scratch;
 

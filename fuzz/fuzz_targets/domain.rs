@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::domain::{Domain, MAX_LABEL, MAX_NAME, Name, percent_decode, walk};
+use riskgate::model::domain::{Domain, MAX_LABEL, MAX_NAME, Name, percent_decode, walk};
 
 fuzz_target!(|segment: &[u8]| {
     let from_segment = Domain::from_segment(segment).ok();

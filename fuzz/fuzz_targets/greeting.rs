@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
 use ppp::v1;
-use riskgate::door::greeting::{PREFACE, ProxyHeader, is_preface, read_proxy_header};
+use riskgate::downstream::preamble::{PREFACE, ProxyHeader, is_preface, read_proxy_header};
 
 const LONGEST: usize = 2048;
 const LONGEST_LINE: usize = 107;

@@ -2,8 +2,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::head::{Head, Sizes, read_head};
-use riskgate::refusal::Refusal;
+use riskgate::message::request_head::{Head, Sizes, read_head};
+use riskgate::model::refusal::Refusal;
 
 const SHIPPED: Sizes =
     Sizes { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };

@@ -6,8 +6,8 @@ use http::uri::{Authority, Parts, PathAndQuery, Scheme, Uri};
 use http::{Method, Request};
 use libfuzzer_sys::fuzz_target;
 use pingora_http::RequestHeader;
-use riskgate::head::{Sizes, check_http2, read_head};
-use riskgate::refusal::Refusal;
+use riskgate::message::request_head::{Sizes, check_http2, read_head};
+use riskgate::model::refusal::Refusal;
 use riskgate_fuzz::first_line;
 
 const SHIPPED: Sizes =
@@ -28,7 +28,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 type Verdicts<'v> =
-    (&'v Result<Option<riskgate::head::Head<'v>>, Refusal>, &'v Result<(), Refusal>);
+    (&'v Result<Option<riskgate::message::request_head::Head<'v>>, Refusal>, &'v Result<(), Refusal>);
 
 fn agree(
     request: &RequestHeader,

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::keys::{SHORTEST_KEY, is_name, read_key_file};
-use riskgate::origin::OriginPattern;
+use riskgate::model::origin::OriginPattern;
 use riskgate_fuzz::Scratch;
 
 static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("key-file"));

@@ -14,10 +14,10 @@ use pingora_core::services::Service;
 use pingora_proxy::http_proxy;
 use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, Overrides};
-use riskgate::door::{Door, Servers, Traffic};
+use riskgate::downstream::{Door, Servers, Traffic};
 use riskgate::keys::hash_text;
-use riskgate::listen::{Listening, bind};
-use riskgate::server::{Mount, resolve_upstreams};
+use riskgate::process::listener::{Listening, bind};
+use riskgate::process::server::{Mount, resolve_upstreams};
 use riskgate_fuzz::Scratch;
 
 /// It stands in the seeds.

@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::domain::Domain;
+use riskgate::model::domain::Domain;
 use riskgate::table::{Source, Table};
 use riskgate_fuzz::{Scratch, first_line};
 

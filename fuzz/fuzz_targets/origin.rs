@@ -4,8 +4,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::admission::OriginHeader;
-use riskgate::origin::{Origin, OriginPattern};
+use riskgate::gate::admission::OriginHeader;
+use riskgate::model::origin::{Origin, OriginPattern};
 use riskgate_fuzz::first_line;
 
 fuzz_target!(|data: &[u8]| {

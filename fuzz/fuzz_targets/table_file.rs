@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::domain::Domain;
-use riskgate::month::rfc3339;
+use riskgate::model::domain::Domain;
+use riskgate::model::month::rfc3339;
 use riskgate::table::{Source, Table};
 use riskgate_fuzz::Scratch;
 use xxhash_rust::xxh3::xxh3_64;

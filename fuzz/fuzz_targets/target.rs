@@ -4,9 +4,9 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::domain::{Domain, percent_decode};
-use riskgate::refusal::Refusal;
-use riskgate::route::{Prefix, Route, canonical_check, find, loggable, split_query};
+use riskgate::model::domain::{Domain, percent_decode};
+use riskgate::model::refusal::Refusal;
+use riskgate::gate::route::{Prefix, Route, canonical_check, find, loggable, split_query};
 
 static PREFIXES: LazyLock<Vec<Prefix>> = LazyLock::new(|| {
     let prefix = |path: &str| Prefix {

@@ -3,7 +3,7 @@
 use super::output::tell;
 use super::{ConfigArgs, Failure, PATIENCE, unix_now};
 use crate::keys::KeyRing;
-use crate::server::{Loaded, prepare};
+use crate::process::server::{Loaded, prepare};
 use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), Failure> {

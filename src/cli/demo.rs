@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::{Failure, output, run, unix_now};
 use crate::config::{Config, ConfigFile, Overrides};
-use crate::domain::{Domain, percent_decode};
 use crate::keys::Token;
-use crate::refusal::json_string;
+use crate::model::domain::{Domain, percent_decode};
+use crate::model::refusal::json_string;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
 
 pub fn run() -> Result<(), Failure> {

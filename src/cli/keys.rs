@@ -9,8 +9,8 @@ use super::output::{columns, problem, show, show_done, tell, write_secret};
 use super::{ConfigArgs, Failure, checked_name, known_plan, now_of, rows_of, store_of, unix_now};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
-use crate::month::rfc3339;
-use crate::origin::OriginPattern;
+use crate::model::month::rfc3339;
+use crate::model::origin::OriginPattern;
 use crate::store::{KeyRow, Store, StoreError};
 
 #[derive(Debug, Subcommand)]

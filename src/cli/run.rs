@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use super::{ConfigArgs, Failure};
 use crate::config::{ConfigFile, Overrides};
-use crate::error_log::ErrorLog;
-use crate::server::{self, AtEnd, Start};
+use crate::observe::process_log::ErrorLog;
+use crate::process::server::{self, AtEnd, Start};
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {

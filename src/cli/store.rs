@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::output::{show_done, tell};
 use super::{ConfigArgs, Failure, PATIENCE, store_of, unix_now};
-use crate::handover::Folder;
-use crate::month::Month;
+use crate::model::month::Month;
+use crate::process::upgrade::Folder;
 use crate::store::{Contents, RedisOptions, RepairedMonth, Store, StoreUrl};
 
 #[derive(Debug, Subcommand)]

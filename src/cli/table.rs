@@ -17,7 +17,7 @@ mod overrides;
 
 use super::output::{show, show_done};
 use super::{BAD_CONFIG, ConfigArgs, Failure};
-use crate::month::rfc3339;
+use crate::model::month::rfc3339;
 use crate::quota::unix_now;
 use crate::table::{Fault, Source, Table, TableError, TableSources, Word};
 

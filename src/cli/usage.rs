@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::output::{columns, show};
 use super::{ConfigArgs, Failure, store_of, unix_now};
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::UsageRow;
 
 #[derive(Debug, clap::Args)]

@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use super::written::Written;
-use crate::route::Prefix;
+use crate::gate::route::Prefix;
 
 impl Settings {
     /// `[[upstream.route]]`.

@@ -16,9 +16,9 @@ use super::Secret;
 use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
-use crate::network::Networks;
-use crate::regular_file::read_regular_text;
+use crate::model::network::Networks;
 use crate::store::{LimitRow, STORE_URL_FORM, StoreUrl};
+use crate::support::regular_file::read_regular_text;
 
 const ENVIRONMENT: &str = "RISKGATE__";
 /// The largest config file, in bytes.

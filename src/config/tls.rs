@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::settings::Settings;
 use super::written::Written;
-use crate::tls::CertificateFiles;
-use crate::upstream::UpstreamTls;
+use crate::proxy::upstream::UpstreamTls;
+use crate::support::certificates::CertificateFiles;
 
 impl Settings {
     /// `[[listen.certificate]]`: needed where TLS is listened for, and of no use elsewhere.

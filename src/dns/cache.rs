@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::finding::WORDS;
 use super::{DnsFinding, apply_fact};
-use crate::domain::Domain;
+use crate::model::domain::Domain;
 use crate::store::LearnedRow;
 use crate::table::Found;
 

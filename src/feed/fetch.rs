@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::{FeedError, FeedState};
-use crate::regular_file::read_regular;
+use crate::support::regular_file::read_regular;
 
 /// How long one fetch may take, from the look-up of the name to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{Feed, FeedError};
-use crate::domain::Name;
+use crate::model::domain::Name;
 use crate::table::{FeedKind, LONG_LIST, Table};
 
 /// Of this share of lines, in percent, at least must be names.

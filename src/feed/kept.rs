@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::FeedError;
-use crate::regular_file::{folder_of, read_regular_text, write_beside};
+use crate::support::regular_file::{folder_of, read_regular_text, write_beside};
 use crate::table::FeedList;
 
 /// How many lists back one that returns is recognised.

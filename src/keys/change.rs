@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::{Account, DeclaredKey, InForce, Key, KeyRing, Plans, limits, merge, prefix};
-use crate::origin::OriginPattern;
+use crate::model::origin::OriginPattern;
 use crate::quota::Ledger;
 use crate::store::RingChanges;
 

@@ -8,9 +8,9 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use super::token::{SHORTEST_KEY, Token, digest};
-use crate::origin::OriginPattern;
-use crate::regular_file::read_regular_text;
+use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
+use crate::support::regular_file::read_regular_text;
 
 /// The largest key file, in bytes: room for a million keys.
 const LARGEST: u64 = 256 << 20;

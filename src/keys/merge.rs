@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::{DeclaredKey, RingFault};
-use crate::origin::OriginPattern;
+use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 
 /// A key as both sources together make it.

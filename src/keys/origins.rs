@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::Key;
-use crate::origin::{Origin, OriginPattern};
+use crate::model::origin::{Origin, OriginPattern};
 
 /// Until when some key allows an origin.
 #[derive(Clone)]

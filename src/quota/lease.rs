@@ -9,10 +9,10 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
+use super::accounting::{Numbers, Occasion, Returned, Saying};
+use super::atomic_lease::Purse;
 use super::lock;
-use super::numbers::{Numbers, Occasion, Returned, Saying};
-use super::purse::Purse;
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::{LimitRow, Standing};
 
 /// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since

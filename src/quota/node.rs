@@ -9,11 +9,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
+use super::accounting::{Occasion, Returned};
 use super::calendar::Calendar;
 use super::lease::{Lease, Need, Spent};
-use super::numbers::{Occasion, Returned};
 use super::{Denied, OnFailure, lock};
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::{LimitRow, Pulse, Standing, Statement, StoreError};
 
 /// Failures in a row after which the store counts as down: one slow commit is not an outage.

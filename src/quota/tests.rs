@@ -249,13 +249,13 @@ fn the_last_word_on_a_month_does_not_wait_for_a_call() {
     };
     let month = Month::containing(NOW);
     lease.ask_for(month);
-    speak(numbers::Occasion::Wanted);
+    speak(accounting::Occasion::Wanted);
     assert!(node.try_charge(&lease, month).is_some());
     // Asleep for so long that another process forgets the month's numbers.
     let later = NOW + 500 * 86_400;
     node.calendar.month(later, || 500 * 86_400);
-    speak(numbers::Occasion::Tick);
-    speak(numbers::Occasion::Tick);
+    speak(accounting::Occasion::Tick);
+    speak(accounting::Occasion::Tick);
     assert!(lease.is_settled(), "it was said, and is over");
 }
 
@@ -275,7 +275,7 @@ fn a_wish_is_pressing_only_where_what_is_held_may_not_last() {
         }
         wishes.push((call, presses()));
         node.queue().wanting.clear();
-        let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
+        let batch = node.collect(std::slice::from_ref(&lease), accounting::Occasion::Wanted);
         let round = crate::store::Round {
             node: &node.id,
             month,

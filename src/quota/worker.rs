@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use super::accounting::Occasion;
 use super::lease::Lease;
 use super::node::Queue;
-use super::numbers::Occasion;
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::{Pulse, Round, Store, StoreError};
 
 /// Spent numbers are published, and idle leases given back, this often.

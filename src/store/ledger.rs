@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::month::Month;
+use crate::model::month::Month;
 
 /// What holds for all statements that a node makes at once.
 #[derive(Clone, Copy, Debug)]

@@ -14,7 +14,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingRows};
-use crate::month::rfc3339;
+use crate::model::month::rfc3339;
 
 /// How many losses are told by name.
 const NAMED: usize = 5;

@@ -26,7 +26,7 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
 use super::{RedisUrl, StoreError};
-use crate::regular_file::read_regular;
+use crate::support::regular_file::read_regular;
 
 /// For a connection to be made, TLS and log-in included; operations have their own deadline.
 const CONNECT: Duration = Duration::from_millis(500);

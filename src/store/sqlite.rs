@@ -18,7 +18,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::{
     AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows,
-    StoreError, TopRow, verbs,
+    StoreError, TopRow, operations,
 };
 use rows::{
     insert_key, known_key, read_accounts, read_keys, read_marks, read_top, touch_account, unsigned,
@@ -178,7 +178,7 @@ impl Sqlite {
         let version = bump_ring(&transaction).map_err(&failed)?;
         for (key, plan) in keys {
             if let Some(id) = known_key(&transaction, key).map_err(&failed)? {
-                return Err(verbs::not_new(&key.id, &id));
+                return Err(operations::not_new(&key.id, &id));
             }
             insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;
         }
@@ -204,7 +204,7 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         if changed == 0 {
-            return Err(verbs::unknown_key(id));
+            return Err(operations::unknown_key(id));
         }
         transaction.commit().map_err(failed)
     }
@@ -280,7 +280,7 @@ impl Sqlite {
         let place = self.path.display().to_string();
         let transaction = self.begin("filling the store")?;
         if !rows::is_empty(&transaction).map_err(&failed)? {
-            return Err(verbs::not_empty(&place));
+            return Err(operations::not_empty(&place));
         }
         ledger::raise_month(&transaction, contents.month).map_err(&failed)?;
         // Who serves the empty ring sees the full one as a later version of it.

@@ -16,9 +16,9 @@ use super::manifest::{Kind, List, Manifest, Origin};
 use super::rules::bit;
 use super::source::{MAX_LIST, unreadable};
 use super::{Source, rules};
-use crate::domain::walk;
-use crate::regular_file::{Unreadable, read_regular_text};
-use crate::verdict::Rule;
+use crate::model::domain::walk;
+use crate::model::verdict::Rule;
+use crate::support::regular_file::{Unreadable, read_regular_text};
 
 /// All that a serving table is made of.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,15 +9,15 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use super::additions::{Addition, drop_guarded_feed_rows};
 use super::carried::Carried;
-use super::cover::{self, Covered};
 use super::disk::Bytes;
 use super::fault::{Fault, TableError, quoted};
 use super::file::{self, ListInfo, Meta};
 use super::lists::Lists;
 use super::manifest::{Kind, MAX_LISTS, Manifest, Origin};
 use super::packages::{self, SourceInfo};
+use super::resolve::{self, Covered};
 use super::source::{self, Folder};
-use crate::domain::suffix_list_version;
+use crate::model::domain::suffix_list_version;
 
 /// All that goes into a compiled table.
 pub(super) struct Content<'r> {
@@ -100,7 +100,7 @@ pub(super) fn build(
     drop_guarded_feed_rows(&mut lists, &manifest);
     // Stable, and so fast on lists that are sorted already.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
-    let covered = cover::cover(&lists, &manifest, &places, &mut faults);
+    let covered = resolve::cover(&lists, &manifest, &places, &mut faults);
     if covered.rows == 0 && faults.count() == 0 {
         faults.push(Fault::expected(
             &places[places.len() - 1],

@@ -5,10 +5,10 @@
 use std::io::{self, Read};
 use std::path::Path;
 
+use super::buckets::LINE;
 use super::fault::Fault;
-use super::lines::LINE;
 use super::source::{MAX_COMPILED, unreadable};
-use crate::regular_file::{open_regular, write_beside};
+use crate::support::regular_file::{open_regular, write_beside};
 
 /// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
 ///

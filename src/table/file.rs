@@ -13,17 +13,17 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
+use super::buckets::{self, LINE, SLOTS};
 use super::build::Content;
 use super::carried;
-use super::cover::Entry;
 use super::disk::Bytes;
 use super::fault::Fault;
 use super::infer::InferenceSettings;
-use super::lines::{self, LINE, SLOTS};
 use super::mx::MxAnswers;
 use super::packages::SourceInfo;
+use super::resolve::Entry;
 use super::rules::Answer;
-use crate::verdict::{Reason, Rule, Score, Verdict};
+use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
 /// The layout that this reads and writes.
 pub(super) const FORMAT: u32 = 3;
@@ -109,7 +109,7 @@ pub(super) fn compose(content: &Content) -> Result<Bytes, Fault> {
     let names = &content.covered.names;
     let fitting = (0..KEYS).find_map(|attempt| {
         let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
-        let filled = lines::fill(&key, names.iter().copied())?;
+        let filled = buckets::fill(&key, names.iter().copied())?;
         Some((key, filled))
     });
     let Some((key, (lines, slots))) = fitting else {
@@ -244,7 +244,7 @@ fn write_entry(entry: &Entry) -> [u8; ENTRY] {
 fn read_entry(bytes: &[u8; ENTRY], answers: usize) -> Option<Entry> {
     let [a, b, c, d, e, f, flags, _] = *bytes;
     let numbers = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
-    let is_sound = numbers.iter().all(|n| *n == super::cover::NONE || usize::from(*n) < answers);
+    let is_sound = numbers.iter().all(|n| *n == super::resolve::NONE || usize::from(*n) < answers);
     let [own, below, beyond] = numbers;
     (is_sound && flags < 2).then_some(Entry { own, below, beyond, has_rows_below: flags == 1 })
 }
@@ -285,7 +285,7 @@ pub(super) fn open(bytes: &Bytes, place: &str) -> Result<Parts, Fault> {
         .ok_or_else(|| damaged("labels"))?;
     let answers: Vec<Answer> = records(&all[section(2)?])
         .and_then(|all| all.iter().map(|b| read_answer(b, labels.len(), meta.list.len())).collect())
-        .filter(|all: &Vec<Answer>| all.len() >= super::cover::FIXED_ANSWERS)
+        .filter(|all: &Vec<Answer>| all.len() >= super::resolve::FIXED_ANSWERS)
         .ok_or_else(|| damaged("answers"))?;
     let entries: Vec<Entry> = records(&all[section(3)?])
         .and_then(|all| all.iter().map(|b| read_entry(b, answers.len())).collect())
@@ -328,7 +328,7 @@ fn check_lines(all: &[u8], parts: &Parts) -> Option<()> {
     let is_sound = rest.is_empty()
         && odd.is_empty()
         && starts.len() == lines.len()
-        && lines.len() > lines::PADDING
+        && lines.len() > buckets::PADDING
         && names.iter().all(|b| b.is_ascii());
     if !is_sound {
         return None;
@@ -337,7 +337,7 @@ fn check_lines(all: &[u8], parts: &Parts) -> Option<()> {
         let mut texts = Texts { rest: names.get(u32::from_le_bytes(*start) as usize..)? };
         let mut is_over = false;
         for slot in 0..SLOTS {
-            let value = usize::from(lines::value(line, slot));
+            let value = usize::from(buckets::value(line, slot));
             // Slots are filled from the first one on, so a name is found by counting.
             match (value, is_over) {
                 (0, _) => is_over = true,

@@ -2,9 +2,9 @@
 //!
 //! Overrides and feeds that are added to the lists have guards of their own and count for none here.
 
-use super::cover::NONE;
+use super::resolve::NONE;
 use super::{Fault, Found, ListInfo, Row, Table, TableError};
-use crate::domain::Domain;
+use crate::model::domain::Domain;
 
 /// A list of this many rows or more is watched for shrinking: shorter ones are edited by hand.
 pub const LONG_LIST: u32 = 20;

@@ -11,8 +11,8 @@ use super::fault::{Fault, TableError, quoted};
 use super::manifest::{Kind, List, Origin};
 use super::records::{self, Header, MxClass};
 use super::rules::{self, Override};
-use crate::domain::{Name, SuffixKind};
-use crate::verdict::Rule;
+use crate::model::domain::{Name, SuffixKind};
+use crate::model::verdict::Rule;
 
 /// How far down a row reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -12,8 +12,8 @@ use toml::{Spanned, Value};
 use super::fault::{Fault, TableError, quoted};
 use super::infer::InferenceSettings;
 use super::packages::SourceInfo;
-use crate::domain::Domain;
-use crate::verdict::{Rule, Score};
+use crate::model::domain::Domain;
+use crate::model::verdict::{Rule, Score};
 
 /// How long a list of TLDs is believed, in days.
 pub(super) const TLDS_DAYS: i64 = 90;

@@ -6,11 +6,11 @@ use std::collections::HashMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::cover::{NO_MAIL, PARKED};
 use super::manifest::Kind;
+use super::resolve::{NO_MAIL, PARKED};
 use super::{Found, Table};
-use crate::domain::walk;
-use crate::verdict::Rule;
+use crate::model::domain::walk;
+use crate::model::verdict::Rule;
 
 /// The answers to names with an MX host at or below a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,8 +12,8 @@ use super::fault::{Fault, TableError, quoted};
 use super::packages::is_day;
 use super::records::{NEEDED_OF_OVERRIDE, OVERRIDE};
 use super::source::{MAX_LIST, unreadable};
-use crate::domain::Name;
-use crate::regular_file::{Unreadable, folder_of, read_regular_text};
+use crate::model::domain::Name;
+use crate::support::regular_file::{Unreadable, folder_of, read_regular_text};
 
 /// The file of overrides that stands beside the lists.
 #[derive(Clone, Debug)]

@@ -9,8 +9,8 @@ use super::lists::{Context, Lists, Reach, Said, read_name};
 use super::manifest::Kind;
 use super::rules::{self, Override};
 use super::{DAY, mx, packages};
-use crate::domain::Name;
-use crate::verdict::{Reason, Rule, Score};
+use crate::model::domain::Name;
+use crate::model::verdict::{Reason, Rule, Score};
 
 /// The columns of an override. The last two may be missing: words for people, and the last day on
 /// which the row counts.

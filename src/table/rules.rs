@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use super::manifest::Scores;
-use crate::verdict::{Reason, Rule, Score, Verdict};
+use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
 /// The fact that lets a rule apply. The lowest bit of a set belongs to the rule that decides.
 pub(super) const fn bit(rule: Rule) -> u32 {

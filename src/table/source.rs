@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use super::carried::Carried;
 use super::fault::{Fault, quoted};
-use crate::regular_file::{Unreadable, read_regular};
+use crate::support::regular_file::{Unreadable, read_regular};
 
 /// The largest list, in bytes.
 pub(super) const MAX_LIST: u64 = 64 << 20;

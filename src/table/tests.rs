@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use super::*;
-use crate::domain::{Name, SuffixKind};
+use crate::model::domain::{Name, SuffixKind};
 
 mod added;
 mod inferred;

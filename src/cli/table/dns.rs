@@ -9,12 +9,12 @@ use super::super::output::{show, tell};
 use super::super::{Failure, PATIENCE};
 use crate::config::{Config, StoreOptions};
 use crate::dns::{DnsClient, DnsFinding, Pacer, Queries};
-use crate::domain::{Domain, Name};
+use crate::model::domain::{Domain, Name};
+use crate::model::verdict::Rule;
 use crate::quota::unix_now;
-use crate::regular_file::{read_regular_text, write_beside};
 use crate::store::Store;
+use crate::support::regular_file::{read_regular_text, write_beside};
 use crate::table::Table;
-use crate::verdict::Rule;
 
 /// The largest list of names, in bytes.
 const LARGEST: u64 = 1 << 30;

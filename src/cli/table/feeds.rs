@@ -8,7 +8,7 @@ use super::super::Failure;
 use super::super::output::{show, tell};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, Updated};
-use crate::month::rfc3339;
+use crate::model::month::rfc3339;
 use crate::quota::unix_now;
 use crate::table::Table;
 

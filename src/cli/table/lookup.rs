@@ -6,12 +6,12 @@ use serde_json::{Value, json};
 
 use super::super::Failure;
 use crate::dns::apply_fact;
-use crate::domain::Domain;
-use crate::month::rfc3339;
+use crate::model::domain::Domain;
+use crate::model::month::rfc3339;
+use crate::model::verdict::Score;
 use crate::quota::unix_now;
 use crate::store::{LearnedRow, Store};
 use crate::table::{Found, Table, TableSources};
-use crate::verdict::Score;
 
 /// Writes the answers; the faults of names that are none.
 pub fn lookup(

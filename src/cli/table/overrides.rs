@@ -4,11 +4,11 @@ use clap::Args;
 
 use super::super::output::show_done;
 use super::super::{ConfigArgs, Failure};
-use crate::domain::{Domain, Name};
-use crate::month::rfc3339;
+use crate::model::domain::{Domain, Name};
+use crate::model::month::rfc3339;
+use crate::model::verdict::Rule;
 use crate::quota::unix_now;
 use crate::table::{NewOverride, OverrideFile, Row, Table, TableSources, Word, is_day};
-use crate::verdict::Rule;
 
 /// What is said of a domain.
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 use super::*;
+use crate::model::verdict::VerdictSource;
 use crate::table::{Source, Table};
-use crate::verdict::VerdictSource;
 
 const NOW: i64 = 1_795_219_200;
 const DAY: i64 = 86_400;

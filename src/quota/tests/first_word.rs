@@ -22,7 +22,7 @@ fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     assert_eq!(node.calendar.month(NOW, || 1), now, "all nodes count in one month");
     // A call that came in the month that never began is admitted in the one that it is.
     assert!(matches!(node.charge(&lease, month, 1), Step::Done(Ok(_))));
-    let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
+    let batch = node.collect(std::slice::from_ref(&lease), accounting::Occasion::Wanted);
     let said: Vec<(Month, u64)> = batch.statements.iter().map(|it| (it.month, it.spent)).collect();
     assert_eq!(said, [(now, 2)]);
 }
@@ -40,7 +40,7 @@ fn a_month_that_was_only_asked_for_before_the_store_came_is_never_stated() {
         // The call that waits asks once more.
         node.health.down.store(false, Ordering::Relaxed);
         assert!(matches!(node.charge(&lease, month, 1), Step::Wait));
-        let batch = node.collect(std::slice::from_ref(&lease), numbers::Occasion::Wanted);
+        let batch = node.collect(std::slice::from_ref(&lease), accounting::Occasion::Wanted);
         let months: Vec<Month> = batch.statements.iter().map(|said| said.month).collect();
         assert_eq!(months, [now]);
     }

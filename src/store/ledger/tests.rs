@@ -6,7 +6,7 @@ mod server;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
 use crate::store::tests::{Place, on_both};
 use crate::store::{

@@ -6,7 +6,7 @@
 
 use redis::Pipeline;
 
-use super::super::{Contents, StoreError, verbs};
+use super::super::{Contents, StoreError, operations};
 use super::ledger::{KEPT_FOR, LEDGER, numbers_key};
 use super::ring::{ACCOUNTS, CHANGED, RING, ROWS};
 use super::rows::{account_text, key_text};
@@ -21,7 +21,7 @@ const DOING: &str = "filling the store";
 
 impl Redis {
     pub(in super::super) fn fill(&mut self, contents: &Contents) -> Result<(), StoreError> {
-        let not_empty = verbs::not_empty(&self.place);
+        let not_empty = operations::not_empty(&self.place);
         let mut look = redis::pipe();
         look.cmd("EXISTS").arg(&[ROWS, ACCOUNTS, CHANGED]);
         let held: u64 = self.read(DOING, &look)?;

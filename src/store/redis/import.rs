@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::super::{KeyRow, StoreError, verbs};
+use super::super::{KeyRow, StoreError, operations};
 use super::ring::RING;
 use super::rows::{key_text, plan_text};
 use super::{CHUNK, Redis, Script, hex};
@@ -87,8 +87,8 @@ impl Redis {
             let reply = self.write_by(doing, script, names, arguments)?;
             match self.word(doing, reply)? {
                 Word::Version(version) => return Ok(version),
-                Word::Taken { id, known } => return Err(verbs::not_new(&id, &known)),
-                Word::Ended => return Err(verbs::has_ended()),
+                Word::Taken { id, known } => return Err(operations::not_new(&id, &known)),
+                Word::Ended => return Err(operations::has_ended()),
                 _ if begun.elapsed() > WAIT => {
                     return Err(
                         self.unanswered(doing, "an import that goes on with the same names")

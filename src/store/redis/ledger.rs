@@ -6,7 +6,7 @@ use redis::{Pipeline, Value};
 
 use super::super::{Pulse, Round, Standing, Statement, StoreError, UsageRow};
 use super::{Redis, Script, error_of, field, hex, number, text};
-use crate::month::Month;
+use crate::model::month::Month;
 
 /// Which store it is, and the version of its keys and accounts.
 pub(super) const MARK: &str = "riskgate:{ring}:mark";

@@ -5,7 +5,7 @@ use redis::Value;
 use super::super::{RepairedMonth, StoreError};
 use super::ledger::{LEDGER, MARK};
 use super::{BULK, CHUNK, Redis, Script, number};
-use crate::month::Month;
+use crate::model::month::Month;
 
 impl Redis {
     pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {

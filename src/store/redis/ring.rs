@@ -12,7 +12,7 @@ use std::collections::{HashMap, HashSet};
 use redis::{Pipeline, Value};
 
 use super::super::{
-    AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, verbs,
+    AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, operations,
 };
 use super::ledger::MARK;
 use super::rows::{account_row, digest, key_row, limit_text, plan_text};
@@ -214,7 +214,7 @@ impl Redis {
         let time = |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
         let (expires, revoked) = (time(expires_at), time(revoked_at));
         match self.write("ending a key", ["end_key", id, &expires, &revoked])? {
-            0 => Err(verbs::unknown_key(id)),
+            0 => Err(operations::unknown_key(id)),
             _ => Ok(()),
         }
     }

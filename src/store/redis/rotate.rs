@@ -1,6 +1,6 @@
 //! Rotating a key on a server, and taking a rotation back: each is one script.
 
-use super::super::{KeyRow, StoreError, verbs};
+use super::super::{KeyRow, StoreError, operations};
 use super::ring::RING;
 use super::rows::key_text;
 use super::{Redis, Script, hex};
@@ -35,7 +35,7 @@ impl Redis {
         let mut arguments = vec![self.draw_id()?];
         arguments.extend(words.iter().map(|word| (*word).to_owned()));
         match self.write_beside_imports(doing, Script::Rotate, &RING, &arguments)? {
-            0 => Err(verbs::unknown_key(old)),
+            0 => Err(operations::unknown_key(old)),
             _ => Ok(()),
         }
     }

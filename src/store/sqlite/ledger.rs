@@ -5,7 +5,7 @@ use rusqlite::{Connection, Transaction, params};
 use super::super::{RepairedMonth, Round, Standing, Statement, StoreError, UsageRow};
 use super::rows::{signed, unsigned};
 use super::{Sqlite, meta};
-use crate::month::Month;
+use crate::model::month::Month;
 
 impl Sqlite {
     /// One commit for all. A node whose row went back finds itself in a store that is not the one

@@ -8,7 +8,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
 use super::super::StoreError;
-use crate::regular_file::{check_folder, folder_of, other_kind};
+use crate::support::regular_file::{check_folder, folder_of, other_kind};
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"
 const WHAT_TO_DO: &str = "restore a backup, or move the file away to start afresh";

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::super::{KeyRow, StoreError, verbs};
+use super::super::{KeyRow, StoreError, operations};
 use super::rows::{insert_key, known_key};
 use super::{Sqlite, bump_ring};
 
@@ -27,11 +27,11 @@ impl Sqlite {
             )
             .optional()
             .map_err(&failed)?;
-        if !is_in_use.ok_or_else(|| verbs::unknown_key(old))? {
-            return Err(verbs::has_ended());
+        if !is_in_use.ok_or_else(|| operations::unknown_key(old))? {
+            return Err(operations::has_ended());
         }
         if let Some(known) = known_key(&transaction, new).map_err(&failed)? {
-            return Err(verbs::not_new(&new.id, &known));
+            return Err(operations::not_new(&new.id, &known));
         }
         insert_key(&transaction, new, None, version).map_err(&failed)?;
         transaction
@@ -73,7 +73,7 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {
-            return Err(verbs::unknown_key(old));
+            return Err(operations::unknown_key(old));
         }
         transaction.commit().map_err(failed)
     }

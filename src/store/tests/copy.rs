@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::super::{Contents, Credit, LimitRow, Round, Statement, Store, TopRow, UsageRow};
 use super::{Place, account, add, key, on_both, rows, sorted, version};
-use crate::month::Month;
+use crate::model::month::Month;
 
 /// A month that is not over: its numbers would expire at once.
 fn month() -> Month {

@@ -3,7 +3,7 @@
 use super::super::redis_server::RedisServer;
 use super::super::{Credit, Known, LimitRow, Round, Statement, Store};
 use super::{add, key, open, rows};
-use crate::month::Month;
+use crate::model::month::Month;
 
 /// Bytes that are no UTF-8.
 const BYTES: &str = "'\\255\\254'";

@@ -6,7 +6,7 @@ use super::super::{
     StoreError,
 };
 use super::{add, key, open, rows};
-use crate::month::Month;
+use crate::model::month::Month;
 
 /// What every gateway needs: the ledger, reading keys, the top counts. With
 /// `store.wait_replicas` it needs `+wait` too.

@@ -12,7 +12,7 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     let mut store = open(&server.url());
     assert_eq!(store.ring_mark().unwrap(), None);
     assert!(store.ring_rows().unwrap().is_none());
-    store.pulse(crate::month::Month::LAST, None).unwrap();
+    store.pulse(crate::model::month::Month::LAST, None).unwrap();
     assert_eq!(store.ring_mark().unwrap(), None, "who looks after its pulse makes no store");
     store.end_key("nobody", None, Some(1)).unwrap_err();
     assert_eq!(store.ring_mark().unwrap(), None, "nor does what was refused");
@@ -325,7 +325,9 @@ fn no_error_shows_a_password() {
         said.extend(store.ring_rows().err().map(|error| error.to_string()));
         said.extend(store.init().err().map(|error| error.to_string()));
         said.extend(store.top(1).err().map(|error| error.to_string()));
-        said.extend(store.pulse(crate::month::Month::LAST, None).err().map(|e| e.to_string()));
+        said.extend(
+            store.pulse(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
+        );
         assert_eq!(said.len(), 5, "{said:?}");
         said
     };

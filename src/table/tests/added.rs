@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{NOW, OVERRIDE, ask, check, folder, said};
-use crate::domain::Name;
+use crate::model::domain::Name;
 use crate::table::{
     FeedKind, FeedList, FeedTier, NewOverride, OverrideFile, Source, Table, TableSources, Word,
 };

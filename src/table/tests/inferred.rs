@@ -81,7 +81,7 @@ fn an_unlisted_name_one_edit_from_a_large_provider_is_a_typing_error() {
         ("sub.gmial.com", None),
         ("gmxx.org", None),
     ] {
-        let domain = crate::domain::Domain::parse(name).unwrap();
+        let domain = crate::model::domain::Domain::parse(name).unwrap();
         assert_eq!(ask(&table, name).suggestion(&domain), provider, "{name}");
     }
 }

@@ -1,7 +1,7 @@
 //! What the DNS says of names that no list has.
 
 use super::{Source, Table, ask, faults, load, table};
-use crate::verdict::VerdictSource;
+use crate::model::verdict::VerdictSource;
 
 const RULES: (&str, &str) = (
     "manifest.toml",
@@ -93,7 +93,7 @@ fn a_learned_mail_host_that_flags_nothing_leaves_a_flag_of_the_rules() {
 fn a_name_with_a_learned_mail_host_is_no_near_miss_unless_it_is_flagged() {
     let table = small();
     let suggestion = |name: &str, mx: &str| {
-        let domain = crate::domain::Domain::parse(name).unwrap();
+        let domain = crate::model::domain::Domain::parse(name).unwrap();
         let found = ask(&table, name).apply_mx(mx);
         (found.suggestion(&domain), found.source())
     };

@@ -9,23 +9,26 @@
 // The gateway uses more of these files than a model does.
 #![allow(dead_code)]
 
-#[path = "../../../src/month.rs"]
-mod month;
-#[path = "../../../src/quota/numbers.rs"]
-mod numbers;
-#[path = "../../../src/quota/purse.rs"]
-mod purse;
+#[path = "../../../src/quota/accounting.rs"]
+mod accounting;
+#[path = "../../../src/quota/atomic_lease.rs"]
+mod atomic_lease;
+#[path = "../../../src/quota/packed_lease.rs"]
+mod packed_lease;
 #[path = "../../../src/store/ledger.rs"]
 mod store;
-#[path = "../../../src/quota/word.rs"]
-mod word;
+#[path = "../../../src/model/month.rs"]
+mod month;
+mod model {
+    pub(crate) use crate::month;
+}
 
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use month::Month;
-use numbers::{Numbers, Occasion, Returned};
-use purse::Purse;
+use accounting::{Numbers, Occasion, Returned};
+use atomic_lease::Purse;
 use store::{Standing, Statement};
 
 fn main() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::month::Month;
+use crate::model::month::Month;
 use crate::store::{RedisOptions, Round, Standing, Statement, Store, StoreError, StoreUrl};
 
 pub use crate::store::redis_server::RedisServer;

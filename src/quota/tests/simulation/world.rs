@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::engine::{Copy, Engine};
-use crate::month::Month;
+use crate::model::month::Month;
+use crate::quota::accounting::Occasion;
 use crate::quota::calendar::Calendar;
 use crate::quota::lease::{Lease, Spent};
 use crate::quota::node::{Batch, Node, Step};
-use crate::quota::numbers::Occasion;
 use crate::quota::{Denied, OnFailure};
 use crate::store::{LimitRow, Pulse, Round, Standing, Statement, StoreError};
 

@@ -1,0 +1,209 @@
+//! Who may pass: key, then origin, then quota.
+//!
+//! Owns the rules of the three gates and the only way to a [`Permit`]. It takes header values and
+//! gives values back; it writes no answer and chooses no route.
+
+use std::sync::Arc;
+
+use smol_str::SmolStr;
+
+use crate::keys::{Key, KeyRing, digest};
+use crate::model::month::Month;
+use crate::model::origin::Origin;
+use crate::model::refusal::Refusal;
+use crate::quota::{Allowance, Denied, Ledger, Spent};
+use crate::store::LimitRow;
+
+/// Proof that a request passed the gates. Without one nothing is answered from the table and
+/// nothing reaches the upstream.
+pub struct Permit {
+    key: Option<Arc<Key>>,
+    spent: Option<Spent>,
+}
+
+/// The first gate: exactly one `Authorization: Bearer <key>`, a key of the ring, neither revoked
+/// nor expired. Every other case looks and costs the same; but a key of which nobody can tell
+/// whether it is good is our failure.
+pub fn identify<'h>(
+    ring: &KeyRing,
+    mut authorization: impl Iterator<Item = &'h [u8]>,
+    unix_now: i64,
+) -> Result<Arc<Key>, Refusal> {
+    let (first, second) = (authorization.next(), authorization.next());
+    let token = match (first, second) {
+        (Some(value), None) => bearer(value),
+        _ => None,
+    };
+    // A request without a key is looked up as one with an unknown key.
+    let digest = digest(token.unwrap_or(b"no key at all"));
+    match (token, ring.find(&digest, unix_now)) {
+        (Some(_), Some(key)) => Ok(Arc::clone(key)),
+        (Some(_), None) if ring.is_unreadable(&digest) => Err(Refusal::Internal),
+        _ => Err(Refusal::Unauthorized),
+    }
+}
+
+fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(6)?;
+    if !scheme.eq_ignore_ascii_case(b"bearer") {
+        return None;
+    }
+    let token = rest.trim_ascii();
+    let separated = rest.first() == Some(&b' ');
+    // A token holds no space and no comma, so that a list is never read as its first member.
+    let whole = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
+    (separated && whole && (16..=256).contains(&token.len())).then_some(token)
+}
+
+/// The second gate: a restricted key passes only with one of its origins, or without any.
+pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
+    let allowed = match origin {
+        OriginHeader::Absent => !key.require_origin,
+        OriginHeader::Valid(origin, _) => key.allows(origin),
+        OriginHeader::Malformed(_) => !key.is_restricted() && !key.require_origin,
+    };
+    match allowed {
+        true => Ok(()),
+        false => Err(Refusal::Forbidden { origin: origin.shown() }),
+    }
+}
+
+/// The third gate: spends one call of the month.
+pub async fn charge(
+    ledger: &Ledger,
+    key: &Arc<Key>,
+    month: Month,
+    unix_now: i64,
+) -> Result<Permit, Refusal> {
+    match ledger.charge(&key.lease, month).await {
+        Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), spent: Some(spent) }),
+        Err(Denied::Exhausted) => Err(Refusal::QuotaExceeded {
+            reset_at: month.reset_at(),
+            retry_after: month.seconds_left(unix_now),
+        }),
+        Err(Denied::Store) => Err(Refusal::Internal),
+    }
+}
+
+/// The same without waiting: `None` where no call is in hand.
+pub fn charge_at_once(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
+    let spent = ledger.charge_at_once(&key.lease, month)?;
+    Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
+}
+
+/// A permit for a call that does not count; the key, if the route needs one, was checked.
+pub fn uncounted(key: Option<&Arc<Key>>) -> Permit {
+    Permit { key: key.cloned(), spent: None }
+}
+
+impl Permit {
+    /// The key that opened the gates; none on a route that needs none.
+    pub fn key(&self) -> Option<&Arc<Key>> {
+        self.key.as_ref()
+    }
+
+    /// What the caller may still spend; none when nothing was spent or there is no limit.
+    pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
+        let spent = self.spent.as_ref()?;
+        let key = self.key.as_ref()?;
+        match key.limit {
+            LimitRow::Unlimited => None,
+            LimitRow::Calls(limit) => Some(Allowance {
+                limit,
+                remaining: spent.remaining.unwrap_or(0),
+                reset_in: spent.month().seconds_left(unix_now),
+            }),
+        }
+    }
+
+    /// Gives the call back, once: whoever failed to serve it says so. True if there was one.
+    pub fn give_back(&mut self, ledger: &Ledger) -> bool {
+        match (self.spent.take(), &self.key) {
+            (Some(spent), Some(key)) => {
+                ledger.give_back(&key.lease, spent);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What a request says of its origin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OriginHeader {
+    /// No header: a server, or a browser on the same origin.
+    Absent,
+    /// One header that parses, and its text.
+    Valid(Origin, SmolStr),
+    /// `null`, several headers, or something else; never matches.
+    Malformed(String),
+}
+
+impl OriginHeader {
+    /// Reads all `Origin` headers of a request.
+    pub fn read<'h>(mut values: impl Iterator<Item = &'h [u8]>) -> OriginHeader {
+        let Some(first) = values.next() else { return OriginHeader::Absent };
+        let mut others = values.peekable();
+        if others.peek().is_none()
+            && let Ok(text) = std::str::from_utf8(first)
+            && let Ok(origin) = Origin::parse(text)
+        {
+            return OriginHeader::Valid(origin, text.into());
+        }
+        let mut shown = String::from_utf8_lossy(first).into_owned();
+        for value in others {
+            shown.push_str(", ");
+            shown.push_str(&String::from_utf8_lossy(value));
+        }
+        OriginHeader::Malformed(shown.chars().take(256).collect())
+    }
+
+    fn shown(&self) -> String {
+        match self {
+            OriginHeader::Absent => "none".to_owned(),
+            OriginHeader::Valid(_, text) => text.to_string(),
+            OriginHeader::Malformed(text) => text.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_stands_alone_behind_bearer() {
+        let good = "k".repeat(16);
+        for value in
+            [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
+        {
+            assert_eq!(bearer(value.as_bytes()), Some(good.as_bytes()), "{value}");
+        }
+        for value in [
+            good.clone(),
+            "Bearer".to_owned(),
+            "Bearer ".to_owned(),
+            format!("Bearer{good}"),
+            format!("Bearer\t{good}"),
+            format!("Basic {good}"),
+            format!("Bearer {good} {good}"),
+            format!("Bearer {good},{good}"),
+            format!("Bearer {}", "k".repeat(15)),
+            format!("Bearer {}", "k".repeat(257)),
+            format!("Bearer {good}\u{e9}"),
+        ] {
+            assert_eq!(bearer(value.as_bytes()), None, "{value}");
+        }
+    }
+
+    #[test]
+    fn only_one_well_formed_origin_counts() {
+        let read =
+            |values: &[&str]| OriginHeader::read(values.iter().map(|value| value.as_bytes()));
+        assert_eq!(read(&[]), OriginHeader::Absent);
+        assert!(matches!(read(&["https://a.com"]), OriginHeader::Valid(..)));
+        for values in [&["null"][..], &["https://a.com", "https://a.com"], &["https://a.com/"]] {
+            assert!(matches!(read(values), OriginHeader::Malformed(_)), "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! Which door a request goes through, decided on the raw path.
+//!
+//! Denies by default: what is not exactly one of the routes is 404 and never reaches the
+//! upstream. It reads no header and checks no key.
+
+mod prefix;
+
+use smol_str::SmolStr;
+
+use crate::keys::SHORTEST_KEY;
+use crate::message::request_head::METHODS;
+use crate::model::domain::{Domain, percent_decode};
+use crate::model::refusal::Refusal;
+use crate::observe::metrics::RouteLabel;
+
+pub use prefix::Prefix;
+use prefix::find_prefix;
+
+/// Longest target of a check, decoded, in bytes.
+const MAX_CHECK_TARGET: usize = 1024;
+
+const TOP_DOMAINS: &[u8] = b"/v1/public/top-domains";
+/// What the path of a verdict begins with.
+pub const DOMAIN: &str = "/v1/public/domain/";
+const CHECK: &[u8] = b"/v1/check/";
+const USAGE: &[u8] = b"/v1/usage";
+
+/// Where a request goes; segments are raw, as they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Route<'a> {
+    /// The top list.
+    TopDomains,
+    /// The verdict on a domain.
+    Domain(&'a [u8]),
+    /// A check by the upstream.
+    Check(&'a [u8]),
+    /// What was spent this month.
+    Usage,
+    /// A prefix of `[[upstream.route]]`, by its index.
+    Prefix(usize),
+    /// OPTIONS on any of these; the methods that there are.
+    Options(SmolStr),
+}
+
+impl Route<'_> {
+    /// The label in metrics and logs.
+    pub fn label(&self) -> RouteLabel {
+        match self {
+            Route::TopDomains => RouteLabel::TopDomains,
+            Route::Domain(_) => RouteLabel::Domain,
+            Route::Check(_) => RouteLabel::Check,
+            Route::Usage => RouteLabel::Usage,
+            Route::Prefix(_) => RouteLabel::Upstream,
+            Route::Options(_) => RouteLabel::Options,
+        }
+    }
+}
+
+/// The route of a request target, or 404, or 405.
+pub fn find<'a>(method: &str, target: &'a [u8], prefixes: &[Prefix]) -> Result<Route<'a>, Refusal> {
+    let (path, _) = split_query(target);
+    let (route, allow) = match our_route(path) {
+        Some(route) => (route, METHODS),
+        None => {
+            let index = find_prefix(prefixes, path).ok_or(Refusal::NotFound)?;
+            (Route::Prefix(index), prefixes[index].allow.clone())
+        }
+    };
+    match (method, &route) {
+        ("OPTIONS", _) => Ok(Route::Options(allow)),
+        (_, Route::Prefix(index)) if prefixes[*index].methods.iter().any(|m| m == method) => {
+            Ok(route)
+        }
+        ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
+            Ok(route)
+        }
+        _ => Err(Refusal::MethodNotAllowed { allow }),
+    }
+}
+
+/// The path, and the query with its `?`, which may be empty.
+pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
+    let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
+    target.split_at(end)
+}
+
+/// What a check is passed on as: `/v1/check/` and the target in one canonical encoding,
+/// everything but RFC 3986 unreserved characters percent-encoded in upper case.
+pub fn canonical_check(segment: &[u8]) -> Result<String, Refusal> {
+    let invalid = Refusal::InvalidTarget;
+    let decoded = percent_decode(segment)
+        .map_err(|_| invalid("expected percent-encoding to be % and two hexadecimal digits"))?;
+    let text = std::str::from_utf8(&decoded).map_err(|_| invalid("expected valid UTF-8"))?;
+    if text.len() > MAX_CHECK_TARGET {
+        return Err(invalid("expected at most 1,024 bytes"));
+    }
+    if text.contains('/') || text.chars().any(char::is_control) {
+        return Err(invalid(
+            "expected an e-mail address or a domain without / and control characters",
+        ));
+    }
+    let mut path = String::with_capacity(CHECK.len() + 3 * text.len());
+    path.push_str("/v1/check/");
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    Ok(path)
+}
+
+/// The path as a log may show it: without query, without the local part of an address, and
+/// without anything that could be a key.
+pub fn loggable(target: &[u8]) -> String {
+    let (path, _) = split_query(target);
+    if let Some(segment) = path.strip_prefix(CHECK) {
+        let decoded = percent_decode(segment).unwrap_or_default();
+        let text = String::from_utf8_lossy(&decoded);
+        // Only what is a domain beyond doubt is shown; anything else may hold a name.
+        let (hidden, domain) = match text.rsplit_once('@') {
+            Some((_, domain)) => ("…@", domain),
+            None => ("", text.as_ref()),
+        };
+        return match Domain::parse(domain) {
+            Ok(domain) => format!("/v1/check/{hidden}{domain}"),
+            Err(_) => "/v1/check/…".to_owned(),
+        };
+    }
+    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
+        return match Domain::from_segment(segment) {
+            Ok(domain) => format!("/v1/public/domain/{domain}"),
+            Err(_) => "/v1/public/domain/…".to_owned(),
+        };
+    }
+    let text = String::from_utf8_lossy(path);
+    // Elsewhere an address has no place; who sends one gets it shortened.
+    if text.contains(['@', '%', '\u{ff20}']) {
+        return "…".to_owned();
+    }
+    let shown: Vec<&str> = text.split('/').map(without_key).collect();
+    shown.join("/").chars().take(512).collect()
+}
+
+/// A word from the caller as a log may show it: not if it is long enough to be a key.
+pub fn without_key(word: &str) -> &str {
+    if word.len() < SHORTEST_KEY { word } else { "…" }
+}
+
+/// A request's id as a log may show it: a caller may have put an address there.
+pub fn loggable_id(id: &str) -> &str {
+    if id.contains(['@', '%']) { "…" } else { id }
+}
+
+fn our_route(path: &[u8]) -> Option<Route<'_>> {
+    if path == TOP_DOMAINS {
+        return Some(Route::TopDomains);
+    }
+    if path == USAGE {
+        return Some(Route::Usage);
+    }
+    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
+        return is_segment(segment).then_some(Route::Domain(segment));
+    }
+    let segment = path.strip_prefix(CHECK)?;
+    is_segment(segment).then_some(Route::Check(segment))
+}
+
+/// One segment that is there and is no dot segment, however it is written.
+fn is_segment(segment: &[u8]) -> bool {
+    if segment.is_empty() || segment.contains(&b'/') {
+        return false;
+    }
+    let dots = |decoded: Vec<u8>| decoded == b"." || decoded == b"..";
+    segment.len() > 6 || !percent_decode(segment).is_ok_and(dots)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn route(target: &str) -> Result<Route<'_>, u16> {
+        find("GET", target.as_bytes(), &[prefix()]).map_err(|refusal| refusal.status())
+    }
+
+    fn prefix() -> Prefix {
+        Prefix {
+            path: "/v1/signup".to_owned(),
+            methods: vec!["GET".to_owned(), "POST".to_owned()],
+            allow: "GET, POST, OPTIONS".into(),
+            needs_key: true,
+            counts: true,
+        }
+    }
+
+    #[test]
+    fn only_what_is_exactly_a_route_is_one() {
+        assert_eq!(route("/v1/public/top-domains"), Ok(Route::TopDomains));
+        assert_eq!(route("/v1/public/top-domains?x=/../"), Ok(Route::TopDomains));
+        assert_eq!(route("/v1/public/domain/a.com"), Ok(Route::Domain(b"a.com")));
+        assert_eq!(route("/v1/public/domain/a%2Fb"), Ok(Route::Domain(b"a%2Fb")));
+        assert_eq!(route("/v1/check/a%40b.com?q"), Ok(Route::Check(b"a%40b.com")));
+        assert_eq!(route("/v1/usage"), Ok(Route::Usage));
+        for target in [
+            "",
+            "/",
+            "v1/usage",
+            "/v1/usage/",
+            "//v1/usage",
+            "/v1//usage",
+            "/v1/./usage",
+            "/v1/check/../usage",
+            "/v1%2Fusage",
+            "/V1/usage",
+            "/v1/usage%20",
+            "/v1/public/domain",
+            "/v1/public/domain/",
+            "/v1/public/domain/a/b",
+            "/v1/public/domain/..",
+            "/v1/public/domain/%2e%2E",
+            "/v1/check/",
+            "/v1/check/.",
+            "/v1/check/%2e",
+            "*",
+            "/v1/check/a/b",
+            "http://host/v1/usage",
+            "/v1/public/top-domains/",
+            "/v1/;/usage",
+        ] {
+            assert_eq!(route(target), Err(404), "{target}");
+        }
+    }
+
+    #[test]
+    fn a_known_path_with_another_method_names_the_right_ones() {
+        fn refused<'t>(method: &str, target: &'t str) -> Result<Route<'t>, Refusal> {
+            find(method, target.as_bytes(), &[prefix()])
+        }
+        assert_eq!(
+            refused("POST", "/v1/usage"),
+            Err(Refusal::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".into() })
+        );
+        assert_eq!(
+            refused("DELETE", "/v1/signup"),
+            Err(Refusal::MethodNotAllowed { allow: "GET, POST, OPTIONS".into() })
+        );
+        assert_eq!(refused("get", "/v1/usage").map_err(|r| r.status()), Err(405));
+        assert_eq!(
+            refused("OPTIONS", "/v1/usage"),
+            Ok(Route::Options("GET, HEAD, OPTIONS".into()))
+        );
+        assert_eq!(refused("OPTIONS", "/nothing").map_err(|r| r.status()), Err(404));
+    }
+
+    #[test]
+    fn a_check_is_passed_on_in_one_form() {
+        let canonical = |segment: &str| canonical_check(segment.as_bytes()).ok();
+        for segment in ["user@example.com", "user%40example.com", "%75ser%40example%2ecom"] {
+            let expected = "/v1/check/user%40example.com";
+            assert_eq!(canonical(segment).as_deref(), Some(expected), "{segment}");
+        }
+        assert_eq!(canonical("a+b c;%3f").as_deref(), Some("/v1/check/a%2Bb%20c%3B%3F"));
+        assert_eq!(canonical("b\u{fc}").as_deref(), Some("/v1/check/b%C3%BC"));
+        for segment in ["a%2Fb", "a%00b", "a%0a", "%ff", "%2", "%C2%85", &"a".repeat(1025)] {
+            assert_eq!(canonical(segment), None, "{segment}");
+        }
+    }
+
+    #[test]
+    fn no_key_in_a_path_reaches_a_log() {
+        let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
+        for head in ["/", "/v1/usage/", "/v1/check/", "/v1/public/domain/", "/v1/signup/x/"] {
+            for tail in ["", "/", "/x", "?a=b"] {
+                let target = format!("{head}{key}{tail}");
+                let shown = loggable(target.as_bytes());
+                assert!(!shown.contains("rg_") && shown.contains('…'), "{target}: {shown}");
+            }
+        }
+        assert_eq!(loggable(b"/v1/public/top-domains"), "/v1/public/top-domains");
+    }
+
+    #[test]
+    fn no_local_part_reaches_a_log() {
+        for target in [
+            "/v1/check/secret@example.com?q=secret@example.com",
+            "/v1/check/secret%40example.com",
+            "/v1/check/%73ecret%40example.com",
+            "/v1/check/a%40secret@example.com",
+            "/v1/check/secret%2540example.com",
+            "/v1/check/secret\u{ff20}example.com",
+            "/v1/check/secret",
+            "/elsewhere/secret@example.com",
+            "/elsewhere/secret%40example.com",
+        ] {
+            assert!(!loggable(target.as_bytes()).contains("secret"), "{target}");
+        }
+        assert_eq!(loggable(b"/v1/check/secret%40example.com"), "/v1/check/…@example.com");
+        let umlaut = loggable(b"/v1/public/domain/B%C3%BCcher.de");
+        assert_eq!(umlaut, "/v1/public/domain/xn--bcher-kva.de");
+        assert_eq!(loggable(b"/v1/usage?a=b"), "/v1/usage");
+    }
+}

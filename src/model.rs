@@ -1,0 +1,8 @@
+//! The values that everything else speaks in: no I/O, no clock, no logging.
+
+pub mod domain;
+pub mod month;
+pub mod network;
+pub mod origin;
+pub mod refusal;
+pub mod verdict;

@@ -1,0 +1,374 @@
+//! E-mail domains in their one canonical form.
+//!
+//! Owns what a domain is: percent-decoding, UTS-46, LDH labels, the public suffix list.
+//! Past this door nothing handles an unchecked name. It never asks whether a domain is risky,
+//! and never looks a name up in DNS.
+
+use std::fmt;
+
+use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
+use smol_str::SmolStr;
+
+/// Longest domain name in bytes, without a trailing dot (RFC 1035 section 2.3.4).
+pub const MAX_NAME: usize = 253;
+/// Longest label in bytes (RFC 1035 section 2.3.4).
+pub const MAX_LABEL: usize = 63;
+
+/// A domain as it may stand behind the `@`: lower case, A-labels, two labels or more, no
+/// trailing dot (RFC 5890, UTS-46 non-transitional with STD3 rules).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Domain(SmolStr);
+
+/// A name in a list: as [`Domain`], but one label is enough, since lists also name TLDs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Name(String);
+
+/// Why a text is no domain. The wording says what was expected and holds nothing of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DomainError {
+    /// A `%` without two hexadecimal digits behind it.
+    #[error("expected percent-encoding to be % and two hexadecimal digits")]
+    PercentEncoding,
+    /// The decoded bytes are no UTF-8.
+    #[error("expected valid UTF-8")]
+    Utf8,
+    /// A character that no domain holds.
+    #[error("expected a domain without @, /, :, spaces, control characters or underscores")]
+    Character,
+    /// UTS-46 refuses a label.
+    #[error("expected labels of letters, digits and inner hyphens, or valid international names")]
+    Label,
+    /// Fewer than two labels.
+    #[error("expected at least two labels, such as example.com")]
+    SingleLabel,
+    /// An empty label or one over 63 bytes.
+    #[error("expected labels of 1 to 63 characters")]
+    LabelLength,
+    /// Over 253 bytes.
+    #[error("expected at most 253 characters")]
+    NameLength,
+    /// An address, or a last label that reads as a number.
+    #[error("expected a domain name, not an IP address or a number as its last label")]
+    Numeric,
+}
+
+/// Which part of a domain is a public suffix.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SuffixKind {
+    /// A registry's suffix (`com`, `co.uk`), or one that the list does not know (rule `*`).
+    Icann,
+    /// A suffix of a private operator (`pp.ua`, `github.io`).
+    Private,
+}
+
+impl Domain {
+    /// The domain in one raw path segment: one percent-decoding, then [`Domain::parse`].
+    pub fn from_segment(segment: &[u8]) -> Result<Domain, DomainError> {
+        if plain(segment) {
+            let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
+            return Domain::checked(text.into());
+        }
+        let decoded = percent_decode(segment)?;
+        let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
+        Domain::parse(text)
+    }
+
+    /// The domain in a text that was decoded already.
+    pub fn parse(text: &str) -> Result<Domain, DomainError> {
+        canonical(text).map(SmolStr::from).and_then(Domain::checked)
+    }
+
+    fn checked(name: SmolStr) -> Result<Domain, DomainError> {
+        check_labels(&name)?;
+        if !name.as_bytes().contains(&b'.') {
+            return Err(DomainError::SingleLabel);
+        }
+        Ok(Domain(name))
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where the public suffix begins, in bytes, and whose it is.
+    pub fn suffix(&self) -> (usize, SuffixKind) {
+        suffix_of(&self.0)
+    }
+
+    /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
+    pub fn registrable_start(&self) -> Option<usize> {
+        registrable_start(&self.0, self.suffix().0)
+    }
+}
+
+impl Name {
+    /// A name as a list writes it: as [`Domain::parse`], but one label is enough.
+    pub fn parse(text: &str) -> Result<Name, DomainError> {
+        let name = if plain(text.as_bytes()) { text.to_owned() } else { canonical(text)? };
+        check_labels(&name)?;
+        Ok(Name(name))
+    }
+
+    /// The canonical text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
+    pub fn registrable_start(&self) -> Option<usize> {
+        registrable_start(&self.0, suffix_of(&self.0).0)
+    }
+
+    /// The kind of public suffix that the whole name is, if it is one.
+    pub fn public_suffix(&self) -> Option<SuffixKind> {
+        match suffix_of(&self.0) {
+            (0, kind) => Some(kind),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Domain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// The digest of nothing but the public suffix list's version: builder and reader must agree.
+pub fn suffix_list_version() -> &'static str {
+    // The list is compiled into the crate, so the crate's version names it.
+    "psl 2.1.247"
+}
+
+/// The name itself, then each parent, as byte offsets into it: `0`, then after each dot.
+pub fn walk(name: &str) -> impl Iterator<Item = usize> + '_ {
+    std::iter::once(0)
+        .chain(name.bytes().enumerate().filter(|(_, b)| *b == b'.').map(|(i, _)| i + 1))
+}
+
+/// One percent-decoding (RFC 3986 section 2.1); `+` stays what it is.
+pub fn percent_decode(segment: &[u8]) -> Result<Vec<u8>, DomainError> {
+    let mut out = Vec::with_capacity(segment.len());
+    let mut rest = segment.iter();
+    while let Some(&byte) = rest.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let high = rest.next().and_then(|b| hex(*b)).ok_or(DomainError::PercentEncoding)?;
+        let low = rest.next().and_then(|b| hex(*b)).ok_or(DomainError::PercentEncoding)?;
+        out.push(high << 4 | low);
+    }
+    Ok(out)
+}
+
+fn hex(byte: u8) -> Option<u8> {
+    (byte as char).to_digit(16).map(|digit| digit as u8)
+}
+
+/// Lower-case LDH text without A-labels needs no UTS-46: it maps to itself.
+fn plain(text: &[u8]) -> bool {
+    let is_plain = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    text.iter().all(is_plain)
+        && !(text.contains(&b'-') && text.windows(4).any(|w| w == b"xn--"))
+        && text.last() != Some(&b'.')
+}
+
+fn canonical(text: &str) -> Result<String, DomainError> {
+    let forbidden =
+        |c: char| matches!(c, '@' | '/' | ':' | '_') || c.is_control() || c.is_whitespace();
+    if text.chars().any(forbidden) {
+        return Err(DomainError::Character);
+    }
+    // Nothing that long can shrink to 253 bytes of labels; it only costs time.
+    if text.len() > 4 * (MAX_NAME + 1) {
+        return Err(DomainError::NameLength);
+    }
+    let mapped = Uts46::new()
+        .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
+        .map_err(|_| DomainError::Label)?
+        .into_owned();
+    match mapped.strip_suffix('.') {
+        Some(stripped) => Ok(stripped.to_owned()),
+        None => Ok(mapped),
+    }
+}
+
+/// A host's name with its A-labels in place of others, as browsers send it (UTS-46,
+/// non-transitional); it need not be a [`Domain`].
+pub fn host_to_ascii(host: &str) -> Option<String> {
+    // Nothing that long can shrink to 253 bytes of labels; it only costs time.
+    if host.len() > 4 * (MAX_NAME + 1) {
+        return None;
+    }
+    let ascii = Uts46::new().to_ascii(
+        host.as_bytes(),
+        AsciiDenyList::URL,
+        Hyphens::Allow,
+        DnsLength::Ignore,
+    );
+    ascii.ok().map(std::borrow::Cow::into_owned)
+}
+
+fn check_labels(name: &str) -> Result<(), DomainError> {
+    if name.len() > MAX_NAME {
+        return Err(DomainError::NameLength);
+    }
+    let mut last: &[u8] = b"";
+    for label in name.as_bytes().split(|byte| *byte == b'.') {
+        if label.is_empty() || label.len() > MAX_LABEL {
+            return Err(DomainError::LabelLength);
+        }
+        if label.starts_with(b"-") || label.ends_with(b"-") {
+            return Err(DomainError::Label);
+        }
+        last = label;
+    }
+    // inet_aton reads 0x… as a number too, and no TLD looks like that.
+    let hexadecimal = last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
+    if last.iter().all(u8::is_ascii_digit) || hexadecimal {
+        return Err(DomainError::Numeric);
+    }
+    Ok(())
+}
+
+fn suffix_of(name: &str) -> (usize, SuffixKind) {
+    match psl::suffix(name.as_bytes()) {
+        Some(suffix) => {
+            let kind = match suffix.typ() {
+                Some(psl::Type::Private) => SuffixKind::Private,
+                _ => SuffixKind::Icann,
+            };
+            (name.len() - suffix.as_bytes().len(), kind)
+        }
+        None => (0, SuffixKind::Icann),
+    }
+}
+
+fn registrable_start(name: &str, suffix: usize) -> Option<usize> {
+    if suffix == 0 {
+        return None;
+    }
+    Some(name[..suffix - 1].rfind('.').map_or(0, |dot| dot + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(text: &str) -> Result<String, DomainError> {
+        Domain::from_segment(text.as_bytes()).map(|d| d.as_str().to_owned())
+    }
+
+    #[test]
+    fn one_form_for_each_way_to_write_a_domain() {
+        for (text, canonical) in [
+            ("yopmail.com", "yopmail.com"),
+            ("YOPMAIL.Com", "yopmail.com"),
+            ("yopmail.com.", "yopmail.com"),
+            ("b%C3%BCcher.de", "xn--bcher-kva.de"),
+            ("b\u{fc}cher.de", "xn--bcher-kva.de"),
+            ("xn--bcher-kva.de", "xn--bcher-kva.de"),
+            ("XN--BCHER-KVA.DE", "xn--bcher-kva.de"),
+            ("stra%C3%9Fe.de", "xn--strae-oqa.de"),
+            ("a%2Db.com", "a-b.com"),
+            ("ma%C2%ADil.com", "mail.com"),
+            ("%E3%81%82%E3%80%82jp", "xn--l8j.jp"),
+            ("ab--cd.com", "ab--cd.com"),
+            ("1.com", "1.com"),
+            ("a.b.c.d.example.co.uk", "a.b.c.d.example.co.uk"),
+        ] {
+            assert_eq!(parsed(text).as_deref(), Ok(canonical), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_domain_says_what_was_expected() {
+        use DomainError::*;
+        let long_label = format!("{}.com", "a".repeat(64));
+        let long_name = format!("{}com", "abcdefg.".repeat(32));
+        for (text, error) in [
+            ("", LabelLength),
+            (".", LabelLength),
+            ("com", SingleLabel),
+            ("com.", SingleLabel),
+            ("a..com", LabelLength),
+            (".a.com", LabelLength),
+            ("a.com..", LabelLength),
+            ("-a.com", Label),
+            ("a-.com", Label),
+            ("a_b.com", Character),
+            ("a b.com", Character),
+            ("a%20b.com", Character),
+            ("a%00b.com", Character),
+            ("a%0Ab.com", Character),
+            ("user@example.com", Character),
+            ("a%2Fb.com", Character),
+            ("a.com:25", Character),
+            ("a%2", PercentEncoding),
+            ("a%zz.com", PercentEncoding),
+            ("%25.com", Label),
+            ("%FF.com", Utf8),
+            ("1.2.3.4", Numeric),
+            ("a.123", Numeric),
+            ("127.0.0.0x1", Numeric),
+            ("a*.com", Label),
+            ("xn--a.com", Label),
+            ("\u{ff20}a.com", Label),
+            (long_label.as_str(), LabelLength),
+            (long_name.as_str(), NameLength),
+        ] {
+            assert_eq!(parsed(text), Err(error), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn the_suffix_list_is_called_as_it_is_locked() {
+        let lock = include_str!("../../Cargo.lock").replace("\r\n", "\n");
+        let version = suffix_list_version().strip_prefix("psl ").unwrap();
+        assert!(lock.contains(&format!("name = \"psl\"\nversion = \"{version}\"\n")));
+    }
+
+    #[test]
+    fn suffixes_are_those_of_the_public_list() {
+        let parts = |text: &str| {
+            let domain = Domain::parse(text).unwrap();
+            let start = domain.registrable_start();
+            (start.map(|s| domain.as_str()[s..].to_owned()), domain.suffix().1)
+        };
+        assert_eq!(parts("a.b.example.co.uk"), (Some("example.co.uk".into()), SuffixKind::Icann));
+        assert_eq!(parts("co.uk"), (None, SuffixKind::Icann));
+        assert_eq!(parts("foo.pp.ua"), (Some("foo.pp.ua".into()), SuffixKind::Private));
+        assert_eq!(parts("pp.ua"), (None, SuffixKind::Private));
+        assert_eq!(
+            parts("example.nosuchtld"),
+            (Some("example.nosuchtld".into()), SuffixKind::Icann)
+        );
+        // A suffix that the list spells in Unicode is known by its A-label.
+        assert_eq!(parts("a.xn--55qx5d.cn"), (Some("a.xn--55qx5d.cn".into()), SuffixKind::Icann));
+        assert_eq!(Name::parse("com.ar").unwrap().public_suffix(), Some(SuffixKind::Icann));
+        assert_eq!(Name::parse("gmail.com").unwrap().public_suffix(), None);
+    }
+
+    #[test]
+    fn a_name_is_walked_by_whole_labels() {
+        assert_eq!(walk("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn canonicalising_twice_changes_nothing(text in "[a-zA-Z0-9\u{e4}\u{df}.-]{1,40}") {
+            if let Ok(domain) = Domain::parse(&text) {
+                let again = Domain::parse(domain.as_str());
+                proptest::prop_assert_eq!(again, Ok(domain));
+            }
+        }
+    }
+}

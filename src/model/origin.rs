@@ -1,0 +1,315 @@
+//! Browser origins and the patterns that keys hold (RFC 6454).
+//!
+//! Matching is on scheme, host and port after lower-casing, dropping default ports and writing an
+//! IPv6 address in its one canonical form. Nothing here knows of keys or headers.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+use smol_str::{SmolStr, StrExt, format_smolstr};
+
+use crate::model::domain::host_to_ascii;
+
+/// The origin of a request, parsed from one `Origin` header.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Origin {
+    scheme: SmolStr,
+    host: SmolStr,
+    port: Option<u16>,
+}
+
+/// What a key allows: one origin, or every subdomain of a host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct OriginPattern {
+    origin: Origin,
+    subdomains: bool,
+}
+
+/// A text that is no origin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected an origin such as https://app.example.com or https://*.example.com")]
+pub struct OriginError;
+
+impl Origin {
+    /// The origin in a header's value; `null`, lists and anything malformed are errors.
+    pub fn parse(text: &str) -> Result<Origin, OriginError> {
+        let (scheme, authority) = text.split_once("://").ok_or(OriginError)?;
+        let scheme = scheme.to_ascii_lowercase_smolstr();
+        let first = scheme.bytes().next().ok_or(OriginError)?;
+        let scheme_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        if !first.is_ascii_alphabetic() || !scheme.bytes().all(scheme_byte) {
+            return Err(OriginError);
+        }
+        let (host, port) = split_port(authority)?;
+        let host = canonical_host(&scheme, host)?;
+        let port = port.filter(|port| default_port(&scheme) != Some(*port));
+        Ok(Origin { scheme, host, port })
+    }
+
+    /// The texts of all patterns that would cover this origin.
+    pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
+        let pattern = |host: &str, subdomains| {
+            let origin = Origin { host: host.into(), ..self.clone() };
+            OriginPattern { origin, subdomains }.to_string()
+        };
+        let parents = self.host.match_indices('.').map(|(dot, _)| &self.host[dot + 1..]);
+        std::iter::once(pattern(&self.host, false))
+            .chain(parents.map(move |parent| pattern(parent, true)))
+    }
+}
+
+impl OriginPattern {
+    /// The pattern in a key's `origins`. An international name may be written as people read it;
+    /// browsers send its A-labels, and these are kept.
+    pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
+        let ascii = in_ascii(text).ok_or(OriginError)?;
+        let text = ascii.as_str();
+        match text.split_once("://*.") {
+            Some((scheme, rest)) => {
+                let origin = Origin::parse(&format!("{scheme}://{rest}"))?;
+                // `https://*.com` would allow half of the web; an address has no subdomains.
+                let is_address =
+                    origin.host.starts_with('[') || origin.host.parse::<Ipv4Addr>().is_ok();
+                if !origin.host.contains('.') || is_address {
+                    return Err(OriginError);
+                }
+                Ok(OriginPattern { origin, subdomains: true })
+            }
+            None => Ok(OriginPattern { origin: Origin::parse(text)?, subdomains: false }),
+        }
+    }
+
+    /// Whether the pattern covers this origin; a wildcard does not cover its own apex.
+    pub fn matches(&self, origin: &Origin) -> bool {
+        let pattern = &self.origin;
+        if pattern.scheme != origin.scheme || pattern.port != origin.port {
+            return false;
+        }
+        if !self.subdomains {
+            return pattern.host == origin.host;
+        }
+        origin
+            .host
+            .strip_suffix(pattern.host.as_str())
+            .is_some_and(|head| head.len() > 1 && head.ends_with('.'))
+    }
+}
+
+impl OriginPattern {
+    /// The one of two patterns that covers what both cover, if they cover anything together.
+    pub fn and<'p>(&'p self, other: &'p OriginPattern) -> Option<&'p OriginPattern> {
+        if self.contains(other) {
+            Some(other)
+        } else if other.contains(self) {
+            Some(self)
+        } else {
+            None
+        }
+    }
+
+    fn contains(&self, other: &OriginPattern) -> bool {
+        self == other || (self.subdomains && self.matches(&other.origin))
+    }
+}
+
+impl fmt::Display for OriginPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let star = if self.subdomains { "*." } else { "" };
+        write!(f, "{}://{star}{}", self.origin.scheme, self.origin.host)?;
+        match self.origin.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn default_port(scheme: &str) -> Option<u16> {
+    match scheme {
+        "http" | "ws" => Some(80),
+        "https" | "wss" => Some(443),
+        _ => None,
+    }
+}
+
+fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
+    let after_bracket = authority.rfind(']').map_or(0, |i| i + 1);
+    match authority[after_bracket..].find(':') {
+        None => Ok((authority, None)),
+        Some(colon) => {
+            let (host, port) = authority.split_at(after_bracket + colon);
+            let digits = &port[1..];
+            if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+                return Err(OriginError);
+            }
+            Ok((host, Some(digits.parse().map_err(|_| OriginError)?)))
+        }
+    }
+}
+
+/// The same pattern with A-labels, where its host holds anything but ASCII.
+fn in_ascii(text: &str) -> Option<SmolStr> {
+    if text.is_ascii() {
+        return Some(text.into());
+    }
+    let (scheme, authority) = text.split_once("://")?;
+    let (star, authority) = match authority.strip_prefix("*.") {
+        Some(rest) => ("*.", rest),
+        None => ("", authority),
+    };
+    let (host, port) = authority.split_at(authority.rfind(':').unwrap_or(authority.len()));
+    Some(format_smolstr!("{scheme}://{star}{}{port}", host_to_ascii(host)?))
+}
+
+/// The host in the one spelling in which browsers send it (WHATWG URL, host serializing).
+fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
+    if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+        let address: Ipv6Addr = inner.parse().map_err(|_| OriginError)?;
+        return Ok(format_smolstr!("[{address}]"));
+    }
+    let host = host.to_ascii_lowercase_smolstr();
+    let is_label = |label: &str| {
+        !label.is_empty()
+            && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+    };
+    // Browsers read such a host as an IPv4 address, and send it as four decimal numbers.
+    let must_be_ipv4 = default_port(scheme).is_some() && ends_in_number(&host);
+    let is_host = host.len() <= 253
+        && host.split('.').all(is_label)
+        && (!must_be_ipv4 || host.parse::<Ipv4Addr>().is_ok());
+    if is_host { Ok(host) } else { Err(OriginError) }
+}
+
+/// WHATWG URL, "ends in a number checker".
+fn ends_in_number(host: &str) -> bool {
+    let last = host.rsplit('.').next().unwrap_or_default();
+    let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    last.bytes().all(|byte| byte.is_ascii_digit()) || last.strip_prefix("0x").is_some_and(is_hex)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, origin: &str) -> bool {
+        let pattern = OriginPattern::parse(pattern).unwrap();
+        Origin::parse(origin).is_ok_and(|origin| pattern.matches(&origin))
+    }
+
+    #[test]
+    fn scheme_host_and_port_decide() {
+        assert!(matches("https://app.example.com", "https://app.example.com"));
+        assert!(matches("https://app.example.com", "HTTPS://APP.example.com:443"));
+        assert!(matches("https://app.example.com:443", "https://app.example.com"));
+        assert!(matches("http://localhost:3000", "http://localhost:3000"));
+        assert!(matches("http://[::1]:3000", "http://[::1]:3000"));
+        assert!(!matches("https://app.example.com", "http://app.example.com"));
+        assert!(!matches("https://app.example.com", "https://app.example.com:8443"));
+        assert!(!matches("https://app.example.com", "https://app.example.com.evil.net"));
+        assert!(!matches("https://app.example.com", "https://evil-app.example.com"));
+    }
+
+    #[test]
+    fn an_ipv6_address_is_the_same_however_it_is_written() {
+        for pattern in
+            ["http://[0:0:0:0:0:0:0:1]:3001", "http://[::0001]:3001", "http://[0::0.0.0.1]:3001"]
+        {
+            assert!(matches(pattern, "http://[::1]:3001"), "{pattern}");
+            assert!(matches("http://[::1]:3001", pattern), "{pattern}");
+            assert!(!matches(pattern, "http://[::2]:3001"), "{pattern}");
+        }
+        // A browser sends an IPv4-mapped address in hexadecimal.
+        assert!(matches("https://[::FFFF:192.0.2.1]", "https://[::ffff:c000:201]"));
+    }
+
+    #[test]
+    fn an_international_name_matches_its_a_labels() {
+        for (pattern, origin) in [
+            ("https://B\u{fc}cher.example", "https://xn--bcher-kva.example"),
+            ("https://*.b\u{fc}cher.example:8443", "https://a.xn--bcher-kva.example:8443"),
+            ("https://XN--BCHER-KVA.example", "https://xn--bcher-kva.example"),
+        ] {
+            assert!(matches(pattern, origin), "{pattern}");
+            let shown = OriginPattern::parse(pattern).unwrap().to_string();
+            assert_eq!(OriginPattern::parse(&shown), OriginPattern::parse(pattern), "{shown}");
+        }
+        for text in
+            ["https://a\u{3002}b:x", "https://b\u{fc}cher/x", "\u{fc}://a.com", "https://\u{ad}"]
+        {
+            assert_eq!(OriginPattern::parse(text), Err(OriginError), "{text}");
+        }
+        // A browser never sends one, and an answer's header must not repeat it.
+        assert_eq!(Origin::parse("https://b\u{fc}cher.example"), Err(OriginError));
+    }
+
+    #[test]
+    fn an_ipv4_address_has_four_decimal_numbers() {
+        assert!(matches("http://127.0.0.1:8080", "http://127.0.0.1:8080"));
+        assert!(matches("http://1.example.com", "http://1.example.com"));
+        // Browsers send 127.0.0.1 for each of these, so they would never match.
+        for host in ["127.1", "2130706433", "0x7f.0.0.1", "0x7F000001", "127.0.0.01", "a.0x"] {
+            assert_eq!(OriginPattern::parse(&format!("http://{host}")), Err(OriginError), "{host}");
+        }
+        for pattern in ["http://*.0.0.1", "http://*.127.0.0.1"] {
+            assert_eq!(OriginPattern::parse(pattern), Err(OriginError), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_wildcard_covers_subdomains_and_not_the_apex() {
+        assert!(matches("https://*.example.com", "https://a.example.com"));
+        assert!(matches("https://*.example.com", "https://a.b.example.com"));
+        assert!(!matches("https://*.example.com", "https://example.com"));
+        assert!(!matches("https://*.example.com", "https://evilexample.com"));
+        assert!(!matches("https://*.example.com", "https://.example.com"));
+    }
+
+    #[test]
+    fn two_patterns_cover_together_what_the_narrower_one_does() {
+        let and = |one: &str, other: &str| {
+            let [one, other] = [one, other].map(|text| OriginPattern::parse(text).unwrap());
+            let both = one.and(&other).map(ToString::to_string);
+            assert_eq!(other.and(&one).map(ToString::to_string), both, "in either order");
+            both
+        };
+        let (wide, narrow) = ("https://*.example.com", "https://*.app.example.com");
+        let one = "https://a.app.example.com";
+        assert_eq!(and(wide, narrow).as_deref(), Some(narrow));
+        assert_eq!(and(wide, one).as_deref(), Some(one));
+        assert_eq!(and(one, one).as_deref(), Some(one));
+        assert_eq!(and(wide, wide).as_deref(), Some(wide));
+        for other in ["https://example.com", "http://a.app.example.com", "https://*.example.org"] {
+            assert_eq!(and(wide, other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_origin() {
+        for text in [
+            "null",
+            "",
+            "https://",
+            "https://a.com/",
+            "https://a.com/path",
+            "a.com",
+            "*",
+            "https://a.com https://b.com",
+            "https://a.com,https://b.com",
+            "https://u@a.com",
+            "https://a..com",
+            "https://a.com:",
+            "https://a.com:99999",
+            "://a.com",
+            "1s://a.com",
+            "https://a.com?x",
+            "https://a.com#x",
+            "https://a.com\\",
+            "https://[zz]",
+            "https://a.com.",
+        ] {
+            assert_eq!(Origin::parse(text), Err(OriginError), "{text:?}");
+        }
+        for text in ["https://*", "https://*.com", "*.example.com", "https://a.*.com", "null"] {
+            assert_eq!(OriginPattern::parse(text), Err(OriginError), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Every answer that is not the one asked for: its status, its code and its words.
+//!
+//! A refusal is an answer, not a failure. There is no `_` arm here: a new refusal does not
+//! compile until it has a status, a code and a message.
+
+use smol_str::SmolStr;
+
+use crate::model::domain::DomainError;
+
+/// Why a request does not get what it asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request breaks HTTP's grammar or a rule of this edge; the connection closes.
+    BadRequest,
+    /// No key, or none that opens this door; all causes look the same.
+    Unauthorized,
+    /// The key does not allow this origin.
+    Forbidden {
+        /// The `Origin` header as it came, as far as it may be shown.
+        origin: String,
+    },
+    /// No such endpoint.
+    NotFound,
+    /// A known path with another method.
+    MethodNotAllowed {
+        /// The value of `Allow`.
+        allow: SmolStr,
+    },
+    /// The request target is over the limit; the connection closes.
+    UriTooLong,
+    /// The client expects what we do not do; the connection closes.
+    ExpectationFailed,
+    /// The domain does not parse.
+    InvalidDomain(DomainError),
+    /// The target of a check does not decode.
+    InvalidTarget(&'static str),
+    /// The month's calls are spent.
+    QuotaExceeded {
+        /// When the quota starts anew, as RFC 3339 writes it.
+        reset_at: String,
+        /// Whole seconds until then, at least 1.
+        retry_after: u64,
+    },
+    /// The header block is over the limit; the connection closes.
+    HeadersTooLarge,
+    /// We failed.
+    Internal,
+    /// No upstream server can be reached.
+    UpstreamUnavailable,
+    /// The upstream did not answer in time.
+    UpstreamTimeout,
+}
+
+impl Refusal {
+    /// The HTTP status. Failures of ours are 500 and never 502, 503 or 504, so that every client
+    /// lets its user through on one rule.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Refusal::BadRequest => 400,
+            Refusal::Unauthorized => 401,
+            Refusal::Forbidden { .. } => 403,
+            Refusal::NotFound => 404,
+            Refusal::MethodNotAllowed { .. } => 405,
+            Refusal::UriTooLong => 414,
+            Refusal::ExpectationFailed => 417,
+            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => 422,
+            Refusal::QuotaExceeded { .. } => 429,
+            Refusal::HeadersTooLarge => 431,
+            Refusal::Internal | Refusal::UpstreamUnavailable | Refusal::UpstreamTimeout => 500,
+        }
+    }
+
+    /// The `error` member: stable, for programs.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Refusal::BadRequest => "bad_request",
+            Refusal::Unauthorized => "unauthorized",
+            Refusal::Forbidden { .. } => "forbidden",
+            Refusal::NotFound => "not_found",
+            Refusal::MethodNotAllowed { .. } => "method_not_allowed",
+            Refusal::UriTooLong => "uri_too_long",
+            Refusal::ExpectationFailed => "expectation_failed",
+            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => "validation_error",
+            Refusal::QuotaExceeded { .. } => "quota_exceeded",
+            Refusal::HeadersTooLarge => "headers_too_large",
+            Refusal::Internal => "internal_error",
+            Refusal::UpstreamUnavailable => "upstream_unavailable",
+            Refusal::UpstreamTimeout => "upstream_timeout",
+        }
+    }
+
+    /// The `message` member: for people.
+    pub const fn message(&self) -> &'static str {
+        match self {
+            Refusal::BadRequest => "Malformed request.",
+            Refusal::Unauthorized => "Missing or invalid API key.",
+            Refusal::Forbidden { .. } => "This origin is not authorised for this API key.",
+            Refusal::NotFound => "No such endpoint.",
+            Refusal::MethodNotAllowed { .. } => "This method is not allowed here.",
+            Refusal::UriTooLong => "The request target is too long.",
+            Refusal::ExpectationFailed => "What the request expects can't be done.",
+            Refusal::InvalidDomain(_) | Refusal::InvalidTarget(_) => {
+                "Invalid email or domain format."
+            }
+            Refusal::QuotaExceeded { .. } => {
+                "Monthly quota reached. Upgrade your plan or wait for the reset."
+            }
+            Refusal::HeadersTooLarge => "The request headers are too large.",
+            Refusal::Internal => "Something went wrong on our side. Let your user through.",
+            Refusal::UpstreamUnavailable => {
+                "The checking service cannot be reached. Let your user through."
+            }
+            Refusal::UpstreamTimeout => {
+                "The checking service did not answer in time. Let your user through."
+            }
+        }
+    }
+
+    /// The `detail` member.
+    pub fn detail(&self) -> Option<String> {
+        match self {
+            Refusal::Forbidden { origin } => Some(format!("Origin: {origin}")),
+            Refusal::InvalidDomain(error) => Some(error.to_string()),
+            Refusal::InvalidTarget(expected) => Some((*expected).to_owned()),
+            Refusal::BadRequest
+            | Refusal::Unauthorized
+            | Refusal::NotFound
+            | Refusal::MethodNotAllowed { .. }
+            | Refusal::UriTooLong
+            | Refusal::ExpectationFailed
+            | Refusal::QuotaExceeded { .. }
+            | Refusal::HeadersTooLarge
+            | Refusal::Internal
+            | Refusal::UpstreamUnavailable
+            | Refusal::UpstreamTimeout => None,
+        }
+    }
+
+    /// Whether clients must let their own user through: on 429 and 500.
+    pub const fn fails_open(&self) -> bool {
+        matches!(self.status(), 429 | 500)
+    }
+
+    /// Whether the connection closes behind it, since what follows can't be trusted.
+    pub const fn closes(&self) -> bool {
+        matches!(
+            self,
+            Refusal::BadRequest
+                | Refusal::UriTooLong
+                | Refusal::ExpectationFailed
+                | Refusal::HeadersTooLarge
+        )
+    }
+
+    /// The body: `error`, `message`, `detail`, and `reset_at` behind a spent quota.
+    pub fn body(&self) -> String {
+        let detail = match self.detail() {
+            Some(text) => json_string(&text),
+            None => "null".to_owned(),
+        };
+        let reset_at = match self {
+            Refusal::QuotaExceeded { reset_at, .. } => format!(r#","reset_at":"{reset_at}""#),
+            _ => String::new(),
+        };
+        let (code, message) = (self.code(), self.message());
+        format!(r#"{{"error":"{code}","message":"{message}","detail":{detail}{reset_at}}}"#)
+    }
+}
+
+/// A text as a JSON string, quotes included (RFC 8259 section 7).
+pub fn json_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if u32::from(c) < 0x20 || c == '\u{7f}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Appends a text, in parts, as a JSON string.
+pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
+    let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
+    out.push(b'"');
+    for part in parts {
+        // All are looked at: without an early end, many go at a time.
+        match part.bytes().fold(true, |all, byte| all & plain(&byte)) {
+            true => out.extend_from_slice(part.as_bytes()),
+            false => {
+                let quoted = json_string(part);
+                out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+            }
+        }
+    }
+    out.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_has_its_members_in_order() {
+        assert_eq!(
+            Refusal::Unauthorized.body(),
+            r#"{"error":"unauthorized","message":"Missing or invalid API key.","detail":null}"#
+        );
+        let spent =
+            Refusal::QuotaExceeded { reset_at: "2026-12-01T00:00:00Z".into(), retry_after: 9 };
+        assert_eq!(
+            spent.body(),
+            "{\"error\":\"quota_exceeded\",\"message\":\"Monthly quota reached. Upgrade your plan \
+             or wait for the reset.\",\"detail\":null,\"reset_at\":\"2026-12-01T00:00:00Z\"}"
+        );
+        let forbidden = Refusal::Forbidden { origin: "https://a\"b\\\u{1}".into() };
+        assert!(forbidden.body().ends_with(r#""detail":"Origin: https://a\"b\\\u0001"}"#));
+    }
+
+    #[test]
+    fn failures_of_ours_let_the_user_through() {
+        for refusal in [Refusal::Internal, Refusal::UpstreamUnavailable, Refusal::UpstreamTimeout] {
+            assert_eq!(refusal.status(), 500);
+            assert!(refusal.fails_open());
+            assert!(refusal.message().ends_with("Let your user through."));
+        }
+        assert!(!Refusal::Unauthorized.fails_open());
+    }
+}

@@ -1,0 +1,296 @@
+//! What riskgate says of a domain: a reason, a score and three separate facts.
+//!
+//! Values only. Which rule applies is decided where the table is built, not here.
+
+use std::fmt;
+
+use crate::model::refusal::json_string;
+
+/// Why a domain has its score; the words of the public answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Reason {
+    /// Nothing speaks against it.
+    Safe = 0,
+    /// A throw-away address.
+    Disposable = 1,
+    /// No mail arrives there.
+    Undeliverable = 2,
+    /// Addresses of functions, lists and machines rather than of people.
+    RoleAccount = 3,
+}
+
+impl Reason {
+    /// All reasons, in the order of their numbers.
+    pub const ALL: [Reason; 4] =
+        [Reason::Safe, Reason::Disposable, Reason::Undeliverable, Reason::RoleAccount];
+
+    /// The word in answers, lists and metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Safe => "safe",
+            Reason::Disposable => "disposable",
+            Reason::Undeliverable => "undeliverable",
+            Reason::RoleAccount => "role_account",
+        }
+    }
+
+    /// The reason that a word names.
+    pub fn from_word(word: &str) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.as_str() == word)
+    }
+
+    /// Whether it counts for the top list: everything but `safe`.
+    pub const fn is_flagged(self) -> bool {
+        !matches!(self, Reason::Safe)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A risk score, 0 to 100, higher is riskier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Score(u8);
+
+impl Score {
+    /// No risk known.
+    pub const ZERO: Score = Score(0);
+
+    /// The score, if it is at most 100.
+    pub const fn new(value: u8) -> Option<Score> {
+        if value <= 100 { Some(Score(value)) } else { None }
+    }
+
+    /// 0 to 100.
+    pub const fn value(self) -> u8 {
+        self.0
+    }
+}
+
+/// The rule that decided, in the order in which they are asked; the first that applies wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Rule {
+    /// The operator's own word for a name, or for a name and its children.
+    Override = 1,
+    /// A name that never gets mail (RFC 2606, 6761, 6762, 7686, 8375, 9476).
+    SpecialUse = 2,
+    /// A top-level domain that does not exist.
+    UnknownTld = 3,
+    /// A name that no list may flag.
+    Protected = 4,
+    /// A relay or an alias service.
+    Alias = 5,
+    /// Disposable, reviewed source.
+    DisposableA = 6,
+    /// Disposable, two sources agree.
+    DisposableB = 7,
+    /// Disposable, one source.
+    DisposableC = 8,
+    /// Disposable, one source, and its mail servers do not answer.
+    DisposableD = 9,
+    /// Null MX (RFC 7505) or NXDOMAIN.
+    NoMail = 10,
+    /// MX at loopback, or parked.
+    Parked = 11,
+    /// MX of a known disposable operator.
+    DisposableMx = 12,
+    /// List hosts, noreply domains.
+    Role = 13,
+    /// A free mailbox provider.
+    Free = 14,
+    /// In no list, and one letter away from a large provider.
+    Typo = 15,
+    /// In no list, and below a suffix where everybody gets names for nothing.
+    FreeSubdomain = 16,
+    /// In no list, and a word such as "tempmail" stands in the registrable name.
+    ThrowawayName = 17,
+    /// MX of a professional mail service.
+    Professional = 18,
+    /// In no list, and a word such as "mail" stands in the registrable name.
+    MailInName = 19,
+    /// In no list.
+    Unknown = 20,
+}
+
+/// Where a verdict comes from: the value of `X-Verdict-Source`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerdictSource {
+    /// A list, or the operator's own word.
+    List,
+    /// A rule for names that no list has.
+    Rule,
+    /// What the DNS says of the name.
+    Dns,
+    /// Nothing is known of the name.
+    None,
+}
+
+impl VerdictSource {
+    /// All of them.
+    pub const ALL: [VerdictSource; 4] =
+        [VerdictSource::List, VerdictSource::Rule, VerdictSource::Dns, VerdictSource::None];
+
+    /// The word in the header.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            VerdictSource::List => "list",
+            VerdictSource::Rule => "rule",
+            VerdictSource::Dns => "dns",
+            VerdictSource::None => "none",
+        }
+    }
+}
+
+impl Rule {
+    /// All rules, in their order.
+    pub const ALL: [Rule; 20] = [
+        Rule::Override,
+        Rule::SpecialUse,
+        Rule::UnknownTld,
+        Rule::Protected,
+        Rule::Alias,
+        Rule::DisposableA,
+        Rule::DisposableB,
+        Rule::DisposableC,
+        Rule::DisposableD,
+        Rule::NoMail,
+        Rule::Parked,
+        Rule::DisposableMx,
+        Rule::Role,
+        Rule::Free,
+        Rule::Typo,
+        Rule::FreeSubdomain,
+        Rule::ThrowawayName,
+        Rule::Professional,
+        Rule::MailInName,
+        Rule::Unknown,
+    ];
+
+    /// What this rule goes by.
+    pub const fn source(self) -> VerdictSource {
+        match self {
+            Rule::Override
+            | Rule::SpecialUse
+            | Rule::Protected
+            | Rule::Alias
+            | Rule::DisposableA
+            | Rule::DisposableB
+            | Rule::DisposableC
+            | Rule::DisposableD
+            | Rule::Role
+            | Rule::Free => VerdictSource::List,
+            Rule::UnknownTld
+            | Rule::Typo
+            | Rule::FreeSubdomain
+            | Rule::ThrowawayName
+            | Rule::MailInName => VerdictSource::Rule,
+            Rule::NoMail | Rule::Parked | Rule::DisposableMx | Rule::Professional => {
+                VerdictSource::Dns
+            }
+            Rule::Unknown => VerdictSource::None,
+        }
+    }
+
+    /// The word in `table lookup`, `table inspect` and the manifest's `[scores]`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Rule::Override => "override",
+            Rule::SpecialUse => "special_use",
+            Rule::UnknownTld => "unknown_tld",
+            Rule::Protected => "protected",
+            Rule::Alias => "alias",
+            Rule::DisposableA => "disposable_a",
+            Rule::DisposableB => "disposable_b",
+            Rule::DisposableC => "disposable_c",
+            Rule::DisposableD => "disposable_d",
+            Rule::NoMail => "no_mail",
+            Rule::Parked => "parked",
+            Rule::DisposableMx => "disposable_mx",
+            Rule::Role => "role",
+            Rule::Free => "free",
+            Rule::Typo => "typo",
+            Rule::FreeSubdomain => "free_subdomain",
+            Rule::ThrowawayName => "throwaway_name",
+            Rule::Professional => "professional",
+            Rule::MailInName => "mail_in_name",
+            Rule::Unknown => "unknown",
+        }
+    }
+
+    /// The rule of a number, as compiled tables store it.
+    pub fn from_number(number: u8) -> Option<Rule> {
+        Rule::ALL.into_iter().find(|rule| *rule as u8 == number)
+    }
+}
+
+/// What a table says of a name; the label and the sources stand in the table's dictionary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Verdict {
+    /// Why.
+    pub reason: Reason,
+    /// How risky.
+    pub score: Score,
+    /// A free mailbox provider.
+    pub is_free_provider: bool,
+    /// An organisation's own mail.
+    pub is_corporate_email: bool,
+    /// Which rule decided reason and score.
+    pub rule: Rule,
+}
+
+impl Verdict {
+    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    pub fn render_tail(&self, label: Option<&str>) -> String {
+        let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
+        let score = score.value();
+        let label = label.map_or_else(|| "null".to_owned(), json_string);
+        format!(
+            r#"","risk_score":{score},"reason":"{reason}","is_free_provider":{is_free_provider},"is_corporate_email":{is_corporate_email},"mx_provider_label":{label}}}"#
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_tail_has_its_members_in_order_and_escapes_the_label() {
+        let verdict = Verdict {
+            reason: Reason::Disposable,
+            score: Score::new(100).unwrap(),
+            is_free_provider: false,
+            is_corporate_email: false,
+            rule: Rule::DisposableA,
+        };
+        assert_eq!(
+            verdict.render_tail(Some("A\"B")),
+            "\",\"risk_score\":100,\"reason\":\"disposable\",\"is_free_provider\":false,\
+             \"is_corporate_email\":false,\"mx_provider_label\":\"A\\\"B\"}"
+        );
+        assert!(verdict.render_tail(None).ends_with(r#""mx_provider_label":null}"#));
+    }
+
+    #[test]
+    fn words_and_numbers_lead_back() {
+        for reason in Reason::ALL {
+            assert_eq!(Reason::from_word(reason.as_str()), Some(reason));
+        }
+        for rule in Rule::ALL {
+            assert_eq!(Rule::from_number(rule as u8), Some(rule));
+        }
+        assert_eq!(Reason::from_word("Safe"), None);
+        assert_eq!(Rule::from_number(0), None);
+    }
+
+    #[test]
+    fn a_score_ends_at_one_hundred() {
+        assert_eq!(Score::new(100).map(Score::value), Some(100));
+        assert_eq!(Score::new(101), None);
+    }
+}

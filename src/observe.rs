@@ -1,0 +1,6 @@
+//! What operators see of a running gateway: logs, metrics, the most asked-for domains.
+
+pub mod access_log;
+pub mod metrics;
+pub mod process_log;
+pub mod top_domains;

@@ -1,0 +1,385 @@
+//! The most frequently flagged domains that this deployment has answered.
+//!
+//! Owns the decayed counts, who was counted today, and the ranked list that requests read. Each
+//! account counts once for each row and day. Memory is bounded: at most [`MAX_ROWS`] rows by the
+//! space-saving rule (Metwally, Agrawal, El Abbadi 2005), so that a row's count can stand too
+//! high by at most the smallest count kept, and never too low. It asks no clock on a request.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use dashmap::DashSet;
+use siphasher::sip::SipHasher13;
+
+use crate::model::refusal::json_string;
+use crate::model::verdict::{Reason, Score};
+use crate::store::{Credit, MAX_ACCOUNTS, Store, StoreError, TopRow};
+use crate::support::snapshot::Live;
+
+/// Rows that are counted at the same time.
+pub const MAX_ROWS: usize = 10_000;
+/// Account, row and day triples remembered for a day; beyond them a look-up is not counted.
+pub const MAX_MARKS: usize = 1_000_000;
+/// What the first name of the seed order counts from the start; the n-th counts an n-th of it.
+pub const SEED_COUNT: f64 = 120.0;
+
+const QUEUE: usize = 8_192;
+const DAY: i64 = 86_400;
+
+/// How the list is made.
+#[derive(Clone, Copy, Debug)]
+pub struct TopOptions {
+    /// Entries in the list.
+    pub limit: usize,
+    /// Different accounts that must stand behind a row before its count matters.
+    pub min_accounts: usize,
+    /// After this many seconds a count is half of what it was.
+    pub half_life: f64,
+}
+
+/// What the table that serves now says of a name: flagged and how, or nothing.
+pub type Judge = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
+/// The time that counts are decayed by, in Unix seconds: the one that requests are judged by.
+pub type Now = Box<dyn Fn() -> i64 + Send>;
+/// The seed order of the table that serves now.
+pub type Seed = Box<dyn Fn() -> Vec<String> + Send>;
+
+/// The counts, and the list made of them.
+pub struct Top {
+    list: Arc<Live<Bytes>>,
+    seen: Arc<DashSet<u64>>,
+    day: AtomicU64,
+    dropped: Arc<AtomicU64>,
+    options: Arc<Live<TopOptions>>,
+    stale: Arc<AtomicBool>,
+    sender: Mutex<Option<SyncSender<LookUp>>>,
+    worker: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// A flagged look-up that counts.
+struct LookUp {
+    domain: String,
+    account: u64,
+    mark: u64,
+    at: i64,
+}
+
+impl Top {
+    /// Starts counting where the store left off.
+    pub fn start(
+        mut store: Store,
+        options: TopOptions,
+        judge: Judge,
+        seed: Seed,
+        now: Now,
+    ) -> Result<Top, StoreError> {
+        let unix_now = now();
+        let (rows, marks) = match store.top(unix_now.div_euclid(DAY)) {
+            // A server that does not answer yet is read from once it does.
+            Err(StoreError::Unanswered { .. }) => (Vec::new(), Vec::new()),
+            outcome => outcome?,
+        };
+        let (sender, receiver) = sync_channel(QUEUE);
+        let list = Arc::new(Live::new(Bytes::new()));
+        let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
+        let options = Arc::new(Live::new(options));
+        let stale = Arc::new(AtomicBool::new(false));
+        let dropped = Arc::new(AtomicU64::new(0));
+        let mut worker = Worker {
+            stored: rows.iter().map(|row| row.domain.clone()).collect(),
+            store,
+            judge,
+            seed,
+            now,
+            rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
+            list: Arc::clone(&list),
+            options: Arc::clone(&options),
+            stale: Arc::clone(&stale),
+            unsaved: BTreeMap::new(),
+            unsaved_marks: 0,
+            dropped: Arc::clone(&dropped),
+            gone: BTreeSet::new(),
+            read_at: Instant::now(),
+        };
+        worker.rank(unix_now);
+        let worker = std::thread::Builder::new()
+            .name("top".to_owned())
+            .spawn(move || worker.run(&receiver))
+            .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
+        Ok(Top {
+            list,
+            seen,
+            day: AtomicU64::new(unix_now.div_euclid(DAY).cast_unsigned()),
+            dropped,
+            options,
+            stale,
+            sender: Mutex::new(Some(sender)),
+            worker: Mutex::new(Some(worker)),
+        })
+    }
+
+    /// The answer's body: the list as it stood at most a second ago.
+    pub fn body(&self) -> Bytes {
+        Bytes::clone(&self.list.peek())
+    }
+
+    /// Counts one flagged look-up of `account` for the row that matched.
+    pub fn credit(&self, row: &str, account: &str, unix_now: i64) {
+        let day = unix_now.div_euclid(DAY);
+        let today = day.cast_unsigned();
+        // Looked at first: what nobody changes stays with every core.
+        let is_new = self.day.load(Ordering::Relaxed) != today;
+        if is_new && self.day.swap(today, Ordering::Relaxed) != today {
+            self.seen.clear();
+        }
+        let mark = hash(&(account, row, day));
+        if self.seen.contains(&mark) {
+            return;
+        }
+        if self.seen.len() >= MAX_MARKS || !self.seen.insert(mark) {
+            return;
+        }
+        let credit = LookUp { domain: row.to_owned(), account: hash(&account), mark, at: unix_now };
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sent = sender.as_ref().is_some_and(|sender| sender.try_send(credit).is_ok());
+        if !sent {
+            self.seen.remove(&mark);
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes new options.
+    pub fn refresh(&self, options: TopOptions) {
+        self.options.publish(options);
+        self.rank_anew();
+    }
+
+    /// Looks at the table anew: it is another one.
+    pub fn rank_anew(&self) {
+        self.stale.store(true, Ordering::Release);
+    }
+
+    /// Look-ups that were not counted: the queue was full, or too many were not saved yet.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    /// Saves what was counted and stops.
+    pub fn close(&self) {
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = worker.join();
+        }
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    // Fixed keys: the marks outlive the process. Names that collide cost one count.
+    let mut hasher = SipHasher13::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+struct Worker {
+    store: Store,
+    judge: Judge,
+    seed: Seed,
+    now: Now,
+    /// As the store has them, and what was counted since.
+    rows: HashMap<String, TopRow>,
+    list: Arc<Live<Bytes>>,
+    options: Arc<Live<TopOptions>>,
+    stale: Arc<AtomicBool>,
+    /// What the store does not have yet, by day: marks are of a day, and an outage may last longer.
+    unsaved: BTreeMap<i64, HashMap<String, Credit>>,
+    unsaved_marks: usize,
+    dropped: Arc<AtomicU64>,
+    /// The rows that the store has too.
+    stored: HashSet<String>,
+    /// Rows that made room, and that the store still has.
+    gone: BTreeSet<String>,
+    read_at: Instant,
+}
+
+/// What other nodes counted is read this often.
+const READ: Duration = Duration::from_secs(10);
+
+impl Worker {
+    fn run(mut self, receiver: &Receiver<LookUp>) {
+        let second = Duration::from_secs(1);
+        let mut last = Instant::now();
+        let mut dirty = false;
+        loop {
+            let wait = second.saturating_sub(last.elapsed());
+            let open = match receiver.recv_timeout(wait) {
+                Ok(credit) => {
+                    self.count(credit);
+                    dirty = true;
+                    true
+                }
+                Err(RecvTimeoutError::Timeout) => true,
+                Err(RecvTimeoutError::Disconnected) => false,
+            };
+            if open && last.elapsed() < second {
+                continue;
+            }
+            last = Instant::now();
+            let others = self.read_at.elapsed() >= READ && self.read();
+            let saved = !dirty || self.save();
+            if dirty || others || self.stale.swap(false, Ordering::AcqRel) {
+                self.rank((self.now)());
+            }
+            dirty = dirty && !saved;
+            if !open {
+                return;
+            }
+        }
+    }
+
+    fn count(&mut self, look_up: LookUp) {
+        let half_life = self.options.peek().half_life;
+        let LookUp { domain, account, mark, at } = look_up;
+        if self.unsaved_marks >= MAX_MARKS {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.unsaved_marks += 1;
+        let mut base = 0.0;
+        if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
+            base = self.make_room(at, half_life);
+        }
+        let of_day = self.unsaved.entry(at.div_euclid(DAY)).or_default();
+        let credit = of_day.entry(domain.clone()).or_insert(Credit {
+            domain: domain.clone(),
+            base,
+            at,
+            marks: Vec::new(),
+        });
+        credit.at = credit.at.max(at);
+        credit.marks.push((mark, account));
+        // Shown at once, whatever becomes of the saving.
+        let row = self.rows.remove(&domain);
+        let now = Credit { base, at, marks: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::credited(row, &now, &[account], half_life));
+    }
+
+    /// The row that counts least makes room, and the new one takes its count over.
+    fn make_room(&mut self, at: i64, half_life: f64) -> f64 {
+        let least = self
+            .rows
+            .iter()
+            .map(|(domain, row)| (row.count_at(at, half_life), domain))
+            .min_by(|a, b| a.0.total_cmp(&b.0))
+            .map(|(count, domain)| (count, domain.clone()));
+        let Some((count, domain)) = least else { return 0.0 };
+        self.rows.remove(&domain);
+        for credits in self.unsaved.values_mut() {
+            let forgotten = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
+            self.unsaved_marks -= forgotten;
+        }
+        if self.stored.remove(&domain) {
+            self.gone.insert(domain);
+        }
+        count
+    }
+
+    fn rank(&mut self, now: i64) {
+        let options = **self.options.peek();
+        let mut counts: HashMap<&str, f64> = HashMap::new();
+        for (domain, row) in &self.rows {
+            if row.accounts.len() >= options.min_accounts.min(MAX_ACCOUNTS) {
+                counts.insert(domain, row.count_at(now, options.half_life));
+            }
+        }
+        let seed = (self.seed)();
+        for (place, domain) in seed.iter().enumerate() {
+            *counts.entry(domain).or_default() += SEED_COUNT / (place + 1) as f64;
+        }
+        let places: HashMap<&str, usize> =
+            seed.iter().enumerate().map(|(place, domain)| (domain.as_str(), place)).collect();
+        let place = |domain: &str| places.get(domain).copied().unwrap_or(usize::MAX);
+        let mut ranked: Vec<(&str, f64)> = counts.into_iter().collect();
+        ranked.sort_unstable_by(|a, b| {
+            let by_count = b.1.total_cmp(&a.1);
+            by_count.then_with(|| place(a.0).cmp(&place(b.0))).then_with(|| a.0.cmp(b.0))
+        });
+        let entries: Vec<String> = ranked
+            .into_iter()
+            .filter_map(|(domain, _)| {
+                let (reason, score) = (self.judge)(domain)?;
+                let (domain, score) = (json_string(domain), score.value());
+                Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
+            })
+            .take(options.limit)
+            .collect();
+        let body = format!(r#"{{"domains":[{}],"count":{}}}"#, entries.join(","), entries.len());
+        self.list.publish(Bytes::from(body));
+    }
+
+    /// Tells the store what was counted here, and takes over what all nodes have counted.
+    fn save(&mut self) -> bool {
+        let half_life = self.options.peek().half_life;
+        while let Some(of_day) = self.unsaved.first_entry() {
+            let (day, credits) = (*of_day.key(), of_day.get().values().cloned());
+            let credits: Vec<Credit> = credits.collect();
+            let gone: Vec<String> = self.gone.iter().cloned().collect();
+            match self.store.credit_top(&credits, &gone, day, half_life) {
+                Ok(rows) => {
+                    of_day.remove();
+                    self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
+                    self.gone.clear();
+                    self.stored.extend(rows.iter().map(|row| row.domain.clone()));
+                    // What is counted here of a later day is in no answer yet.
+                    let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
+                    let saved: Vec<TopRow> = saved.collect();
+                    self.rows.extend(saved.into_iter().map(|row| (row.domain.clone(), row)));
+                }
+                Err(error) => {
+                    log::warn!("{error}");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn is_unsaved(&self, domain: &str) -> bool {
+        self.unsaved.values().any(|credits| credits.contains_key(domain))
+    }
+
+    /// Takes over what other nodes have counted meanwhile; what is not saved yet stays.
+    fn read(&mut self) -> bool {
+        self.read_at = Instant::now();
+        let Ok(rows) = self.store.top_rows() else { return false };
+        self.stored = rows.iter().map(|row| row.domain.clone()).collect();
+        self.gone.retain(|domain| self.stored.remove(domain));
+        let is_kept =
+            |row: &TopRow| !self.is_unsaved(&row.domain) && !self.gone.contains(&row.domain);
+        let fresh = rows.into_iter().filter(is_kept);
+        let mut rows: HashMap<String, TopRow> =
+            fresh.map(|row| (row.domain.clone(), row)).collect();
+        for domain in self.unsaved.values().flat_map(HashMap::keys) {
+            if let Some(row) = self.rows.remove(domain) {
+                rows.insert(domain.clone(), row);
+            }
+        }
+        let changed = rows != self.rows;
+        self.rows = rows;
+        changed
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,8 @@
+//! The process around the gateway: start, signals, listeners, reload, upgrade, admin pages.
+
+pub mod admin;
+pub mod listener;
+pub mod reload;
+pub mod server;
+pub mod systemd;
+pub mod upgrade;

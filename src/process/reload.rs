@@ -1,0 +1,317 @@
+//! Keeps table, key ring and config fresh: the only writer of state beside requests.
+//!
+//! Looks at files four times a second, which sees renames, writes in place and Kubernetes'
+//! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
+//! Each part is taken whole or keeps its last good state, and none holds back the others.
+
+mod dns;
+mod feeds;
+mod keys;
+mod report;
+mod table;
+mod watch;
+mod write_back;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::services::background::BackgroundService;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::config::{Config, Overrides};
+use crate::dns::DnsStatus;
+use crate::feed::FeedStatus;
+use crate::gate::State;
+use crate::keys::KeyRing;
+use crate::support::certificates::{CertificateSet, Certificates};
+
+use dns::DnsLearner;
+use feeds::FeedFetcher;
+pub use keys::Keys;
+use report::Report;
+use table::TableReader;
+use watch::Watch;
+
+const LOOK: Duration = Duration::from_millis(250);
+
+/// How the last reload of each part went: nothing, or what was wrong.
+pub type Outcome = BTreeMap<&'static str, Option<String>>;
+
+/// What stands between what is there and what serves.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadStatus {
+    /// Parts that serve their last good state, and why.
+    pub failing: BTreeMap<&'static str, String>,
+    /// Changed settings that take a restart.
+    pub needs_restart: Vec<&'static str>,
+    /// How each feed stands.
+    pub feeds: Vec<FeedStatus>,
+    /// How the DNS is learned from.
+    pub dns: DnsStatus,
+}
+
+/// Asks for a reload of everything, now.
+#[derive(Clone)]
+pub struct Trigger(mpsc::UnboundedSender<Option<oneshot::Sender<Outcome>>>);
+
+impl Trigger {
+    /// Asks and goes on.
+    pub fn everything(&self) {
+        // Nobody listens any more only when the process ends.
+        let _ = self.0.send(None);
+    }
+
+    /// Asks and waits for how it went.
+    pub async fn and_wait(&self) -> Option<Outcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.send(Some(sender)).ok()?;
+        receiver.await.ok()
+    }
+}
+
+/// The background service that reloads.
+pub struct Reloader {
+    asked: tokio::sync::Mutex<mpsc::UnboundedReceiver<Option<oneshot::Sender<Outcome>>>>,
+    parts: Arc<Mutex<Parts>>,
+    report: Report,
+}
+
+struct Parts {
+    state: Arc<State>,
+    config: Config,
+    /// The config that the process began with: what takes a restart is as it says.
+    started_with: Config,
+    overrides: Overrides,
+    keys: Keys,
+    certificates: Option<Arc<Certificates>>,
+    certificate_watch: Vec<Watch>,
+    table: TableReader,
+    feeds: FeedFetcher,
+    dns: DnsLearner,
+    config_watch: Watch,
+    report: Report,
+}
+
+impl Reloader {
+    /// Keeps `state` fresh, beginning with what was just read.
+    pub fn new(
+        state: Arc<State>,
+        config: Config,
+        overrides: Overrides,
+        keys: Keys,
+        certificates: Option<Arc<Certificates>>,
+    ) -> std::io::Result<(Reloader, Trigger)> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let report = Report::new(Arc::clone(&state));
+        let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
+        let (state_of_feeds, feeds) = (Arc::clone(&state), config.feeds.clone());
+        let (store, dns) = (config.store.clone(), config.dns.clone());
+        let mut parts = Parts {
+            feeds: FeedFetcher::start(state_of_feeds, report.clone(), feeds)?,
+            dns: DnsLearner::start(Arc::clone(&state), report.clone(), store, dns)?,
+            table,
+            config_watch: Watch::new(config.file.clone()),
+            certificate_watch: certificate_watch(&config),
+            certificates,
+            state,
+            started_with: config.clone(),
+            config,
+            overrides,
+            keys,
+            report: report.clone(),
+        };
+        parts.note_keys(false);
+        parts.show();
+        let reloader = Reloader {
+            asked: tokio::sync::Mutex::new(receiver),
+            parts: Arc::new(Mutex::new(parts)),
+            report,
+        };
+        Ok((reloader, Trigger(sender)))
+    }
+
+    /// What stands between what is there and what serves.
+    pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
+        self.report.status()
+    }
+}
+
+#[async_trait]
+impl BackgroundService for Reloader {
+    async fn start(&self, mut shutdown: ShutdownWatch) {
+        let mut asked = self.asked.lock().await;
+        loop {
+            let request = tokio::select! {
+                request = asked.recv() => request,
+                () = tokio::time::sleep(LOOK) => None,
+                _ = shutdown.changed() => return,
+            };
+            let everything = request.is_some();
+            // However many ask at once, one reload serves them all.
+            let mut replies: Vec<oneshot::Sender<Outcome>> =
+                request.flatten().into_iter().collect();
+            while let Ok(further) = asked.try_recv() {
+                replies.extend(further);
+            }
+            let parts = Arc::clone(&self.parts);
+            // Reading and building take their time; no runtime thread should.
+            let reloaded = tokio::task::spawn_blocking(move || {
+                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                if everything {
+                    return Some(parts.reload_all());
+                }
+                parts.look();
+                None
+            });
+            if let Ok(Some((outcome, table))) = reloaded.await {
+                // What is asked meanwhile does not wait for the table.
+                tokio::spawn(reply(replies, outcome, table));
+            }
+        }
+    }
+}
+
+/// Says how it went, once the table was read too.
+async fn reply(
+    replies: Vec<oneshot::Sender<Outcome>>,
+    mut outcome: Outcome,
+    table: oneshot::Receiver<Option<String>>,
+) {
+    let nobody = |_| Some("expected the table to be read, but nobody does".to_owned());
+    outcome.insert("table", table.await.unwrap_or_else(nobody));
+    for reply in replies {
+        // Whoever asked may have left.
+        let _ = reply.send(outcome.clone());
+    }
+}
+
+impl Parts {
+    /// Takes what has changed; the table's reader looks for itself.
+    fn look(&mut self) {
+        if self.config_watch.is_due() {
+            self.reload_config();
+        }
+        // All of them are looked at, so that each keeps its time.
+        let due =
+            self.certificate_watch.iter_mut().filter_map(|watch| watch.is_due().then_some(()));
+        if due.count() > 0 {
+            self.reload_certificates();
+        }
+        let took_something = self.keys.look(&self.state, &self.config.plans);
+        self.note_keys(took_something);
+        self.show();
+    }
+
+    /// Everything; the table is still being read.
+    fn reload_all(&mut self) -> (Outcome, oneshot::Receiver<Option<String>>) {
+        self.state.log.reopen();
+        let mut outcome = Outcome::new();
+        outcome.insert("config", self.reload_config());
+        let table = self.table.read(self.config.table.clone());
+        if self.certificates.is_some() {
+            outcome.insert("certificates", self.reload_certificates());
+        }
+        self.keys.reload(&self.state, &self.config.plans);
+        outcome.insert("keys", self.note_keys(true));
+        self.show();
+        (outcome, table)
+    }
+
+    fn reload_certificates(&mut self) -> Option<String> {
+        let certificates = self.certificates.as_ref()?;
+        for watch in &mut self.certificate_watch {
+            watch.mark();
+        }
+        let problem = match CertificateSet::load(&self.config.certificates) {
+            Ok(Some(set)) => {
+                certificates.publish(set);
+                None
+            }
+            Ok(None) => Some("expected at least one listen.certificate, but found none".to_owned()),
+            Err(faults) => {
+                let faults: Vec<String> = faults.iter().map(ToString::to_string).collect();
+                Some(faults.join("\n"))
+            }
+        };
+        self.report.note("certificates", problem.as_deref(), true);
+        problem
+    }
+
+    fn reload_config(&mut self) -> Option<String> {
+        self.config_watch.mark();
+        let problem = match Config::read(&self.overrides) {
+            Ok(config) => {
+                self.apply_config(config);
+                None
+            }
+            Err(faults) => Some(faults.join("\n")),
+        };
+        self.report.note("config", problem.as_deref(), true);
+        problem
+    }
+
+    fn apply_config(&mut self, config: Config) {
+        let needs_restart = config.needs_restart(&self.started_with);
+        if !needs_restart.is_empty() {
+            log::warn!("changed but in effect only after a restart: {}", needs_restart.join(", "));
+        }
+        self.report.needs_restart(needs_restart);
+        let serving = std::mem::replace(&mut self.config, config);
+        let config = &self.config;
+        self.state.policy.publish(config.policy());
+        self.state.ledger.set_on_failure(config.on_failure);
+        self.state.log.set_enabled(config.access_log);
+        self.state.top.refresh(config.top);
+        let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
+        if config.table != serving.table {
+            // How it goes is told where tables are read.
+            drop(self.table.read(config.table.clone()));
+        }
+        if config.feeds != serving.feeds {
+            self.feeds.follow(config.feeds.clone());
+        }
+        if config.dns != serving.dns
+            && let Err(error) = self.dns.follow(config.dns.clone())
+        {
+            log::error!("expected a thread that asks the DNS, but found {error}");
+        }
+        if self.config.certificates != serving.certificates {
+            self.certificate_watch = certificate_watch(&self.config);
+            self.reload_certificates();
+        }
+        if plans != serving.plans {
+            self.keys.take_plans(&self.state, &plans);
+            self.note_keys(true);
+        }
+        if key_file != serving.key_file {
+            self.keys.watch(key_file);
+            self.keys.read_file(&self.state, &plans);
+            self.note_keys(true);
+        }
+    }
+
+    /// Tells how keys and store stand; answers what is wrong with the keys.
+    fn note_keys(&self, counts: bool) -> Option<String> {
+        let problem = self.keys.problem();
+        self.report.note("keys", problem.as_deref(), counts);
+        self.report.note("store", self.keys.store_problem(), false);
+        problem
+    }
+
+    /// Brings the gauges of what serves up to date.
+    fn show(&mut self) {
+        let metrics = &self.state.metrics;
+        let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
+        metrics.certificate_expires.set(expires);
+        let keys = self.state.keys.peek();
+        metrics.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
+    }
+}
+
+fn certificate_watch(config: &Config) -> Vec<Watch> {
+    let files = config.certificates.iter().flat_map(|files| [&files.chain, &files.key]);
+    files.map(|path| Watch::new(Some(path.clone()))).collect()
+}

@@ -1,0 +1,105 @@
+//! The sockets that listen, and the doors behind them.
+
+use std::collections::HashMap;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use pingora_core::listeners::tls::Acceptor;
+use pingora_core::server::Server;
+use pingora_proxy::http_proxy;
+
+use super::StartError;
+use crate::config::Config;
+use crate::downstream::{Door, Servers, Traffic};
+use crate::gate::Gate;
+use crate::process::listener::{self, Listening};
+use crate::process::systemd::Heart;
+use crate::proxy::gateway::Gateway;
+use crate::proxy::upstream::Upstreams;
+use crate::support::certificates::{self, Certificates};
+
+/// The sockets that listen, each by its name and its address in the config.
+#[derive(Default)]
+pub(super) struct Sockets(Vec<(String, TcpListener)>);
+
+impl Sockets {
+    /// Those that were handed over where they fit, and new ones.
+    pub fn bind(
+        config: &Config,
+        handed: Vec<(String, TcpListener)>,
+    ) -> Result<Sockets, StartError> {
+        let mut handed: HashMap<String, TcpListener> = handed.into_iter().collect();
+        let wanted =
+            [("http", Some(config.http)), ("admin", Some(config.admin)), ("https", config.https)];
+        let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
+        let bound = wanted.map(|(name, address)| {
+            let name = format!("{name} {address}");
+            let socket = match handed.remove(&name) {
+                Some(socket) => Ok(socket),
+                None => listener::bind(address),
+            };
+            let failed = |error| {
+                StartError::Failed(format!("expected to listen on {address}, but found {error}"))
+            };
+            Ok((name, socket.map_err(failed)?))
+        });
+        bound.collect::<Result<_, _>>().map(Sockets)
+    }
+
+    /// The same sockets once more, to hand over.
+    pub fn duplicates(&self) -> Result<Vec<(String, TcpListener)>, StartError> {
+        let duplicate =
+            |(name, socket): &(String, TcpListener)| Ok((name.clone(), socket.try_clone()?));
+        let all: std::io::Result<Vec<(String, TcpListener)>> =
+            self.0.iter().map(duplicate).collect();
+        all.map_err(|error| {
+            StartError::Failed(format!("expected to duplicate a socket, but found {error}"))
+        })
+    }
+
+    /// Takes one out, by the first word of its name.
+    pub fn take(&mut self, name: &str) -> Option<TcpListener> {
+        let at = self.0.iter().position(|(found, _)| found.split(' ').next() == Some(name))?;
+        Some(self.0.swap_remove(at).1)
+    }
+}
+
+/// What doors are made of.
+pub(super) struct Doors<'d> {
+    pub config: &'d Config,
+    pub gate: &'d Gate,
+    pub upstreams: &'d Arc<Upstreams>,
+    pub traffic: &'d Arc<Traffic>,
+    pub certificates: Option<Arc<Certificates>>,
+    pub heart: &'d Heart,
+}
+
+impl Doors<'_> {
+    /// Adds a door for each socket that takes requests.
+    pub fn add(self, server: &mut Server, mut sockets: Sockets) -> Result<(), StartError> {
+        let config = self.config;
+        let upstreams = || Arc::clone(self.upstreams);
+        let gateway = Gateway::new(self.gate.clone(), upstreams());
+        let proxy = Arc::new(http_proxy(&server.configuration, gateway));
+        let door = || {
+            let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.traffic));
+            let servers = Servers { upstreams: upstreams() };
+            let door = Door::new(proxy, self.gate.clone(), config.door.clone(), traffic);
+            door.with_servers(servers)
+        };
+        let mut add = |name, socket, door| {
+            let service = Listening::new(name, socket, door, config.door.write_timeout);
+            server.add_service(service.with_threads(config.threads, self.heart.clone()));
+        };
+        if let Some(socket) = sockets.take("http") {
+            add("http", socket, door());
+        }
+        if let (Some(socket), Some(certificates)) = (sockets.take("https"), self.certificates) {
+            let tls = certificates::server_config(certificates).map_err(|error| {
+                StartError::Failed(format!("expected to speak TLS, but found {error}"))
+            })?;
+            add("https", socket, door().with_tls(Acceptor::from_server_config(Arc::new(tls))));
+        }
+        Ok(())
+    }
+}

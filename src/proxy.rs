@@ -1,0 +1,5 @@
+//! One exchange with an upstream server for a request that passed the gates.
+
+pub mod gateway;
+pub mod request_body;
+pub mod upstream;

@@ -1,0 +1,301 @@
+//! A server's answer as bytes: its header (RFC 9112 section 4), and what follows it.
+//!
+//! Owns how bytes of a server become bytes for a client of HTTP/1.1. It knows no connection.
+
+mod body;
+
+use std::mem::MaybeUninit;
+
+use bytes::{Buf, BytesMut};
+use httparse::{Header, ParserConfig, Response, Status};
+
+use crate::message::response::{Common, header_value, write_end, write_status};
+
+pub use body::{Body, Chunk};
+
+use crate::message::forwarding::{frames, is_chunked, mark, nominated, returns};
+
+/// Fields of a header, as many as Pingora takes.
+const MOST_FIELDS: usize = 256;
+/// Bytes of a header, as many as Pingora takes.
+const LONGEST_HEADER: usize = 1 << 20;
+
+/// It is no answer that could be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+/// What an answer is written for.
+pub struct Listener<'l> {
+    /// What every answer to this request carries.
+    pub common: &'l Common,
+    /// The value of `Date`.
+    pub date: &'l [u8],
+    /// The connection closes behind the answer.
+    pub closes: bool,
+    /// It asked with HEAD.
+    pub is_head: bool,
+}
+
+/// An answer of which the header was passed on.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// Its status.
+    pub status: u16,
+    /// Its body.
+    pub body: Body,
+    /// Whether the server keeps its connection.
+    pub stays: bool,
+}
+
+/// Passes on the header at the front of what has arrived, once it is whole, and takes it out. What
+/// a server says before its answer (1xx) is left out.
+pub fn pass_header(
+    arrived: &mut BytesMut,
+    listener: &Listener<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Option<Answer>, Malformed> {
+    loop {
+        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
+        let mut response = Response::new(&mut []);
+        let mut parser = ParserConfig::default();
+        parser.allow_spaces_after_header_name_in_responses(true);
+        parser.allow_obsolete_multiline_headers_in_responses(true);
+        let parsed = parser.parse_response_with_uninit_headers(&mut response, arrived, &mut fields);
+        let length = match parsed {
+            Ok(Status::Complete(length)) => length,
+            Ok(Status::Partial) if arrived.len() <= LONGEST_HEADER => return Ok(None),
+            Ok(Status::Partial) | Err(_) => return Err(Malformed),
+        };
+        let status = response.code.ok_or(Malformed)?;
+        match status {
+            100 | 102..=199 => arrived.advance(length),
+            200..=999 => {
+                let answer = pass_fields(status, &response, listener, out)?;
+                arrived.advance(length);
+                return Ok(Some(answer));
+            }
+            // We asked for no other protocol.
+            _ => return Err(Malformed),
+        }
+    }
+}
+
+fn pass_fields(
+    status: u16,
+    response: &Response<'_, '_>,
+    listener: &Listener<'_>,
+    out: &mut Vec<u8>,
+) -> Result<Answer, Malformed> {
+    let fields = &*response.headers;
+    let values = |name: &'static str| {
+        let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
+        named.map(|field| field.value)
+    };
+    let nominated = nominated(values("connection")).ok_or(Malformed)?;
+    let is_chunked = is_chunked(values("transfer-encoding")).ok_or(Malformed)?;
+    let length = if is_chunked { None } else { length_of(values("content-length"))? };
+    let body = match (is_chunked, length) {
+        _ if listener.is_head || matches!(status, 204 | 304) => Body::Over,
+        (true, _) => Body::Chunks(Chunk::Size),
+        (false, Some(0)) => Body::Over,
+        (false, Some(length)) => Body::Length(length),
+        (false, None) => Body::UntilClose,
+    };
+    write_status(status, out);
+    let mut has_cache_control = false;
+    for field in fields {
+        let name = field.name.as_bytes();
+        if !frames(name) && returns(name, &nominated) {
+            has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
+            let unfolded;
+            let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
+                unfolded = pingora_http::header_value_from_slice(field.value);
+                unfolded.as_bytes()
+            } else {
+                field.value
+            };
+            for part in [name, b": ", value, b"\r\n"] {
+                out.extend_from_slice(part);
+            }
+        }
+    }
+    match (body, length) {
+        (Body::UntilClose | Body::Chunks(_), _) => {
+            header_value::TRANSFER_ENCODING.write(b"chunked", out)
+        }
+        (Body::Over, _) if is_chunked => header_value::TRANSFER_ENCODING.write(b"chunked", out),
+        // It has no body, and says no length (RFC 9110 section 8.6).
+        (_, Some(length)) if status != 204 => {
+            header_value::CONTENT_LENGTH
+                .write(header_value::Short::<20>::number(length).bytes(), out);
+        }
+        _ => {}
+    }
+    mark(status, has_cache_control, &mut |field, value| field.write(value, out));
+    listener.common.fields(&mut |field, value| field.write(value, out));
+    write_end(listener.date, listener.closes, out);
+    // Who ends a body with the connection, or knows no chunks and sends them, has no other answer.
+    let is_last = body == Body::UntilClose || is_chunked && response.version != Some(1);
+    Ok(Answer { status, body, stays: !is_last && stays(response.version, &nominated) })
+}
+
+/// What `Content-Length` says, several times perhaps, but nothing else than once.
+fn length_of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Result<Option<u64>, Malformed> {
+    let mut length = None;
+    for value in values.flat_map(|value| value.split(|byte| *byte == b',')) {
+        let digits = value.trim_ascii();
+        let number = std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok());
+        let is_number = digits.first().is_some_and(u8::is_ascii_digit);
+        match number.filter(|number| is_number && *length.get_or_insert(*number) == *number) {
+            Some(_) => {}
+            None => return Err(Malformed),
+        }
+    }
+    Ok(length)
+}
+
+/// Whether the server keeps the connection (RFC 9112 section 9.3).
+fn stays(version: Option<u8>, options: &[&[u8]]) -> bool {
+    let says = |wanted: &str| options.iter().any(|o| o.eq_ignore_ascii_case(wanted.as_bytes()));
+    !says("close") && (version == Some(1) || says("keep-alive"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What comes out of an answer that arrives in parts of this size, and what it leaves.
+    fn pass(
+        answer: &str,
+        is_head: bool,
+        size: usize,
+    ) -> Result<(String, Answer, usize), Malformed> {
+        let common = Common::default();
+        let listener = Listener { common: &common, date: b"now", closes: false, is_head };
+        let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
+        let mut parts = answer.as_bytes().chunks(size);
+        let mut answer = loop {
+            if let Some(answer) = pass_header(&mut arrived, &listener, &mut out)? {
+                break answer;
+            }
+            arrived.extend_from_slice(parts.next().ok_or(Malformed)?);
+        };
+        answer.body.pass(&mut arrived, &mut out)?;
+        for part in parts {
+            arrived.extend_from_slice(part);
+            answer.body.pass(&mut arrived, &mut out)?;
+        }
+        if answer.body != Body::Over {
+            answer.body.close(&mut out)?;
+        }
+        Ok((String::from_utf8(out).unwrap(), answer, arrived.len()))
+    }
+
+    /// The body that a client reads, of a length or in chunks.
+    fn body(passed: &str) -> String {
+        let (header, mut rest) = passed.split_once("\r\n\r\n").unwrap();
+        if !header.contains("Transfer-Encoding: chunked") {
+            return rest.to_owned();
+        }
+        let mut body = String::new();
+        loop {
+            let (size, data) = rest.split_once("\r\n").unwrap();
+            let size = usize::from_str_radix(size, 16).unwrap();
+            body += &data[..size];
+            rest = data[size..].strip_prefix("\r\n").unwrap();
+            if size == 0 {
+                assert_eq!(rest, "");
+                return body;
+            }
+        }
+    }
+
+    #[test]
+    fn a_body_ends_where_the_server_says_however_it_comes() {
+        for (framing, sent, left) in [
+            ("Content-Length: 5\r\n", "hello", 0),
+            ("content-length: 5, 5\r\nContent-Length:5\r\n", "hello", 0),
+            ("Content-Length: 5\r\n", "hello, and more", 10),
+            ("", "hello", 0),
+            ("Transfer-Encoding: chunked\r\n", "2\r\nhe\r\n3;x=y\r\nllo\r\n0\r\n\r\n", 0),
+            ("Transfer-Encoding: Chunked\r\n", "05\r\nhello\r\n0\r\nTrail: er\r\n\r\nmore", 4),
+            ("Content-Length: 1\r\nTransfer-Encoding: chunked\r\n", "5\r\nhello\r\n0\r\n\r\n", 0),
+        ] {
+            let answer = format!("HTTP/1.1 200 OK\r\nA: b\r\n{framing}\r\n{sent}");
+            for size in 1..=answer.len() {
+                let (passed, answer, behind) = pass(&answer, false, size).unwrap();
+                assert!(passed.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{passed}");
+                assert_eq!(
+                    (body(&passed).as_str(), answer.body),
+                    ("hello", Body::Over),
+                    "{framing}"
+                );
+                assert_eq!(behind, left, "{framing}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_without_a_body_says_what_it_would_be() {
+        let said = |answer: &str, is_head| pass(answer, is_head, 9).unwrap().0;
+        let length = said("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
+        assert!(length.contains("\r\nContent-Length: 5\r\n") && length.ends_with("\r\n\r\n"));
+        assert!(said("HTTP/1.1 304 x\r\nContent-Length: 5\r\n\r\n", false).contains(": 5\r\n"));
+        assert!(!said("HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\n", false).contains("Content-Le"));
+        let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
+        let after = said(&format!("{interim}HTTP/1.1 204 No\r\n\r\n"), false);
+        assert!(after.starts_with("HTTP/1.1 204 No Content\r\n") && !after.contains("Link"));
+    }
+
+    #[test]
+    fn a_folded_line_becomes_one() {
+        let answer = "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n";
+        assert!(pass(answer, false, 5).unwrap().0.contains("\r\nA: b c\r\n"));
+    }
+
+    #[test]
+    fn what_could_be_read_in_two_ways_is_not_passed_on() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
+            "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: 99999999999999999999\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nx\r\nhello\r\n0\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\nTrail: er\n\r\n",
+            "HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
+            "no answer\r\n\r\n",
+        ] {
+            assert_eq!(pass(answer, false, 7).err(), Some(Malformed), "{answer}");
+        }
+    }
+
+    #[test]
+    fn a_connection_stays_unless_somebody_says_otherwise() {
+        let said = |version: u8, connection: &str| {
+            stays(Some(version), &nominated([connection.as_bytes()].into_iter()).unwrap())
+        };
+        assert!(said(1, "") && said(1, "keep-alive") && said(0, "x, Keep-Alive"));
+        assert!(!said(0, "") && !said(1, "close") && !said(1, "keep-alive, Close"));
+    }
+
+    #[test]
+    fn what_is_not_the_servers_to_say_stays_behind() {
+        let answer = "HTTP/1.1 503 x\r\nServer: x\r\nDate: then\r\nConnection: keep-alive, X-Hop\r\n\
+                      X-Hop: 1\r\nVary: Accept\r\nCache-Control: max-age=1\r\nContent-Length: 0\r\n\r\n";
+        let (passed, answer, _) = pass(answer, false, 1_000).unwrap();
+        assert_eq!(
+            passed,
+            "HTTP/1.1 503 Service Unavailable\r\nVary: Accept\r\nCache-Control: max-age=1\r\n\
+             Content-Length: 0\r\nx-riskgate-source: upstream\r\nx-fail-open: true\r\n\
+             x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
+        );
+        assert_eq!(answer, Answer { status: 503, body: Body::Over, stays: true });
+        let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
+        assert_eq!(pass(&many, false, 1_000).err(), Some(Malformed));
+    }
+}

@@ -1,0 +1,237 @@
+//! The layers of `src/`: what each folder may import, and which crates, clocks and lints it may
+//! use. A failure says what to change.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The folders of `src/` in the order of their layers: each imports only from those before it.
+const FOLDERS: [&str; 17] = [
+    "model",
+    "support",
+    "store",
+    "quota",
+    "keys",
+    "table",
+    "feed",
+    "dns",
+    "observe",
+    "message",
+    "gate",
+    "proxy",
+    "downstream",
+    "config",
+    "process",
+    "cli",
+    "main",
+];
+
+/// Folders that hold what riskgate knows and counts. They know nothing of an HTTP request.
+const WITHOUT_HTTP: [&str; 9] =
+    ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
+
+/// Crates that not every folder may use, and the folders or modules that may.
+const CRATES: [(&str, &[&str]); 33] = [
+    ("arc_swap", &["support/snapshot"]),
+    ("clap", &["cli"]),
+    ("crc32fast", &["keys/token"]),
+    ("h2", &["downstream/http2"]),
+    ("hickory_resolver", &["dns/client"]),
+    ("idna", &["model/domain"]),
+    ("ipnet", &["model/network"]),
+    ("itoa", &["message/response", "observe/access_log"]),
+    ("jiff", &["model/month", "keys/file", "cli/keys"]),
+    ("memchr", &["message/request_head"]),
+    ("minisign_verify", &["feed/fetch"]),
+    ("pingora_core", &["message", "gate", "proxy", "downstream", "process"]),
+    ("pingora_error", &["message", "gate", "proxy"]),
+    ("pingora_http", &["message", "gate", "proxy"]),
+    ("pingora_load_balancing", &["proxy/upstream"]),
+    ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),
+    ("ppp", &["downstream/preamble"]),
+    ("prometheus", &["observe/metrics"]),
+    ("psl", &["model/domain"]),
+    ("redis", &["store"]),
+    ("rusqlite", &["store"]),
+    ("rustix", &["quota", "process"]),
+    ("rustls", &["store/redis", "support/certificates"]),
+    ("sd_notify", &["process/systemd"]),
+    ("sha2", &["feed/fetch", "keys/token"]),
+    ("smol_str", &["model", "message", "gate"]),
+    ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
+    ("strsim", &["table/infer"]),
+    ("tikv_jemallocator", &["main"]),
+    ("toml", &["keys", "table", "config"]),
+    ("ureq", &["feed/fetch"]),
+    ("x509_parser", &["support/certificates"]),
+    ("xxhash_rust", &["table"]),
+];
+
+/// Code that reads the environment or a clock, or switches a lint off, and who may.
+const RESTRICTED: [(&str, &[&str]); 3] = [
+    ("std::env::", &["config", "cli"]),
+    ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
+    // Clippy demands a proof above each unsafe block.
+    ("unsafe_code", &["support/socket_reset", "main"]),
+];
+
+/// One file of `src/` without its tests and comments.
+struct Source {
+    /// Its module: `gate/route/prefix` for `src/gate/route/prefix.rs`.
+    module: String,
+    text: String,
+}
+
+impl Source {
+    fn folder(&self) -> &str {
+        self.module.split('/').next().unwrap()
+    }
+
+    /// Returns true if this is one of the modules, or lies in one of them.
+    fn is_in(&self, modules: &[&str]) -> bool {
+        modules.iter().any(|module| {
+            self.module
+                .strip_prefix(module)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        })
+    }
+
+    /// The folders that it names behind `crate::` and `riskgate::`.
+    fn imported_folders(&self) -> BTreeSet<&str> {
+        let paths =
+            ["crate::", "riskgate::"].into_iter().flat_map(|root| self.text.split(root).skip(1));
+        let names = paths.map(|path| {
+            let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
+            &path[..end]
+        });
+        names.filter(|name| FOLDERS.contains(name)).collect()
+    }
+}
+
+#[test]
+fn a_folder_imports_only_from_folders_before_it() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for imported in source.imported_folders() {
+            if layer_of(imported) > layer_of(source.folder()) {
+                wrong.push(format!("src/{}.rs imports {imported}", source.module));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{wrong:#?}: move what both folders need into a folder before both, or let the caller pass \
+         it in. FOLDERS in tests/layers.rs has the order."
+    );
+}
+
+#[test]
+fn crates_are_used_only_where_they_are_allowed() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for (name, modules) in CRATES {
+            let is_used = source.text.match_indices(&format!("{name}::")).any(|(at, _)| {
+                !source.text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
+            });
+            if is_used && !source.is_in(modules) {
+                wrong.push(format!("src/{}.rs uses {name}, allowed in {modules:?}", source.module));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{wrong:#?}: call the module that wraps the crate, or add your module to CRATES in \
+         tests/layers.rs."
+    );
+}
+
+#[test]
+fn clocks_the_environment_and_unsafe_code_are_used_only_where_allowed() {
+    let mut wrong = Vec::new();
+    for source in sources() {
+        for (code, modules) in RESTRICTED {
+            if source.text.contains(code) && !source.is_in(modules) {
+                wrong.push(format!("src/{}.rs uses {code}, allowed in {modules:?}", source.module));
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "{wrong:#?}: take the time or the setting as a parameter, or add your module to RESTRICTED \
+         in tests/layers.rs."
+    );
+}
+
+#[test]
+fn unsafe_code_is_denied_by_default() {
+    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    assert!(read("src/lib.rs").contains("\n#![deny(unsafe_code)]\n"));
+    assert!(read("src/main.rs").contains("\n#![forbid(unsafe_code)]\n"));
+    assert!(read("Cargo.toml").contains("\nundocumented_unsafe_blocks = \"deny\"\n"));
+}
+
+#[test]
+fn knowledge_and_counts_know_nothing_of_http() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| WITHOUT_HTTP.contains(&source.folder())) {
+        for code in ["http::", "pingora"] {
+            if source.text.contains(code) {
+                wrong.push(format!("src/{}.rs uses {code}", source.module));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}: translate to and from HTTP in src/message or src/gate.");
+}
+
+#[test]
+fn the_model_is_values_only() {
+    let mut wrong = Vec::new();
+    for source in sources().iter().filter(|source| source.folder() == "model") {
+        for code in ["std::fs", "std::net::Tcp", "std::time", "async ", "log::", "std::thread"] {
+            if source.text.contains(code) {
+                wrong.push(format!("src/{}.rs uses {code}", source.module));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}: the model has no I/O, no clock, no log and no threads.");
+}
+
+fn layer_of(folder: &str) -> usize {
+    FOLDERS.iter().position(|name| *name == folder).unwrap_or_else(|| {
+        panic!("src/{folder} has no layer: give it its place in FOLDERS of tests/layers.rs")
+    })
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+/// Every file of `src/` but `lib.rs` and the tests.
+fn sources() -> Vec<Source> {
+    let src = root().join("src");
+    let (mut sources, mut folders) = (Vec::new(), vec![src.clone()]);
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let relative = path.strip_prefix(&src).unwrap().with_extension("");
+            let module = relative.to_str().unwrap().to_owned();
+            let is_test = module.split('/').any(|part| part == "tests");
+            if module != "lib" && !is_test && path.extension().is_some_and(|it| it == "rs") {
+                let text = without_tests_and_comments(&fs::read_to_string(&path).unwrap());
+                sources.push(Source { module, text });
+            }
+        }
+    }
+    assert!(sources.len() > 100, "expected the files of src/, but found {}", sources.len());
+    sources
+}
+
+fn without_tests_and_comments(text: &str) -> String {
+    let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
+    let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
+    lines.map(|line| format!("{line}\n")).collect()
+}
