@@ -10,12 +10,11 @@ use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::fault::TableError;
-use super::lists::{Lists, NO_OWNER, Reach};
+use super::fault::{TableError, unreadable};
 use super::manifest::{Kind, List, Manifest, Origin};
-use super::rules::bit;
-use super::source::{MAX_LIST, unreadable};
-use super::{Source, rules};
+use super::rows::{Lists, NO_OWNER, Reach};
+use super::rules::{self, bit};
+use super::source::{MAX_LIST, Source};
 use crate::model::domain::walk;
 use crate::model::verdict::Rule;
 use crate::support::regular_file::{Unreadable, read_regular_text};

@@ -11,23 +11,15 @@ use super::additions::{Addition, drop_guarded_feed_rows};
 use super::carried::Carried;
 use super::disk::Bytes;
 use super::fault::{Fault, TableError, quoted};
-use super::file::{self, ListInfo, Meta};
-use super::lists::Lists;
+use super::layout::encode::{self, Content};
+use super::layout::parts::{ListInfo, Meta};
+use super::layout::sections::FORMAT;
 use super::manifest::{Kind, MAX_LISTS, Manifest, Origin};
 use super::packages::{self, SourceInfo};
 use super::resolve::{self, Covered};
+use super::rows::Lists;
 use super::source::{self, Folder};
 use crate::model::domain::suffix_list_version;
-
-/// All that goes into a compiled table.
-pub(super) struct Content<'r> {
-    /// The hash of everything that was read.
-    pub hash: u128,
-    pub covered: &'r Covered<'r>,
-    pub labels: &'r [String],
-    pub meta: Meta,
-    pub carried: &'r Carried,
-}
 
 /// What goes into the bytes beside what is looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,26 +45,7 @@ pub(super) fn build(
     let sources = packages::read(&sources_text, &folder.place("sources.toml"))?;
     let mut manifest = Manifest::read(&manifest_text, &manifest_place, &sources)?;
 
-    let mut faults = TableError::default();
-    let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
-    for list in &manifest.lists {
-        if !source::is_plain(&list.file) {
-            let at = format!("{manifest_place}:{}: file", list.line);
-            let found = quoted(&list.file);
-            faults.push(Fault::expected(at, "the name of a file in this folder", found));
-            continue;
-        }
-        match folder.read(&list.file) {
-            Ok(Some(text)) => texts.push(text),
-            Ok(None) => {
-                let at = format!("{manifest_place}:{}: file", list.line);
-                let expected = format!("{} in this folder", list.file);
-                faults.push(Fault::expected(at, expected, "no such file"));
-            }
-            Err(fault) => faults.push(fault),
-        }
-    }
-    faults.into_result()?;
+    let mut texts = read_texts(folder, &manifest, &manifest_place)?;
 
     let mut places: Vec<String> =
         manifest.lists.iter().map(|list| folder.place(&list.file)).collect();
@@ -112,8 +85,36 @@ pub(super) fn build(
 
     let meta = meta(&manifest, &lists, &covered, sources);
     let labels = &lists.labels.texts;
-    file::compose(&Content { hash, covered: &covered, labels, meta, carried: &carried })
+    encode::compose(&Content { hash, covered: &covered, labels, meta, carried: &carried })
         .map_err(TableError::from)
+}
+
+/// The text of each list, in the order of the manifest.
+fn read_texts(
+    folder: &Folder,
+    manifest: &Manifest,
+    manifest_place: &str,
+) -> Result<Vec<Cow<'static, str>>, TableError> {
+    let mut faults = TableError::default();
+    let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
+    for list in &manifest.lists {
+        if !source::is_plain(&list.file) {
+            let at = format!("{manifest_place}:{}: file", list.line);
+            let found = quoted(&list.file);
+            faults.push(Fault::expected(at, "the name of a file in this folder", found));
+            continue;
+        }
+        match folder.read(&list.file) {
+            Ok(Some(text)) => texts.push(text),
+            Ok(None) => {
+                let at = format!("{manifest_place}:{}: file", list.line);
+                let expected = format!("{} in this folder", list.file);
+                faults.push(Fault::expected(at, expected, "no such file"));
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    faults.into_result().map(|()| texts)
 }
 
 fn read_lists<'t>(
@@ -155,7 +156,7 @@ fn hash_of(manifest: &Manifest, heads: [&str; 2], texts: &[Cow<'static, str>], e
         add(list.kind.word());
         add(text);
     }
-    hash.update(&file::FORMAT.to_le_bytes());
+    hash.update(&FORMAT.to_le_bytes());
     hash.update(&ended.to_le_bytes());
     hash.digest128()
 }

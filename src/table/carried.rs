@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::disk::Bytes;
 use super::fault::Fault;
-use super::file::{SECTIONS, damaged, section_range};
+use super::layout::sections::{SECTIONS, damaged, section_range};
 
 /// Each file's name and text.
 pub(super) type Carried = Vec<(String, Cow<'static, str>)>;

@@ -6,9 +6,11 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use super::buckets::LINE;
-use super::fault::Fault;
-use super::source::{MAX_COMPILED, unreadable};
+use super::fault::{Fault, unreadable};
 use crate::support::regular_file::{open_regular, write_beside};
+
+/// The largest compiled table, in bytes.
+const MAX_COMPILED: u64 = 1 << 30;
 
 /// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
 ///

@@ -5,7 +5,10 @@
 
 use std::fmt;
 use std::io;
+use std::ops::Range;
 use std::path::Path;
+
+use crate::support::regular_file::Unreadable;
 
 /// How many faults a [`TableError`] keeps; it counts the others.
 const SHOWN: usize = 20;
@@ -158,6 +161,34 @@ impl fmt::Display for TableError {
 }
 
 impl std::error::Error for TableError {}
+
+/// The fault that the TOML parser reports, with its line.
+pub(super) fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
+    let line = error.span().map_or(1, |span| line_of(text, &span));
+    let message = error.message().lines().collect::<Vec<_>>().join(", ");
+    Fault::Toml { at: format!("{place}:{line}"), message }
+}
+
+/// The line of a text at which a span begins, counted from 1.
+pub(super) fn line_of(text: &str, span: &Range<usize>) -> u32 {
+    let before = text.as_bytes().get(..span.start).unwrap_or_default();
+    1 + before.iter().filter(|b| **b == b'\n').count() as u32
+}
+
+/// What is wrong with a file, where it should be regular and not too large.
+pub(super) fn unreadable(path: &Path, found: Unreadable) -> Fault {
+    let place = path.display().to_string();
+    match found {
+        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
+            Fault::expected(place, "a folder of lists or a compiled table", "nothing")
+        }
+        Unreadable::Io(error) => Fault::io(path, error),
+        Unreadable::Kind(kind) => Fault::expected(place, "a regular file", kind),
+        Unreadable::TooLarge { most, found } => {
+            Fault::expected(place, format!("at most {most} bytes"), found.to_string())
+        }
+    }
+}
 
 #[cfg(test)]
 mod tests {

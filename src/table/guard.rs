@@ -2,8 +2,11 @@
 //!
 //! Overrides and feeds that are added to the lists have guards of their own and count for none here.
 
-use super::resolve::NONE;
-use super::{Fault, Found, ListInfo, Row, Table, TableError};
+use super::answer::{Found, Row};
+use super::entry::NONE;
+use super::fault::{Fault, TableError};
+use super::layout::parts::ListInfo;
+use super::table_data::Table;
 use crate::model::domain::Domain;
 
 /// A list of this many rows or more is watched for shrinking: shorter ones are edited by hand.

@@ -1,174 +1,127 @@
-//! What a table gives back: an answer, a row, and the reasons for both.
+//! Finds what a table says of a domain.
 //!
-//! All of it borrows from the table; nothing here looks anything up or decides.
+//! The nearest row wins; the rules for names without a row come last. Reads the table's bytes in
+//! place and changes nothing.
 
-use std::borrow::Cow;
-
-use super::{ListInfo, SourceInfo, Table, packages};
-use crate::model::domain::Domain;
-use crate::model::verdict::{Rule, Score, Verdict, VerdictSource};
-
-/// What a table says of a domain.
-#[derive(Clone, Copy)]
-pub struct Found<'t> {
-    /// Reason, score and facts.
-    pub verdict: Verdict,
-    /// The label of the mail service.
-    pub label: Option<&'t str>,
-    /// Where in the domain the row that matched begins, in bytes; `None` without a row.
-    pub matched: Option<usize>,
-    pub(super) table: &'t Table,
-    /// The number of the answer in the table.
-    pub(super) answer: u16,
-    /// The DNS said something of the name that counts.
-    pub(super) is_learned: bool,
-    /// The DNS named a mail host of the name, whether anything follows from that or not.
-    pub(super) has_learned_host: bool,
-}
-
-/// One row of a table.
-#[derive(Clone, Copy)]
-pub struct Row<'t> {
-    /// The name.
-    pub name: &'t str,
-    /// What the table says of the name itself.
-    pub own: Found<'t>,
-    /// What it says of names below it; `None` if the row covers none.
-    pub below: Option<Found<'t>>,
-}
-
-/// Why a table says what it says.
-#[derive(Clone, Debug)]
-pub struct Explanation<'t> {
-    /// The rule that decided reason and score.
-    pub rule: Rule,
-    /// The lists that name the row or a suffix above it.
-    pub lists: Vec<&'t ListInfo>,
-    /// The sources behind these lists, and those that vote for the row.
-    pub sources: Vec<&'t SourceInfo>,
-}
+use super::answer::{Found, Row};
+use super::buckets;
+use super::entry::{
+    Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TLD_BEYOND_AT, TLD_BEYOND_BELOW, TLD_EXISTS, TYPO,
+    UNKNOWN, UNKNOWN_TLD,
+};
+use super::infer::Inferred;
+use super::manifest::TLDS_DAYS;
+use super::packages::DAY;
+use super::table_data::Table;
+use crate::model::domain::{Domain, walk};
 
 impl Table {
-    /// The answer of this number; `matched` is where in the domain its row begins.
-    pub(super) fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
-        let answer = &self.parts.answers[usize::from(number)];
-        let label = super::label(&self.parts, answer);
-        let verdict = answer.verdict;
-        Found {
-            verdict,
-            label,
-            matched,
-            table: self,
-            answer: number,
-            is_learned: false,
-            has_learned_host: false,
+    /// What the table says of a domain at a moment, in seconds since 1970.
+    pub fn lookup(&self, domain: &Domain, now: i64) -> Found<'_> {
+        let name = domain.as_str();
+        let owner = domain.registrable_start();
+        let found = match owner {
+            Some(owner) => self.lookup_owned(name, owner),
+            // A public suffix: only a row of its own matches it, or one that covers suffixes.
+            None => self.probe(name).map(|entry| (entry.own, 0)),
+        };
+        if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NONE) {
+            return match self.leaves_to_rules[usize::from(answer)] {
+                true => self.infer(name, owner).unwrap_or_else(|| self.found(answer, Some(at))),
+                false => self.found(answer, Some(at)),
+            };
         }
+        let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
+        let tld = self.tlds.flags(&name[tld_at..]);
+        if tld & (TLD_BEYOND_AT | TLD_BEYOND_BELOW) != 0
+            && let Some((answer, at)) = self.lookup_beyond(name, owner.unwrap_or(0), tld)
+        {
+            return self.found(answer, Some(at));
+        }
+        let is_young = self
+            .parts
+            .meta
+            .tlds_date
+            .is_some_and(|date| now < date.saturating_add(TLDS_DAYS * DAY));
+        if tld & TLD_EXISTS == 0 && is_young {
+            return self.found(UNKNOWN_TLD, None);
+        }
+        self.infer(name, owner).unwrap_or_else(|| self.found(UNKNOWN, None))
+    }
+
+    /// What the rules say of a name that no row judges.
+    fn infer(&self, name: &str, owner: Option<usize>) -> Option<Found<'_>> {
+        let label = owner.map_or("", |owner| registrable_label(&name[owner..]));
+        let answer = match self.inference.judge(name, label)? {
+            Inferred::Typo => TYPO,
+            Inferred::ThrowawayName => THROWAWAY_NAME,
+            Inferred::MailInName => MAIL_IN_NAME,
+        };
+        Some(self.found(answer, None))
+    }
+
+    /// Whether this is one of the large providers that the rules suggest.
+    pub fn is_large_provider(&self, name: &str) -> bool {
+        self.inference.knows_provider(name)
+    }
+
+    /// The registrable domain first: its row says whether there are rows below it, so that a
+    /// miss costs one probe.
+    fn lookup_owned(&self, name: &str, owner: usize) -> Option<(u16, usize)> {
+        let owned = self.probe(&name[owner..]);
+        if owned.is_some_and(|entry| entry.has_rows_below) || self.full_walk {
+            for at in walk(name).take_while(|at| *at < owner) {
+                let entry = self.probe(&name[at..]);
+                let answer =
+                    entry.map_or(NONE, |entry| if at == 0 { entry.own } else { entry.below });
+                if answer != NONE {
+                    return Some((answer, at));
+                }
+            }
+        }
+        owned.map(|entry| (if owner == 0 { entry.own } else { entry.below }, owner))
+    }
+
+    /// Rows above the registrable domain: those that cover public suffixes.
+    fn lookup_beyond(&self, name: &str, owner: usize, tld: u8) -> Option<(u16, usize)> {
+        walk(name).skip_while(|at| *at <= owner).find_map(|at| {
+            let is_tld = !name[at..].contains('.');
+            let flag = if is_tld { TLD_BEYOND_AT } else { TLD_BEYOND_BELOW };
+            if tld & flag == 0 {
+                return None;
+            }
+            let answer = self.probe(&name[at..])?.beyond;
+            (answer != NONE).then_some((answer, at))
+        })
+    }
+
+    pub(super) fn probe(&self, name: &str) -> Option<&Entry> {
+        let all = self.bytes.of();
+        let lines = &all[self.parts.lines.clone()];
+        let place = buckets::place(&self.parts.key, name, lines.len() / buckets::LINE);
+        let value = buckets::probe(lines, place, |line, slot| {
+            self.names_of(line).nth(slot).flatten() == Some(name.as_bytes())
+        })?;
+        self.parts.entries.get(usize::from(value) - 1)
+    }
+
+    fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {
+        let found = |number: u16| (number != NONE).then(|| self.found(number, Some(0)));
+        Some(Row { name, own: found(entry.own)?, below: found(entry.below) })
+    }
+
+    /// The row of exactly this name.
+    pub fn row_of<'t>(&'t self, name: &'t str) -> Option<Row<'t>> {
+        self.row(name, self.probe(name)?)
+    }
+
+    /// All rows, in no order that means anything.
+    pub fn names(&self) -> impl Iterator<Item = Row<'_>> {
+        self.slots().filter_map(|(name, number)| self.row(name, &self.parts.entries[number]))
     }
 }
 
-impl<'t> Found<'t> {
-    /// What follows the domain in the public answer, from the quote that ends the domain on.
-    pub fn tail(&self) -> Cow<'t, str> {
-        let answer = usize::from(self.answer);
-        match self.verdict == self.table.parts.answers[answer].verdict {
-            true => Cow::Borrowed(&self.table.tails[answer]),
-            false => Cow::Owned(self.verdict.render_tail(self.label)),
-        }
-    }
-
-    /// The same with the operator's score for names of which nothing is known, if there is one. A
-    /// name that says mail is never safer than they are.
-    pub fn with_unknown_score(mut self, score: Option<Score>) -> Self {
-        if let Some(score) = score {
-            let own = &mut self.verdict.score;
-            match self.verdict.rule {
-                Rule::Unknown => *own = score,
-                Rule::MailInName => *own = score.max(*own),
-                _ => {}
-            }
-        }
-        self
-    }
-
-    /// What it goes by.
-    pub fn source(&self) -> VerdictSource {
-        if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.source() }
-    }
-
-    /// Whether it is flagged, by what the DNS said alone.
-    pub fn is_flagged_by_learned_fact(&self) -> bool {
-        self.is_learned && self.verdict.reason.is_flagged()
-    }
-
-    /// Whether a list of the manifest has a row for exactly this name.
-    pub(super) fn is_in_lists(&self) -> bool {
-        self.table.parts.answers[usize::from(self.answer)].is_in_lists
-    }
-
-    /// Whether a list of the manifest protects exactly this name, whatever an override says.
-    pub fn is_protected_by_name(&self) -> bool {
-        self.table.parts.answers[usize::from(self.answer)].is_protected_by_name
-    }
-
-    /// Whether the name is flagged, and not by the operator's own word beside the lists.
-    pub(super) fn is_flagged_without_added_override(&self) -> bool {
-        let is_own_word = self.verdict.rule == Rule::Override
-            && self.explain().lists.iter().any(|list| list.is_added);
-        self.verdict.reason.is_flagged() && !is_own_word
-    }
-
-    /// The well-known provider that the asked name was probably meant to be: the name is close to
-    /// it, and is flagged or not known to work. With a mail host that the DNS named it works.
-    pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
-        let rule = self.verdict.rule;
-        let is_known_to_work = match rule {
-            Rule::Override | Rule::Protected | Rule::Alias => true,
-            Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
-            Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
-            Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                let answer = &self.table.parts.answers[usize::from(self.answer)];
-                answer.is_real || self.table.inference.says_it_works(answer.votes)
-            }
-            Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
-            // A row that says nothing else says that the name is real.
-            Rule::Unknown => self.matched.is_some(),
-        };
-        let is_known_to_work =
-            is_known_to_work || self.has_learned_host && !self.verdict.reason.is_flagged();
-        // A parent that matched is another name than the one that was mistyped.
-        let is_other = self.matched.is_some_and(|at| at > 0);
-        if is_known_to_work || is_other {
-            return None;
-        }
-        let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
-        self.table.inference.suggest(domain.as_str(), cannot_receive_mail)
-    }
-
-    /// Which rule, which lists and which sources.
-    pub fn explain(&self) -> Explanation<'t> {
-        let answer = &self.table.parts.answers[usize::from(self.answer)];
-        let lists: Vec<&ListInfo> = (0..)
-            .zip(self.table.lists())
-            .filter(|(number, _)| answer.lists >> number & 1 == 1)
-            .map(|(_, list)| list)
-            .collect();
-        let votes = |source: &SourceInfo| {
-            source.vote.is_some_and(|letter| answer.votes & packages::vote_bit(letter) != 0)
-        };
-        let sources = self.table.sources().iter().filter(|source| {
-            votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
-        });
-        Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
-    }
-}
-
-impl Row<'_> {
-    /// Whether two rows give the same answers, to the name and to those below it.
-    pub fn says_the_same(&self, other: &Row) -> bool {
-        fn said<'t>(found: &Found<'t>) -> (Verdict, Option<&'t str>) {
-            (found.verdict, found.label)
-        }
-        said(&self.own) == said(&other.own)
-            && self.below.as_ref().map(said) == other.below.as_ref().map(said)
-    }
+/// The first label of a registrable domain: what its owner chose.
+fn registrable_label(registrable: &str) -> &str {
+    registrable.split('.').next().unwrap_or_default()
 }

@@ -9,7 +9,7 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::fault::{Fault, TableError, quoted};
+use super::fault::{Fault, TableError, line_of, quoted, toml_fault};
 use super::infer::InferenceSettings;
 use super::packages::SourceInfo;
 use crate::model::domain::Domain;
@@ -358,15 +358,4 @@ fn read_scores(
         }
     }
     Scores(scores)
-}
-
-pub(super) fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
-    let line = error.span().map_or(1, |span| line_of(text, &span));
-    let message = error.message().lines().collect::<Vec<_>>().join(", ");
-    Fault::Toml { at: format!("{place}:{line}"), message }
-}
-
-pub(super) fn line_of(text: &str, span: &Range<usize>) -> u32 {
-    let before = text.as_bytes().get(..span.start).unwrap_or_default();
-    1 + before.iter().filter(|b| **b == b'\n').count() as u32
 }

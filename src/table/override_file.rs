@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 
 use super::csv;
 use super::disk;
-use super::fault::{Fault, TableError, quoted};
+use super::fault::{Fault, TableError, quoted, unreadable};
 use super::packages::is_day;
 use super::records::{NEEDED_OF_OVERRIDE, OVERRIDE};
-use super::source::{MAX_LIST, unreadable};
+use super::source::MAX_LIST;
 use crate::model::domain::Name;
 use crate::support::regular_file::{Unreadable, folder_of, read_regular_text};
 

@@ -7,8 +7,10 @@ use std::collections::HashMap;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 
-use super::fault::{Fault, TableError, quoted};
-use super::manifest::{line_of, toml_fault};
+use super::fault::{Fault, TableError, line_of, quoted, toml_fault};
+
+/// The seconds of a day.
+pub(super) const DAY: i64 = 86_400;
 
 /// A package that lists were made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

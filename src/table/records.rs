@@ -5,12 +5,13 @@
 use std::borrow::Cow;
 
 use super::fault::{Fault, quoted};
-use super::lists::{Context, Lists, Reach, Said, read_name};
 use super::manifest::Kind;
+use super::mx;
+use super::packages::{self, DAY};
+use super::rows::{Context, Lists, MxClass, Reach, Said, read_name};
 use super::rules::{self, Override};
-use super::{DAY, mx, packages};
 use crate::model::domain::Name;
-use crate::model::verdict::{Reason, Rule, Score};
+use crate::model::verdict::{Reason, Score};
 
 /// The columns of an override. The last two may be missing: words for people, and the last day on
 /// which the row counts.
@@ -45,27 +46,6 @@ pub(super) fn columns(kind: Kind) -> Option<&'static [&'static str]> {
         Kind::MxLabel => Some(&["suffix", "label", "class"]),
         Kind::Mx => Some(&["domain", "mx"]),
         _ => None,
-    }
-}
-
-/// How the mail service behind an MX suffix is judged.
-#[derive(Clone, Copy)]
-pub(super) enum MxClass {
-    Consumer,
-    Professional,
-    Shared,
-    Disposable,
-}
-
-impl MxClass {
-    /// The fact that follows for a name with such a host.
-    pub(super) fn bits(self) -> u32 {
-        match self {
-            MxClass::Professional => rules::bit(Rule::Professional),
-            MxClass::Disposable => rules::bit(Rule::DisposableMx),
-            // A forwarder's or a shared host's customers are not judged by it.
-            MxClass::Consumer | MxClass::Shared => 0,
-        }
     }
 }
 
@@ -160,17 +140,10 @@ impl<'a> Lists<'a> {
             ),
         };
         let (is_free, is_corporate) = (flag(4)?, flag(5)?);
-        if let Some(text) = fields.get(8).filter(|text| !text.is_empty()) {
-            let day = packages::unix_day(text).ok_or_else(|| {
-                Fault::expected(context.at("until"), "a day such as 2026-12-31", quoted(text))
-            })?;
-            // The row counts on that day too.
-            let end = day + DAY;
-            if end <= self.now {
-                self.ended += 1;
-                return Ok(());
-            }
-            self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
+        if let Some(text) = fields.get(8).filter(|text| !text.is_empty())
+            && self.has_ended(context, text)?
+        {
+            return Ok(());
         }
         let label = match set(6) {
             None => None,
@@ -199,6 +172,22 @@ impl<'a> Lists<'a> {
             line: context.line,
         });
         Ok(())
+    }
+
+    /// Returns true if an override that counts until this day says nothing any more.
+    fn has_ended(&mut self, context: &Context, text: &str) -> Result<bool, Fault> {
+        let day = packages::unix_day(text).ok_or_else(|| {
+            Fault::expected(context.at("until"), "a day such as 2026-12-31", quoted(text))
+        })?;
+        // The row counts on that day too.
+        let end = day + DAY;
+        let has_ended = end <= self.now;
+        if has_ended {
+            self.ended += 1;
+        } else {
+            self.next_end = Some(self.next_end.map_or(end, |next| next.min(end)));
+        }
+        Ok(has_ended)
     }
 
     fn mx_fact(&self, context: &Context, text: &str) -> Result<Said, Fault> {

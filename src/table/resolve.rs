@@ -6,62 +6,15 @@
 
 use std::collections::HashMap;
 
+use super::entry::{Entry, FIXED, NONE, TLD_BEYOND_AT, TLD_BEYOND_BELOW, TLD_EXISTS};
 use super::fault::{Fault, TableError};
-use super::lists::{Lists, NO_OWNER, Reach, Row};
+use super::inheritance::{Inherited, Legacy, facts, legacies};
 use super::manifest::{Kind, Manifest, Origin};
 use super::mx::MxAnswers;
+use super::rows::{Lists, NO_OWNER, Reach, Row};
 use super::rules::{self, Answer, Facts, LISTED_AS_FLAGGED, Override};
 use crate::model::domain::{Name, walk};
 use crate::model::verdict::Rule;
-
-/// No answer: the look-up goes on to the next parent.
-pub(super) const NONE: u16 = u16::MAX;
-/// The answers for names without a row.
-pub(super) const UNKNOWN: u16 = 0;
-/// The answer for names whose top-level domain does not exist.
-pub(super) const UNKNOWN_TLD: u16 = 1;
-/// The answers of the rules for names without a row.
-pub(super) const TYPO: u16 = 2;
-/// See above.
-pub(super) const THROWAWAY_NAME: u16 = 3;
-/// See above.
-pub(super) const MAIL_IN_NAME: u16 = 4;
-/// The answers for names of which the DNS says that they get no mail.
-pub(super) const NO_MAIL: u16 = 5;
-/// See above.
-pub(super) const PARKED: u16 = 6;
-/// The rules of the answers that have a fixed number, in the order of these numbers.
-const FIXED: [Rule; 7] = [
-    Rule::Unknown,
-    Rule::UnknownTld,
-    Rule::Typo,
-    Rule::ThrowawayName,
-    Rule::MailInName,
-    Rule::NoMail,
-    Rule::Parked,
-];
-/// How many answers every table has.
-pub(super) const FIXED_ANSWERS: usize = FIXED.len();
-
-/// The row of a name, as numbers of answers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Entry {
-    /// What it says of the name itself; `NONE` for a name that is only a way-mark.
-    pub own: u16,
-    /// What it says of names below it.
-    pub below: u16,
-    /// What it says of names below it past a public suffix, which have another owner.
-    pub beyond: u16,
-    /// Whether there are rows below it; only told of registrable domains.
-    pub has_rows_below: bool,
-}
-
-/// The top-level domain exists.
-pub(super) const TLD_EXISTS: u8 = 1;
-/// Its own row says something of every name below it.
-pub(super) const TLD_BEYOND_AT: u8 = 2;
-/// A row below it says something of names past a public suffix.
-pub(super) const TLD_BEYOND_BELOW: u8 = 4;
 
 /// The dictionary and who points into it.
 #[derive(Default)]
@@ -74,18 +27,6 @@ pub(super) struct Covered<'r> {
     /// What follows from the MX host of a name without a row, by suffixes of hosts.
     pub mx: Vec<MxAnswers>,
     pub rows: usize,
-}
-
-/// What a name passes on to names below it.
-#[derive(Clone, Copy, Default)]
-struct Legacy {
-    special: Facts,
-    free_subdomain: Facts,
-    protection: Facts,
-    label: Facts,
-    /// The override of the name itself and the one of all below it, each with 1 added.
-    exact: u32,
-    subtree: u32,
 }
 
 struct Build<'r> {
@@ -147,61 +88,6 @@ pub(super) fn cover<'r>(
         }
     }
     build.covered
-}
-
-/// What each name passes on, for the few that pass on anything.
-fn legacies<'r>(lists: &'r Lists, manifest: &Manifest) -> HashMap<&'r str, Legacy> {
-    let mut legacies: HashMap<&str, Legacy> = HashMap::new();
-    for row in &lists.rows {
-        let facts = facts(row, manifest);
-        let has = |rule| row.bits & rules::bit(rule) != 0;
-        if row.reach != Reach::Exact && has(Rule::SpecialUse) {
-            legacies.entry(&row.name).or_default().special.add(facts);
-        }
-        if row.reach != Reach::Exact && has(Rule::FreeSubdomain) {
-            legacies.entry(&row.name).or_default().free_subdomain.add(facts);
-        }
-        if row.reach == Reach::Beyond && has(Rule::Protected) {
-            legacies.entry(&row.name).or_default().protection.add(facts);
-        }
-        if row.reach != Reach::Exact && facts.label != 0 {
-            legacies.entry(&row.name).or_default().label.add(facts);
-        }
-    }
-    for (number, word) in (1..).zip(&lists.overrides) {
-        let legacy = legacies.entry(&word.name).or_default();
-        *(if word.subtree { &mut legacy.subtree } else { &mut legacy.exact }) = number;
-    }
-    legacies
-}
-
-fn facts(row: &Row, manifest: &Manifest) -> Facts {
-    let (label, mx_label, lists) = match manifest.lists[usize::from(row.list)].kind {
-        // An override is no fact; `decide` names its list where it applies.
-        Kind::Override => (0, 0, 0),
-        Kind::Mx => (0, row.label, 1 << row.list),
-        _ => (row.label, 0, 1 << row.list),
-    };
-    let mut bits = row.bits;
-    if manifest.lists[usize::from(row.list)].origin == Origin::Manifest {
-        bits |= rules::IN_LISTS;
-        if row.bits & rules::bit(Rule::Protected) != 0 {
-            bits |= rules::PROTECTED_BY_NAME;
-        }
-    }
-    Facts { bits, lists, votes: row.votes, label, mx_label }
-}
-
-/// What a name takes over from its parents.
-#[derive(Default)]
-struct Inherited {
-    special: Facts,
-    free_subdomain: Facts,
-    protection: Facts,
-    label: Facts,
-    /// The nearest override, and the nearest one of the operator's own.
-    subtree: u32,
-    operator_subtree: u32,
 }
 
 impl<'r> Build<'r> {

@@ -8,13 +8,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::carried::Carried;
-use super::fault::{Fault, quoted};
+use super::fault::{Fault, quoted, unreadable};
 use crate::support::regular_file::{Unreadable, read_regular};
 
 /// The largest list, in bytes.
 pub(super) const MAX_LIST: u64 = 64 << 20;
-/// The largest compiled table, in bytes.
-pub(super) const MAX_COMPILED: u64 = 1 << 30;
 
 /// Where a table comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -108,21 +106,6 @@ pub(super) fn is_plain(file: &str) -> bool {
     Path::new(file).components().count() == 1
         && !file.contains(['/', '\\', '\0'])
         && !matches!(file, "." | "..")
-}
-
-/// What is wrong with a file, where it should be regular and not too large.
-pub(super) fn unreadable(path: &Path, found: Unreadable) -> Fault {
-    let place = path.display().to_string();
-    match found {
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            Fault::expected(place, "a folder of lists or a compiled table", "nothing")
-        }
-        Unreadable::Io(error) => Fault::io(path, error),
-        Unreadable::Kind(kind) => Fault::expected(place, "a regular file", kind),
-        Unreadable::TooLarge { most, found } => {
-            Fault::expected(place, format!("at most {most} bytes"), found.to_string())
-        }
-    }
 }
 
 #[cfg(test)]

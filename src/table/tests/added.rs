@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{NOW, OVERRIDE, ask, check, folder, said};
+use super::support::{NOW, OVERRIDE, ask, check, folder, said};
 use crate::model::domain::Name;
 use crate::table::{
     FeedKind, FeedList, FeedTier, NewOverride, OverrideFile, Source, Table, TableSources, Word,

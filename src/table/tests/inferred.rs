@@ -1,6 +1,7 @@
 //! The rules for names that no list has, and what is suggested for them.
 
-use super::{ask, check, faults, said, table};
+use super::support::{ask, check, faults, said, table};
+use crate::table::{Source, Table};
 
 const RULES: (&str, &str) = (
     "manifest.toml",
@@ -137,7 +138,7 @@ fn the_rules_outlive_being_compiled() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("compiled");
     table.write_to(&path).unwrap();
-    let again = super::Table::load(&super::Source::Path(path)).unwrap();
+    let again = Table::load(&Source::Path(path)).unwrap();
     assert_eq!(said(&again, "gmial.com"), "undeliverable 60");
     assert_eq!(said(&again, "quickmail.org"), "safe 30");
 }

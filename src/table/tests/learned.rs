@@ -1,7 +1,8 @@
 //! What the DNS says of names that no list has.
 
-use super::{Source, Table, ask, faults, load, table};
+use super::support::{ask, faults, load, table};
 use crate::model::verdict::VerdictSource;
+use crate::table::{Source, Table};
 
 const RULES: (&str, &str) = (
     "manifest.toml",
@@ -67,7 +68,7 @@ fn a_learned_fact_that_flags_a_name_is_as_strong_as_the_same_row_of_a_list() {
         for mx in [".", "nxdomain", "parked", "mx1.bad.host"] {
             let row = format!("domain,mx\n{name},{mx}\n");
             let free = ("free-subdomains.txt", "eu.cc\n");
-            let listed = super::table(&[RULES, MX, free, ("mx.csv", &row)]);
+            let listed = super::support::table(&[RULES, MX, free, ("mx.csv", &row)]);
             let (listed, learned) = (ask(&listed, name), ask(&table, name).apply_mx(mx));
             assert_eq!(learned.verdict, listed.verdict, "{name} {mx}");
             assert_eq!(learned.label, listed.label, "{name} {mx}");

@@ -1,0 +1,141 @@
+//! Writes the bytes of a table.
+
+use xxhash_rust::xxh3::xxh3_128_with_seed;
+
+use super::parts::{Meta, Parts};
+use super::sections::{ANSWER, ENTRY, FORMAT, HEAD, MAGIC, SECTIONS, seal, section_range};
+use crate::table::buckets::{self, LINE, SLOTS};
+use crate::table::carried::{self, Carried};
+use crate::table::disk::Bytes;
+use crate::table::entry::Entry;
+use crate::table::fault::Fault;
+use crate::table::resolve::Covered;
+use crate::table::rules::Answer;
+
+/// All that goes into a compiled table.
+pub(in crate::table) struct Content<'r> {
+    /// The hash of everything that was read.
+    pub hash: u128,
+    pub covered: &'r Covered<'r>,
+    pub labels: &'r [String],
+    pub meta: Meta,
+    pub carried: &'r Carried,
+}
+
+/// How many keys are tried. With honest names the first one fits.
+const KEYS: u64 = 64;
+
+/// Lays a table out.
+///
+/// The key of the hash follows from the content, so that the same sources give the same bytes.
+/// Who can choose names of a source can therefore choose names that crowd together; what they
+/// gain is a longer probe of at most sixteen lines, never a wrong answer, since every hit is
+/// confirmed against its name. Where names crowd so much that one does not fit, the next key is
+/// taken.
+pub(in crate::table) fn compose(content: &Content) -> Result<Bytes, Fault> {
+    let names = &content.covered.names;
+    let fitting = (0..KEYS).find_map(|attempt| {
+        let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
+        let filled = buckets::fill(&key, names.iter().copied())?;
+        Some((key, filled))
+    });
+    let Some((key, (lines, slots))) = fitting else {
+        return Err(Fault::expected("the table", "names that spread over its lines", "a crowd"));
+    };
+    let mut starts = Vec::with_capacity(slots.len() / SLOTS * 4);
+    let mut texts = Vec::with_capacity(names.len() * 20);
+    for line in slots.chunks_exact(SLOTS) {
+        let start = u32::try_from(texts.len())
+            .map_err(|_| Fault::expected("the table", "names of at most 4 GiB", "more"))?;
+        starts.extend_from_slice(&start.to_le_bytes());
+        for number in line.iter().filter(|number| **number != 0) {
+            let name = names[*number as usize - 1].0;
+            texts.push(name.len() as u8);
+            texts.extend_from_slice(name.as_bytes());
+        }
+    }
+    let meta = toml::to_string(&content.meta)
+        .map_err(|error| Fault::Toml { at: "the table".into(), message: error.to_string() })?;
+    let mut labels = Vec::new();
+    for label in content.labels {
+        labels.push(label.len() as u8);
+        labels.extend_from_slice(label.as_bytes());
+    }
+    let answers: Vec<u8> = content.covered.answers.iter().flat_map(write_answer).collect();
+    let entries: Vec<u8> = content.covered.entries.iter().flat_map(write_entry).collect();
+    let mut sorted: Vec<(&str, u8)> =
+        content.covered.tlds.iter().map(|(name, flags)| (*name, *flags)).collect();
+    sorted.sort_unstable();
+    let mut tlds = Vec::new();
+    for (name, flags) in sorted {
+        tlds.extend_from_slice(&[flags, name.len() as u8]);
+        tlds.extend_from_slice(name.as_bytes());
+    }
+    let carried = carried::write(content.carried)?;
+    let sections: [&[u8]; SECTIONS] =
+        [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts, &carried];
+    Ok(assemble(content.hash, key, &sections))
+}
+
+fn assemble(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTIONS]) -> Bytes {
+    let mut at = HEAD;
+    let offsets = sections.map(|section| {
+        let offset = at;
+        at = (at + section.len()).next_multiple_of(LINE);
+        offset
+    });
+    let mut bytes = Bytes::zeroed(at);
+    let all = bytes.of_mut();
+    all[..8].copy_from_slice(MAGIC);
+    all[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    all[16..24].copy_from_slice(&(at as u64).to_le_bytes());
+    all[32..48].copy_from_slice(&hash.to_le_bytes());
+    all[48..64].copy_from_slice(&key);
+    for (i, (section, offset)) in sections.iter().zip(offsets).enumerate() {
+        let head = 64 + 16 * i;
+        all[head..head + 8].copy_from_slice(&(offset as u64).to_le_bytes());
+        all[head + 8..head + 16].copy_from_slice(&(section.len() as u64).to_le_bytes());
+        all[offset..offset + section.len()].copy_from_slice(section);
+    }
+    seal(all);
+    bytes
+}
+
+/// The same bytes with another description of themselves.
+pub(in crate::table) fn with_meta(bytes: &Bytes, parts: &Parts) -> Result<Bytes, Fault> {
+    let meta = toml::to_string(&parts.meta)
+        .map_err(|error| Fault::Toml { at: "the table".into(), message: error.to_string() })?;
+    let all = bytes.of();
+    let mut sections: [&[u8]; SECTIONS] = [&[]; SECTIONS];
+    for (i, section) in sections.iter_mut().enumerate() {
+        *section = section_range(all, i, "the table").map(|range| &all[range])?;
+    }
+    sections[0] = meta.as_bytes();
+    Ok(assemble(parts.hash, parts.key, &sections))
+}
+
+fn write_answer(answer: &Answer) -> [u8; ANSWER] {
+    let mut out = [0; ANSWER];
+    let verdict = &answer.verdict;
+    out[0] = verdict.reason as u8;
+    out[1] = verdict.score.value();
+    out[2] = u8::from(verdict.is_free_provider)
+        | u8::from(verdict.is_corporate_email) << 1
+        | u8::from(answer.is_in_lists) << 2
+        | u8::from(answer.is_protected_by_name) << 3
+        | u8::from(answer.is_real) << 4;
+    out[3] = verdict.rule as u8;
+    out[4..8].copy_from_slice(&answer.label.to_le_bytes());
+    out[8..16].copy_from_slice(&answer.lists.to_le_bytes());
+    out[16..20].copy_from_slice(&answer.votes.to_le_bytes());
+    out
+}
+
+fn write_entry(entry: &Entry) -> [u8; ENTRY] {
+    let mut out = [0; ENTRY];
+    out[..2].copy_from_slice(&entry.own.to_le_bytes());
+    out[2..4].copy_from_slice(&entry.below.to_le_bytes());
+    out[4..6].copy_from_slice(&entry.beyond.to_le_bytes());
+    out[6] = u8::from(entry.has_rows_below);
+    out
+}

@@ -1,0 +1,58 @@
+//! The table inside the binary.
+
+use super::support::{BUNDLED, NOW, ask, said};
+use crate::model::domain::{Domain, Name, SuffixKind};
+use crate::model::verdict::{Reason, Rule};
+
+#[test]
+fn the_bundled_table_flags_no_real_provider() {
+    for name in [
+        "gmail.com",
+        "googlemail.com",
+        "outlook.com",
+        "hotmail.com",
+        "yahoo.com",
+        "proton.me",
+        "icloud.com",
+        "duck.com",
+        "fastmail.com",
+        "army.gov",
+        "nus.edu.sg",
+        "microsoft.com",
+        "com.ar",
+        "x.ddns.net",
+    ] {
+        assert_eq!(ask(&BUNDLED, name).verdict.reason, Reason::Safe, "{name}");
+    }
+    for row in BUNDLED.names() {
+        let is_icann = Name::parse(row.name).unwrap().public_suffix() == Some(SuffixKind::Icann);
+        let reason = row.own.verdict.reason;
+        assert!(!is_icann || !matches!(reason, Reason::Disposable | Reason::RoleAccount));
+    }
+    assert_eq!(said(&BUNDLED, "gmail.com"), "safe 0 +free Gmail");
+    assert_eq!(said(&BUNDLED, "microsoft.com"), "safe 0 +corporate Microsoft 365");
+}
+
+#[test]
+fn the_bundled_table_knows_the_names_that_people_know() {
+    assert_eq!(said(&BUNDLED, "yopmail.com"), "disposable 100 Yopmail");
+    assert_eq!(ask(&BUNDLED, "foo.mailinator.com").verdict.reason, Reason::Disposable);
+    assert_eq!(ask(&BUNDLED, "a.nosuchtld").verdict.rule, Rule::UnknownTld);
+    assert!(BUNDLED.rows() > 40_000, "{}", BUNDLED.rows());
+    assert_eq!(BUNDLED.seed()[0], "mailinator.com");
+    assert!(BUNDLED.seed().len() > 100);
+    assert!(BUNDLED.warnings(NOW).is_empty(), "{:?}", BUNDLED.warnings(NOW));
+}
+
+#[test]
+fn every_bundled_row_is_found_by_a_look_up() {
+    let mut rows = 0;
+    for row in BUNDLED.names() {
+        rows += 1;
+        let Ok(domain) = Domain::parse(row.name) else { continue };
+        let found = BUNDLED.lookup(&domain, NOW);
+        assert_eq!(found.matched, Some(0), "{}", row.name);
+        assert_eq!(found.verdict, row.own.verdict, "{}", row.name);
+    }
+    assert_eq!(rows, BUNDLED.rows());
+}

@@ -1,0 +1,118 @@
+//! Small tables for the tests, and what they say.
+
+use std::fs;
+use std::sync::LazyLock;
+
+use crate::model::domain::Domain;
+use crate::table::{Found, Source, Table, TableError};
+
+/// 2026-11-21, when the bundled lists are young.
+pub(super) const NOW: i64 = 1_795_219_200;
+
+pub(super) static BUNDLED: LazyLock<Table> =
+    LazyLock::new(|| Table::load(&Source::Bundled).unwrap());
+
+const SOURCES: &str = "\
+[[source]]
+name = \"tlds\"
+date = \"2026-11-01\"
+[[source]]
+name = \"alpha\"
+vote = \"a\"
+date = \"2026-11-02\"
+[[source]]
+name = \"beta\"
+vote = \"b\"
+date = \"2026-10-02\"
+";
+
+pub(super) const OVERRIDE: &str =
+    "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label\n";
+
+/// Which list a test means by its file.
+const KINDS: [(&str, &str); 19] = [
+    ("overrides.csv", "override"),
+    ("special.txt", "special_use"),
+    ("tlds.txt", "tlds\"\nsource = \"tlds"),
+    ("protected.txt", "protected"),
+    ("corporate.txt", "corporate"),
+    ("alias.txt", "alias"),
+    ("a.txt", "disposable\"\ntier = \"a"),
+    ("b.txt", "disposable\"\ntier = \"b"),
+    ("c.txt", "disposable\"\ntier = \"c"),
+    ("d.txt", "disposable\"\ntier = \"d"),
+    ("role.txt", "role"),
+    ("free-subdomains.txt", "free_subdomain"),
+    ("known.txt", "known"),
+    ("cleared.txt", "cleared"),
+    ("free.txt", "free"),
+    ("labels.csv", "label"),
+    ("mx.csv", "mx"),
+    ("mx-labels.csv", "mx_label"),
+    ("seed.txt", "seed"),
+];
+
+/// A folder with these files and a manifest that names them; `manifest.toml` adds to it.
+pub(super) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut manifest = String::new();
+    for (file, kind) in KINDS {
+        if files.iter().any(|(name, _)| *name == file) {
+            manifest.push_str(&format!("[[list]]\nfile = \"{file}\"\nkind = \"{kind}\"\n"));
+        }
+    }
+    fs::write(folder.path().join("sources.toml"), SOURCES).unwrap();
+    for (file, text) in files {
+        match *file {
+            "manifest.toml" => manifest.push_str(text),
+            "overrides.csv" => {
+                fs::write(folder.path().join(file), format!("{OVERRIDE}{text}")).unwrap();
+            }
+            _ => fs::write(folder.path().join(file), text).unwrap(),
+        }
+    }
+    fs::write(folder.path().join("manifest.toml"), manifest).unwrap();
+    folder
+}
+
+pub(super) fn load(files: &[(&str, &str)]) -> Result<Table, TableError> {
+    let folder = folder(files);
+    Table::load(&Source::Path(folder.path().to_owned()))
+}
+
+pub(super) fn table(files: &[(&str, &str)]) -> Table {
+    load(files).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The faults of a load, without the folder in front.
+pub(super) fn faults(files: &[(&str, &str)]) -> Vec<String> {
+    let folder = folder(files);
+    let Err(error) = Table::load(&Source::Path(folder.path().to_owned())) else {
+        panic!("no fault in {files:?}");
+    };
+    let prefix = format!("{}/", folder.path().display());
+    error.faults().iter().map(|fault| fault.to_string().replace(&prefix, "")).collect()
+}
+
+pub(super) fn ask<'t>(table: &'t Table, name: &str) -> Found<'t> {
+    table.lookup(&Domain::parse(name).unwrap(), NOW)
+}
+
+/// Reason and score, and `+free`, `+corporate` and the label where there are any.
+pub(super) fn said(table: &Table, name: &str) -> String {
+    let found = ask(table, name);
+    let verdict = found.verdict;
+    let mut text = format!("{} {}", verdict.reason, verdict.score.value());
+    for (is, word) in
+        [(verdict.is_free_provider, " +free"), (verdict.is_corporate_email, " +corporate")]
+    {
+        text.push_str(if is { word } else { "" });
+    }
+    found.label.map_or(text.clone(), |label| format!("{text} {label}"))
+}
+
+pub(super) fn check(table: &Table, expected: &[(&str, &str)]) {
+    for (name, expected) in expected {
+        assert_eq!(said(table, name), *expected, "{name}");
+    }
+}
