@@ -13,7 +13,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingRows};
+use super::rows::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingRows};
 use crate::model::month::rfc3339;
 
 /// How many losses are told by name.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use siphasher::sip::SipHasher13;
 
-use super::StoreError;
+use super::error::StoreError;
 
 /// What `store.url` may be.
 pub const STORE_URL_FORM: &str =
@@ -40,7 +40,7 @@ impl StoreUrl {
         // A fragment could switch the verification of certificates off.
         let known = (text.starts_with("redis://") || text.starts_with("rediss://"))
             && !text.contains(['#', '?']);
-        match known && super::redis::is_address(text) {
+        match known && is_address(text) {
             true => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
             false => Err(wrong()),
         }
@@ -122,6 +122,11 @@ fn shown_path(path: &str) -> &str {
     }
 }
 
+/// Whether a text names a server in a form that we can use.
+fn is_address(text: &str) -> bool {
+    redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,78 +143,81 @@ mod tests {
         assert_ne!(format!("{other:?}"), format!("{:?}", StoreUrl::Redis(url)));
     }
 
+    const NO_STORES: [&str; 9] = [
+        "localhost:6379",
+        "sqlite:",
+        "sqlite::memory:",
+        "sqlite:file:/tmp/x",
+        "sqlite:state/",
+        "sqlite:a\0b",
+        "redis://",
+        "redis://host:port",
+        "rediss://host/#insecure",
+    ];
+
+    /// `$` wherever a password may stand, also by mistake.
+    const ODD_PASSWORDS: [&str; 51] = [
+        "redis://me:$@host:99999",
+        "redis://me:$@host/database",
+        "me:$@host:6379",
+        "reddis://me:$@host",
+        "me:$://x@host:6379",
+        "me:$@redis://you:other@host",
+        "redis://host:6379?password=$",
+        "redis://host:6379/0?password=$&x=1",
+        "redis://host?user=me&pass=$#x",
+        "rediss://host#$",
+        "redis://me:$",
+        "redis://:$",
+        "redis://:$/0",
+        "redis://me:$/0",
+        "redis://me:$%40host:6379",
+        "redis://me%3A$%40host:6379",
+        "redis://host:6379:$",
+        "redis://host/$",
+        "redis://host/0/$",
+        "redis:me:$",
+        "redis:/me:$",
+        "redis:me:$@host",
+        "redis//:me:$",
+        "redis:///$",
+        "redis:// $",
+        "redis://[$]:6379",
+        "redis://[::1]:$",
+        "redis://[::1]$",
+        "redis://me:pass/$@host:99999",
+        "redis://me:pa?$@host",
+        "redis://me:pa#$@host",
+        "redis://me:pa@$@host:x",
+        "redis://me:$ @host:x",
+        "redis+tls://me:$@host",
+        "REDIS://me:$@host",
+        "unix:///$?pass=$",
+        "redis+unix:///run/redis?pass=$",
+        "redis-sentinel://:$@host",
+        "valkey://me:$@host",
+        "https://me:$@host",
+        "\"redis://me:$@host\"",
+        "redis://host,me:$",
+        "redis://me:$;host",
+        "password=$ host=x",
+        "--password $",
+        "-a $ redis://host",
+        "sqlite:file.db?key=$",
+        "sqlite://me:$@host/db",
+        "sqlite3:me:$",
+        "sqlite:redis://me:$@host",
+        "mysql:me:$",
+    ];
+
     #[test]
     fn what_is_no_store_is_refused_without_showing_a_password() {
-        for text in [
-            "localhost:6379",
-            "sqlite:",
-            "sqlite::memory:",
-            "sqlite:file:/tmp/x",
-            "sqlite:state/",
-            "sqlite:a\0b",
-            "redis://",
-            "redis://host:port",
-            "rediss://host/#insecure",
-        ] {
+        for text in NO_STORES {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
         }
-        // Wherever a password may stand, also by mistake.
-        let odd = [
-            "redis://me:$@host:99999",
-            "redis://me:$@host/database",
-            "me:$@host:6379",
-            "reddis://me:$@host",
-            "me:$://x@host:6379",
-            "me:$@redis://you:other@host",
-            "redis://host:6379?password=$",
-            "redis://host:6379/0?password=$&x=1",
-            "redis://host?user=me&pass=$#x",
-            "rediss://host#$",
-            "redis://me:$",
-            "redis://:$",
-            "redis://:$/0",
-            "redis://me:$/0",
-            "redis://me:$%40host:6379",
-            "redis://me%3A$%40host:6379",
-            "redis://host:6379:$",
-            "redis://host/$",
-            "redis://host/0/$",
-            "redis:me:$",
-            "redis:/me:$",
-            "redis:me:$@host",
-            "redis//:me:$",
-            "redis:///$",
-            "redis:// $",
-            "redis://[$]:6379",
-            "redis://[::1]:$",
-            "redis://[::1]$",
-            "redis://me:pass/$@host:99999",
-            "redis://me:pa?$@host",
-            "redis://me:pa#$@host",
-            "redis://me:pa@$@host:x",
-            "redis://me:$ @host:x",
-            "redis+tls://me:$@host",
-            "REDIS://me:$@host",
-            "unix:///$?pass=$",
-            "redis+unix:///run/redis?pass=$",
-            "redis-sentinel://:$@host",
-            "valkey://me:$@host",
-            "https://me:$@host",
-            "\"redis://me:$@host\"",
-            "redis://host,me:$",
-            "redis://me:$;host",
-            "password=$ host=x",
-            "--password $",
-            "-a $ redis://host",
-            "sqlite:file.db?key=$",
-            "sqlite://me:$@host/db",
-            "sqlite3:me:$",
-            "sqlite:redis://me:$@host",
-            "mysql:me:$",
-        ];
         let endings = ["", " ", "\n", "/", "?", "#", ":", "@", "@host", ":6379", "/0", "é"];
-        for text in odd {
+        for text in ODD_PASSWORDS {
             for ending in endings {
                 let text = text.replace('$', "s3cr3t!") + ending;
                 for text in [text.clone(), text.replace('!', "")] {

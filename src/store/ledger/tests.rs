@@ -1,6 +1,9 @@
 //! The ledger's verbs: one body of tests for both stores, then what only a server can go through.
 
 mod both;
+mod errors;
+mod loss;
+mod network;
 mod server;
 
 use std::path::PathBuf;

@@ -6,12 +6,17 @@
 
 use redis::Pipeline;
 
-use super::super::{Contents, StoreError, operations};
-use super::ledger::{KEPT_FOR, LEDGER, numbers_key};
-use super::ring::{ACCOUNTS, CHANGED, RING, ROWS};
+use super::connection::{BULK, CHUNK, Redis};
+use super::key_names::TOP;
+use super::key_names::{ACCOUNTS, CHANGED, RING, ROWS};
+use super::key_names::{KEPT_FOR, LEDGER, numbers_key};
+use super::reply::hex;
 use super::rows::{account_text, key_text};
-use super::top::{TOP, top_text};
-use super::{BULK, CHUNK, Redis, Script, hex};
+use super::scripts::Script;
+use super::top::top_text;
+use crate::store::error;
+use crate::store::error::StoreError;
+use crate::store::rows::Contents;
 
 /// Copied numbers stand as those of a node that is no more.
 const NOBODY: &str = "00000000000000000000000000000000";
@@ -21,7 +26,7 @@ const DOING: &str = "filling the store";
 
 impl Redis {
     pub(in super::super) fn fill(&mut self, contents: &Contents) -> Result<(), StoreError> {
-        let not_empty = operations::not_empty(&self.place);
+        let not_empty = error::not_empty(&self.place);
         let mut look = redis::pipe();
         look.cmd("EXISTS").arg(&[ROWS, ACCOUNTS, CHANGED]);
         let held: u64 = self.read(DOING, &look)?;

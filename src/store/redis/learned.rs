@@ -2,8 +2,11 @@
 
 use redis::Pipeline;
 
-use super::super::{LEARNED_AT_ONCE, LearnedRow, MOST_LEARNED, StoreError};
-use super::{BULK, Redis, Script, error_of};
+use super::connection::{BULK, Redis};
+use super::reply::error_of;
+use super::scripts::Script;
+use crate::store::error::StoreError;
+use crate::store::rows::{LEARNED_AT_ONCE, LearnedRow, MOST_LEARNED};
 
 const FACTS: &str = "riskgate:{dns}:facts";
 const ORDER: &str = "riskgate:{dns}:order";

@@ -4,31 +4,22 @@ use std::time::{Duration, Instant};
 
 use redis::{Pipeline, Value};
 
-use super::super::{Pulse, Round, Standing, Statement, StoreError, UsageRow};
-use super::{Redis, Script, error_of, field, hex, number, text};
+use super::connection::Redis;
+use super::key_names::{KEPT_FOR, LEDGER, MARK, SETTLING, numbers_key, settling_key};
+use super::reply::{error_of, field, hex, number, text};
+use super::scripts::Script;
 use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::ledger::{Pulse, Round, Standing, Statement};
+use crate::store::rows::UsageRow;
 
-/// Which store it is, and the version of its keys and accounts.
-pub(super) const MARK: &str = "riskgate:{ring}:mark";
-const SETTLING: &str = "riskgate:{ring}:settling";
 /// For so long after a loss nodes restate their numbers: each speaks at least once a second.
 const RESTATEMENT: Duration = Duration::from_secs(3);
 /// Replicas acknowledge what they have once a second. One that was silent for longer, in seconds,
 /// counts as missing.
 const MAX_LAG: i64 = 2;
-/// Numbers of a month are kept for so long from its first call on, in seconds: a server's clock
-/// that is wrong for a while, and not by a year, throws none away that are in use.
-pub(super) const KEPT_FOR: i64 = 400 * 86_400;
 /// And for so long from a node's last word on a month that is over: it may not be over after all.
 const KEPT_WHEN_OVER: i64 = 62 * 86_400;
-
-/// What all numbers' names begin with.
-pub(super) const LEDGER: &str = "riskgate:ledger:{";
-
-/// The month's numbers of an account. The braces make both keys of an account fall together.
-pub(super) fn numbers_key(account: &str, month: Month) -> String {
-    format!("{LEDGER}{account}}}:{month}")
-}
 
 /// Replicas that are connected and acknowledged something lately, by `INFO replication`.
 fn connected_replicas(replication: &str) -> usize {
@@ -45,10 +36,6 @@ fn connected_replicas(replication: &str) -> usize {
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
     };
     replication.lines().filter(is_replica).filter(is_connected).count()
-}
-
-fn settling_key(account: &str, month: Month) -> String {
-    format!("riskgate:settling:{{{account}}}:{month}")
 }
 
 /// How often the unreadable numbers of one account are told.

@@ -2,10 +2,13 @@
 
 use redis::Value;
 
-use super::super::{RepairedMonth, StoreError};
-use super::ledger::{LEDGER, MARK};
-use super::{BULK, CHUNK, Redis, Script, number};
+use super::connection::{BULK, CHUNK, Redis};
+use super::key_names::{LEDGER, MARK};
+use super::reply::number;
+use super::scripts::Script;
 use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::rows::RepairedMonth;
 
 impl Redis {
     pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {

@@ -2,10 +2,13 @@
 
 use redis::Pipeline;
 
-use super::super::{AccountRow, KeyRow, StoreError};
-use super::ring::RING;
+use super::connection::Redis;
+use super::key_names::RING;
+use super::reply::{error_of, hex, number};
 use super::rows::{account_text, key_text};
-use super::{Redis, Script, error_of, hex, number};
+use super::scripts::Script;
+use crate::store::error::StoreError;
+use crate::store::rows::{AccountRow, KeyRow};
 
 /// Rows in one script that writes them back: as many as Lua takes for one command, twice.
 const PAGE: usize = 1_000;

@@ -9,30 +9,17 @@
 
 use std::collections::{HashMap, HashSet};
 
-use redis::{Pipeline, Value};
-
-use super::super::{
-    AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows, StoreError, operations,
-};
-use super::ledger::MARK;
+use super::connection::{BULK, CHUNK, Redis};
+use super::key_names::{ACCOUNTS, CHANGED, DIGESTS, READING, RING, ROWS};
 use super::rows::{account_row, digest, key_row, limit_text, plan_text};
+use super::scripts::Script;
 use super::standing::{Standing, There};
-use super::{BULK, CHUNK, Redis, Script, hex};
+use crate::store::error;
+use crate::store::error::StoreError;
+use crate::store::rows::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows};
 
-pub(super) const ROWS: &str = "riskgate:{ring}:keys";
-pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
-pub(super) const ACCOUNTS: &str = "riskgate:{ring}:accounts";
-pub(super) const CHANGED: &str = "riskgate:{ring}:changed";
-pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
-/// What all scripts of the ring are given.
-pub(super) const RING: [&str; 6] = [MARK, ROWS, DIGESTS, ACCOUNTS, CHANGED, IMPORTS];
-
-pub(super) const READING: &str = "reading the keys";
 /// Changes are read so often until none comes in between; under a stream of them the last counts.
 const READS: u32 = 8;
-
-/// Fields of a hash with their values, whatever bytes they are.
-type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Redis {
     pub(in super::super) fn ring_mark(&mut self) -> Result<Option<RingMark>, StoreError> {
@@ -147,26 +134,6 @@ impl Redis {
         Ok(rows.collect())
     }
 
-    pub(super) fn scan_pairs(
-        &mut self,
-        hash: &str,
-        mut take: impl FnMut(Vec<u8>, Vec<u8>),
-    ) -> Result<(), StoreError> {
-        let mut cursor = 0u64;
-        loop {
-            let mut scan = redis::pipe();
-            scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK);
-            let (next, pairs): (u64, Pairs) = self.read(READING, &scan)?;
-            for (name, text) in pairs {
-                take(name, text);
-            }
-            cursor = next;
-            if cursor == 0 {
-                return Ok(());
-            }
-        }
-    }
-
     /// Some rows of a hash, by name.
     fn pick<R>(
         &mut self,
@@ -193,14 +160,6 @@ impl Redis {
         Ok(rows.into_iter().collect())
     }
 
-    pub(super) fn lost_rows(&self, found: &str) -> StoreError {
-        StoreError::Unusable {
-            place: self.place.clone(),
-            expected: "the keys and accounts that were written",
-            found: found.to_owned(),
-        }
-    }
-
     pub(in super::super) fn init(&mut self) -> Result<(), StoreError> {
         self.write("marking the store", ["init", "", "", ""]).map(drop)
     }
@@ -214,7 +173,7 @@ impl Redis {
         let time = |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
         let (expires, revoked) = (time(expires_at), time(revoked_at));
         match self.write("ending a key", ["end_key", id, &expires, &revoked])? {
-            0 => Err(operations::unknown_key(id)),
+            0 => Err(error::unknown_key(id)),
             _ => Ok(()),
         }
     }
@@ -235,44 +194,6 @@ impl Redis {
         let arguments: Vec<String> =
             [id.as_str()].iter().chain(&words).map(|word| (*word).to_owned()).collect();
         self.write_beside_imports(doing, Script::Write, &RING, &arguments)
-    }
-
-    /// Runs a script that writes, and waits until as many replicas as are asked for have it.
-    pub(super) fn write_by(
-        &mut self,
-        doing: &'static str,
-        script: Script,
-        names: &[&str],
-        arguments: &[String],
-    ) -> Result<Value, StoreError> {
-        let (wait, patience) = (self.wait_replicas, self.patience.max(BULK));
-        let mut replies = self.run_within(doing, patience, |scripts| {
-            let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(names.len());
-            pipeline.arg(names).arg(arguments);
-            if wait > 0 {
-                pipeline.cmd("WAIT").arg(wait).arg(patience.as_millis() as u64 / 2);
-            }
-            pipeline
-        })?;
-        if let Some(found) = replies.iter().find_map(super::error_of) {
-            self.connection = None;
-            return Err(self.unanswered(doing, found));
-        }
-        let reached = if wait > 0 { replies.pop().map_or(0, super::number) } else { 0 };
-        if reached < wait as u64 {
-            let found = format!("it is done, but only {reached} of {wait} replicas have it");
-            return Err(self.unanswered(doing, found));
-        }
-        Ok(replies.pop().unwrap_or(Value::Nil))
-    }
-
-    /// 128 random bits.
-    pub(super) fn draw_id(&self) -> Result<String, StoreError> {
-        let mut bytes = [0u8; 16];
-        getrandom::fill(&mut bytes)
-            .map_err(|error| self.unanswered("drawing an id", error.to_string()))?;
-        Ok(hex(&bytes))
     }
 }
 

@@ -1,9 +1,13 @@
 //! Rotating a key on a server, and taking a rotation back: each is one script.
 
-use super::super::{KeyRow, StoreError, operations};
-use super::ring::RING;
+use super::connection::Redis;
+use super::key_names::RING;
+use super::reply::hex;
 use super::rows::key_text;
-use super::{Redis, Script, hex};
+use super::scripts::Script;
+use crate::store::error;
+use crate::store::error::StoreError;
+use crate::store::rows::KeyRow;
 
 impl Redis {
     pub(in super::super) fn rotate_key(
@@ -35,7 +39,7 @@ impl Redis {
         let mut arguments = vec![self.draw_id()?];
         arguments.extend(words.iter().map(|word| (*word).to_owned()));
         match self.write_beside_imports(doing, Script::Rotate, &RING, &arguments)? {
-            0 => Err(operations::unknown_key(old)),
+            0 => Err(error::unknown_key(old)),
             _ => Ok(()),
         }
     }

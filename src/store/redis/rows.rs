@@ -7,8 +7,8 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::super::{AccountRow, KeyRow, LimitRow};
-use super::hex;
+use super::reply::hex;
+use crate::store::rows::{AccountRow, KeyRow, LimitRow};
 
 /// What never changes of a key.
 #[derive(Deserialize)]

@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use redis::Value;
 
-use super::super::{RingMark, StoreError};
+use super::connection::{BULK, Redis};
 use super::foreign::Counts;
-use super::ledger::MARK;
-use super::ring::{ACCOUNTS, CHANGED, DIGESTS, IMPORTS, ROWS};
-use super::{BULK, Redis};
+use super::key_names::MARK;
+use super::key_names::{ACCOUNTS, CHANGED, DIGESTS, IMPORTS, ROWS};
+use crate::store::error::StoreError;
+use crate::store::rows::RingMark;
 
 /// The ring as it stands at one moment.
 pub(super) struct Standing {
@@ -149,4 +150,14 @@ fn numbered(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
     let mut words = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
     let (number, _, version) = (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
     words.next().is_none().then(|| (import.to_owned(), (number, version)))
+}
+
+impl Redis {
+    pub(super) fn lost_rows(&self, found: &str) -> StoreError {
+        StoreError::Unusable {
+            place: self.place.clone(),
+            expected: "the keys and accounts that were written",
+            found: found.to_owned(),
+        }
+    }
 }

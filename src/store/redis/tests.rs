@@ -1,9 +1,12 @@
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::time::{Duration, Instant};
 
-use super::super::StoreUrl;
-use super::super::redis_server::RedisServer;
-use super::*;
+use redis::Value;
+
+use super::connection::{CONNECT, Redis, RedisOptions};
+use crate::store::StoreUrl;
+use crate::store::redis_server::RedisServer;
 
 #[test]
 fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {

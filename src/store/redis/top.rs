@@ -2,10 +2,13 @@
 
 use redis::{Pipeline, Value};
 
-use super::super::{Credit, MAX_ACCOUNTS, StoreError, TopRow};
-use super::{BULK, CHUNK, Redis, Script, error_of};
+use super::connection::{BULK, CHUNK, Redis};
+use super::key_names::TOP;
+use super::reply::error_of;
+use super::scripts::Script;
+use crate::store::error::StoreError;
+use crate::store::rows::{Credit, MAX_ACCOUNTS, TopRow};
 
-pub(super) const TOP: &str = "riskgate:{top}:rows";
 /// Marks of a day are kept for so many seconds.
 const MARKS_KEPT_FOR: u64 = 2 * 86_400;
 /// Marks in one script, so that it never holds the server up.

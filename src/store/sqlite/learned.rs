@@ -2,9 +2,10 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::super::{LEARNED_AT_ONCE, LearnedRow, MOST_LEARNED, StoreError};
-use super::Sqlite;
+use super::connection::Sqlite;
 use super::rows::{signed, unsigned};
+use crate::store::error::StoreError;
+use crate::store::rows::{LEARNED_AT_ONCE, LearnedRow, MOST_LEARNED};
 
 const TABLE: &str = "
 CREATE TABLE IF NOT EXISTS learned (

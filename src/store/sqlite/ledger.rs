@@ -2,10 +2,13 @@
 
 use rusqlite::{Connection, Transaction, params};
 
-use super::super::{RepairedMonth, Round, Standing, Statement, StoreError, UsageRow};
+use super::connection::Sqlite;
+use super::meta::meta;
 use super::rows::{signed, unsigned};
-use super::{Sqlite, meta};
 use crate::model::month::Month;
+use crate::store::error::StoreError;
+use crate::store::ledger::{Round, Standing, Statement};
+use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
     /// One commit for all. A node whose row went back finds itself in a store that is not the one

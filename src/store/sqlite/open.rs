@@ -7,7 +7,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, Transaction, TransactionBehavior};
 
-use super::super::StoreError;
+use crate::store::error::StoreError;
 use crate::support::regular_file::{check_folder, folder_of, other_kind};
 
 const APPLICATION_ID: i64 = 0x7267_6174; // "rgat"

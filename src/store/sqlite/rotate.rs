@@ -2,9 +2,12 @@
 
 use rusqlite::{OptionalExtension, params};
 
-use super::super::{KeyRow, StoreError, operations};
+use super::connection::Sqlite;
+use super::meta::bump_ring;
 use super::rows::{insert_key, known_key};
-use super::{Sqlite, bump_ring};
+use crate::store::error;
+use crate::store::error::StoreError;
+use crate::store::rows::KeyRow;
 
 impl Sqlite {
     pub(in super::super) fn rotate_key(
@@ -27,11 +30,11 @@ impl Sqlite {
             )
             .optional()
             .map_err(&failed)?;
-        if !is_in_use.ok_or_else(|| operations::unknown_key(old))? {
-            return Err(operations::has_ended());
+        if !is_in_use.ok_or_else(|| error::unknown_key(old))? {
+            return Err(error::has_ended());
         }
         if let Some(known) = known_key(&transaction, new).map_err(&failed)? {
-            return Err(operations::not_new(&new.id, &known));
+            return Err(error::not_new(&new.id, &known));
         }
         insert_key(&transaction, new, None, version).map_err(&failed)?;
         transaction
@@ -73,7 +76,7 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {
-            return Err(operations::unknown_key(old));
+            return Err(error::unknown_key(old));
         }
         transaction.commit().map_err(failed)
     }

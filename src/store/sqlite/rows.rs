@@ -3,7 +3,7 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use super::super::{AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, TopRow};
+use crate::store::rows::{AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, TopRow};
 
 pub(super) fn insert_key(
     transaction: &Transaction<'_>,

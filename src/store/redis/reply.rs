@@ -1,0 +1,29 @@
+//! Reads the parts of a server's replies.
+
+use redis::Value;
+
+pub(super) fn error_of(value: &Value) -> Option<String> {
+    match value {
+        Value::ServerError(error) => {
+            Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn text(value: Value) -> String {
+    redis::from_redis_value(value).unwrap_or_default()
+}
+
+pub(super) fn number(value: Value) -> u64 {
+    redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
+}
+
+/// A line of INFO.
+pub(super) fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

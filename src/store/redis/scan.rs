@@ -1,0 +1,30 @@
+//! Reads whole hashes, a chunk at a time.
+
+use super::connection::{CHUNK, Redis};
+use super::key_names::READING;
+use crate::store::error::StoreError;
+
+/// Fields of a hash with their values, whatever bytes they are.
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+impl Redis {
+    pub(super) fn scan_pairs(
+        &mut self,
+        hash: &str,
+        mut take: impl FnMut(Vec<u8>, Vec<u8>),
+    ) -> Result<(), StoreError> {
+        let mut cursor = 0u64;
+        loop {
+            let mut scan = redis::pipe();
+            scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK);
+            let (next, pairs): (u64, Pairs) = self.read(READING, &scan)?;
+            for (name, text) in pairs {
+                take(name, text);
+            }
+            cursor = next;
+            if cursor == 0 {
+                return Ok(());
+            }
+        }
+    }
+}

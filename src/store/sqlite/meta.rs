@@ -1,0 +1,47 @@
+//! The table `meta`: which store it is, and the version of its keys and accounts.
+
+use rusqlite::{Connection, OptionalExtension, Transaction};
+
+use super::rows::unsigned;
+use crate::store::rows::RingMark;
+
+pub(super) fn read_mark(connection: &Connection) -> rusqlite::Result<Option<RingMark>> {
+    let Some(store_id) = meta(connection, "store_id")? else { return Ok(None) };
+    let version = unsigned(meta(connection, "ring_version")?.unwrap_or(0));
+    Ok(Some(RingMark { store_id, version, history: change_id(connection, version)? }))
+}
+
+/// The id of the change that led to a version, if it is one of the latest.
+pub(super) fn change_id(connection: &Connection, version: u64) -> rusqlite::Result<Option<String>> {
+    meta(connection, &format!("change:{version}"))
+}
+
+pub(super) fn meta<T: rusqlite::types::FromSql>(
+    connection: &Connection,
+    key: &str,
+) -> rusqlite::Result<Option<T>> {
+    connection
+        .prepare_cached("SELECT value FROM meta WHERE key = ?1")?
+        .query_row([key], |row| row.get(0))
+        .optional()
+}
+
+/// So many of the latest changes are known by their ids.
+const KEPT_CHANGES: i64 = 1_000;
+
+/// The next version of keys and accounts. Each change has an id, which tells apart two changes
+/// that led to the same version because the file was set back in between.
+pub(super) fn bump_ring(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+    let version: i64 = transaction.query_row(
+        "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",
+        [],
+        |row| row.get(0),
+    )?;
+    transaction.execute(
+        "INSERT OR REPLACE INTO meta VALUES ('change:' || ?1, lower(hex(randomblob(16))))",
+        [version],
+    )?;
+    transaction
+        .execute("DELETE FROM meta WHERE key = 'change:' || ?1", [version - KEPT_CHANGES])?;
+    Ok(version)
+}

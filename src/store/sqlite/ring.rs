@@ -1,0 +1,143 @@
+//! Keys and accounts in the embedded store.
+
+use rusqlite::{Connection, Transaction, params};
+
+use super::connection::Sqlite;
+use super::ledger;
+use super::meta::{bump_ring, change_id, read_mark};
+use super::rows::{self, insert_key, known_key, read_accounts, read_keys, touch_account};
+use crate::store::error::{self, StoreError};
+use crate::store::rows::{
+    AccountRow, Contents, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows,
+};
+
+impl Sqlite {
+    pub(in crate::store) fn ring_mark(&self) -> Result<Option<RingMark>, StoreError> {
+        read_mark(&self.connection).map_err(self.failed("reading the key version"))
+    }
+
+    pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
+        Ok(self.read_changes(0)?.map(|all| {
+            let RingChanges { mark, accounts, keys, damaged, .. } = all;
+            let RingMark { store_id, version, history } = mark;
+            RingRows { store_id, version, history, accounts, keys, damaged }
+        }))
+    }
+
+    pub(in crate::store) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
+        self.read_changes(since)?.ok_or_else(|| StoreError::Unusable {
+            place: self.path.display().to_string(),
+            expected: "the keys and accounts that were written",
+            found: "no mark".to_owned(),
+        })
+    }
+
+    fn read_changes(&mut self, since: u64) -> Result<Option<RingChanges>, StoreError> {
+        let failed = self.failed("reading the keys");
+        let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
+            let transaction = connection.transaction()?;
+            let Some(mark) = read_mark(&transaction)? else { return Ok(None) };
+            let mut damaged = Damaged::default();
+            Ok(Some(RingChanges {
+                mark,
+                since: change_id(&transaction, since)?,
+                accounts: read_accounts(&transaction, since, &mut damaged)?,
+                keys: read_keys(&transaction, since, &mut damaged)?,
+                damaged,
+            }))
+        };
+        read(&mut self.connection).map_err(failed)
+    }
+
+    pub(in crate::store) fn add_keys(
+        &mut self,
+        keys: &[(KeyRow, Option<String>)],
+    ) -> Result<(), StoreError> {
+        let failed = self.failed("adding keys");
+        let transaction = self.begin("adding keys")?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        for (key, plan) in keys {
+            if let Some(id) = known_key(&transaction, key).map_err(&failed)? {
+                return Err(error::not_new(&key.id, &id));
+            }
+            insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in crate::store) fn end_key(
+        &mut self,
+        id: &str,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+    ) -> Result<(), StoreError> {
+        let failed = self.failed("ending a key");
+        let transaction = self.begin("ending a key")?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        let changed = transaction
+            .execute(
+                "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
+                 expires_at = CASE WHEN ?2 IS NULL THEN expires_at
+                              ELSE min(coalesce(expires_at, ?2), ?2) END,
+                 version = ?4 WHERE id = ?1",
+                params![id, expires_at, revoked_at, version],
+            )
+            .map_err(&failed)?;
+        if changed == 0 {
+            return Err(error::unknown_key(id));
+        }
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in crate::store) fn set_account(
+        &mut self,
+        name: &str,
+        plan: Option<&str>,
+        limit: Option<Option<LimitRow>>,
+    ) -> Result<(), StoreError> {
+        let failed = self.failed("setting an account");
+        let transaction = self.begin("setting an account")?;
+        let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
+            let version = bump_ring(transaction)?;
+            touch_account(transaction, name, plan, version)?;
+            if let Some(limit) = limit {
+                let (calls, unlimited) = rows::limit_columns(limit);
+                transaction.execute(
+                    "UPDATE account SET calls = ?2, unlimited = ?3 WHERE name = ?1",
+                    params![name, calls, unlimited],
+                )?;
+            }
+            Ok(())
+        };
+        set(&transaction).map_err(&failed)?;
+        transaction.commit().map_err(failed)
+    }
+
+    pub(in crate::store) fn restore(
+        &mut self,
+        keys: &[KeyRow],
+        accounts: &[AccountRow],
+    ) -> Result<usize, StoreError> {
+        let failed = self.failed("writing back what it lost");
+        let transaction = self.begin("writing back what it lost")?;
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        if rows::restore(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
+            transaction.commit().map_err(failed)?;
+        }
+        Ok(0)
+    }
+
+    pub(in crate::store) fn fill(&mut self, contents: &Contents) -> Result<(), StoreError> {
+        let failed = self.failed("filling the store");
+        let place = self.path.display().to_string();
+        let transaction = self.begin("filling the store")?;
+        if !rows::is_empty(&transaction).map_err(&failed)? {
+            return Err(error::not_empty(&place));
+        }
+        ledger::raise_month(&transaction, contents.month).map_err(&failed)?;
+        // Who serves the empty ring sees the full one as a later version of it.
+        let version = bump_ring(&transaction).map_err(&failed)?;
+        rows::fill(&transaction, contents, version).map_err(&failed)?;
+        transaction.commit().map_err(failed)
+    }
+}
