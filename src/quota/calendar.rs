@@ -9,7 +9,7 @@
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-use super::lock;
+use super::sync::lock;
 use crate::model::month::{Month, rfc3339};
 
 /// Clocks may be apart by this many seconds and still agree.

@@ -9,9 +9,10 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::accounting::{Numbers, Occasion, Returned, Saying};
+use super::accounting::{Numbers, Returned};
 use super::atomic_lease::Purse;
-use super::lock;
+use super::lease_report::{Occasion, Saying};
+use super::sync::lock;
 use crate::model::month::Month;
 use crate::store::{LimitRow, Standing};
 
@@ -26,7 +27,7 @@ const SETTLING_FOR: u64 = 250;
 pub struct Lease {
     account: String,
     hand: Hand,
-    /// [`Ledger`](super::Ledger) clock until which the month counts as spent.
+    /// [`Ledger`](super::ledger::Ledger) clock until which the month counts as spent.
     refused_until: AtomicU64,
     /// Clock until which the store grants this account nothing.
     settling_until: AtomicU64,

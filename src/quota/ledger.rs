@@ -1,49 +1,19 @@
-//! The quota ledger: monthly limits, spent from leases in memory, kept in the store.
-//!
-//! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
-//! Admitting a call is one atomic operation while a lease lasts; the store is asked in the
-//! background, before the lease runs out. It never sees a key or a request, and it never admits
-//! on a store's promise that is not yet on disk.
-
-mod accounting;
-mod atomic_lease;
-mod calendar;
-mod lease;
-mod node;
-mod packed_lease;
-mod worker;
+//! The ledger of this process: its node, its leases and its thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
+use super::calendar::Calendar;
+use super::charge::{Denied, OnFailure};
+use super::clock::BootClock;
+use super::lease::{Lease, Spent};
+use super::node::{Node, Step};
+use super::shared::Shared;
+use super::sync::lock;
+use super::worker;
 use crate::model::month::Month;
 use crate::store::{LimitRow, Store, StoreError};
-
-use calendar::Calendar;
-pub use lease::{Lease, Spent};
-use node::{Node, Step};
-pub use packed_lease::MAX_HELD;
-
-/// What to do with calls while the store is down.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
-    /// Serve, count locally, settle later.
-    Open,
-    /// Refuse with our own failure.
-    Closed,
-}
-
-/// What the caller may still spend, for the RateLimit headers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Allowance {
-    /// The month's limit.
-    pub limit: u64,
-    /// What remains of it.
-    pub remaining: u64,
-    /// Whole seconds until it starts anew.
-    pub reset_in: u64,
-}
 
 /// How the ledger deals with a slow or absent store.
 #[derive(Clone, Copy, Debug)]
@@ -54,15 +24,6 @@ pub struct LedgerOptions {
     pub on_failure: OnFailure,
     /// The most calls that this process admits without the store's word.
     pub max_unsettled: u64,
-}
-
-/// Why a call was not admitted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
-    /// The month's calls are spent.
-    Exhausted,
-    /// The store did not answer in time, or is down and the policy is closed.
-    Store,
 }
 
 /// Figures about the ledger, for metrics and the status page.
@@ -84,18 +45,8 @@ pub struct LedgerStatus {
 
 /// The ledger of this process run: one node.
 pub struct Ledger {
-    shared: Arc<Shared>,
+    pub(super) shared: Arc<Shared>,
     worker: Mutex<Option<std::thread::JoinHandle<()>>>,
-}
-
-struct Shared {
-    node: Node,
-    boot_clock: BootClock,
-    started: Instant,
-    deadline: Duration,
-    reader: Mutex<Store>,
-    /// Reads of usage that wait or are under way.
-    readers: AtomicU64,
 }
 
 /// More reads of usage than these are answered by what is known already.
@@ -280,58 +231,3 @@ impl Drop for Ledger {
         self.close();
     }
 }
-
-impl Shared {
-    /// Milliseconds since the start, never 0.
-    fn clock(&self) -> u64 {
-        self.started.elapsed().as_millis() as u64 + 1
-    }
-
-    /// An operation that runs for twice a call's deadline hangs, and hanging is an outage; a
-    /// queue that is merely long is not.
-    fn hangs(&self) -> bool {
-        let since = self.node.health.busy_since.load(Ordering::Relaxed);
-        let limit = 2 * self.deadline.as_millis() as u64;
-        since != 0 && self.clock().saturating_sub(since) > limit
-    }
-}
-
-/// CLOCK_BOOTTIME, which nobody sets and which goes on while the machine sleeps, in whole seconds.
-/// They begin when those of this machine's clock did at the start: so a process and the one after
-/// it agree on the second, and a key that has ended stays ended over a restart.
-#[derive(Clone, Copy)]
-struct BootClock {
-    ahead_by: Duration,
-}
-
-impl BootClock {
-    fn new() -> BootClock {
-        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let second = Duration::from_secs(1);
-        let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
-        let ahead_by = second + fraction(since_epoch) - fraction(since_boot());
-        BootClock { ahead_by }
-    }
-
-    fn seconds(self) -> i64 {
-        (since_boot() + self.ahead_by).as_secs().cast_signed()
-    }
-}
-
-fn since_boot() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
-}
-
-/// This machine's clock, in Unix seconds: for what is shown, and to compare with the store's.
-pub fn unix_now() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
-}
-
-/// A poisoned lock is taken all the same: every holder leaves its numbers whole at each step.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests;

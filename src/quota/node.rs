@@ -9,10 +9,12 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
-use super::accounting::{Occasion, Returned};
+use super::accounting::Returned;
 use super::calendar::Calendar;
+use super::charge::{Denied, OnFailure};
 use super::lease::{Lease, Need, Spent};
-use super::{Denied, OnFailure, lock};
+use super::lease_report::Occasion;
+use super::sync::lock;
 use crate::model::month::Month;
 use crate::store::{LimitRow, Pulse, Standing, Statement, StoreError};
 

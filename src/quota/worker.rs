@@ -9,10 +9,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::Shared;
-use super::accounting::Occasion;
+use super::clock::unix_now;
 use super::lease::Lease;
+use super::lease_report::Occasion;
 use super::node::Queue;
+use super::shared::Shared;
 use crate::model::month::Month;
 use crate::store::{Pulse, Round, Store, StoreError};
 
@@ -206,13 +207,9 @@ impl Worker {
                 if let Some(store_now) = pulse.unix_now {
                     // A server has answered; a file has only been there.
                     node.note_pulse(None);
-                    node.calendar.hear_store(
-                        store_now,
-                        super::unix_now(),
-                        shared.boot_clock.seconds(),
-                    );
+                    node.calendar.hear_store(store_now, unix_now(), shared.boot_clock.seconds());
                 } else {
-                    node.calendar.hear_machine(super::unix_now(), shared.boot_clock.seconds());
+                    node.calendar.hear_machine(unix_now(), shared.boot_clock.seconds());
                 }
                 let restating = node.feel(before.as_ref(), &pulse, shared.clock());
                 self.activate(&restating);
@@ -223,7 +220,7 @@ impl Worker {
                 self.pulse = Some(pulse);
             }
             Err(error) => {
-                node.calendar.hear_machine(super::unix_now(), shared.boot_clock.seconds());
+                node.calendar.hear_machine(unix_now(), shared.boot_clock.seconds());
                 node.note_pulse(Some(&error));
                 self.pulse = before;
             }

@@ -9,14 +9,18 @@
 //! RISKGATE_SIMULATION=0..100000 cargo test --lib simulation
 //! ```
 
+mod checks;
 mod engine;
-mod world;
+mod faults;
+mod network;
+mod random;
+mod run;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use engine::Engine;
-use world::World;
+use run::World;
 
 /// Lives for each store in a usual run; `scripts/test --all` runs 100,000 in all.
 const USUAL: u64 = 2_000;

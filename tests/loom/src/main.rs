@@ -13,6 +13,8 @@
 mod accounting;
 #[path = "../../../src/quota/atomic_lease.rs"]
 mod atomic_lease;
+#[path = "../../../src/quota/lease_report.rs"]
+mod lease_report;
 #[path = "../../../src/quota/packed_lease.rs"]
 mod packed_lease;
 #[path = "../../../src/store/ledger.rs"]
@@ -27,8 +29,9 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use month::Month;
-use accounting::{Numbers, Occasion, Returned};
+use accounting::{Numbers, Returned};
 use atomic_lease::Purse;
+use lease_report::Occasion;
 use store::{Standing, Statement};
 
 fn main() {

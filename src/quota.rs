@@ -1,0 +1,29 @@
+//! The quota ledger: monthly limits, spent from leases in memory, kept in the store.
+//!
+//! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
+//! Admitting a call is one atomic operation while a lease lasts; the store is asked in the
+//! background, before the lease runs out. It never sees a key or a request, and it never admits
+//! on a store's promise that is not yet on disk.
+
+mod accounting;
+mod atomic_lease;
+mod calendar;
+mod charge;
+mod clock;
+mod lease;
+mod lease_report;
+mod ledger;
+mod node;
+mod packed_lease;
+mod shared;
+mod sync;
+mod worker;
+
+pub use charge::{Allowance, Denied, OnFailure};
+pub use clock::unix_now;
+pub use lease::{Lease, Spent};
+pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
+pub use packed_lease::MAX_HELD;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! The clocks of this machine.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// CLOCK_BOOTTIME, which nobody sets and which goes on while the machine sleeps, in whole seconds.
+/// They begin when those of this machine's clock did at the start: so a process and the one after
+/// it agree on the second, and a key that has ended stays ended over a restart.
+#[derive(Clone, Copy)]
+pub(super) struct BootClock {
+    ahead_by: Duration,
+}
+
+impl BootClock {
+    pub(super) fn new() -> BootClock {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let second = Duration::from_secs(1);
+        let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
+        let ahead_by = second + fraction(since_epoch) - fraction(since_boot());
+        BootClock { ahead_by }
+    }
+
+    pub(super) fn seconds(self) -> i64 {
+        (since_boot() + self.ahead_by).as_secs().cast_signed()
+    }
+}
+
+fn since_boot() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// This machine's clock, in Unix seconds: for what is shown, and to compare with the store's.
+pub fn unix_now() -> i64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
+}
