@@ -11,7 +11,8 @@ use minisign_verify::{PublicKey, Signature};
 use sha2::{Digest, Sha256};
 use ureq::tls::{RootCerts, TlsConfig};
 
-use super::{FeedError, FeedState};
+use super::error::FeedError;
+use super::kept::FeedState;
 use crate::support::regular_file::read_regular;
 
 /// How long one fetch may take, from the look-up of the name to the last byte.

@@ -2,7 +2,8 @@
 
 use std::collections::HashSet;
 
-use super::{Feed, FeedError};
+use super::config::Feed;
+use super::error::FeedError;
 use crate::model::domain::Name;
 use crate::table::{FeedKind, LONG_LIST, Table};
 

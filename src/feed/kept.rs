@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::FeedError;
+use super::error::FeedError;
 use crate::support::regular_file::{folder_of, read_regular_text, write_beside};
 use crate::table::FeedList;
 

@@ -1,0 +1,20 @@
+//! Feeds: lists of domains that others keep fresh, fetched while riskgate runs.
+//!
+//! Owns what a feed is and how one is brought up to date: fetch, verify, judge, keep. A list that
+//! can't be believed leaves the last good one in place. What a row does to a verdict is decided
+//! where the table is built; when a feed is fetched is decided by whoever calls.
+
+mod config;
+mod error;
+mod fetch;
+mod judge;
+mod kept;
+mod status;
+mod update;
+
+pub use config::{Feed, Feeds};
+pub use error::FeedError;
+pub use fetch::{FeedUrl, is_public_key};
+pub use kept::FeedState;
+pub use status::{FeedStatus, LastTry};
+pub use update::Updated;
