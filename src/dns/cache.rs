@@ -10,8 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use dashmap::DashMap;
 use tokio::sync::Notify;
 
+use super::fact::apply_fact;
+use super::finding::DnsFinding;
 use super::finding::WORDS;
-use super::{DnsFinding, apply_fact};
 use crate::model::domain::Domain;
 use crate::store::LearnedRow;
 use crate::table::Found;

@@ -19,7 +19,8 @@ use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, timeout};
 
 use super::finding::{self, DnsFinding, Mx, Next, Reachability, Reply};
-use super::{DnsOptions, Pacer};
+use super::options::DnsOptions;
+use super::pacer::Pacer;
 
 /// For a resolver to answer, tried twice.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::task::{Id, JoinSet};
 
-use super::DnsFinding;
+use super::finding::DnsFinding;
 
 /// Tasks that ask about names. Each name comes back, also from a task that panicked.
 #[derive(Default)]

@@ -2,7 +2,8 @@
 //!
 //! A store that is down, or that gives no right to it, costs the sharing and nothing else.
 
-use super::{LearnedCache, is_usable_at};
+use super::cache::LearnedCache;
+use super::fact::is_usable_at;
 use crate::store::{LearnedRow, Store, StoreError};
 
 /// What waits for a store that is down.
