@@ -19,14 +19,15 @@ pub(crate) mod redis_server;
 #[cfg(test)]
 mod tests;
 
+pub use crate::model::monthly_limit::LimitRow;
 pub use error::StoreError;
 pub use ledger::{Known, Pulse, Round, Standing, Statement};
 pub use lost::Lost;
 pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
 pub use rows::{
-    AccountRow, Contents, Credit, Damaged, KeyRow, LearnedRow, LimitRow, MAX_ACCOUNTS,
-    MOST_LEARNED, RepairedMonth, RingChanges, RingMark, RingRows, TopRow, UsageRow,
+    AccountRow, Contents, Credit, Damaged, KeyRow, LearnedRow, MAX_ACCOUNTS, MOST_LEARNED,
+    RepairedMonth, RingChanges, RingMark, RingRows, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;
 pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl, without_password};

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::model::refusal::json_string;
+use crate::model::json::json_string;
 
 /// Why a domain has its score; the words of the public answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

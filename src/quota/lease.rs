@@ -14,7 +14,8 @@ use super::atomic_lease::Purse;
 use super::lease_report::{Occasion, Saying};
 use super::sync::lock;
 use crate::model::month::Month;
-use crate::store::{LimitRow, Standing};
+use crate::model::monthly_limit::LimitRow;
+use crate::store::Standing;
 
 /// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since
 /// another node may have given calls back.

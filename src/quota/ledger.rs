@@ -13,7 +13,8 @@ use super::shared::Shared;
 use super::sync::lock;
 use super::worker;
 use crate::model::month::Month;
-use crate::store::{LimitRow, Store, StoreError};
+use crate::model::monthly_limit::LimitRow;
+use crate::store::{Store, StoreError};
 
 /// How the ledger deals with a slow or absent store.
 #[derive(Clone, Copy, Debug)]

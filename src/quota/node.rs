@@ -16,7 +16,8 @@ use super::lease::{Lease, Need, Spent};
 use super::lease_report::Occasion;
 use super::sync::lock;
 use crate::model::month::Month;
-use crate::store::{LimitRow, Pulse, Standing, Statement, StoreError};
+use crate::model::monthly_limit::LimitRow;
+use crate::store::{Pulse, Standing, Statement, StoreError};
 
 /// Failures in a row after which the store counts as down: one slow commit is not an outage.
 const FAILURES_TO_OPEN: u32 = 3;

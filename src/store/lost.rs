@@ -13,8 +13,9 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::rows::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingRows};
+use super::rows::{AccountRow, Damaged, KeyRow, RingChanges, RingRows};
 use crate::model::month::rfc3339;
+use crate::model::monthly_limit::LimitRow;
 
 /// How many losses are told by name.
 const NAMED: usize = 5;

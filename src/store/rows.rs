@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::model::month::Month;
+use crate::model::monthly_limit::LimitRow;
 
 /// Marks of accounts kept with a row of the top list.
 pub const MAX_ACCOUNTS: usize = 16;
@@ -22,15 +23,6 @@ pub struct AccountRow {
     pub plan: Option<String>,
     /// A limit of its own, instead of the plan's.
     pub limit: Option<LimitRow>,
-}
-
-/// A limit as it is stored and shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitRow {
-    /// Calls in a calendar month.
-    Calls(u64),
-    /// No limit.
-    Unlimited,
 }
 
 /// A key as the store keeps it: never the key itself.

@@ -1,8 +1,9 @@
 //! The verbs of keys and accounts.
 
 use super::open::Store;
+use crate::model::monthly_limit::LimitRow;
 use crate::store::error::StoreError;
-use crate::store::rows::{AccountRow, Contents, KeyRow, LimitRow, RingChanges, RingMark, RingRows};
+use crate::store::rows::{AccountRow, Contents, KeyRow, RingChanges, RingMark, RingRows};
 
 impl Store {
     /// The identity of the store and the version of its keys and accounts; cheap enough to ask

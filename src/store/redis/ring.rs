@@ -14,9 +14,10 @@ use super::key_names::{ACCOUNTS, CHANGED, DIGESTS, READING, RING, ROWS};
 use super::rows::{account_row, digest, key_row, limit_text, plan_text};
 use super::scripts::Script;
 use super::standing::{Standing, There};
+use crate::model::monthly_limit::LimitRow;
 use crate::store::error;
 use crate::store::error::StoreError;
-use crate::store::rows::{AccountRow, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows};
+use crate::store::rows::{AccountRow, Damaged, KeyRow, RingChanges, RingMark, RingRows};
 
 /// Changes are read so often until none comes in between; under a stream of them the last counts.
 const READS: u32 = 8;

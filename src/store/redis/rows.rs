@@ -8,7 +8,8 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::reply::hex;
-use crate::store::rows::{AccountRow, KeyRow, LimitRow};
+use crate::model::monthly_limit::LimitRow;
+use crate::store::rows::{AccountRow, KeyRow};
 
 /// What never changes of a key.
 #[derive(Deserialize)]

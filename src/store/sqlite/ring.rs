@@ -6,10 +6,9 @@ use super::connection::Sqlite;
 use super::ledger;
 use super::meta::{bump_ring, change_id, read_mark};
 use super::rows::{self, insert_key, known_key, read_accounts, read_keys, touch_account};
+use crate::model::monthly_limit::LimitRow;
 use crate::store::error::{self, StoreError};
-use crate::store::rows::{
-    AccountRow, Contents, Damaged, KeyRow, LimitRow, RingChanges, RingMark, RingRows,
-};
+use crate::store::rows::{AccountRow, Contents, Damaged, KeyRow, RingChanges, RingMark, RingRows};
 
 impl Sqlite {
     pub(in crate::store) fn ring_mark(&self) -> Result<Option<RingMark>, StoreError> {

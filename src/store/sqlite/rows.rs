@@ -3,7 +3,8 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use crate::store::rows::{AccountRow, Contents, Credit, Damaged, KeyRow, LimitRow, TopRow};
+use crate::model::monthly_limit::LimitRow;
+use crate::store::rows::{AccountRow, Contents, Credit, Damaged, KeyRow, TopRow};
 
 pub(super) fn insert_key(
     transaction: &Transaction<'_>,

@@ -1,0 +1,36 @@
+//! Texts as JSON strings.
+
+/// A text as a JSON string, quotes included (RFC 8259 section 7).
+pub fn json_string(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if u32::from(c) < 0x20 || c == '\u{7f}' => {
+                out.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// Appends a text, in parts, as a JSON string.
+pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
+    let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
+    out.push(b'"');
+    for part in parts {
+        // All are looked at: without an early end, many go at a time.
+        match part.bytes().fold(true, |all, byte| all & plain(&byte)) {
+            true => out.extend_from_slice(part.as_bytes()),
+            false => {
+                let quoted = json_string(part);
+                out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+            }
+        }
+    }
+    out.push(b'"');
+}
