@@ -3,7 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::{Account, DeclaredKey, InForce, Key, KeyRing, Plans, limits, merge, prefix};
+use super::file::DeclaredKey;
+use super::key::{Account, Key};
+use super::key_ring::{KeyRing, prefix};
+use super::limits::{InForce, Plans, limits};
+use super::merge::merge;
 use crate::model::origin::OriginPattern;
 use crate::quota::Ledger;
 use crate::store::RingChanges;

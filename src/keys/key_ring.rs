@@ -1,86 +1,32 @@
-//! The key ring: which key opens which account, made from the store and a key file.
-//!
-//! Owns keys in memory, by digest, and what they allow. It is immutable: a change makes a new
-//! ring, which shares with the old one what did not change. It never holds a key's text, and knows
-//! no header.
-
-mod change;
-mod fault;
-mod file;
-mod limits;
-mod merge;
-mod origins;
-mod token;
+//! All keys and accounts, made from the store and a key file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use subtle::ConstantTimeEq;
 
-use crate::model::origin::{Origin, OriginPattern};
-use crate::quota::{Lease, Ledger};
-use crate::store::{LimitRow, RingMark, RingRows};
-use limits::{InForce, check_plans, limits};
-use origins::Origins;
-
-pub use fault::{RingError, RingFault};
-pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
-pub use merge::{MergedKey, merge};
-pub use token::{SHORTEST_KEY, Token, TokenError, digest};
-
-/// The plan of an account that has none set.
-pub const DEFAULT_PLAN: &str = "free";
-
-/// Calls in a calendar month, by plan name.
-pub type Plans = BTreeMap<String, LimitRow>;
-
-/// Who calls: an account with its limit in force and its lease.
-pub struct Account {
-    /// Its name.
-    pub name: String,
-    /// Its plan.
-    pub plan: String,
-    /// The limit in force: its own, else its plan's.
-    pub limit: LimitRow,
-    /// What its calls are spent from.
-    pub lease: Arc<Lease>,
-    /// Why it can't be served.
-    fault: Option<RingFault>,
-}
-
-/// A key, without its text. What a call asks first stands first, in as few lines of the cache as
-/// may be.
-#[repr(C)]
-pub struct Key {
-    digest: [u8; 32],
-    /// The account's lease, one step nearer.
-    pub lease: Arc<Lease>,
-    revoked: bool,
-    is_faulty: bool,
-    is_restricted: bool,
-    /// Whether a request without `Origin` is refused.
-    pub require_origin: bool,
-    expires_at: Option<i64>,
-    origins: Vec<OriginPattern>,
-    /// The account's limit, one step nearer.
-    pub limit: LimitRow,
-    /// Whose it is.
-    pub account: Arc<Account>,
-    /// Its public id.
-    pub id: String,
-}
+use super::fault::{RingError, RingFault};
+use super::file::DeclaredKey;
+use super::key::{Account, Key};
+use super::limits::{Plans, check_plans, limits};
+use super::merge::{MergedKey, merge};
+use super::origins::Origins;
+use super::token::digest;
+use crate::model::origin::Origin;
+use crate::quota::Ledger;
+use crate::store::{RingMark, RingRows};
 
 /// All keys, as one request sees them.
 pub struct KeyRing {
-    keys: HashMap<[u8; 16], Arc<Key>>,
-    accounts: HashMap<String, Arc<Account>>,
-    origins: Origins,
+    pub(super) keys: HashMap<[u8; 16], Arc<Key>>,
+    pub(super) accounts: HashMap<String, Arc<Account>>,
+    pub(super) origins: Origins,
     /// What is wrong with single keys, by id.
-    faults: BTreeMap<String, RingFault>,
+    pub(super) faults: BTreeMap<String, RingFault>,
     /// Keys whose rows can't be read.
-    unreadable: HashSet<[u8; 16]>,
+    pub(super) unreadable: HashSet<[u8; 16]>,
     /// The state of the store that this ring was made from.
-    mark: RingMark,
+    pub(super) mark: RingMark,
 }
 
 impl KeyRing {
@@ -189,7 +135,7 @@ impl KeyRing {
         self.mark.version
     }
 
-    fn add(&mut self, merged: MergedKey<'_>) {
+    pub(super) fn add(&mut self, merged: MergedKey<'_>) {
         let MergedKey { row, origins, is_restricted, fault } = merged;
         let Some(account) = self.accounts.get(&row.account) else { return };
         let key = Key {
@@ -210,33 +156,15 @@ impl KeyRing {
     }
 }
 
-impl Key {
-    /// Whether it can't be served as it should, and its calls are our failure.
-    pub fn is_faulty(&self) -> bool {
-        self.is_faulty || self.account.fault.is_some()
-    }
-
-    /// Whether the key names origins at all.
-    pub fn is_restricted(&self) -> bool {
-        self.is_restricted
-    }
-
-    /// Whether one of its patterns covers the origin; a key without origins allows every one.
-    pub fn allows(&self, origin: &Origin) -> bool {
-        !self.is_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
-    }
-}
-
-fn prefix(digest: &[u8; 32]) -> [u8; 16] {
+/// The part of a digest that keys are looked up by.
+pub(super) fn prefix(digest: &[u8; 32]) -> [u8; 16] {
     let mut prefix = [0; 16];
     prefix.copy_from_slice(&digest[..16]);
     prefix
 }
 
-fn faults_of_keys(rows: &RingRows) -> BTreeMap<String, RingFault> {
+/// What is wrong with keys whose rows can't be read.
+pub(super) fn faults_of_keys(rows: &RingRows) -> BTreeMap<String, RingFault> {
     let damaged = rows.damaged.keys.keys();
     damaged.map(|id| (id.clone(), RingFault::DamagedKey { id: id.clone() })).collect()
 }
-
-#[cfg(test)]
-mod tests;

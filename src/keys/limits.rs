@@ -3,9 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Account, DEFAULT_PLAN, DeclaredKey, Plans, RingError, RingFault};
+use super::fault::{RingError, RingFault};
+use super::file::DeclaredKey;
+use super::key::Account;
+use crate::model::monthly_limit::LimitRow;
 use crate::quota::Ledger;
-use crate::store::{AccountRow, KeyRow, LimitRow};
+use crate::store::{AccountRow, KeyRow};
+
+/// The plan of an account that has none set.
+pub const DEFAULT_PLAN: &str = "free";
+
+/// Calls in a calendar month, by plan name.
+pub type Plans = BTreeMap<String, LimitRow>;
 
 /// An account before it has a lease: nothing changed yet.
 pub(super) struct InForce {

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::{DeclaredKey, RingFault};
+use super::fault::RingFault;
+use super::file::DeclaredKey;
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use super::Key;
+use super::key::Key;
 use crate::model::origin::{Origin, OriginPattern};
 
 /// Until when some key allows an origin.

@@ -1,11 +1,15 @@
 //! The next ring is the one that would be built anew, and shares what did not change.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
-use crate::quota::{LedgerOptions, OnFailure};
-use crate::store::{AccountRow, KeyRow, RedisOptions, RingChanges, Store, StoreUrl};
+use crate::model::origin::Origin;
+use crate::quota::{Ledger, LedgerOptions, OnFailure};
+use crate::store::{
+    AccountRow, KeyRow, LimitRow, RedisOptions, RingChanges, RingMark, RingRows, Store, StoreUrl,
+};
 
 const NOW: i64 = 1_000;
 
