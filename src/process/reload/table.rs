@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::LOOK;
 use super::report::Report;
-use super::watch::Watch;
+use super::watch::{LOOK, Watch};
 use crate::gate::State;
 use crate::support::regular_file::read_regular_text;
 use crate::table::{Table, TableSources};
