@@ -108,7 +108,7 @@ where
         if let Ok(Ok(stream)) = timeout_at(deadline, tls.tls_handshake(wire)).await {
             return Some(Box::new(stream));
         }
-        self.context.gate.state().metrics.handshakes_failed.inc();
+        self.context.gate.state().metrics.connections.handshakes_failed.inc();
         None
     }
 
@@ -139,7 +139,7 @@ where
 
     /// Counts a connection that is closed before anything is read from it.
     fn turn_away<T>(&self) -> Option<T> {
-        self.context.gate.state().metrics.connections_refused.inc();
+        self.context.gate.state().metrics.connections.connections_refused.inc();
         None
     }
 }

@@ -134,7 +134,7 @@ impl Gate {
         if given {
             // The answer is not a counted one any more.
             visit.common.allowance = None;
-            self.state.metrics.given_back.inc();
+            self.state.metrics.requests.given_back.inc();
         }
     }
 

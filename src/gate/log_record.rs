@@ -39,7 +39,7 @@ impl Gate {
     ) {
         let elapsed = visit.started().elapsed();
         let outcome = visit.outcome.unwrap_or("other");
-        self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
+        self.state.metrics.requests.request(visit.route, outcome, elapsed.as_secs_f64());
         if !self.state.log.is_enabled() {
             return;
         }

@@ -203,19 +203,19 @@ impl Admin {
     fn metrics(&self) -> Response<Vec<u8>> {
         let metrics = &self.state.metrics;
         let store = self.state.ledger.status();
-        metrics.connections.set(self.traffic.connections() as i64);
-        metrics.in_flight.set(self.traffic.in_flight() as i64);
-        metrics.log_dropped.set(self.state.log.dropped().cast_signed());
+        metrics.connections.connections.set(self.traffic.connections() as i64);
+        metrics.connections.in_flight.set(self.traffic.in_flight() as i64);
+        metrics.requests.log_dropped.set(self.state.log.dropped().cast_signed());
         let error_log_dropped = self.error_log.as_ref().map_or(0, |log| log.dropped());
-        metrics.error_log_dropped.set(error_log_dropped.cast_signed());
-        metrics.top_dropped.set(self.state.top.dropped().cast_signed());
-        metrics.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
-        metrics.store_down.set(i64::from(store.store_down));
-        metrics.replicas_missing.set(store.missing_replicas.cast_signed());
-        metrics.store_settling.set(i64::from(store.store_settling));
-        metrics.store_commits.set(store.store_commits.cast_signed());
-        metrics.store_failures.set(store.store_failures.cast_signed());
-        metrics.store_unsettled.set(store.unsettled.cast_signed());
+        metrics.requests.error_log_dropped.set(error_log_dropped.cast_signed());
+        metrics.requests.top_dropped.set(self.state.top.dropped().cast_signed());
+        metrics.store.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
+        metrics.store.store_down.set(i64::from(store.store_down));
+        metrics.store.replicas_missing.set(store.missing_replicas.cast_signed());
+        metrics.store.store_settling.set(i64::from(store.store_settling));
+        metrics.store.store_commits.set(store.store_commits.cast_signed());
+        metrics.store.store_failures.set(store.store_failures.cast_signed());
+        metrics.store.store_unsettled.set(store.unsettled.cast_signed());
         respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
     }
 

@@ -288,9 +288,9 @@ impl Parts {
     fn show(&mut self) {
         let metrics = &self.state.metrics;
         let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
-        metrics.certificate_expires.set(expires);
+        metrics.reloads.certificate_expires.set(expires);
         let keys = self.state.keys.peek();
-        metrics.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
+        metrics.reloads.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
 }
 

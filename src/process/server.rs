@@ -317,7 +317,7 @@ pub fn count_panics(state: &Arc<State>) {
     let counted = Arc::clone(state);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        counted.metrics.panics.inc();
+        counted.metrics.connections.panics.inc();
         if !log::log_enabled!(log::Level::Error) {
             return default(info);
         }

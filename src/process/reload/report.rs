@@ -58,7 +58,7 @@ impl Report {
         };
         let is_news = before.as_deref() != problem;
         if counts || (is_news && part == "keys") {
-            self.state.metrics.reload(part, problem.is_none());
+            self.state.metrics.reloads.reload(part, problem.is_none());
         }
         let stands = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",

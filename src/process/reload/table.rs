@@ -177,8 +177,8 @@ impl Reader {
     /// Brings the gauges of what serves up to date.
     fn show(&self) {
         let table = self.state.table.peek();
-        self.state.metrics.table_rows.set(table.rows() as i64);
-        self.state.metrics.table_built.set(table.built_at());
+        self.state.metrics.table.table_rows.set(table.rows() as i64);
+        self.state.metrics.table.table_built.set(table.built_at());
     }
 }
 
