@@ -25,6 +25,7 @@ use super::state::{Policy, State};
 
 /// How long the store and the log may take at the end.
 const LAST_WORDS: Duration = Duration::from_secs(4);
+
 /// The middleware: mount it with a [`Visit`] in your context, and with one call in each of your
 /// `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`.
 #[derive(Clone)]
