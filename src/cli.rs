@@ -5,33 +5,24 @@
 
 mod accounts;
 mod check;
+mod config_args;
 mod demo;
+mod failure;
 mod keys;
 mod output;
 mod run;
 mod store;
+mod store_access;
 mod table;
 mod usage;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, ConfigFile, Overrides};
-use crate::keys::{NAME_FORM, is_name};
-use crate::process::server::StartError;
-use crate::quota::unix_now;
-use crate::store::{RingRows, Store, StoreError, without_password};
-
-/// Bad config or data (sysexits' EX_CONFIG).
-const BAD_CONFIG: u8 = 78;
-/// How long a command waits for a gateway's lock on the store.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// More seconds between this machine's clock and the server's are told.
-const CLOCKS_APART: i64 = 60;
+use crate::store::without_password;
+use config_args::ConfigArgs;
+use failure::Failure;
 
 /// How risky is this e-mail domain? A gateway that answers, and guards what lies behind it.
 #[derive(Debug, Parser)]
@@ -73,55 +64,6 @@ enum Verb {
     },
 }
 
-/// Where the config is.
-#[derive(Clone, Debug, Default, clap::Args)]
-struct ConfigArgs {
-    /// The config file; conf/riskgate.toml if it is there, else built-in defaults.
-    #[arg(short, long, value_name = "FILE")]
-    config: Option<PathBuf>,
-}
-
-/// What a command that failed leaves behind: its lines and its exit code.
-struct Failure {
-    lines: Vec<String>,
-    code: u8,
-}
-
-impl Failure {
-    fn failed(line: impl Into<String>) -> Failure {
-        Failure { lines: vec![line.into()], code: 1 }
-    }
-
-    fn usage(line: impl Into<String>) -> Failure {
-        Failure { lines: vec![line.into()], code: 2 }
-    }
-
-    fn config(lines: Vec<String>) -> Failure {
-        Failure { lines, code: BAD_CONFIG }
-    }
-}
-
-impl From<StartError> for Failure {
-    fn from(error: StartError) -> Failure {
-        match error {
-            StartError::Config(lines) => Failure::config(lines),
-            StartError::Failed(line) => Failure::failed(line),
-        }
-    }
-}
-
-impl From<StoreError> for Failure {
-    fn from(error: StoreError) -> Failure {
-        let code = match error {
-            StoreError::Url { .. } | StoreError::Unusable { .. } => BAD_CONFIG,
-            StoreError::Failed { .. } | StoreError::Unanswered { .. } | StoreError::Conflict(_) => {
-                1
-            }
-        };
-        Failure { lines: vec![error.to_string()], code }
-    }
-}
-
 impl From<clap::Error> for Failure {
     /// What clap has to say is not always a failure: help and version are results.
     fn from(said: clap::Error) -> Failure {
@@ -133,23 +75,6 @@ impl From<clap::Error> for Failure {
             true => Failure { lines: vec![text.trim_end().to_owned()], code },
             false => output::show(text).err().unwrap_or(Failure { lines: Vec::new(), code }),
         }
-    }
-}
-
-impl From<std::io::Error> for Failure {
-    fn from(error: std::io::Error) -> Failure {
-        Failure::failed(error.to_string())
-    }
-}
-
-impl ConfigArgs {
-    fn read(&self) -> Result<Config, Failure> {
-        Config::read(&self.overrides()).map_err(Failure::config)
-    }
-
-    fn overrides(&self) -> Overrides {
-        let file = self.config.clone().map_or_else(ConfigFile::usual, ConfigFile::At);
-        Overrides { file, flags: Vec::new() }
     }
 }
 
@@ -180,66 +105,5 @@ fn shown(word: &str) -> String {
     match bare.contains("://") || bare.contains(['@', '?']) {
         true => word.replacen(bare, &without_password(bare), 1),
         false => word.to_owned(),
-    }
-}
-
-fn store_of(config: &Config) -> Result<Store, Failure> {
-    let mut store = config.store.open(PATIENCE)?;
-    store.be_patient()?;
-    Ok(store)
-}
-
-/// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
-/// store yet has none, and that is said; so is what can't be read.
-fn rows_of(store: &mut Store) -> Result<RingRows, StoreError> {
-    let mut rows = store.ring_rows()?.unwrap_or_else(|| {
-        output::tell("warning: the server is empty; the first key makes it a store");
-        RingRows::default()
-    });
-    for entry in store.foreign_entries() {
-        output::tell(format!("warning: {entry}"));
-    }
-    for id in rows.damaged.keys.keys() {
-        output::tell(format!(
-            "warning: key {id}: its row can't be read; calls with it are answered with 500"
-        ));
-    }
-    for name in &rows.damaged.accounts {
-        output::tell(format!(
-            "warning: account {name}: its row can't be read; its calls are answered with 500 until \
-             `riskgate accounts set {name}` says its plan and limit"
-        ));
-    }
-    rows.keys.sort_by(|a, b| (a.created_at, &a.id).cmp(&(b.created_at, &b.id)));
-    rows.accounts.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(rows)
-}
-
-/// The time that gateways on this store go by: the server's, where there is one.
-fn now_of(store: &mut Store) -> Result<i64, Failure> {
-    let ours = unix_now();
-    let Some(theirs) = store.unix_now()? else { return Ok(ours) };
-    let apart = theirs - ours;
-    if apart.abs() > CLOCKS_APART {
-        output::tell(format!("warning: the server's clock is {apart} s from this machine's"));
-    }
-    Ok(theirs)
-}
-
-fn checked_name(what: &str, name: &str) -> Result<(), Failure> {
-    match is_name(name) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!("{what}: expected {NAME_FORM}, but found {name:?}"))),
-    }
-}
-
-fn known_plan(config: &Config, plan: Option<&str>) -> Result<(), Failure> {
-    match plan {
-        Some(plan) if !config.plans.contains_key(plan) => {
-            let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
-            let known = known.join(", ");
-            Err(Failure::usage(format!("--plan: expected one of {known}, but found {plan:?}")))
-        }
-        _ => Ok(()),
     }
 }

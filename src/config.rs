@@ -6,6 +6,7 @@
 mod dns;
 mod feeds;
 mod routes;
+mod secret;
 mod settings;
 mod tls;
 mod written;
@@ -33,6 +34,7 @@ use crate::store::{LimitRow, MAX_ACCOUNTS, RedisOptions, Store, StoreError, Stor
 use crate::support::certificates::CertificateFiles;
 use crate::table::TableSources;
 
+pub use secret::Secret;
 use settings::Settings;
 pub use written::parse_duration;
 
@@ -98,23 +100,6 @@ pub struct Config {
     pub admin_token: Option<Secret>,
     /// Whether `/metrics` needs no token.
     pub metrics_public: bool,
-}
-
-/// A text that no dump of the config shows.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Secret(String);
-
-impl Secret {
-    /// The text itself: to compare with.
-    pub fn reveal(&self) -> &str {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Secret {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("…")
-    }
 }
 
 /// The store, and how it is spoken to.

@@ -2,6 +2,7 @@
 
 pub mod admin;
 pub mod listener;
+mod mount;
 pub mod reload;
 pub mod server;
 pub mod systemd;

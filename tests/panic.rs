@@ -98,7 +98,7 @@ fn a_panic_costs_one_connection_and_a_metric() {
         let mut unlucky = connect(address);
         assert!(ask(&mut unlucky, "/v1/usage").starts_with("HTTP/1.1 401 "));
         assert_eq!(ask(&mut unlucky, "/fault"), "", "the connection just ends");
-        assert_eq!(gate.state().metrics.panics.get(), panics);
+        assert_eq!(gate.state().metrics.connections.panics.get(), panics);
         assert!(ask(&mut beside, "/v1/usage").starts_with("HTTP/1.1 401 "));
     }
     let begun = std::time::Instant::now();

@@ -3,8 +3,10 @@
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use super::output::{columns, show, show_done};
-use super::{ConfigArgs, Failure, checked_name, known_plan, rows_of, store_of};
+use super::store_access::{checked_name, known_plan, rows_of, store_of};
 use crate::store::{AccountRow, LimitRow};
 
 #[derive(Debug, Subcommand)]

@@ -1,9 +1,12 @@
 //! `riskgate check`: reads everything as `run` would, and starts nothing.
 
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use super::output::tell;
-use super::{ConfigArgs, Failure, PATIENCE, unix_now};
+use super::store_access::{PATIENCE, rows_of};
 use crate::keys::KeyRing;
 use crate::process::server::{Loaded, prepare};
+use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
 pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
@@ -15,7 +18,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
         Ok(None) => RingRows::default(),
         Ok(Some(mut store)) => {
             store.check().map_err(unusable)?;
-            super::rows_of(&mut store).map_err(unusable)?
+            rows_of(&mut store).map_err(unusable)?
         }
         Err(error) => return Err(unusable(error)),
     };

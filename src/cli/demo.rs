@@ -8,11 +8,14 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::{Failure, output, run, unix_now};
+use super::failure::Failure;
+use super::output;
+use super::run;
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::Token;
 use crate::model::domain::{Domain, percent_decode};
 use crate::model::refusal::json_string;
+use crate::quota::unix_now;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
 
 pub fn run() -> Result<(), Failure> {

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use super::output::{columns, problem, show, show_done, tell, write_secret};
-use super::{ConfigArgs, Failure, checked_name, known_plan, now_of, rows_of, store_of, unix_now};
+use super::store_access::{checked_name, known_plan, now_of, rows_of, store_of};
 use crate::config::{Config, parse_duration};
 use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
 use crate::model::month::rfc3339;
 use crate::model::origin::OriginPattern;
+use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
 
 #[derive(Debug, Subcommand)]

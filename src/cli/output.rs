@@ -9,7 +9,7 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 
-use super::Failure;
+use super::failure::Failure;
 
 /// Writes a result to standard output. If its reader has gone, the command fails without a word.
 pub fn show(result: impl AsRef<[u8]>) -> Result<(), Failure> {

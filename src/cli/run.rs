@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{ConfigArgs, Failure};
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use crate::config::{ConfigFile, Overrides};
 use crate::observe::process_log::ErrorLog;
 use crate::process::server::{self, AtEnd, Start};

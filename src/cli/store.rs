@@ -3,10 +3,13 @@
 use clap::Subcommand;
 use serde_json::json;
 
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use super::output::{show_done, tell};
-use super::{ConfigArgs, Failure, PATIENCE, store_of, unix_now};
+use super::store_access::{PATIENCE, store_of};
 use crate::model::month::Month;
 use crate::process::upgrade::Folder;
+use crate::quota::unix_now;
 use crate::store::{Contents, RedisOptions, RepairedMonth, Store, StoreUrl};
 
 #[derive(Debug, Subcommand)]

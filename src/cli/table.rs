@@ -15,8 +15,9 @@ mod feeds;
 mod lookup;
 mod overrides;
 
+use super::config_args::ConfigArgs;
+use super::failure::{BAD_CONFIG, Failure};
 use super::output::{show, show_done};
-use super::{BAD_CONFIG, ConfigArgs, Failure};
 use crate::model::month::rfc3339;
 use crate::quota::unix_now;
 use crate::table::{Fault, Source, Table, TableError, TableSources, Word};

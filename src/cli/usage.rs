@@ -2,9 +2,12 @@
 
 use serde_json::{Value, json};
 
+use super::config_args::ConfigArgs;
+use super::failure::Failure;
 use super::output::{columns, show};
-use super::{ConfigArgs, Failure, store_of, unix_now};
+use super::store_access::store_of;
 use crate::model::month::Month;
+use crate::quota::unix_now;
 use crate::store::UsageRow;
 
 #[derive(Debug, clap::Args)]

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
-use super::Secret;
+use super::secret::Secret;
 use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;

@@ -2,17 +2,16 @@
 //! where a proxy in front of us has said so.
 //!
 //! Pingora reads ahead to see whether a client left; what it reads then would be lost to us. So it
-//! is given a [`RequestIo`], which shows it one request's body and after that a silent client.
+//! is given a `RequestIo`, which shows it one request's body and after that a silent client.
 
 mod inner;
-mod request_io;
+mod read_meter;
 
 use std::future::{Future, poll_fn};
 use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr as StdAddr};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -27,11 +26,12 @@ use pingora_core::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::Notify;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
 
+use super::connection_tracker::Traffic;
+use crate::support::socket_reset::ends_by_reset;
 use inner::Inner;
-pub use request_io::{RequestIo, Returned};
+pub use read_meter::Meter;
 
 /// What is gathered of an answer before it is sent, in bytes: a header and a short body.
 const GATHERED: usize = 1460;
@@ -44,11 +44,6 @@ pub const LINGER: Duration = Duration::from_secs(2);
 const MOST_DISCARDED: usize = 8 << 20;
 /// Room for what is read to be dropped, in bytes.
 const DISCARD: usize = 8 * 1024;
-/// For how many streams of HTTP/2 bytes are forgiven that come behind their end.
-const MOST_FORGIVEN: i64 = 64;
-/// What may come on a stream behind its end: its window (RFC 9113 section 6.9.2) in small frames.
-const WINDOW: i64 = 2 * 65_535;
-
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
 pub struct Wire {
@@ -56,51 +51,13 @@ pub struct Wire {
     /// Bytes that arrived and were not handed on.
     pub ahead: BytesMut,
     /// What was written and not sent yet.
-    unsent: BytesMut,
+    pub(super) unsent: BytesMut,
     /// Counts what is read, where somebody wants to know.
     meter: Option<Arc<Meter>>,
     /// Nothing that was sent lies in the stream below.
     is_flushed: bool,
     /// The client that a proxy speaks for.
     client: Option<Arc<SocketDigest>>,
-}
-
-/// Counts bytes that are read.
-#[derive(Debug)]
-pub struct Meter {
-    most: i64,
-    /// Below zero while there are bytes that were forgiven and have not come.
-    read: AtomicI64,
-    exceeded: Notify,
-}
-
-impl Meter {
-    fn add(&self, bytes: usize) {
-        let bytes = bytes.cast_signed() as i64;
-        if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most {
-            self.exceeded.notify_one();
-        }
-    }
-
-    /// Begins anew.
-    pub fn reset(&self) {
-        self.read.fetch_min(0, Ordering::Relaxed);
-    }
-
-    /// Does not count what may be under way on a stream that has ended before its body has.
-    pub fn forgive_window(&self) {
-        let least = -MOST_FORGIVEN * WINDOW;
-        let forgiven = |read: i64| Some((read.min(0) - WINDOW).max(least));
-        // The closure always gives a value.
-        let _ = self.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
-    }
-
-    /// Resolves once there was more than there may be.
-    pub async fn exceeded(&self) {
-        while self.read.load(Ordering::Relaxed) <= self.most {
-            self.exceeded.notified().await;
-        }
-    }
 }
 
 impl Wire {
@@ -121,8 +78,7 @@ impl Wire {
 
     /// Counts what is read from now on, and tells when it is more than this.
     pub fn metered(&mut self, most: i64) -> Arc<Meter> {
-        let meter = Meter { most, read: AtomicI64::new(0), exceeded: Notify::new() };
-        Arc::clone(self.meter.insert(Arc::new(meter)))
+        Arc::clone(self.meter.insert(Arc::new(Meter::new(most))))
     }
 
     /// Reads more; `false` at the end, on an error, or when the deadline comes first.
@@ -154,8 +110,59 @@ impl Wire {
         self.inner.flush().await
     }
 
+    /// Whether these bytes could be sent in time, and until `end`. Mostly they go at once: only who
+    /// waits needs a clock.
+    pub async fn send_bytes(
+        &mut self,
+        bytes: &[u8],
+        write_timeout: Duration,
+        end: Option<Instant>,
+    ) -> bool {
+        if bytes.is_empty() {
+            return true;
+        }
+        let mut sending = pin!(self.send(bytes));
+        let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
+            Poll::Ready(sent) => Ok(sent),
+            Poll::Pending => {
+                let most = Instant::now() + write_timeout;
+                timeout_at(end.map_or(most, |end| most.min(end)), sending).await
+            }
+        };
+        matches!(sent, Ok(Ok(())))
+    }
+
+    /// Ends a connection so that its last answer arrives: no more is sent, and what the client
+    /// still sends is read and dropped, until as long after the answer as a header may take.
+    pub async fn close_connection(
+        &mut self,
+        answered: Instant,
+        header_timeout: Duration,
+        traffic: &Traffic,
+    ) {
+        // An answer that was cut must not look whole.
+        if ends_by_reset(self.id()) {
+            return;
+        }
+        let end = answered + header_timeout;
+        let closed = async {
+            // TLS says first that no more comes, which a client that does not read holds up.
+            if AsyncWriteExt::shutdown(self).await.is_ok() {
+                self.discard(end).await;
+            }
+        };
+        let drained = async {
+            traffic.drain_begun().await;
+            sleep(LINGER).await;
+        };
+        tokio::select! {
+            _ = timeout_at(end, closed) => {}
+            () = drained => {}
+        }
+    }
+
     /// Whether nothing that was written is still to be sent.
-    fn is_sent(&self) -> bool {
+    pub(super) fn is_sent(&self) -> bool {
         self.unsent.is_empty() && self.is_flushed
     }
 
@@ -227,7 +234,7 @@ impl AsyncRead for Wire {
 }
 
 impl Wire {
-    fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
+    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         while !self.unsent.is_empty() {
             let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.unsent))?;
             if sent == 0 {

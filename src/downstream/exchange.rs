@@ -5,34 +5,26 @@
 //! in both directions, one end for all of it, a second try, a refusal. What they mean stands in the
 //! rooms that both call.
 
-use std::sync::Arc;
-
 use bytes::BytesMut;
 use pingora_core::protocols::Ssl;
-use pingora_proxy::ProxyHttp;
 use tokio::time::{Instant, timeout_at};
 
 use super::client_io::Wire;
-use super::{Door, Traffic};
-use crate::downstream::fast_path::{Crossing, Lane};
+use super::connection_tracker::Traffic;
+use super::context::{ConnectionContext, Servers};
+use super::fast_path::{Crossing, Lane};
 use crate::gate::Visit;
 use crate::message::forwarding::Caller;
 use crate::message::response::Way;
 use crate::model::refusal::Refusal;
 use crate::proxy::upstream::{
-    Answer, Body, Connection, Failure, Listener, Malformed, Tries, Upstreams, pass_header,
+    Answer, Body, Connection, Failure, Listener, Malformed, Tries, pass_header,
 };
 
 /// Room for what arrives of a header in one go, in bytes.
 const HEADER: usize = 4 * 1024;
 /// The same for a body.
 const BODY: usize = 16 * 1024;
-
-/// The servers that the lane asks.
-pub struct Servers {
-    /// The servers.
-    pub upstreams: Arc<Upstreams>,
-}
 
 /// How the client's connection goes on.
 pub(super) enum Fate {
@@ -71,107 +63,106 @@ struct Begun {
 /// An answer that has begun is not passed on to its end.
 struct Cut;
 
-impl<P> Door<P>
-where
-    P: ProxyHttp + Send + Sync + 'static,
-    P::CTX: Send + Sync,
-{
-    /// Passes a request on, and its answer back, behind the answers that stand before it.
-    pub(super) async fn cross(
-        &self,
-        servers: &Servers,
-        wire: &mut Wire,
-        lane: &mut Lane<&Servers>,
-        crossing: Crossing,
-        before: &[u8],
-    ) -> Fate {
-        let header = wire.ahead.split_to(crossing.length);
-        let Crossing { mut visit, method, target, closes, .. } = crossing;
-        if !self.send(wire, before, None).await {
-            visit.break_off();
-            lane.record(&visit, method, &target);
-            return Fate::Broken;
-        }
-        let address = wire.client_address();
-        let secure = wire.get_ssl_digest().is_some();
-        let end = Instant::from_std(servers.upstreams.end(visit.started()));
-        let mut exchange = Exchange {
-            servers,
-            lane: &mut *lane,
-            caller: self.gate.caller(&visit, address, secure),
-            visit: &visit,
-            header: &header,
-            method,
-            traffic: &self.traffic,
-            closes,
-            tries: Tries::default(),
-            out: Vec::with_capacity(1024),
-        };
-        let place = servers.upstreams.enter(address);
-        let begun = match &place {
-            Some(_) => timeout_at(end, exchange.begin()).await,
-            // Too many are under way.
-            None => Ok(Err(exchange.tries.refusal(false))),
-        };
-        let begun = begun.unwrap_or_else(|_| Err(exchange.tries.refusal(true)));
-        let (closes, mut out) = (exchange.closes, std::mem::take(&mut exchange.out));
-        let fate = match begun {
-            Ok(begun) => {
-                visit.pass_back(begun.answer.status);
-                match self.pass_body(servers, wire, begun, out, end).await {
-                    Ok(()) if closes => Fate::Closes,
-                    Ok(()) => Fate::Stays,
-                    Err(Cut) => {
-                        visit.break_off();
-                        Fate::Broken
-                    }
+/// Passes a request on, and its answer back, behind the answers that stand before it.
+pub(super) async fn cross(
+    context: &ConnectionContext,
+    servers: &Servers,
+    wire: &mut Wire,
+    lane: &mut Lane<&Servers>,
+    crossing: Crossing,
+    before: &[u8],
+) -> Fate {
+    let write_timeout = context.options.write_timeout;
+    let header = wire.ahead.split_to(crossing.length);
+    let Crossing { mut visit, method, target, closes, .. } = crossing;
+    if !wire.send_bytes(before, write_timeout, None).await {
+        visit.break_off();
+        lane.record(&visit, method, &target);
+        return Fate::Broken;
+    }
+    let address = wire.client_address();
+    let secure = wire.get_ssl_digest().is_some();
+    let end = Instant::from_std(servers.upstreams.end(visit.started()));
+    let mut exchange = Exchange {
+        servers,
+        lane: &mut *lane,
+        caller: context.gate.caller(&visit, address, secure),
+        visit: &visit,
+        header: &header,
+        method,
+        traffic: &context.traffic,
+        closes,
+        tries: Tries::default(),
+        out: Vec::with_capacity(1024),
+    };
+    let place = servers.upstreams.enter(address);
+    let begun = match &place {
+        Some(_) => timeout_at(end, exchange.begin()).await,
+        // Too many are under way.
+        None => Ok(Err(exchange.tries.refusal(false))),
+    };
+    let begun = begun.unwrap_or_else(|_| Err(exchange.tries.refusal(true)));
+    let (closes, mut out) = (exchange.closes, std::mem::take(&mut exchange.out));
+    let fate = match begun {
+        Ok(begun) => {
+            visit.pass_back(begun.answer.status);
+            match pass_body(context, servers, wire, begun, out, end).await {
+                Ok(()) if closes => Fate::Closes,
+                Ok(()) => Fate::Stays,
+                Err(Cut) => {
+                    visit.break_off();
+                    Fate::Broken
                 }
             }
-            Err(refusal) => {
-                let reply = self.gate.refused(&refusal, &mut visit);
-                // As on the general way it closes behind a failed exchange.
-                let way = Way { closes: true, is_head: method == "HEAD" };
-                out.clear();
-                reply.render(&visit.common, lane.date(), way, &mut out);
-                if self.send(wire, &out, None).await { Fate::Closes } else { Fate::Broken }
-            }
-        };
-        lane.record(&visit, method, &target);
-        fate
-    }
-
-    /// Passes back what the header left, and all that follows it.
-    async fn pass_body(
-        &self,
-        servers: &Servers,
-        wire: &mut Wire,
-        begun: Begun,
-        mut out: Vec<u8>,
-        end: Instant,
-    ) -> Result<(), Cut> {
-        let Begun { answer: Answer { mut body, stays, .. }, mut connection, mut arrived } = begun;
-        loop {
-            let passed = body.pass(&mut arrived, &mut out);
-            if !self.send(wire, &out, Some(end)).await {
-                return Err(Cut);
-            }
+        }
+        Err(refusal) => {
+            let reply = context.gate.refused(&refusal, &mut visit);
+            // As on the general way it closes behind a failed exchange.
+            let way = Way { closes: true, is_head: method == "HEAD" };
             out.clear();
-            passed.map_err(|Malformed| Cut)?;
-            if body == Body::Over {
-                break;
-            }
-            match timeout_at(end, connection.read(&mut arrived, BODY)).await {
-                Ok(Ok(1..)) => {}
-                Ok(Ok(0)) => body.close(&mut out).map_err(|Malformed| Cut)?,
-                // What was cut, by the deadline too, must not look complete.
-                Ok(Err(_)) | Err(_) => return Err(Cut),
+            reply.render(&visit.common, lane.date(), way, &mut out);
+            if wire.send_bytes(&out, write_timeout, None).await {
+                Fate::Closes
+            } else {
+                Fate::Broken
             }
         }
-        if stays && arrived.is_empty() {
-            servers.upstreams.keep(connection);
+    };
+    lane.record(&visit, method, &target);
+    fate
+}
+
+/// Passes back what the header left, and all that follows it.
+async fn pass_body(
+    context: &ConnectionContext,
+    servers: &Servers,
+    wire: &mut Wire,
+    begun: Begun,
+    mut out: Vec<u8>,
+    end: Instant,
+) -> Result<(), Cut> {
+    let Begun { answer: Answer { mut body, stays, .. }, mut connection, mut arrived } = begun;
+    loop {
+        let passed = body.pass(&mut arrived, &mut out);
+        if !wire.send_bytes(&out, context.options.write_timeout, Some(end)).await {
+            return Err(Cut);
         }
-        Ok(())
+        out.clear();
+        passed.map_err(|Malformed| Cut)?;
+        if body == Body::Over {
+            break;
+        }
+        match timeout_at(end, connection.read(&mut arrived, BODY)).await {
+            Ok(Ok(1..)) => {}
+            Ok(Ok(0)) => body.close(&mut out).map_err(|Malformed| Cut)?,
+            // What was cut, by the deadline too, must not look complete.
+            Ok(Err(_)) | Err(_) => return Err(Cut),
+        }
     }
+    if stays && arrived.is_empty() {
+        servers.upstreams.keep(connection);
+    }
+    Ok(())
 }
 
 impl Exchange<'_, '_> {

@@ -108,7 +108,7 @@ impl<S: Copy> Lane<S> {
 
     /// Counts and logs a request that is over.
     pub fn record(&self, visit: &Visit, method: &str, target: &[u8]) {
-        self.gate.state().metrics.lane_answers.inc();
+        self.gate.state().metrics.requests.lane_answers.inc();
         self.gate.record(visit, method, target, self.client);
     }
 

@@ -1,24 +1,26 @@
 //! HTTP/1.1 on a connection: one request after the other, each whole before it is handed on.
 
+use std::sync::Arc;
+
 use pingora_core::apps::HttpServerApp;
-use pingora_core::protocols::UniqueID;
 use pingora_core::protocols::http::ServerSession;
 use pingora_core::server::ShutdownWatch;
-use pingora_proxy::ProxyHttp;
+use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::io::AsyncWriteExt;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
-use super::client_io::{LINGER, RequestIo, Returned, Wire};
+use super::boxed::apart;
+use super::client_io::{LINGER, Wire};
 use super::connection_tracker::Counted;
-use super::idle_wait::{End, Silence};
-use super::requests::Onward;
-use super::{Door, apart};
+use super::context::ConnectionContext;
+use super::idle_wait::Silence;
+use super::request_io::{RequestIo, Returned};
+use super::requests::{Onward, serve_plain};
 use crate::gate::Visit;
 use crate::message::request_head::{Head, read_head};
 use crate::message::response::{Common, Reply, Way};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::support::socket_reset::ends_by_reset;
 
 /// What came of waiting for a request.
 enum Arrival {
@@ -54,7 +56,13 @@ enum Served {
     Ends(Box<Wire>, Instant),
 }
 
-impl<P> Door<P>
+/// One connection that speaks HTTP/1.1.
+pub(super) struct Http1<'c, P> {
+    pub proxy: &'c Arc<HttpProxy<P>>,
+    pub context: &'c ConnectionContext,
+}
+
+impl<P> Http1<'_, P>
 where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
@@ -69,8 +77,8 @@ where
     ) {
         let mut answered = Instant::now();
         loop {
-            if self.options.lane {
-                match self.serve_plain(&mut wire, &mut silence, answered, deadline).await {
+            if self.context.options.lane {
+                match serve_plain(self.context, &mut wire, &mut silence, answered, deadline).await {
                     Onward::Ended => return,
                     Onward::General(last) => (answered, deadline) = last,
                 }
@@ -81,7 +89,7 @@ where
                 Some((returned, last)) => (wire, answered) = (returned, last),
                 None => return,
             }
-            deadline = answered + self.options.keepalive_timeout;
+            deadline = answered + self.context.options.keepalive_timeout;
         }
     }
 
@@ -106,13 +114,15 @@ where
             wire = match served {
                 Served::Kept(wire) => wire,
                 Served::Ends(mut wire, answered) => {
-                    self.close(&mut wire, answered).await;
+                    let header_timeout = self.context.options.header_timeout;
+                    let traffic = &self.context.traffic;
+                    wire.close_connection(answered, header_timeout, traffic).await;
                     return None;
                 }
             };
             answered = Instant::now();
-            deadline = answered + self.options.keepalive_timeout;
-            if self.options.lane {
+            deadline = answered + self.context.options.keepalive_timeout;
+            if self.context.options.lane {
                 return Some((wire, answered));
             }
         }
@@ -126,35 +136,15 @@ where
         answered: Instant,
         deadline: Instant,
     ) -> Option<Counted> {
-        let has_come = self.await_bytes(wire, silence, answered, deadline).await;
-        has_come.then(|| self.traffic.begin())
-    }
-
-    /// Waits for bytes on a connection that has been silent since `answered`; `false` if none come.
-    pub(super) async fn await_bytes(
-        &self,
-        wire: &mut Wire,
-        silence: &mut Silence,
-        answered: Instant,
-        deadline: Instant,
-    ) -> bool {
-        !wire.ahead.is_empty()
-            || match silence.end(wire, deadline).await {
-                End::Bytes => true,
-                End::Over => false,
-                // Its next request may be under way.
-                End::Stop => {
-                    let last_call = answered + self.traffic.last_call();
-                    wire.read_more(deadline.min(last_call)).await
-                }
-            }
+        let has_come = silence.await_bytes(wire, &self.context.traffic, answered, deadline).await;
+        has_come.then(|| self.context.traffic.begin())
     }
 
     async fn read_rest(&self, wire: &mut Wire) -> Arrival {
-        let deadline = Instant::now() + self.options.header_timeout;
+        let deadline = Instant::now() + self.context.options.header_timeout;
         let mut searched = 0;
         loop {
-            match read_head(&wire.ahead, searched, &self.options.sizes) {
+            match read_head(&wire.ahead, searched, &self.context.options.sizes) {
                 Ok(Some(head)) => return Arrival::Request(head.into()),
                 Ok(None) => {}
                 Err(refusal) => return Arrival::Refused(refusal),
@@ -178,16 +168,16 @@ where
         let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
         // Reading the header sets Pingora's keep-alive anew; how often is left to us.
-        let is_last = shape.closes || self.traffic.is_draining();
+        let is_last = shape.closes || self.context.traffic.is_draining();
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
         // Behind an answer that comes first a short body is read to its end, and the connection is
         // kept. Whether a client that waits for a 100 sends one then, it alone knows.
         let is_awaited = shape.body <= request_body::SHORT && !shape.awaits_continue;
         session.set_close_on_response_before_downstream_finish(!is_awaited);
-        session.set_read_timeout(Some(self.options.header_timeout));
-        session.set_write_timeout(Some(self.options.write_timeout));
+        session.set_read_timeout(Some(self.context.options.header_timeout));
+        session.set_write_timeout(Some(self.context.options.write_timeout));
         // Who takes longer is closed, which takes no notice of the process's end for so long only.
-        session.set_total_drain_timeout(Some(self.options.header_timeout.min(LINGER)));
+        session.set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER)));
         // A client may close its sending side and still wait for the answer.
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(true);
@@ -201,7 +191,8 @@ where
     /// Answers what is no request.
     async fn refuse(&self, mut wire: Box<Wire>, refusal: &Refusal) -> Option<Served> {
         let mut visit = Visit::default();
-        visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
+        visit.common =
+            Common { request_id: self.context.gate.state().ids.next(), ..Common::default() };
         let date = httpdate::fmt_http_date(std::time::SystemTime::now());
         let mut bytes = Vec::with_capacity(512);
         let way = Way { closes: true, is_head: false };
@@ -211,32 +202,8 @@ where
             wire.write_all(&bytes).await?;
             wire.flush().await
         };
-        let written = timeout(self.options.write_timeout, write).await;
-        self.gate.record_refusal(refusal, &mut visit, client);
+        let written = timeout(self.context.options.write_timeout, write).await;
+        self.context.gate.record_refusal(refusal, &mut visit, client);
         matches!(written, Ok(Ok(()))).then(|| Served::Ends(wire, Instant::now()))
-    }
-
-    /// Ends a connection so that its last answer arrives: no more is sent, and what the client
-    /// still sends is read and dropped, until as long after the answer as a header may take.
-    pub(super) async fn close(&self, wire: &mut Wire, answered: Instant) {
-        // An answer that was cut must not look whole.
-        if ends_by_reset(wire.id()) {
-            return;
-        }
-        let end = answered + self.options.header_timeout;
-        let closed = async {
-            // TLS says first that no more comes, which a client that does not read holds up.
-            if wire.shutdown().await.is_ok() {
-                wire.discard(end).await;
-            }
-        };
-        let drained = async {
-            self.traffic.drain_begun().await;
-            sleep(LINGER).await;
-        };
-        tokio::select! {
-            _ = timeout_at(end, closed) => {}
-            () = drained => {}
-        }
     }
 }

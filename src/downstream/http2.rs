@@ -15,14 +15,15 @@ use pingora_core::protocols::http::v2::server::{
 };
 use pingora_core::protocols::{Digest, Stream};
 use pingora_core::server::ShutdownWatch;
-use pingora_proxy::ProxyHttp;
+use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client_io::{Meter, Wire};
 use super::connection_tracker::Counted;
-use super::{Door, DoorOptions};
-use crate::gate::Visit;
+use super::context::ConnectionContext;
+use super::options::DoorOptions;
+use crate::gate::{Gate, Visit};
 use crate::message::request_head::check_http2;
 use crate::message::response::{Common, Reply};
 use crate::model::refusal::Refusal;
@@ -42,6 +43,9 @@ const MALFORMED: usize = 32;
 const TALK: i64 = 64 * 1024;
 /// For a client to take our GOAWAY and close.
 const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The connection as the h2 crate has it.
+type Frames = h2::server::Connection<Stream, Bytes>;
 
 /// The requests of one connection that are under way.
 #[derive(Default)]
@@ -95,128 +99,173 @@ fn options(door: &DoorOptions) -> H2Options {
     options
 }
 
-impl<P> Door<P>
+/// Serves requests until the connection ends.
+pub(super) async fn serve_http2<P>(
+    proxy: &Arc<HttpProxy<P>>,
+    context: &Arc<ConnectionContext>,
+    mut wire: Wire,
+    shutdown: &ShutdownWatch,
+) where
+    P: ProxyHttp + Send + Sync + 'static,
+    P::CTX: Send + Sync,
+{
+    let talk = wire.metered(TALK);
+    let stream: Stream = Box::new(wire);
+    let digest = Arc::new(Digest {
+        ssl_digest: stream.get_ssl_digest(),
+        timing_digest: stream.get_timing_digest(),
+        proxy_digest: stream.get_proxy_digest(),
+        socket_digest: stream.get_socket_digest(),
+    });
+    let begun = handshake(stream, Some(options(&context.options)));
+    let Ok(Ok(mut frames)) = timeout(context.options.header_timeout, begun).await else {
+        return;
+    };
+    let streams = Arc::new(Streams::default());
+    let mut connection = Http2Connection {
+        proxy,
+        context,
+        shutdown,
+        digest: &digest,
+        talk: &talk,
+        streams: &streams,
+        closing: false,
+        malformed: 0,
+    };
+    // The first request has the time of a header. What else a client says gives it no more.
+    let idle = streams.idle_for(context.options.header_timeout);
+    tokio::pin!(idle);
+    loop {
+        let step = tokio::select! {
+            biased;
+            () = context.traffic.drain_begun(), if !connection.closing => {
+                connection.begin_close(&mut frames)
+            }
+            accepted = HttpSession::from_h2_conn(&mut frames, Arc::clone(&digest)) => {
+                match accepted {
+                    Ok(Some(H2Accept::Session(session))) => {
+                        connection.on_session(session, &mut frames)
+                    }
+                    Ok(Some(H2Accept::Rejected)) => connection.on_rejected(),
+                    Ok(None) | Err(_) => Step::End,
+                }
+            }
+            () = talk.exceeded() => connection.on_talk(&mut frames),
+            () = &mut idle => connection.on_idle(&mut frames),
+        };
+        match step {
+            Step::GoOn => {}
+            Step::IdleFor(time) => idle.set(streams.idle_for(time)),
+            Step::End => return,
+        }
+    }
+}
+
+/// What follows from something that happened on a connection.
+enum Step {
+    GoOn,
+    /// The connection may be without a request for this long from now on.
+    IdleFor(Duration),
+    End,
+}
+
+/// One connection that speaks HTTP/2.
+struct Http2Connection<'c, P> {
+    proxy: &'c Arc<HttpProxy<P>>,
+    context: &'c Arc<ConnectionContext>,
+    shutdown: &'c ShutdownWatch,
+    digest: &'c Digest,
+    talk: &'c Arc<Meter>,
+    streams: &'c Arc<Streams>,
+    closing: bool,
+    malformed: usize,
+}
+
+impl<P> Http2Connection<'_, P>
 where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Serves requests until the connection ends.
-    pub(super) async fn serve_http2(self: &Arc<Self>, mut wire: Wire, shutdown: &ShutdownWatch) {
-        let talk = wire.metered(TALK);
-        let stream: Stream = Box::new(wire);
-        let digest = Arc::new(Digest {
-            ssl_digest: stream.get_ssl_digest(),
-            timing_digest: stream.get_timing_digest(),
-            proxy_digest: stream.get_proxy_digest(),
-            socket_digest: stream.get_socket_digest(),
-        });
-        let begun = handshake(stream, Some(options(&self.options)));
-        let Ok(Ok(mut connection)) = timeout(self.options.header_timeout, begun).await else {
-            return;
-        };
-        let streams = Arc::new(Streams::default());
-        let (mut closing, mut malformed) = (false, 0);
-        // The first request has the time of a header. What else a client says gives it no more.
-        let idle = streams.idle_for(self.options.header_timeout);
-        tokio::pin!(idle);
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = self.traffic.drain_begun(), if !closing => {
-                    closing = true;
-                    idle.set(streams.idle_for(GOODBYE));
-                    connection.graceful_shutdown();
-                    continue;
-                }
-                accepted = HttpSession::from_h2_conn(&mut connection, Arc::clone(&digest)) => accepted,
-                () = talk.exceeded() => {
-                    talk.reset();
-                    // Bodies are counted too, but not when nothing is under way.
-                    if streams.active() == 0 && !closing {
-                        connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-                        closing = true;
-                        idle.set(streams.idle_for(GOODBYE));
-                    }
-                    continue;
-                }
-                () = &mut idle => {
-                    if closing {
-                        return;
-                    }
-                    closing = true;
-                    idle.set(streams.idle_for(GOODBYE));
-                    connection.graceful_shutdown();
-                    continue;
-                }
-            };
-            match accepted {
-                Ok(Some(H2Accept::Session(session))) => {
-                    // Who resets and asks anew has more under way than its streams show.
-                    if streams.active() > 2 * self.options.max_streams as usize {
-                        connection.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-                        closing = true;
-                        idle.set(streams.idle_for(GOODBYE));
-                        continue;
-                    }
-                    talk.reset();
-                    self.spawn(session, Active::begin(&streams), Arc::clone(&talk), shutdown);
-                    let patience = if closing { GOODBYE } else { self.options.keepalive_timeout };
-                    idle.set(streams.idle_for(patience));
-                }
-                Ok(Some(H2Accept::Rejected)) => {
-                    malformed += 1;
-                    let client = digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
-                    let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
-                    let mut visit = Visit::default();
-                    visit.common.request_id = self.gate.state().ids.next();
-                    self.gate.record_refusal(&Refusal::BadRequest, &mut visit, client);
-                    if malformed > MALFORMED {
-                        return;
-                    }
-                }
-                Ok(None) | Err(_) => return,
-            }
-        }
+    /// Takes no more requests, and lets those that are under way finish.
+    fn begin_close(&mut self, frames: &mut Frames) -> Step {
+        self.closing = true;
+        frames.graceful_shutdown();
+        Step::IdleFor(GOODBYE)
     }
 
-    fn spawn(
-        self: &Arc<Self>,
-        stream: HttpSession,
-        active: Active,
-        talk: Arc<Meter>,
-        shutdown: &ShutdownWatch,
-    ) {
-        let (door, shutdown) = (Arc::clone(self), shutdown.clone());
-        let request = self.traffic.begin();
+    /// Ends the connection, since its client asks too much of it.
+    fn close_abruptly(&mut self, frames: &mut Frames) -> Step {
+        self.closing = true;
+        frames.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+        Step::IdleFor(GOODBYE)
+    }
+
+    fn on_idle(&mut self, frames: &mut Frames) -> Step {
+        if self.closing { Step::End } else { self.begin_close(frames) }
+    }
+
+    fn on_talk(&mut self, frames: &mut Frames) -> Step {
+        self.talk.reset();
+        // Bodies are counted too, but not when nothing is under way.
+        if self.streams.active() == 0 && !self.closing {
+            return self.close_abruptly(frames);
+        }
+        Step::GoOn
+    }
+
+    fn on_session(&mut self, session: HttpSession, frames: &mut Frames) -> Step {
+        // Who resets and asks anew has more under way than its streams show.
+        if self.streams.active() > 2 * self.context.options.max_streams as usize {
+            return self.close_abruptly(frames);
+        }
+        self.talk.reset();
+        self.spawn(session, Active::begin(self.streams));
+        Step::IdleFor(if self.closing { GOODBYE } else { self.context.options.keepalive_timeout })
+    }
+
+    fn on_rejected(&mut self) -> Step {
+        self.malformed += 1;
+        let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
+        let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
+        let mut visit = Visit::default();
+        visit.common.request_id = self.context.gate.state().ids.next();
+        self.context.gate.record_refusal(&Refusal::BadRequest, &mut visit, client);
+        if self.malformed > MALFORMED { Step::End } else { Step::GoOn }
+    }
+
+    fn spawn(&self, stream: HttpSession, active: Active) {
+        let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
+        let (talk, shutdown) = (Arc::clone(self.talk), self.shutdown.clone());
+        let request = context.traffic.begin();
         tokio::spawn(async move {
             let _alive: (Active, Counted) = (active, request);
             let mut session = ServerSession::new_http2(stream);
-            session.set_write_timeout(Some(door.options.write_timeout));
-            session.set_total_drain_timeout(Some(door.options.header_timeout));
+            session.set_write_timeout(Some(context.options.write_timeout));
+            session.set_total_drain_timeout(Some(context.options.header_timeout));
             let has_body = !session.is_body_done();
             let header = session.req_header();
-            match check_http2(header, has_body, &door.options.sizes) {
+            match check_http2(header, has_body, &context.options.sizes) {
                 Ok(()) => {
-                    door.proxy.process_new_http(session, &shutdown).await;
+                    proxy.process_new_http(session, &shutdown).await;
                 }
-                Err(refusal) => door.refuse_stream(session, &refusal).await,
+                Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
             }
             if has_body {
                 talk.forgive_window();
             }
         });
     }
+}
 
-    /// Answers what is no request of ours; the connection and its other streams go on.
-    async fn refuse_stream(&self, mut session: ServerSession, refusal: &Refusal) {
-        let mut visit = Visit::default();
-        visit.common = Common { request_id: self.gate.state().ids.next(), ..Common::default() };
-        let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
-        let header = Box::new(Reply::refusal(refusal).header(&visit.common));
-        // A client that reset its stream has nobody to tell.
-        let _ = session.write_response_header(header).await;
-        let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
-        self.gate.record_refusal(refusal, &mut visit, client);
-        request_body::discard(&mut session).await;
-    }
+/// Answers what is no request of ours; the connection and its other streams go on.
+async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusal) {
+    let mut visit = Visit::default();
+    visit.common = Common { request_id: gate.state().ids.next(), ..Common::default() };
+    let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
+    let header = Box::new(Reply::refusal(refusal).header(&visit.common));
+    // A client that reset its stream has nobody to tell.
+    let _ = session.write_response_header(header).await;
+    let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
+    gate.record_refusal(refusal, &mut visit, client);
+    request_body::discard(&mut session).await;
 }

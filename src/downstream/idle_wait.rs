@@ -10,6 +10,7 @@ use pingora_core::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::client_io::Wire;
+use super::connection_tracker::Traffic;
 
 /// How it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,5 +61,25 @@ impl Silence {
             Poll::Ready(End::Stop)
         })
         .await
+    }
+
+    /// Waits for bytes on a connection that has been silent since `answered`; `false` if none come.
+    pub async fn await_bytes(
+        &mut self,
+        wire: &mut Wire,
+        traffic: &Traffic,
+        answered: Instant,
+        deadline: Instant,
+    ) -> bool {
+        !wire.ahead.is_empty()
+            || match self.end(wire, deadline).await {
+                End::Bytes => true,
+                End::Over => false,
+                // Its next request may be under way.
+                End::Stop => {
+                    let last_call = answered + traffic.last_call();
+                    wire.read_more(deadline.min(last_call)).await
+                }
+            }
     }
 }

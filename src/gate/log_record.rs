@@ -1,6 +1,6 @@
 //! What remains of a request that is over: a count and a line.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use pingora_error::Error;
 use pingora_proxy::Session;
@@ -9,7 +9,9 @@ use crate::gate::route;
 use crate::model::refusal::Refusal;
 use crate::observe::access_log::Entry;
 
-use super::{Gate, Visit, has_answered};
+use super::judge::Gate;
+use super::request_context::Visit;
+use super::session::{client_address, has_answered};
 
 impl Gate {
     /// Counts and logs a request that is over: one call in your `logging`.
@@ -37,7 +39,7 @@ impl Gate {
     ) {
         let elapsed = visit.started().elapsed();
         let outcome = visit.outcome.unwrap_or("other");
-        self.state.metrics.request(visit.route, outcome, elapsed.as_secs_f64());
+        self.state.metrics.requests.request(visit.route, outcome, elapsed.as_secs_f64());
         if !self.state.log.is_enabled() {
             return;
         }
@@ -64,9 +66,4 @@ impl Gate {
             latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         });
     }
-}
-
-/// The address of the client, as far as it is known.
-pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
-    session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }

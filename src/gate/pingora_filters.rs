@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 
-use http::header::{CONTENT_LENGTH, EXPECT, TRANSFER_ENCODING};
+use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
 use pingora_core::Result;
 use pingora_error::{Error, ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
@@ -15,7 +15,9 @@ use crate::message::forwarding::{Caller, clean_response, prepare_request};
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::end_by_reset;
 
-use super::{Gate, Visit, client_address};
+use super::judge::Gate;
+use super::request_context::Visit;
+use super::session::{client_address, has_answered};
 
 /// The client has left, or its answer was cut: nothing more is sent to it.
 const GONE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
@@ -148,23 +150,4 @@ impl Gate {
             Err(_) => GONE,
         }
     }
-}
-
-/// Whether a final answer was begun. A 1xx is none (RFC 9110 section 15.2).
-pub(crate) fn has_answered(session: &Session) -> bool {
-    session.response_written().is_some_and(|header| !header.status.is_informational())
-}
-
-/// Sends 100 Continue to a client that waits for it, since the server does not hear of it. On HTTP/2
-/// Pingora can't send one.
-pub(super) async fn send_continue(session: &mut Session) -> Result<()> {
-    let client = session.as_downstream_mut();
-    let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-    let waits = client.req_header().headers.get(EXPECT).is_some_and(|v| expects(v.as_bytes()));
-    if waits && client.req_header().version == http::Version::HTTP_11 && !client.is_body_done() {
-        client.write_continue_response().await?;
-    }
-    // The server's own are not passed on.
-    client.set_ignore_info_resp(true);
-    Ok(())
 }

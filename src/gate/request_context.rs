@@ -4,13 +4,12 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::gate::admission::Permit;
-use crate::keys::{Key, SHORTEST_KEY, Token};
-use crate::message::request_id::RequestId;
+use crate::keys::{Key, KeyRing, SHORTEST_KEY, Token};
+use crate::message::request_id::{RequestId, RequestIds};
 use crate::message::response::Common;
 use crate::model::domain::Domain;
 use crate::observe::metrics::RouteLabel;
-
-use super::State;
+use crate::support::snapshot::Live;
 
 /// One request at the gate.
 pub struct Visit {
@@ -133,10 +132,10 @@ impl Visit {
 pub(super) fn request_id<'h>(
     id: Option<&[u8]>,
     sent: impl Iterator<Item = &'h [u8]>,
-    state: &State,
+    ids: &RequestIds,
+    keys: &Live<Option<KeyRing>>,
 ) -> RequestId {
-    let is_known =
-        |id: &[u8]| state.keys.peek().as_ref().as_ref().is_some_and(|ring| ring.holds(id));
+    let is_known = |id: &[u8]| keys.peek().as_ref().as_ref().is_some_and(|ring| ring.holds(id));
     let is_key = |id: &[u8]| Token::is_made_here(id) || is_known(id);
     // Nor has an id one among its words.
     let words = |id: &[u8]| {
@@ -145,9 +144,9 @@ pub(super) fn request_id<'h>(
     };
     match id {
         Some(id) if !is_key(id) && !words(id) && !holds_key(id, sent) => {
-            RequestId::parse(id).unwrap_or_else(|| state.ids.next())
+            RequestId::parse(id).unwrap_or_else(|| ids.next())
         }
-        _ => state.ids.next(),
+        _ => ids.next(),
     }
 }
 

@@ -4,14 +4,15 @@
 //! health and readiness needs a token. It shows no key and no address, and serves no caller.
 
 mod connection_limit;
-mod serve;
+mod responses;
+pub(super) mod serve;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::header::{ALLOW, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, ORIGIN};
+use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 use subtle::ConstantTimeEq;
@@ -28,14 +29,10 @@ use crate::process::reload::{ReloadStatus, Trigger};
 use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
 
-use connection_limit::ConnectionLimit;
+use responses::{HTML, JSON, YAML, only, plain, pretty, respond};
 
 /// How long a door that does not answer is waited for.
 const KNOCK: Duration = Duration::from_millis(200);
-const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
-const HTML: &str = "text/html; charset=utf-8";
-const YAML: &str = "application/yaml";
 /// What both listeners answer.
 const DOCUMENT: &str = include_str!("../../docs/openapi.yaml");
 
@@ -53,7 +50,6 @@ pub struct Admin {
     started: i64,
     http: SocketAddr,
     listening: AtomicBool,
-    limit: Arc<ConnectionLimit>,
 }
 
 impl Admin {
@@ -79,7 +75,6 @@ impl Admin {
             started: unix_now(),
             http: reachable(config.http),
             listening: AtomicBool::new(false),
-            limit: Arc::new(ConnectionLimit::new(serve::MOST, serve::MOST_PER_CLIENT)),
         }
     }
 
@@ -208,19 +203,19 @@ impl Admin {
     fn metrics(&self) -> Response<Vec<u8>> {
         let metrics = &self.state.metrics;
         let store = self.state.ledger.status();
-        metrics.connections.set(self.traffic.connections() as i64);
-        metrics.in_flight.set(self.traffic.in_flight() as i64);
-        metrics.log_dropped.set(self.state.log.dropped().cast_signed());
+        metrics.connections.connections.set(self.traffic.connections() as i64);
+        metrics.connections.in_flight.set(self.traffic.in_flight() as i64);
+        metrics.requests.log_dropped.set(self.state.log.dropped().cast_signed());
         let error_log_dropped = self.error_log.as_ref().map_or(0, |log| log.dropped());
-        metrics.error_log_dropped.set(error_log_dropped.cast_signed());
-        metrics.top_dropped.set(self.state.top.dropped().cast_signed());
-        metrics.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
-        metrics.store_down.set(i64::from(store.store_down));
-        metrics.replicas_missing.set(store.missing_replicas.cast_signed());
-        metrics.store_settling.set(i64::from(store.store_settling));
-        metrics.store_commits.set(store.store_commits.cast_signed());
-        metrics.store_failures.set(store.store_failures.cast_signed());
-        metrics.store_unsettled.set(store.unsettled.cast_signed());
+        metrics.requests.error_log_dropped.set(error_log_dropped.cast_signed());
+        metrics.requests.top_dropped.set(self.state.top.dropped().cast_signed());
+        metrics.store.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
+        metrics.store.store_down.set(i64::from(store.store_down));
+        metrics.store.replicas_missing.set(store.missing_replicas.cast_signed());
+        metrics.store.store_settling.set(i64::from(store.store_settling));
+        metrics.store.store_commits.set(store.store_commits.cast_signed());
+        metrics.store.store_failures.set(store.store_failures.cast_signed());
+        metrics.store.store_unsettled.set(store.unsettled.cast_signed());
         respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
     }
 
@@ -297,33 +292,4 @@ fn names_this_host(headers: &HeaderMap) -> bool {
     let name = name.trim_start_matches('[').trim_end_matches(']');
     name.eq_ignore_ascii_case("localhost")
         || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
-}
-
-fn pretty(value: &Value) -> Vec<u8> {
-    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
-    text.push(b'\n');
-    text
-}
-
-fn plain(status: StatusCode, text: &str) -> Response<Vec<u8>> {
-    respond(status, TEXT, text.as_bytes().to_vec())
-}
-
-/// Another method than these (RFC 9110 section 15.5.6).
-fn only(methods: &'static str, text: &str) -> Response<Vec<u8>> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
-    response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));
-    response
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Vec<u8>) -> Response<Vec<u8>> {
-    let length = http::HeaderValue::from(body.len());
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
-    headers.insert(CONTENT_LENGTH, length);
-    headers.insert("cache-control", http::HeaderValue::from_static("no-store"));
-    headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
-    response
 }

@@ -14,7 +14,6 @@ mod write_back;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora_core::server::ShutdownWatch;
@@ -22,8 +21,6 @@ use pingora_core::services::background::BackgroundService;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, Overrides};
-use crate::dns::DnsStatus;
-use crate::feed::FeedStatus;
 use crate::gate::State;
 use crate::keys::KeyRing;
 use crate::support::certificates::{CertificateSet, Certificates};
@@ -31,27 +28,13 @@ use crate::support::certificates::{CertificateSet, Certificates};
 use dns::DnsLearner;
 use feeds::FeedFetcher;
 pub use keys::Keys;
+pub use report::ReloadStatus;
 use report::Report;
 use table::TableReader;
-use watch::Watch;
-
-const LOOK: Duration = Duration::from_millis(250);
+use watch::{LOOK, Watch};
 
 /// How the last reload of each part went: nothing, or what was wrong.
 pub type Outcome = BTreeMap<&'static str, Option<String>>;
-
-/// What stands between what is there and what serves.
-#[derive(Clone, Debug, Default)]
-pub struct ReloadStatus {
-    /// Parts that serve their last good state, and why.
-    pub failing: BTreeMap<&'static str, String>,
-    /// Changed settings that take a restart.
-    pub needs_restart: Vec<&'static str>,
-    /// How each feed stands.
-    pub feeds: Vec<FeedStatus>,
-    /// How the DNS is learned from.
-    pub dns: DnsStatus,
-}
 
 /// Asks for a reload of everything, now.
 #[derive(Clone)]
@@ -305,9 +288,9 @@ impl Parts {
     fn show(&mut self) {
         let metrics = &self.state.metrics;
         let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
-        metrics.certificate_expires.set(expires);
+        metrics.reloads.certificate_expires.set(expires);
         let keys = self.state.keys.peek();
-        metrics.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
+        metrics.reloads.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
 }
 

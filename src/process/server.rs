@@ -3,7 +3,9 @@
 //! Owns the order of start and end, the signals, and what Pingora's server is told. It decides
 //! nothing about a request.
 
-mod assemble;
+pub(super) mod assemble;
+mod exit;
+pub(super) mod inputs;
 mod signals;
 mod sockets;
 
@@ -18,84 +20,25 @@ use pingora_core::services::background::GenBackgroundService;
 use crate::config::{Config, Overrides};
 use crate::downstream::Traffic;
 use crate::gate::{Gate, State};
-use crate::keys::{KeyRing, read_key_file};
+use crate::keys::KeyRing;
 use crate::observe::process_log::ErrorLog;
 use crate::process::admin::Admin;
+use crate::process::admin::serve::AdminListener;
 use crate::process::listener::{Descriptors, LEAST_FILES, Listening};
+use crate::process::reload::Reloader;
 use crate::process::systemd::{Heart, Watchdog};
-use crate::process::upgrade::{Folder, Meeting};
+use crate::process::upgrade::{Folder, Meeting, Predecessor};
 use crate::proxy::upstream::{MAX_TRIES, MOST_IDLE, Upstreams};
-use crate::quota::unix_now;
-use crate::support::certificates::{self, CertificateSet, Certificates};
-use crate::table::Table;
+use crate::support::certificates::Certificates;
 
-pub use assemble::Mount;
-use assemble::{assemble, check_files};
-use signals::{End, Post, Signals};
+pub use super::mount::Mount;
+use assemble::assemble;
+pub use exit::AtEnd;
+use exit::{End, Post, claim};
+use inputs::check_files;
+pub use inputs::{Loaded, StartError};
+use signals::{Heard, Signals};
 use sockets::{Doors, Sockets};
-
-/// Why the process did not start; nothing was started and nothing overwritten.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// Config or data: exit code 78.
-    #[error("{}", .0.join("\n"))]
-    Config(Vec<String>),
-    /// Anything else: exit code 1.
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// What happens when the process ends in order.
-pub type AtEnd = Box<dyn FnOnce() + Send>;
-
-/// Everything that was read, as `run` needs it and `check` reports it.
-pub struct Loaded {
-    /// The config.
-    pub config: Config,
-    /// The table.
-    pub table: Table,
-    /// Keys declared in a file.
-    pub declared: Vec<crate::keys::DeclaredKey>,
-    /// What is shown where TLS is listened for.
-    pub certificates: Option<CertificateSet>,
-}
-
-impl Loaded {
-    /// Reads config, table and key file; or every fault of all of them.
-    pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-        let (config, mut faults) = Config::attempt(overrides);
-        let Some(config) = config else { return Err(faults) };
-        let table = Table::assemble(&config.table, unix_now());
-        let declared = match &config.key_file {
-            Some(path) => read_key_file(path, &Config::variable),
-            None => Ok(Vec::new()),
-        };
-        if let Err(error) = &table {
-            faults.extend(error.to_string().lines().map(str::to_owned));
-        }
-        if let Err(errors) = &declared {
-            faults.extend(errors.iter().map(ToString::to_string));
-        }
-        let certificates = CertificateSet::load(&config.certificates);
-        if let Err(errors) = &certificates {
-            faults.extend(errors.iter().map(ToString::to_string));
-        }
-        let authorities = config.upstream.tls.as_ref().and_then(|tls| tls.authorities.as_ref());
-        let authorities = authorities.map(|path| {
-            certificates::read_certificates(
-                Path::new(path),
-                "certificates of authorities in PEM form",
-            )
-        });
-        faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
-        match (table, declared, certificates) {
-            (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
-                Ok(Loaded { config, table, declared, certificates })
-            }
-            _ => Err(faults),
-        }
-    }
-}
 
 /// How the process begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,43 +67,21 @@ pub fn run(
     let wanted = loaded.config.clone();
     let (config, upstreams) = prepare(&wanted)?;
     let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
-    let (mut folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
-    let mut heard = None;
-    let mut sockets = match meeting {
-        None => {
-            heard = Some(signals::heed());
-            // Before it binds: who comes to succeed it now waits, and binds nothing.
-            signals::claim(&mut folder);
-            Sockets::bind(&config, Vec::new())?
-        }
-        // Those that nobody hands over are bound now, while failing costs nothing.
-        Some(_) => Sockets::default(),
-    };
+    let (folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
+    let mut upgrade = open_upgrade(&config, folder, meeting.is_some())?;
     let (state, reloader, trigger) = assemble(loaded, certificates.clone(), overrides)?;
     count_panics(&state);
-    let mut predecessor = None;
-    if let (Some(meeting), Some(place)) = (meeting, &folder) {
-        log::info!("ready to take over: waiting for SIGQUIT to the process that serves");
-        let handed = meeting.take_over(place).map_err(|error| {
-            StartError::Failed(format!("expected to take sockets over, but found {error}"))
-        })?;
-        heard = Some(signals::heed());
-        let (handed, before) = handed.unzip();
-        if before.is_none() {
-            log::warn!("the process that served has ended: starting as without --upgrade");
-            signals::claim(&mut folder);
-        }
-        sockets = Sockets::bind(&config, handed.unwrap_or_default())?;
-        predecessor = before;
+    if let Some(meeting) = meeting {
+        take_over_sockets(&config, &mut upgrade, meeting)?;
     }
     announce(&config, &wanted, &state);
 
+    let UpgradeState { folder, sockets, heard, predecessor } = upgrade;
     let gate = Gate::new(state, config.trusted_proxies.clone());
     let traffic = Arc::new(Traffic::new(config.caps.clone()));
     let post = Post { folder, sockets: sockets.duplicates()? };
     let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
     server.bootstrap();
-    let heart = Heart::default();
     let admin = Admin::new(
         Arc::clone(gate.state()),
         Arc::clone(&traffic),
@@ -170,22 +91,15 @@ pub fn run(
         &config,
     )
     .with_error_log(error_log);
-    if let Some(socket) = sockets.take("admin") {
-        server.add_service(Listening::new("admin", socket, admin, config.door.write_timeout));
-    }
     let doors = Doors {
         config: &config,
         gate: &gate,
         upstreams: &upstreams,
         traffic: &traffic,
         certificates,
-        heart: &heart,
+        heart: &Heart::default(),
     };
-    doors.add(&mut server, sockets)?;
-    server.add_service(GenBackgroundService::new("health".to_owned(), upstreams.balancer()));
-    server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
-    server.add_service(GenBackgroundService::new("watchdog".to_owned(), Arc::new(Watchdog(heart))));
-
+    add_services(&mut server, doors, sockets, admin, reloader)?;
     let post = Arc::new(Mutex::new(post));
     let error_log = Arc::clone(error_log);
     let end = Arc::new(End { gate, at_end: Mutex::new(at_end), post, error_log });
@@ -199,6 +113,76 @@ pub fn run(
     };
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
     end.now();
+    Ok(())
+}
+
+/// What a process has before it serves, and its successor takes over from it.
+struct UpgradeState {
+    folder: Option<Folder>,
+    sockets: Sockets,
+    /// Signals, from when this process can be found.
+    heard: Option<Heard>,
+    /// The process that serves until this one does.
+    predecessor: Option<Predecessor>,
+}
+
+/// Claims the folder and binds the sockets, unless a predecessor hands them over.
+fn open_upgrade(
+    config: &Config,
+    mut folder: Option<Folder>,
+    has_predecessor: bool,
+) -> Result<UpgradeState, StartError> {
+    if has_predecessor {
+        let sockets = Sockets::default();
+        return Ok(UpgradeState { folder, sockets, heard: None, predecessor: None });
+    }
+    let heard = Some(signals::heed());
+    // Before it binds: who comes to succeed it now waits, and binds nothing.
+    claim(&mut folder);
+    let sockets = Sockets::bind(config, Vec::new())?;
+    Ok(UpgradeState { folder, sockets, heard, predecessor: None })
+}
+
+/// Takes the sockets over, and binds those that nobody hands over.
+fn take_over_sockets(
+    config: &Config,
+    upgrade: &mut UpgradeState,
+    meeting: Meeting,
+) -> Result<(), StartError> {
+    let Some(place) = &upgrade.folder else { return Ok(()) };
+    log::info!("ready to take over: waiting for SIGQUIT to the process that serves");
+    let handed = meeting.take_over(place).map_err(|error| {
+        StartError::Failed(format!("expected to take sockets over, but found {error}"))
+    })?;
+    upgrade.heard = Some(signals::heed());
+    let (handed, before) = handed.unzip();
+    if before.is_none() {
+        log::warn!("the process that served has ended: starting as without --upgrade");
+        claim(&mut upgrade.folder);
+    }
+    upgrade.sockets = Sockets::bind(config, handed.unwrap_or_default())?;
+    upgrade.predecessor = before;
+    Ok(())
+}
+
+/// Adds what serves, and what runs beside it.
+fn add_services(
+    server: &mut Server,
+    doors: Doors<'_>,
+    mut sockets: Sockets,
+    admin: Admin,
+    reloader: Reloader,
+) -> Result<(), StartError> {
+    if let Some(socket) = sockets.take("admin") {
+        let admin = AdminListener::new(admin);
+        let timeout = doors.config.door.write_timeout;
+        server.add_service(Listening::new("admin", socket, admin, timeout));
+    }
+    let (balancer, heart) = (doors.upstreams.balancer(), doors.heart.clone());
+    doors.add(server, sockets)?;
+    server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
+    server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
+    server.add_service(GenBackgroundService::new("watchdog".to_owned(), Arc::new(Watchdog(heart))));
     Ok(())
 }
 
@@ -333,7 +317,7 @@ pub fn count_panics(state: &Arc<State>) {
     let counted = Arc::clone(state);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        counted.metrics.panics.inc();
+        counted.metrics.connections.panics.inc();
         if !log::log_enabled!(log::Level::Error) {
             return default(info);
         }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::lookup::answer_json;
 use crate::table::{Found, Row, Source, Table};
 

@@ -5,8 +5,9 @@ use std::io::{Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
+use super::super::failure::Failure;
 use super::super::output::{show, tell};
-use super::super::{Failure, PATIENCE};
+use super::super::store_access::PATIENCE;
 use crate::config::{Config, StoreOptions};
 use crate::dns::{DnsClient, DnsFinding, Pacer, Queries};
 use crate::model::domain::{Domain, Name};

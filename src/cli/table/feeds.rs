@@ -4,7 +4,7 @@ use std::io::Write;
 
 use serde_json::Value;
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use super::super::output::{show, tell};
 use crate::config::Config;
 use crate::feed::{Feed, FeedStatus, Updated};

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::super::Failure;
+use super::super::failure::Failure;
 use crate::dns::apply_fact;
 use crate::model::domain::Domain;
 use crate::model::month::rfc3339;

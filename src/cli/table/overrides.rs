@@ -2,8 +2,9 @@
 
 use clap::Args;
 
+use super::super::config_args::ConfigArgs;
+use super::super::failure::Failure;
 use super::super::output::show_done;
-use super::super::{ConfigArgs, Failure};
 use crate::model::domain::{Domain, Name};
 use crate::model::month::rfc3339;
 use crate::model::verdict::Rule;

@@ -5,7 +5,9 @@
 
 use std::net::Ipv6Addr;
 
-use super::{RequestLine, Sizes, find};
+use super::byte_tables::is_token_byte;
+use super::limits::Sizes;
+use super::request_line::RequestLine;
 use crate::model::refusal::Refusal;
 
 /// More members than anybody has for `Connection`.
@@ -207,7 +209,7 @@ fn authority_of(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return None;
     }
-    let start = find(target, b"://")? + 3;
+    let start = memchr::memmem::find(target, b"://")? + 3;
     let rest = &target[start..];
     let end = rest.iter().position(|b| matches!(b, b'/' | b'?')).unwrap_or(rest.len());
     Some(&rest[..end])
@@ -239,27 +241,4 @@ fn is_authority(host: &[u8]) -> bool {
 
 fn parsed<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
-}
-
-const TOKEN_BYTES: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
-
-/// A table of the bytes that these are.
-pub(super) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
-    let mut table = [false; 256];
-    let mut byte = 0;
-    while byte < 256 {
-        let mut mark = 0;
-        while mark < marks.len() {
-            table[marks[mark] as usize] = true;
-            mark += 1;
-        }
-        table[byte] |= (byte as u8).is_ascii_alphanumeric();
-        byte += 1;
-    }
-    table
-}
-
-/// Whether this byte may stand in a method or a field's name (RFC 9110 section 5.6.2).
-pub(super) fn is_token_byte(byte: u8) -> bool {
-    TOKEN_BYTES[usize::from(byte)]
 }

@@ -15,18 +15,25 @@ use pingora_core::server::ShutdownWatch;
 use pingora_core::{ErrorType, Result};
 use tokio::time::timeout;
 
-use super::connection_limit::Place;
-use super::{Admin, plain};
+use super::Admin;
+use super::connection_limit::{ConnectionLimit, Place};
+use super::responses::plain;
 
 /// Connections at the same time: their descriptors are among those kept back.
-pub const MOST: usize = 64;
+const MOST: usize = 64;
 /// Of those, connections from one IPv4 address or one /64 of IPv6.
-pub const MOST_PER_CLIENT: usize = 16;
+const MOST_PER_CLIENT: usize = 16;
 /// How long a header may take, and how long an answer may take to be sent.
 const STAYS: Duration = Duration::from_secs(15);
 
+/// The server app of `listen.admin`.
+pub struct AdminListener {
+    admin: Admin,
+    limit: Arc<ConnectionLimit>,
+}
+
 #[async_trait]
-impl ServerApp for Admin {
+impl ServerApp for AdminListener {
     async fn process_new(
         self: &Arc<Self>,
         stream: Stream,
@@ -45,7 +52,12 @@ impl ServerApp for Admin {
     }
 }
 
-impl Admin {
+impl AdminListener {
+    /// A listener that answers as this app does.
+    pub fn new(admin: Admin) -> AdminListener {
+        AdminListener { admin, limit: Arc::new(ConnectionLimit::new(MOST, MOST_PER_CLIENT)) }
+    }
+
     /// Answers one request: no place is kept by who asks seldom.
     async fn serve(&self, stream: Stream, place: &Place) {
         let mut session = ServerSession::new_http1(stream);
@@ -68,7 +80,7 @@ impl Admin {
     async fn respond(&self, session: &ServerSession) -> Response<Vec<u8>> {
         let header = session.req_header();
         let (method, path) = (header.method.as_str(), header.uri.path());
-        let mut response = self.answer(method, path, &header.headers).await;
+        let mut response = self.admin.answer(method, path, &header.headers).await;
         if method == "HEAD" {
             response.body_mut().clear();
         }

@@ -178,7 +178,7 @@ impl Worker {
         };
         self.report.note("dns", status.problem.as_deref(), false);
         let (known, queue) = (status.known, status.queue);
-        self.state.metrics.show_dns(known, queue, status.dropped, cache.asked());
+        self.state.metrics.dns.show_dns(known, queue, status.dropped, cache.asked());
         self.report.show_dns(status);
     }
 }

@@ -86,7 +86,7 @@ impl Worker {
             Ok(updated) => updated.err().map(|error| error.to_string()),
             Err(_) => Some(format!("{}: expected a list, but found a panic", feed.name)),
         };
-        self.state.metrics.count_fetch(&feed.name, fault.is_none());
+        self.state.metrics.table.count_fetch(&feed.name, fault.is_none());
         self.tried.insert(feed.name.clone(), (now, fault));
         // The next one may take its time.
         self.show();
@@ -124,7 +124,7 @@ impl Worker {
         let problems: Vec<&str> =
             status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
-        self.state.metrics.show_feeds(&status);
+        self.state.metrics.table.show_feeds(&status);
         self.report.show_feeds(status);
         self.report.note("feeds", problem.as_deref(), false);
     }

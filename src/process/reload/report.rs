@@ -1,11 +1,24 @@
 //! How each part stands: told once, shown, and counted.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::ReloadStatus;
 use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::State;
+
+/// What stands between what is there and what serves.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadStatus {
+    /// Parts that serve their last good state, and why.
+    pub failing: BTreeMap<&'static str, String>,
+    /// Changed settings that take a restart.
+    pub needs_restart: Vec<&'static str>,
+    /// How each feed stands.
+    pub feeds: Vec<FeedStatus>,
+    /// How the DNS is learned from.
+    pub dns: DnsStatus,
+}
 
 /// Where parts say how they stand.
 #[derive(Clone)]
@@ -45,7 +58,7 @@ impl Report {
         };
         let is_news = before.as_deref() != problem;
         if counts || (is_news && part == "keys") {
-            self.state.metrics.reload(part, problem.is_none());
+            self.state.metrics.reloads.reload(part, problem.is_none());
         }
         let stands = match part {
             "keys" if self.state.keys.peek().is_none() => "has nothing to serve yet",

@@ -8,9 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::LOOK;
 use super::report::Report;
-use super::watch::Watch;
+use super::watch::{LOOK, Watch};
 use crate::gate::State;
 use crate::support::regular_file::read_regular_text;
 use crate::table::{Table, TableSources};
@@ -178,8 +177,8 @@ impl Reader {
     /// Brings the gauges of what serves up to date.
     fn show(&self) {
         let table = self.state.table.peek();
-        self.state.metrics.table_rows.set(table.rows() as i64);
-        self.state.metrics.table_built.set(table.built_at());
+        self.state.metrics.table.table_rows.set(table.rows() as i64);
+        self.state.metrics.table.table_built.set(table.built_at());
     }
 }
 

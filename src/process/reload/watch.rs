@@ -4,6 +4,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+/// How often sources are looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(250);
 /// A source is read only once it has been left alone for this long.
 const QUIET: Duration = Duration::from_millis(500);
 

@@ -8,7 +8,7 @@ use pingora_core::listeners::tls::Acceptor;
 use pingora_core::server::Server;
 use pingora_proxy::http_proxy;
 
-use super::StartError;
+use super::inputs::StartError;
 use crate::config::Config;
 use crate::downstream::{Door, Servers, Traffic};
 use crate::gate::Gate;

@@ -11,7 +11,7 @@ use httparse::{Header, ParserConfig, Response, Status};
 
 use crate::message::response::{Common, header_value, write_end, write_status};
 
-pub use body::{Body, Chunk};
+pub use body::{Body, Chunk, Malformed};
 
 use crate::message::forwarding::{frames, is_chunked, mark, nominated, returns};
 
@@ -19,10 +19,6 @@ use crate::message::forwarding::{frames, is_chunked, mark, nominated, returns};
 const MOST_FIELDS: usize = 256;
 /// Bytes of a header, as many as Pingora takes.
 const LONGEST_HEADER: usize = 1 << 20;
-
-/// It is no answer that could be passed on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
 
 /// What an answer is written for.
 pub struct Listener<'l> {

@@ -5,10 +5,12 @@ use std::io::Write;
 use bytes::{Buf, BytesMut};
 use httparse::Status;
 
-use super::Malformed;
-
 /// Bytes of a line between two chunks.
 const LONGEST_LINE: usize = 4096;
+
+/// It is no answer that could be passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
 
 /// What is missing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

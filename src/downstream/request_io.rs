@@ -18,7 +18,7 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::Wire;
+use super::client_io::Wire;
 
 /// What a client may wait for before it sends a body (RFC 9110 section 10.1.1).
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";

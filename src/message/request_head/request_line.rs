@@ -1,0 +1,79 @@
+//! The first line of a request: its grammar, and which targets are taken.
+
+use http::uri::PathAndQuery;
+use smol_str::SmolStr;
+
+use super::byte_tables::{is_token_byte, letters_digits_and};
+use super::limits::Sizes;
+use crate::model::refusal::Refusal;
+
+/// Methods of the routes that riskgate serves itself, as `Allow` and CORS name them.
+pub const METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
+/// What all readers take in the target of a request for a path.
+const USUAL_BYTES: [bool; 256] = letters_digits_and(b"/-._~%@+?=&");
+
+/// The first line of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestLine<'b> {
+    /// The method as it came; a token.
+    pub method: &'b [u8],
+    /// The target as it came.
+    pub target: &'b [u8],
+    /// Whether this is HTTP/1.1; HTTP/1.0 if not.
+    pub is_http_11: bool,
+}
+
+impl<'b> RequestLine<'b> {
+    pub(super) fn parse(line: &'b [u8], sizes: &Sizes) -> Result<RequestLine<'b>, Refusal> {
+        let mut parts = line.split(|byte| *byte == b' ');
+        let (Some(method), Some(target), Some(version), None) =
+            (parts.next(), parts.next(), parts.next(), parts.next())
+        else {
+            return Err(Refusal::BadRequest);
+        };
+        if method.is_empty() || !method.iter().all(|byte| is_token_byte(*byte)) {
+            return Err(Refusal::BadRequest);
+        }
+        let is_http_11 = match version {
+            b"HTTP/1.1" => Ok(true),
+            b"HTTP/1.0" => Ok(false),
+            _ => Err(Refusal::BadRequest),
+        };
+        let line = RequestLine { method, target, is_http_11: is_http_11 == Ok(true) };
+        line.check(sizes).and_then(|()| is_http_11.map(|_| line))
+    }
+
+    pub(super) fn check(&self, sizes: &Sizes) -> Result<(), Refusal> {
+        if self.target.len() > sizes.target_bytes {
+            return Err(Refusal::UriTooLong);
+        }
+        // What is in every target of ours needs no second look.
+        let simple = |byte: &u8| USUAL_BYTES[usize::from(*byte)];
+        let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
+        let is_path = self.target.first() == Some(&b'/');
+        if is_path && !is_answered_here && self.target.iter().all(simple) {
+            return Ok(());
+        }
+        // UTF-8 passes: what it means is decided where the segment is decoded.
+        let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
+        let is_text = std::str::from_utf8(self.target).is_ok();
+        // What Pingora's own parser refuses would get an empty 400 of its own.
+        let is_target = is_answered_here || is_pingora_target(self.target);
+        let is_empty = self.target.is_empty() && !is_answered_here;
+        if is_empty || !is_text || !is_target || self.target.iter().any(bad) {
+            return Err(Refusal::BadRequest);
+        }
+        if is_answered_here {
+            return Err(Refusal::MethodNotAllowed { allow: METHODS });
+        }
+        Ok(())
+    }
+}
+
+/// Whether Pingora takes this target, also one that does not begin with a slash.
+fn is_pingora_target(target: &[u8]) -> bool {
+    match target.first() {
+        Some(b'/') => PathAndQuery::try_from(target).is_ok(),
+        _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),
+    }
+}

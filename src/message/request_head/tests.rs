@@ -1,0 +1,153 @@
+use super::*;
+
+const SIZES: Sizes =
+    Sizes { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1_048_576 };
+
+fn read(text: &str, searched: usize) -> Result<Option<(usize, usize)>, u16> {
+    let head = read_head(text.as_bytes(), searched, &SIZES);
+    head.map(|head| head.map(|head| (head.length, head.body))).map_err(|r| r.status())
+}
+
+fn status(text: &str) -> Result<Option<(usize, usize)>, u16> {
+    read(text, 0)
+}
+
+#[test]
+fn a_plain_request_is_taken_and_nothing_behind_it() {
+    let text = "GET /v1/usage HTTP/1.1\r\nHost: a\r\n\r\n";
+    let head = (text.len(), 0);
+    assert_eq!(status(text), Ok(Some(head)));
+    assert_eq!(status(&format!("{text}{text}")), Ok(Some(head)));
+    assert_eq!(status("GET / HTTP/1.0\r\n\r\n"), Ok(Some((18, 0))));
+    for cut in 0..text.len() {
+        assert_eq!(status(&text[..cut]), Ok(None), "{cut}");
+        assert_eq!(read(text, cut), Ok(Some(head)), "{cut}");
+    }
+    let post = "POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello";
+    assert_eq!(status(post), Ok(Some((post.len() - 5, 5))));
+}
+
+#[test]
+fn a_long_line_is_too_long_however_it_comes() {
+    for length in 2_100..2_120 {
+        let line = format!("GET /{} HTTP/1.1", "a".repeat(length - 14));
+        let text = format!("{line}\r\nHost: a\r\n\r\n");
+        assert_eq!(status(&text), Err(414), "{length}");
+        for cut in 0..text.len() {
+            assert!(matches!(status(&text[..cut]), Ok(None) | Err(414)), "{length} {cut}");
+        }
+    }
+}
+
+#[test]
+fn what_two_readers_could_read_differently_is_refused() {
+    let host = "Host: a\r\n";
+    for text in [
+        "GET / HTTP/1.1\r\n\r\n".to_owned(),
+        format!("GET / HTTP/1.1\r\n{host}{host}\r\n"),
+        "GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost:\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: a:99999\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: a:b\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: [\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: []\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: []][\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: [::1]a\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: ::1\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: :80\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: a:+80\r\n\r\n".to_owned(),
+        "GET / HTTP/1.1\r\nHost: .\r\n\r\n".to_owned(),
+        format!("GET / HTTP/1.1\n{host}\r\n"),
+        "GET / HTTP/1.1\r\nHost: a\n\r\n".to_owned(),
+        format!("GET / HTTP/1.1\r\n{host}A: b\rc\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}A: b\r\n c\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}A : b\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}: b\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}no colon\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}A: b\0\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}A: b\u{c}\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}A:\u{c} b\r\n\r\n"),
+        format!("GET  / HTTP/1.1\r\n{host}\r\n"),
+        format!("GET / x HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /\t HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /\0 HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /#a HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /a`b HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /<a> HTTP/1.1\r\n{host}\r\n"),
+        format!("GET / HTTP/2.0\r\n{host}\r\n"),
+        format!("GET / http/1.1\r\n{host}\r\n"),
+        format!("G(T / HTTP/1.1\r\n{host}\r\n"),
+        format!("GET /\r\n{host}\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}Content-Length: 1\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 1\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length: +1\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length: 1, 1\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Content-Length: 99999999999999999999\r\n\r\n"),
+        format!("POST / HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}Transfer-Encoding: identity\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}Connection: close, Authorization\r\n\r\n"),
+        format!("GET / HTTP/1.1\r\n{host}Connection: x-riskgate-account\r\n\r\n"),
+        "GET http://b/ HTTP/1.1\r\nHost: a\r\n\r\n".to_owned(),
+    ] {
+        assert_eq!(status(&text), Err(400), "{text:?}");
+    }
+    let no_text = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
+    assert!(read_head(no_text, 0, &SIZES).is_err());
+    assert_eq!(status(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
+    assert_eq!(status(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
+}
+
+#[test]
+fn a_request_that_asks_for_more_than_an_answer_is_not_plain() {
+    let is_plain = |line: &str, fields: &str| {
+        let text = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
+        read_head(text.as_bytes(), 0, &SIZES).unwrap().unwrap().is_plain()
+    };
+    for fields in [
+        "",
+        "Authorization: Bearer x\r\nOrigin: https://a\r\nX-Request-Id: 1\r\n",
+        "Connection: keep-alive\r\nAccept: */*\r\n",
+        "connection: Close\r\n",
+        "Connection: keep-alive, close\r\n",
+        "Connection: close\r\nConnection: close\r\n",
+    ] {
+        assert!(is_plain("GET /a", fields) && is_plain("HEAD /a", fields), "{fields:?}");
+    }
+    for fields in [
+        "Content-Length: 0\r\n",
+        "Upgrade: h2c\r\n",
+        "Expect: 100-continue\r\n",
+        "Connection: te\r\n",
+        "Connection: keep-alive; timeout=5\r\n",
+        "Connection: close\r\nConnection: a@b\r\n",
+        "Keep-Alive: timeout=5\r\n",
+        "Authorization: Bearer x\r\nAuthorization: Bearer x\r\n",
+        "Origin: https://a\r\nOrigin: https://a\r\n",
+        "X-Request-Id: 1\r\nX-Request-Id: 1\r\n",
+        "Cookie: a=1\r\nCookie: b=2\r\n",
+    ] {
+        assert!(!is_plain("GET /a", fields), "{fields:?}");
+    }
+    for line in ["POST /a", "OPTIONS /a", "GET http://a/a", "OPTIONS *"] {
+        assert!(!is_plain(line, ""), "{line:?}");
+    }
+    let old = read_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &SIZES);
+    assert!(!old.unwrap().unwrap().is_plain());
+}
+
+#[test]
+fn sizes_have_their_own_answers() {
+    let long = "a".repeat(2048);
+    assert_eq!(status(&format!("GET /{long} HTTP/1.1\r\nHost: a\r\n\r\n")), Err(414));
+    assert_eq!(status(&format!("GET /{}", "a".repeat(3000))), Err(414));
+    let method = "M".repeat(200);
+    let text = format!("{method} /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(2_000));
+    assert_eq!(status(&text), Err(414), "whole");
+    assert_eq!(status(&text[..2_120]), Err(414), "as it comes");
+    let fields = "A: b\r\n".repeat(63);
+    assert!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
+    assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n{fields}\r\n")), Err(431));
+    let big = "x".repeat(17_000);
+    assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}\r\n\r\n")), Err(431));
+    assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: {big}")), Err(431));
+}

@@ -1,0 +1,43 @@
+//! Client connections, and what of them failed.
+
+use prometheus::{Error, IntCounter, IntGauge, Registry};
+
+use super::register::{counter, gauge};
+
+/// Client connections, and what of them failed.
+pub struct ConnectionMetrics {
+    /// Connections that are open.
+    pub connections: IntGauge,
+    /// Requests between their header and the end of their answer.
+    pub in_flight: IntGauge,
+    /// Connections that ended by a panic.
+    pub panics: IntCounter,
+    /// Connections closed unread: at a cap, or from a proxy that is not trusted.
+    pub connections_refused: IntCounter,
+    /// TLS handshakes that failed or took too long.
+    pub handshakes_failed: IntCounter,
+}
+
+impl ConnectionMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<ConnectionMetrics, Error> {
+        Ok(ConnectionMetrics {
+            connections: gauge(registry, "riskgate_connections", "Connections that are open.")?,
+            in_flight: gauge(registry, "riskgate_requests_in_flight", "Requests being answered.")?,
+            panics: counter(
+                registry,
+                "riskgate_panics_total",
+                "Connections that ended by a panic.",
+            )?,
+            connections_refused: counter(
+                registry,
+                "riskgate_connections_refused_total",
+                "Connections closed unread: at a cap, or from a proxy that is not trusted.",
+            )?,
+            handshakes_failed: counter(
+                registry,
+                "riskgate_tls_handshakes_failed_total",
+                "TLS handshakes that failed or took too long.",
+            )?,
+        })
+    }
+}

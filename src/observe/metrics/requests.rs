@@ -1,0 +1,148 @@
+//! Requests: their routes and outcomes, and what was dropped of their records.
+
+use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntGauge, Registry};
+
+use super::register::{counter, counters, gauge, register};
+
+/// Which door a request went through; the `route` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RouteLabel {
+    /// `/v1/public/top-domains`
+    TopDomains,
+    /// `/v1/public/domain/…`
+    Domain,
+    /// `/v1/check/…`
+    Check,
+    /// `/v1/usage`
+    Usage,
+    /// A prefix of `[[upstream.route]]`.
+    Upstream,
+    /// OPTIONS.
+    Options,
+    /// None of ours, or refused before a route was found.
+    None,
+}
+
+impl RouteLabel {
+    /// All labels.
+    pub const ALL: [RouteLabel; 7] = [
+        RouteLabel::TopDomains,
+        RouteLabel::Domain,
+        RouteLabel::Check,
+        RouteLabel::Usage,
+        RouteLabel::Upstream,
+        RouteLabel::Options,
+        RouteLabel::None,
+    ];
+
+    /// The label's text.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            RouteLabel::TopDomains => "top_domains",
+            RouteLabel::Domain => "domain",
+            RouteLabel::Check => "check",
+            RouteLabel::Usage => "usage",
+            RouteLabel::Upstream => "upstream",
+            RouteLabel::Options => "options",
+            RouteLabel::None => "none",
+        }
+    }
+}
+
+/// How a request ended; the `outcome` label. Refusals use their `error` code.
+pub const OUTCOMES: [&str; 18] = [
+    "ok",
+    "bad_request",
+    "unauthorized",
+    "forbidden",
+    "not_found",
+    "method_not_allowed",
+    "uri_too_long",
+    "expectation_failed",
+    "validation_error",
+    "quota_exceeded",
+    "headers_too_large",
+    "internal_error",
+    "upstream_unavailable",
+    "upstream_timeout",
+    "upstream_4xx",
+    "upstream_5xx",
+    "aborted",
+    "other",
+];
+
+/// Requests: their routes and outcomes, and what was dropped of their records.
+pub struct RequestMetrics {
+    requests: Vec<IntCounter>,
+    duration: Histogram,
+    /// Access-log lines that were dropped.
+    pub log_dropped: IntGauge,
+    /// Lines for standard error that were dropped.
+    pub error_log_dropped: IntGauge,
+    /// Flagged look-ups that the top list did not count.
+    pub top_dropped: IntGauge,
+    /// Answers given by the lane.
+    pub lane_answers: IntCounter,
+    /// Calls given back, since we failed to serve them.
+    pub given_back: IntCounter,
+}
+
+impl RequestMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<RequestMetrics, Error> {
+        let requests = counters(
+            registry,
+            "riskgate_requests_total",
+            "Requests by route and outcome.",
+            &["route", "outcome"],
+        )?;
+        let duration = HistogramOpts::new(
+            "riskgate_request_duration_seconds",
+            "From a request's header to the end of its answer.",
+        )
+        .buckets(vec![
+            5e-5, 1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5,
+        ]);
+        let by_label = RouteLabel::ALL
+            .iter()
+            .flat_map(|route| OUTCOMES.iter().map(move |outcome| (route, outcome)))
+            .map(|(route, outcome)| requests.with_label_values(&[route.as_str(), outcome]))
+            .collect();
+        Ok(RequestMetrics {
+            requests: by_label,
+            duration: register(registry, Histogram::with_opts(duration)?)?,
+            log_dropped: gauge(
+                registry,
+                "riskgate_access_log_dropped",
+                "Access-log lines dropped.",
+            )?,
+            error_log_dropped: gauge(
+                registry,
+                "riskgate_error_log_dropped",
+                "Lines for standard error dropped.",
+            )?,
+            top_dropped: gauge(
+                registry,
+                "riskgate_top_dropped",
+                "Look-ups that the top list dropped.",
+            )?,
+            lane_answers: counter(
+                registry,
+                "riskgate_lane_answers_total",
+                "Answers given by the lane.",
+            )?,
+            given_back: counter(
+                registry,
+                "riskgate_calls_given_back_total",
+                "Counted calls given back.",
+            )?,
+        })
+    }
+
+    /// Counts an answer.
+    pub fn request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
+        let other = OUTCOMES.len() - 1;
+        let place = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
+        self.requests[route as usize * OUTCOMES.len() + place].inc();
+        self.duration.observe(seconds);
+    }
+}

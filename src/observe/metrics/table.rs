@@ -1,0 +1,82 @@
+//! The serving table, and the feeds that its lists come from.
+
+use prometheus::core::Collector;
+use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use super::register::{counters, gauge, gauges};
+use crate::feed::FeedStatus;
+
+/// The serving table, and the feeds that its lists come from.
+pub struct TableMetrics {
+    /// Rows of the serving table.
+    pub table_rows: IntGauge,
+    /// When the serving table was built.
+    pub table_built: IntGauge,
+    feed_rows: IntGaugeVec,
+    feed_fetched: IntGaugeVec,
+    feed_changed: IntGaugeVec,
+    feed_fetches: IntCounterVec,
+}
+
+impl TableMetrics {
+    pub(super) fn register(registry: &Registry) -> Result<TableMetrics, Error> {
+        Ok(TableMetrics {
+            table_rows: gauge(registry, "riskgate_table_rows", "Rows of the serving table.")?,
+            table_built: gauge(
+                registry,
+                "riskgate_table_built_timestamp_seconds",
+                "When the serving table was built.",
+            )?,
+            feed_rows: gauges(
+                registry,
+                "riskgate_feed_rows",
+                "Rows of a feed's last good list.",
+                &["feed"],
+            )?,
+            feed_fetched: gauges(
+                registry,
+                "riskgate_feed_fetched_timestamp_seconds",
+                "When a feed's list was last seen to be good; 0 if it never was.",
+                &["feed"],
+            )?,
+            feed_changed: gauges(
+                registry,
+                "riskgate_feed_changed_timestamp_seconds",
+                "When a feed's list changed last; 0 if there was none.",
+                &["feed"],
+            )?,
+            feed_fetches: counters(
+                registry,
+                "riskgate_feed_fetches_total",
+                "Fetches by feed and outcome.",
+                &["feed", "outcome"],
+            )?,
+        })
+    }
+
+    /// Counts a fetch of a feed.
+    pub fn count_fetch(&self, feed: &str, is_good: bool) {
+        let outcome = if is_good { "ok" } else { "failed" };
+        self.feed_fetches.with_label_values(&[feed, outcome]).inc();
+    }
+
+    /// Shows these feeds and no others.
+    pub fn show_feeds(&self, feeds: &[FeedStatus]) {
+        for gauges in [&self.feed_rows, &self.feed_fetched, &self.feed_changed] {
+            let shown = gauges.collect();
+            let shown = shown.iter().flat_map(|family| family.get_metric());
+            let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
+            for gone in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
+                // Only this thread removes any.
+                let _ = gauges.remove_label_values(&[gone]);
+            }
+        }
+        for FeedStatus { name, state, .. } in feeds {
+            let rows = i64::try_from(state.rows).unwrap_or(i64::MAX);
+            let show = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[name]).set(value);
+            show(&self.feed_rows, rows);
+            show(&self.feed_fetched, state.fetched_at.unwrap_or_default());
+            show(&self.feed_changed, state.changed_at.unwrap_or_default());
+        }
+    }
+}

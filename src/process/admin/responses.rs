@@ -1,0 +1,43 @@
+//! The forms of an answer on the admin listener.
+
+use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
+use http::{Response, StatusCode};
+use serde_json::Value;
+
+pub(super) const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; charset=utf-8";
+pub(super) const HTML: &str = "text/html; charset=utf-8";
+pub(super) const YAML: &str = "application/yaml";
+
+pub(super) fn pretty(value: &Value) -> Vec<u8> {
+    let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
+    text.push(b'\n');
+    text
+}
+
+pub(super) fn plain(status: StatusCode, text: &str) -> Response<Vec<u8>> {
+    respond(status, TEXT, text.as_bytes().to_vec())
+}
+
+/// Another method than these (RFC 9110 section 15.5.6).
+pub(super) fn only(methods: &'static str, text: &str) -> Response<Vec<u8>> {
+    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+    response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));
+    response
+}
+
+pub(super) fn respond(
+    status: StatusCode,
+    content_type: &'static str,
+    body: Vec<u8>,
+) -> Response<Vec<u8>> {
+    let length = http::HeaderValue::from(body.len());
+    let mut response = Response::new(body);
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+    headers.insert(CONTENT_LENGTH, length);
+    headers.insert("cache-control", http::HeaderValue::from_static("no-store"));
+    headers.insert("x-content-type-options", http::HeaderValue::from_static("nosniff"));
+    response
+}

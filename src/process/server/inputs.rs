@@ -1,0 +1,110 @@
+//! What a start reads before anything is started, and why it may fail.
+
+use std::path::{Path, PathBuf};
+
+use crate::config::{Config, Overrides};
+use crate::keys::read_key_file;
+use crate::observe::access_log::{AccessLog, LogTarget};
+use crate::quota::unix_now;
+use crate::store::StoreUrl;
+use crate::support::certificates::{self, CertificateSet};
+use crate::support::regular_file::is_same_file;
+use crate::table::Table;
+
+/// Why the process did not start; nothing was started and nothing overwritten.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Config or data: exit code 78.
+    #[error("{}", .0.join("\n"))]
+    Config(Vec<String>),
+    /// Anything else: exit code 1.
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// Everything that was read, as `run` needs it and `check` reports it.
+pub struct Loaded {
+    /// The config.
+    pub config: Config,
+    /// The table.
+    pub table: Table,
+    /// Keys declared in a file.
+    pub declared: Vec<crate::keys::DeclaredKey>,
+    /// What is shown where TLS is listened for.
+    pub certificates: Option<CertificateSet>,
+}
+
+impl Loaded {
+    /// Reads config, table and key file; or every fault of all of them.
+    pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
+        let (config, mut faults) = Config::attempt(overrides);
+        let Some(config) = config else { return Err(faults) };
+        let table = Table::assemble(&config.table, unix_now());
+        let declared = match &config.key_file {
+            Some(path) => read_key_file(path, &Config::variable),
+            None => Ok(Vec::new()),
+        };
+        if let Err(error) = &table {
+            faults.extend(error.to_string().lines().map(str::to_owned));
+        }
+        if let Err(errors) = &declared {
+            faults.extend(errors.iter().map(ToString::to_string));
+        }
+        let certificates = CertificateSet::load(&config.certificates);
+        if let Err(errors) = &certificates {
+            faults.extend(errors.iter().map(ToString::to_string));
+        }
+        let authorities = config.upstream.tls.as_ref().and_then(|tls| tls.authorities.as_ref());
+        let authorities = authorities.map(|path| {
+            certificates::read_certificates(
+                Path::new(path),
+                "certificates of authorities in PEM form",
+            )
+        });
+        faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
+        match (table, declared, certificates) {
+            (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
+                Ok(Loaded { config, table, declared, certificates })
+            }
+            _ => Err(faults),
+        }
+    }
+}
+
+/// Whether the files that the process writes can be written, and no other file is written to.
+pub(in crate::process) fn check_files(config: &Config) -> Result<(), StartError> {
+    let log = AccessLog::check(&config.log_target);
+    log.map_err(|error| log_fault(&config.log_target, &error))?;
+    let LogTarget::File(log) = &config.log_target else { return Ok(()) };
+    let mut others: Vec<(&str, PathBuf)> = Vec::new();
+    if let StoreUrl::Sqlite(store) = &config.store.url {
+        // SQLite writes beside its file too, and what is appended there damages a store as well.
+        for suffix in ["", "-wal", "-shm", "-journal"] {
+            let mut file = store.as_os_str().to_owned();
+            file.push(suffix);
+            others.push(("the store's", PathBuf::from(file)));
+        }
+    }
+    others.extend(config.file.iter().map(|file| ("the config", file.clone())));
+    others.extend(config.key_file.iter().map(|file| ("keys.file", file.clone())));
+    let overrides = config.table.overrides.iter();
+    others.extend(overrides.map(|file| ("table.overrides", file.clone())));
+    for (whose, other) in others {
+        if is_same_file(log, &other) {
+            let expected = format!("config: log.path: expected another file than {whose}");
+            let found = log.display();
+            return Err(StartError::Config(vec![format!("{expected}, but found {found}")]));
+        }
+    }
+    Ok(())
+}
+
+/// Why the log can't be written where the config says.
+pub(super) fn log_fault(target: &LogTarget, error: &std::io::Error) -> StartError {
+    let target = match target {
+        LogTarget::File(path) => path.display().to_string(),
+        LogTarget::Stdout => "standard output".to_owned(),
+    };
+    let what = format!("config: log.path: expected a file to append to, but found {error}");
+    StartError::Config(vec![format!("{what}: {target}")])
+}
