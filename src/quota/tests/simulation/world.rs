@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::engine::{Copy, Engine};
+use super::engine::Copy;
+use super::sabotage::{Sabotage, SabotagedStore};
 use crate::model::month::Month;
 use crate::quota::accounting::Occasion;
 use crate::quota::calendar::Calendar;
@@ -100,7 +101,7 @@ struct Tally {
 
 pub struct World<'e> {
     random: Random,
-    engine: &'e mut Engine,
+    engine: &'e mut SabotagedStore,
     account: String,
     tells: bool,
     on_failure: OnFailure,
@@ -126,7 +127,7 @@ pub struct World<'e> {
 }
 
 impl<'e> World<'e> {
-    pub fn new(seed: u64, engine: &'e mut Engine, tells: bool) -> World<'e> {
+    pub fn new(seed: u64, engine: &'e mut SabotagedStore, tells: bool) -> World<'e> {
         let mut random = Random(seed);
         let limit = match random.below(24) {
             0 => LimitRow::Unlimited,
@@ -224,9 +225,15 @@ impl<'e> World<'e> {
         id[..8].copy_from_slice(&self.born.to_le_bytes());
         let skew = self.skew_at_birth();
         let (now, passed) = (self.true_now(), self.passed());
-        let calendar = Calendar::new(self.latest_month(), now + skew, passed);
+        let (machine_now, store_now) = (now + skew, now + self.store_skew);
+        let (mut known, mut second) = (self.latest_month(), machine_now);
+        if self.engine.is_sabotaged_by(Sabotage::TrustAnyClock) {
+            known = known.max(Some(Month::containing(machine_now)));
+            second = store_now;
+        }
+        let calendar = Calendar::new(known, machine_now, passed);
         if self.engine.is_server() {
-            calendar.hear_store(now + self.store_skew, now + skew, passed);
+            calendar.hear_store(store_now, second, passed);
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
@@ -375,7 +382,9 @@ impl<'e> World<'e> {
     fn send(&mut self, at: usize, occasion: Occasion) {
         let clock = self.clock(at);
         let member = &mut self.members[at];
+        let held = member.lease.with_accounting(|_, purse| purse.look().held());
         let batch = member.node.collect(std::slice::from_ref(&member.lease), occasion);
+        self.engine.after_report(&member.lease, held);
         if batch.statements.is_empty() {
             member.node.deliver(batch, Some(Vec::new()), clock);
             return;
@@ -461,6 +470,9 @@ impl<'e> World<'e> {
         let member = &mut self.members[at];
         member.is_well = standings.is_ok();
         member.node.note(standings.as_ref().err());
+        if standings.is_ok() {
+            self.engine.before_reply(&member.lease);
+        }
         member.node.deliver(batch, standings.ok(), clock);
     }
 
