@@ -188,3 +188,6 @@ impl Numbers {
             && self.stated_spent == Some(self.spent(purse))
     }
 }
+
+#[cfg(test)]
+mod sabotage;

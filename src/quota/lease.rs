@@ -327,6 +327,11 @@ impl Lease {
     }
 
     #[cfg(test)]
+    pub(super) fn with_accounting<R>(&self, act: impl FnOnce(&mut Numbers, &Purse) -> R) -> R {
+        act(&mut self.numbers(), &self.hand.purse)
+    }
+
+    #[cfg(test)]
     pub(super) fn known(&self, month: Month) -> (u64, u64) {
         let numbers = self.numbers();
         if numbers.month == month.number() { numbers.knows() } else { (0, 0) }

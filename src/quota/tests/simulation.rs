@@ -15,12 +15,14 @@ mod faults;
 mod network;
 mod random;
 mod run;
+mod sabotage;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use engine::Engine;
 use run::World;
+use sabotage::SabotagedStore;
 
 /// Lives for each store in a usual run; `scripts/test --all` runs 100,000 in all.
 const USUAL: u64 = 2_000;
@@ -42,7 +44,7 @@ fn run(engine: impl Fn() -> Engine + Sync) {
         for thread in 0..threads {
             let (seeds, engine) = (seeds.clone(), &engine);
             scope.spawn(move || {
-                let mut engine = engine();
+                let mut engine = SabotagedStore::new(engine(), None);
                 for seed in seeds.skip(thread as usize).step_by(threads as usize) {
                     let life = AssertUnwindSafe(|| World::new(seed, &mut engine, tells).live());
                     if let Err(panic) = catch_unwind(life) {

@@ -36,7 +36,9 @@ impl World<'_> {
     pub(super) fn send(&mut self, at: usize, occasion: Occasion) {
         let clock = self.clock(at);
         let member = &mut self.members[at];
+        let held = member.lease.with_accounting(|_, purse| purse.look().held());
         let batch = member.node.collect(std::slice::from_ref(&member.lease), occasion);
+        self.engine.after_report(&member.lease, held);
         if batch.statements.is_empty() {
             member.node.deliver(batch, Some(Vec::new()), clock);
             return;
@@ -122,6 +124,9 @@ impl World<'_> {
         let member = &mut self.members[at];
         member.is_well = standings.is_ok();
         member.node.note(standings.as_ref().err());
+        if standings.is_ok() {
+            self.engine.before_reply(&member.lease);
+        }
         member.node.deliver(batch, standings.ok(), clock);
     }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::engine::{Copy, Engine};
+use super::engine::Copy;
 use super::random::Random;
+use super::sabotage::{Sabotage, SabotagedStore};
 use crate::model::month::Month;
 use crate::quota::calendar::Calendar;
 use crate::quota::lease::{Lease, Spent};
@@ -75,7 +76,7 @@ pub(super) struct Tally {
 
 pub struct World<'e> {
     pub(super) random: Random,
-    pub(super) engine: &'e mut Engine,
+    pub(super) engine: &'e mut SabotagedStore,
     pub(super) account: String,
     pub(super) tells: bool,
     pub(super) on_failure: OnFailure,
@@ -101,7 +102,7 @@ pub struct World<'e> {
 }
 
 impl<'e> World<'e> {
-    pub fn new(seed: u64, engine: &'e mut Engine, tells: bool) -> World<'e> {
+    pub fn new(seed: u64, engine: &'e mut SabotagedStore, tells: bool) -> World<'e> {
         let mut random = Random(seed);
         let limit = match random.below(24) {
             0 => LimitRow::Unlimited,
@@ -199,9 +200,15 @@ impl<'e> World<'e> {
         id[..8].copy_from_slice(&self.born.to_le_bytes());
         let skew = self.skew_at_birth();
         let (now, passed) = (self.true_now(), self.passed());
-        let calendar = Calendar::new(self.latest_month(), now + skew, passed);
+        let (machine_now, store_now) = (now + skew, now + self.store_skew);
+        let (mut known, mut second) = (self.latest_month(), machine_now);
+        if self.engine.is_sabotaged_by(Sabotage::TrustAnyClock) {
+            known = known.max(Some(Month::containing(machine_now)));
+            second = store_now;
+        }
+        let calendar = Calendar::new(known, machine_now, passed);
         if self.engine.is_server() {
-            calendar.hear_store(now + self.store_skew, now + skew, passed);
+            calendar.hear_store(store_now, second, passed);
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;

@@ -1,0 +1,192 @@
+//! Faults that the simulation must notice: each breaks one rule of the ledger on purpose.
+//!
+//! A fault sits between the shipped node and the shipped store, so that it serves SQLite and
+//! Redis alike. Neither of them is changed.
+
+use std::collections::HashMap;
+use std::ops::{Deref, DerefMut, Range};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::engine::{Engine, RedisServer};
+use super::run::World;
+use crate::model::month::Month;
+use crate::quota::lease::Lease;
+use crate::store::{Round, Standing, Statement, StoreError};
+
+/// A fault must break a promise with one of these first seeds; the latest that was needed is 35.
+const SEEDS: u64 = 1_000;
+
+/// Which rule is broken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// All process runs report under one id.
+    ShareNodeId,
+    /// Each report is numbered as the latest one, so that an older report undoes a newer one.
+    RewriteSequence,
+    /// A report adds to what the store knows; it names no total.
+    AddDifference,
+    /// Calls that are returned to the store stay spendable until the store has replied.
+    ReturnAfterReply,
+    /// Calls are spent before the store has granted them.
+    SpendBeforeGrant,
+    /// A node that starts believes any clock, however far ahead it is.
+    TrustAnyClock,
+}
+
+/// The simulated store behind a fault, or behind none.
+pub struct SabotagedStore {
+    store: Engine,
+    sabotage: Option<Sabotage>,
+    /// The sequence that was last written for an account, a month and a node.
+    sequences: HashMap<(String, Month, [u8; 16]), u64>,
+}
+
+impl SabotagedStore {
+    pub fn new(store: Engine, sabotage: Option<Sabotage>) -> SabotagedStore {
+        SabotagedStore { store, sabotage, sequences: HashMap::new() }
+    }
+
+    pub fn is_sabotaged_by(&self, sabotage: Sabotage) -> bool {
+        self.sabotage == Some(sabotage)
+    }
+
+    /// Alters the reports before the store gets them.
+    pub fn state(
+        &mut self,
+        round: Round<'_>,
+        reports: &[Statement],
+    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        let node = self.node_id(round.node);
+        let reports: Vec<Statement> =
+            reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();
+        self.store.state(Round { node: &node, ..round }, &reports)
+    }
+
+    /// What one node has leased.
+    pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
+        let node = self.node_id(node);
+        self.store.row(account, month, &node)
+    }
+
+    fn node_id(&self, node: &[u8; 16]) -> [u8; 16] {
+        if self.is_sabotaged_by(Sabotage::ShareNodeId) { [7; 16] } else { *node }
+    }
+
+    fn alter_report(&mut self, mut report: Statement, node: &[u8; 16]) -> Statement {
+        match self.sabotage {
+            Some(Sabotage::RewriteSequence) => {
+                let key = (report.account.clone(), report.month, *node);
+                let last = self.sequences.entry(key).or_default();
+                *last = report.sequence.max(*last + 1);
+                report.sequence = *last;
+            }
+            Some(Sabotage::AddDifference) => {
+                let own = self.store.row(&report.account, report.month, node);
+                report.target = own + (report.target - report.floor);
+            }
+            _ => {}
+        }
+        report
+    }
+
+    /// Breaks the order of steps once a node has made a report. The lease held `held` calls before.
+    pub fn after_report(&self, lease: &Lease, held: u64) {
+        match self.sabotage {
+            Some(Sabotage::ReturnAfterReply) => lease.with_accounting(|accounting, purse| {
+                let taken_out = held.saturating_sub(purse.look().held());
+                accounting.keep_returned_calls(purse, taken_out);
+            }),
+            Some(Sabotage::SpendBeforeGrant) => {
+                lease.with_accounting(|accounting, purse| accounting.spend_before_grant(purse));
+            }
+            _ => {}
+        }
+    }
+
+    /// Breaks the order of steps before a node applies the store's reply.
+    pub fn before_reply(&self, lease: &Lease) {
+        if self.is_sabotaged_by(Sabotage::ReturnAfterReply) {
+            lease.with_accounting(|accounting, purse| accounting.drop_kept_calls(purse));
+        }
+    }
+}
+
+impl Deref for SabotagedStore {
+    type Target = Engine;
+
+    fn deref(&self) -> &Engine {
+        &self.store
+    }
+}
+
+impl DerefMut for SabotagedStore {
+    fn deref_mut(&mut self) -> &mut Engine {
+        &mut self.store
+    }
+}
+
+/// Runs the seeds until a run breaks a promise. Returns that seed, and the promise.
+fn find_broken_run(
+    store: Engine,
+    sabotage: Option<Sabotage>,
+    mut seeds: Range<u64>,
+) -> Option<(u64, String)> {
+    let mut store = SabotagedStore::new(store, sabotage);
+    seeds.find_map(|seed| {
+        let run = AssertUnwindSafe(|| World::new(seed, &mut store, false).live());
+        let panic = catch_unwind(run).err()?;
+        // A promise names numbers, so its message is made at run time. A panic with a fixed text,
+        // such as an overflow, comes from the fault itself and proves nothing.
+        let promise = panic.downcast::<String>().expect("a broken promise");
+        Some((seed, *promise))
+    })
+}
+
+/// Fails unless the fault breaks a promise in one of the runs, and nothing else in them does.
+#[track_caller]
+fn assert_is_noticed(sabotage: Sabotage) {
+    let assert_with = |name: &str, open_store: &dyn Fn() -> Engine| {
+        let broken = find_broken_run(open_store(), Some(sabotage), 0..SEEDS);
+        let (seed, promise) = broken.unwrap_or_else(|| panic!("{name}: {sabotage:?} unnoticed"));
+        println!("{name}: {sabotage:?} noticed with seed {seed}: {promise}");
+        // In a new store: the broken run has left its numbers in the other one.
+        let broken = find_broken_run(open_store(), None, 0..seed + 1);
+        assert_eq!(broken, None, "{name}: broken without the fault");
+    };
+    assert_with("SQLite", &Engine::sqlite);
+    let server = RedisServer::start();
+    assert_with("Redis", &|| {
+        server.command(&["FLUSHALL"]).unwrap();
+        Engine::redis(&server)
+    });
+}
+
+#[test]
+fn the_simulation_notices_a_shared_node_id() {
+    assert_is_noticed(Sabotage::ShareNodeId);
+}
+
+#[test]
+fn the_simulation_notices_an_older_report_that_undoes_a_newer_one() {
+    assert_is_noticed(Sabotage::RewriteSequence);
+}
+
+#[test]
+fn the_simulation_notices_a_report_that_names_no_total() {
+    assert_is_noticed(Sabotage::AddDifference);
+}
+
+#[test]
+fn the_simulation_notices_returned_calls_that_stay_spendable() {
+    assert_is_noticed(Sabotage::ReturnAfterReply);
+}
+
+#[test]
+fn the_simulation_notices_calls_spent_before_they_are_granted() {
+    assert_is_noticed(Sabotage::SpendBeforeGrant);
+}
+
+#[test]
+fn the_simulation_notices_a_node_that_trusts_any_clock_at_its_start() {
+    assert_is_noticed(Sabotage::TrustAnyClock);
+}
