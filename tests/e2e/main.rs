@@ -13,6 +13,7 @@ mod blocked_output;
 mod check;
 mod check_places;
 mod cli;
+mod demo_upstream;
 mod dns;
 mod domains;
 mod edge;
