@@ -54,6 +54,7 @@ mod secrets;
 mod slow_readers;
 mod sqlite;
 mod supervised;
+mod syvel_sdk;
 mod tls;
 mod top;
 mod uploads;
