@@ -37,7 +37,7 @@ enum Verb {
     /// Run the gateway.
     Run(run::Args),
     /// Run everything on loopback with nothing prepared, and print three requests to try.
-    Demo,
+    Demo(demo::Args),
     /// Read config, keys, table and store as `run` would, and tell every fault.
     Check(ConfigArgs),
     /// Create, list, rotate, revoke and import keys.
@@ -82,7 +82,7 @@ impl From<clap::Error> for Failure {
 pub fn main() -> ExitCode {
     let done = Command::try_parse().map_err(Failure::from).and_then(|command| match command.verb {
         Verb::Run(args) => run::run(args),
-        Verb::Demo => demo::run(),
+        Verb::Demo(args) => demo::run(&args),
         Verb::Check(args) => check::run(&args),
         Verb::Keys { verb } => keys::run(verb),
         Verb::Accounts { verb } => accounts::run(verb),

@@ -1,31 +1,95 @@
 //! `riskgate demo`: the whole thing on loopback with nothing prepared.
 //!
 //! A temporary store, one fresh key, a small stand-in for the checking service, and three
-//! requests to paste. Everything else is the gateway as it runs anywhere.
+//! requests to paste. Everything else is the gateway as it runs anywhere. `--upstream-only` runs
+//! the stand-in alone, for a gateway that is started separately.
 
-use std::io::{BufRead, BufReader, Write};
+mod stand_in;
+
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
+
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::failure::Failure;
 use super::output;
 use super::run;
 use crate::config::{Config, ConfigFile, Overrides};
 use crate::keys::Token;
-use crate::model::domain::{Domain, percent_decode};
-use crate::model::refusal::json_string;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
+use crate::table::{Source, Table};
 
-pub fn run() -> Result<(), Failure> {
+/// Where the stand-in checking service listens if the command line names no address.
+const UPSTREAM_ADDR: &str = "127.0.0.1:9000";
+
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Run only the stand-in checking service, on ADDR; by default on 127.0.0.1:9000 if it is
+    /// free, else on any free port.
+    #[arg(long, value_name = "ADDR")]
+    upstream_only: Option<Option<SocketAddr>>,
+}
+
+pub fn run(args: &Args) -> Result<(), Failure> {
+    match args.upstream_only {
+        Some(address) => run_upstream_only(address),
+        None => run_all(),
+    }
+}
+
+fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), Failure> {
+    let listener = listen_for_upstream(address)?;
+    let address = listener.local_addr()?;
+    let table = Table::load(&Source::Bundled)?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        std::thread::spawn(move || stand_in::serve_stand_in_upstream(&listener, table));
+        output::show(format!(
+            "riskgate demo: stand-in checking service on http://{address}; Ctrl-C here ends it.\n\
+             Put riskgate in front of it from another terminal:\n\n\
+             riskgate run --upstream {address}\n"
+        ))?;
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        Ok(())
+    })
+}
+
+/// Listens on the named address, or on the usual one, or on any free port of loopback.
+fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Failure> {
+    if let Some(address) = named {
+        return TcpListener::bind(address).map_err(|error| {
+            Failure::failed(format!(
+                "--upstream-only: expected to listen on {address}, but found {error}; name \
+                 another address (port 0 is any free port)"
+            ))
+        });
+    }
+    TcpListener::bind(UPSTREAM_ADDR).or_else(|error| {
+        output::tell(format!(
+            "warning: expected to listen on {UPSTREAM_ADDR}, but found {error}; listening on a \
+             free port instead (`--upstream-only ADDR` names one)"
+        ));
+        Ok(TcpListener::bind("127.0.0.1:0")?)
+    })
+}
+
+fn run_all() -> Result<(), Failure> {
+    // Loaded first: between choosing a free address and listening on it there is little to do.
+    let table = Table::load(&Source::Bundled)?;
     let folder = Folder::create()?;
     let store = folder.0.join("riskgate.db");
     let http = free_or("127.0.0.1:8080")?;
     let admin = free_or("127.0.0.1:9090")?;
     let upstream = TcpListener::bind("127.0.0.1:0")?;
     let servers = upstream.local_addr()?.to_string();
-    std::thread::spawn(move || stand_in(&upstream));
+    std::thread::spawn(move || stand_in::serve_stand_in_upstream(&upstream, table));
 
     let token = Token::generate("rg_").map_err(|error| Failure::failed(error.to_string()))?;
     let key = KeyRow {
@@ -118,61 +182,5 @@ impl Drop for Folder {
     fn drop(&mut self) {
         // A temporary folder that stays is the system's to clean.
         let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Answers `/v1/check/…` as a checking service would, by the form of the address only.
-fn stand_in(listener: &TcpListener) {
-    for stream in listener.incoming().flatten() {
-        std::thread::spawn(move || {
-            let mut reader = BufReader::new(stream);
-            while let Some(target) = read_target(&mut reader) {
-                let (status, body) = check(&target);
-                let length = body.len();
-                let head = format!(
-                    "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
-                );
-                let stream = reader.get_mut();
-                if stream.write_all(&[head.as_bytes(), body.as_bytes()].concat()).is_err() {
-                    return;
-                }
-            }
-        });
-    }
-}
-
-fn read_target(reader: &mut BufReader<TcpStream>) -> Option<String> {
-    let mut first = String::new();
-    reader.read_line(&mut first).ok().filter(|read| *read > 0)?;
-    let mut line = String::new();
-    while reader.read_line(&mut line).ok()? > 2 {
-        line.clear();
-    }
-    first.split(' ').nth(1).map(str::to_owned)
-}
-
-fn check(target: &str) -> (&'static str, String) {
-    let path = target.split('?').next().unwrap_or_default();
-    let segment = path.strip_prefix("/v1/check/").unwrap_or_default();
-    let text =
-        percent_decode(segment.as_bytes()).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    let text = text.unwrap_or_default();
-    let domain = text.rsplit_once('@').map_or(text.as_str(), |(_, domain)| domain);
-    match Domain::parse(domain) {
-        Ok(domain) => {
-            let (email, domain) = (json_string(&text), json_string(domain.as_str()));
-            let body = format!(
-                r#"{{"email":{email},"domain":{domain},"well_formed":true,"checked_by":"stand-in"}}"#
-            );
-            ("200 OK", body)
-        }
-        Err(error) => {
-            let detail = json_string(&error.to_string());
-            let message = "Invalid email or domain format.";
-            let body = format!(
-                r#"{{"error":"validation_error","message":"{message}","detail":{detail}}}"#
-            );
-            ("422 Unprocessable Content", body)
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod authority;
 mod clock;
 mod crowd;
+mod demo_upstream;
 mod disk;
 mod dns_server;
 mod fault_proxy;
@@ -23,6 +24,7 @@ use std::time::{Duration, Instant};
 pub use authority::Authority;
 pub use clock::Clock;
 pub use crowd::{Crowd, high};
+pub use demo_upstream::DemoUpstream;
 pub use disk::Disk;
 pub use dns_server::{DnsServer, SlowDns};
 pub use fault_proxy::{Door, End, Fault, FaultProxy};

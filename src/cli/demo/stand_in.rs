@@ -1,0 +1,159 @@
+//! The stand-in checking service of `riskgate demo`.
+//!
+//! Answers `/v1/check/{email_or_domain}` with the ten fields of Syvel's API, from the table in the
+//! binary, and `/healthz`. It judges the domain only, and logs nothing.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::model::domain::{Domain, DomainError, percent_decode};
+use crate::model::refusal::Refusal;
+use crate::model::verdict::{Reason, Rule};
+use crate::quota::unix_now;
+use crate::table::Table;
+
+/// The longest request header that is read.
+const MAX_HEADER_BYTES: u64 = 64 * 1024;
+/// Syvel calls an address risky from this score on.
+const RISKY_SCORE: u8 = 65;
+
+/// The answer of Syvel's API to a check, as the PyPI package `syvel` 0.1.0 reads it.
+#[derive(Serialize)]
+struct CheckResult<'a> {
+    /// The address without its local part, or the domain that was asked for.
+    email: String,
+    is_risky: bool,
+    risk_score: u8,
+    reason: &'static str,
+    /// 0 to 100.
+    deliverability_score: u8,
+    did_you_mean: Option<&'a str>,
+    is_free_provider: bool,
+    is_corporate_email: bool,
+    is_alias_email: bool,
+    mx_provider_label: Option<&'a str>,
+}
+
+struct Request {
+    method: String,
+    path: String,
+    /// The client asked for it, or a body follows that the stand-in does not parse.
+    closes_connection: bool,
+}
+
+struct Response {
+    status: &'static str,
+    body: String,
+}
+
+/// Serves each connection in a thread of its own, for as long as the process runs.
+pub fn serve_stand_in_upstream(listener: &TcpListener, table: Table) {
+    let table = Arc::new(table);
+    for stream in listener.incoming().flatten() {
+        let table = Arc::clone(&table);
+        std::thread::spawn(move || {
+            // A client that has gone needs no answer.
+            let _ = serve_connection(stream, &table);
+        });
+    }
+}
+
+fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
+    let mut reader = BufReader::new(stream);
+    while let Some(request) = read_request(&mut reader)? {
+        let Response { status, body } = stand_in_response(&request, table);
+        let connection = if request.closes_connection { "Connection: close\r\n" } else { "" };
+        let mut message = format!(
+            "HTTP/1.1 {status}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
+             {connection}\r\n",
+            body.len()
+        );
+        if request.method != "HEAD" {
+            message += &body;
+        }
+        reader.get_mut().write_all(message.as_bytes())?;
+        if request.closes_connection {
+            reader.get_mut().shutdown(Shutdown::Write)?;
+            // To close with unread bytes would reset the connection, and could lose the response.
+            io::copy(&mut reader, &mut io::sink())?;
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Returns None if the connection has ended.
+fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
+    let mut header = reader.by_ref().take(MAX_HEADER_BYTES);
+    let mut line = String::new();
+    header.read_line(&mut line)?;
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (Some(method), Some(target)) = (words.next(), words.next()) else { return Ok(None) };
+    let mut closes_connection = words.next().as_deref() != Some("HTTP/1.1");
+    loop {
+        line.clear();
+        if header.read_line(&mut line)? == 0 {
+            return Ok(None);
+        }
+        let Some((name, value)) = line.split_once(':') else { break };
+        let value = value.trim();
+        closes_connection |= match name.to_ascii_lowercase().as_str() {
+            "connection" => value.eq_ignore_ascii_case("close"),
+            "content-length" => value != "0",
+            "transfer-encoding" => true,
+            _ => false,
+        };
+    }
+    let path = target.split('?').next().unwrap_or_default().to_owned();
+    Ok(Some(Request { method, path, closes_connection }))
+}
+
+fn stand_in_response(request: &Request, table: &Table) -> Response {
+    let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
+    match (request.path.strip_prefix("/v1/check/"), request.path.as_str()) {
+        (Some(_), _) | (None, "/healthz") if !is_read => {
+            let refusal = Refusal::MethodNotAllowed { allow: "GET, HEAD".into() };
+            Response { status: "405 Method Not Allowed", body: refusal.body() }
+        }
+        (None, "/healthz") => Response { status: "200 OK", body: r#"{"status":"ok"}"#.to_owned() },
+        (None, _) => Response { status: "404 Not Found", body: Refusal::NotFound.body() },
+        (Some(segment), _) => match check_result(segment, table) {
+            Ok(body) => Response { status: "200 OK", body },
+            Err(error) => Response {
+                status: "422 Unprocessable Content",
+                body: Refusal::InvalidDomain(error).body(),
+            },
+        },
+    }
+}
+
+/// The JSON of a [`CheckResult`], or why the path segment contains no domain.
+fn check_result(segment: &str, table: &Table) -> Result<String, DomainError> {
+    let decoded = percent_decode(segment.as_bytes())?;
+    let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
+    let local_and_domain = text.rsplit_once('@');
+    let domain = Domain::parse(local_and_domain.map_or(text, |(_, domain)| domain))?;
+    let found = table.lookup(&domain, unix_now());
+    let verdict = found.verdict;
+    let result = CheckResult {
+        email: if local_and_domain.is_some() {
+            format!("****@{domain}")
+        } else {
+            domain.to_string()
+        },
+        is_risky: verdict.score.value() >= RISKY_SCORE,
+        risk_score: verdict.score.value(),
+        reason: verdict.reason.as_str(),
+        deliverability_score: if verdict.reason == Reason::Undeliverable { 0 } else { 100 },
+        did_you_mean: found.suggestion(&domain),
+        is_free_provider: verdict.is_free_provider,
+        is_corporate_email: verdict.is_corporate_email,
+        is_alias_email: verdict.rule == Rule::Alias,
+        mx_provider_label: found.label,
+    };
+    // A struct of plain values always serializes.
+    Ok(serde_json::to_string(&result).unwrap_or_default())
+}

@@ -1,0 +1,54 @@
+//! A process of `riskgate demo --upstream-only`.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use super::{BINARY, run, until};
+
+/// The process is killed when this is dropped.
+pub struct DemoUpstream {
+    pub address: SocketAddr,
+    child: Child,
+}
+
+impl DemoUpstream {
+    /// Starts the process with these words behind `--upstream-only`, and reads its address.
+    #[track_caller]
+    pub fn start(words: &[&str]) -> DemoUpstream {
+        let mut child = Command::new(BINARY)
+            .args(["demo", "--upstream-only"])
+            .args(words)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let prefix = "riskgate run --upstream ";
+        let address = lines.find_map(|line| line.unwrap().strip_prefix(prefix)?.parse().ok());
+        let address = address.unwrap_or_else(|| {
+            let _ = child.kill();
+            panic!("expected an address, but found none: {:?}", child.wait());
+        });
+        DemoUpstream { address, child }
+    }
+
+    #[track_caller]
+    pub fn signal(&self, name: &str) {
+        run(Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()))
+            .expect(0);
+    }
+
+    #[track_caller]
+    pub fn wait(&mut self) -> ExitStatus {
+        until("the stand-in has ended", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for DemoUpstream {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

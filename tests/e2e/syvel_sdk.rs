@@ -1,0 +1,180 @@
+//! The PyPI package `syvel`, of which only the base URL and the key are changed.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::harness::{DemoUpstream, Gateway, Setup, free_port, run, until_true};
+
+/// Calls the SDK as its users do, and prints what each call returns or raises.
+const PROGRAM: &str = r#"
+import asyncio, dataclasses, json, sys
+import syvel
+
+base_url, key, client_name, *calls = sys.argv[1:]
+
+def outcome_of_error(error):
+    reset_at = getattr(error, "reset_at", None)
+    return {
+        "raised": type(error).__name__,
+        "status_code": error.status_code,
+        "message": str(error),
+        "reset_at": reset_at and reset_at.isoformat(),
+    }
+
+def call(client, words):
+    method, *arguments = words.split()
+    return getattr(client, method)(*arguments)
+
+def sync_calls():
+    with syvel.Syvel(key, base_url=base_url) as client:
+        for words in calls:
+            try:
+                yield call(client, words)
+            except syvel.SyvelError as error:
+                yield outcome_of_error(error)
+
+async def async_calls():
+    async with syvel.AsyncSyvel(key, base_url=base_url) as client:
+        outcomes = []
+        for words in calls:
+            try:
+                outcomes.append(await call(client, words))
+            except syvel.SyvelError as error:
+                outcomes.append(outcome_of_error(error))
+        return outcomes
+
+def to_json(value):
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value.isoformat()
+
+outcomes = list(sync_calls()) if client_name == "Syvel" else asyncio.run(async_calls())
+print(json.dumps([syvel.__version__, outcomes], default=to_json))
+"#;
+
+const CLIENTS: [&str; 2] = ["Syvel", "AsyncSyvel"];
+
+/// What each call of the SDK returned or raised.
+#[track_caller]
+fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> Vec<Value> {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/syvel");
+    assert!(
+        package.join("syvel").is_dir(),
+        "expected the PyPI package syvel in {}, but found none: scripts/setup --tests",
+        package.display()
+    );
+    let base_url = format!("http://{gateway}");
+    let mut command = Command::new("python3");
+    command.env("PYTHONPATH", package).env("NO_PROXY", "127.0.0.1");
+    command.args(["-c", PROGRAM, &base_url, key, client]).args(calls);
+    let printed: Value = run(&mut command).expect(0).json();
+    assert_eq!(printed[0], "0.1.0");
+    printed[1].as_array().unwrap().clone()
+}
+
+fn gateway_before(upstream: SocketAddr) -> Gateway {
+    Setup::new().upstream(&[upstream]).start()
+}
+
+#[test]
+fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
+    let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
+    let gateway = gateway_before(upstream.address);
+    for client in CLIENTS {
+        let key = gateway.key(client, &["--plan", "pro"]);
+        let calls = ["check mail.yopmail.com", "check_email jane+news@gmial.com", "usage"];
+        let outcomes = outcomes_of(client, gateway.http, &key, &calls);
+        assert_eq!(
+            outcomes[0],
+            json!({
+                "email": "mail.yopmail.com",
+                "is_risky": true,
+                "risk_score": 100,
+                "reason": "disposable",
+                "deliverability_score": 100,
+                "did_you_mean": null,
+                "is_free_provider": false,
+                "is_corporate_email": false,
+                "is_alias_email": false,
+                "mx_provider_label": "Yopmail",
+            }),
+            "{client}"
+        );
+        assert_eq!(outcomes[1]["email"], "****@gmial.com");
+        assert_eq!(outcomes[1]["did_you_mean"], "gmail.com");
+        let usage = &outcomes[2];
+        assert_eq!((&usage["used"], &usage["plan"]), (&json!(2), &json!("pro")), "{client}");
+        assert!(usage["limit"].as_u64().unwrap() > 2 && usage["reset_at"].is_string(), "{usage}");
+    }
+}
+
+#[test]
+fn an_imported_key_of_syvel_keeps_working() {
+    const KEY: &str = "sv_0123456789abcdef0123456789abcdef";
+    let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
+    let setup = Setup::new().upstream(&[upstream.address]).variable("SYVEL_API_KEY", KEY);
+    let gateway = setup.start();
+    let file = gateway.path("import.toml");
+    let text = "[[key]]\nid = \"web\"\naccount = \"acme\"\nenv = \"SYVEL_API_KEY\"\n";
+    std::fs::write(&file, text).unwrap();
+    gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
+    until_true("the imported key opens", || gateway.get("/v1/usage", KEY).status == 200);
+    let outcomes = outcomes_of("Syvel", gateway.http, KEY, &["check example.com"]);
+    assert_eq!(outcomes[0]["email"], "example.com");
+}
+
+#[test]
+fn refusals_arrive_as_the_exceptions_of_the_sdk() {
+    let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
+    let gateway = gateway_before(upstream.address);
+    let raised = |client: &str, key: &str, call: &str| {
+        let outcome = outcomes_of(client, gateway.http, key, &[call]).remove(0);
+        assert!(outcome.get("raised").is_some(), "{call}: {outcome}");
+        outcome
+    };
+    for client in CLIENTS {
+        let wrong = raised(client, "sv_wrong", "check example.com");
+        assert_eq!(
+            (&wrong["raised"], &wrong["status_code"]),
+            (&json!("SyvelAuthError"), &json!(401))
+        );
+
+        let account = format!("small-{client}");
+        gateway.cli(&["accounts", "set", &account, "--limit", "1"]).expect(0);
+        let key = gateway.key(&account, &[]);
+        let outcomes =
+            outcomes_of(client, gateway.http, &key, &["check a.com", "check a.com", "usage"]);
+        assert_eq!(outcomes[0]["email"], "a.com");
+        assert_eq!(outcomes[1]["raised"], "SyvelRateLimitError");
+        assert_eq!(outcomes[1]["status_code"], 429);
+        let (usage, reset_at) = (&outcomes[2], &outcomes[1]["reset_at"]);
+        assert!(reset_at.is_string());
+        assert_eq!(
+            (&usage["used"], &usage["limit"], &usage["reset_at"]),
+            (&json!(1), &json!(1), reset_at)
+        );
+
+        let bound = ["--origin", "https://app.example", "--require-origin"];
+        let key = gateway.key(&format!("bound-{client}"), &bound);
+        assert_eq!(raised(client, &key, "check a.com")["raised"], "SyvelForbiddenError");
+
+        let key = gateway.key(&format!("plain-{client}"), &[]);
+        assert_eq!(raised(client, &key, "check nothing")["raised"], "SyvelValidationError");
+        let unknown = raised(client, &key, "logs");
+        assert_eq!(
+            (&unknown["raised"], &unknown["status_code"]),
+            (&json!("SyvelError"), &json!(404))
+        );
+    }
+}
+
+#[test]
+fn an_upstream_that_is_down_is_an_error_and_no_timeout() {
+    let gateway = gateway_before(free_port());
+    let key = gateway.key("acme", &[]);
+    let outcome = outcomes_of("Syvel", gateway.http, &key, &["check a.com"]).remove(0);
+    assert_eq!((&outcome["raised"], &outcome["status_code"]), (&json!("SyvelError"), &json!(500)));
+    assert!(outcome["message"].as_str().unwrap().ends_with("Let your user through."), "{outcome}");
+    assert_eq!(gateway.month_count(&key), 0);
+}
