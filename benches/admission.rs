@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::gate::admission::identify;
+use riskgate::gate::admission::authenticate_client;
 use riskgate::keys::{KeyRing, Plans, Token};
-use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
-use riskgate::store::{KeyRow, LimitRow, RedisOptions, Store, StoreUrl};
+use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
+use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, Store, StoreUrl};
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
@@ -18,18 +18,18 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let patience = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), patience).expect("a store");
     let options =
-        LedgerOptions { deadline: patience, on_failure: OnFailure::Closed, max_unsettled: 0 };
+        LedgerOptions { deadline: patience, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
 }
 
-fn key(c: &mut Criterion) {
+fn bench_key_lookup(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = ledger(&folder);
     let mut tokens = Vec::new();
     let keys = (0..10_000).map(|n| {
         let token = Token::generate("rg_").expect("a key");
-        let digest = token.digest();
-        tokens.push(format!("Bearer {}", token.reveal()).into_bytes());
+        let digest = token.sha256();
+        tokens.push(format!("Bearer {}", token.expose_text()).into_bytes());
         KeyRow {
             id: format!("key-{n}"),
             account: format!("account-{}", n % 100),
@@ -48,28 +48,28 @@ fn key(c: &mut Criterion) {
         keys: keys.collect(),
         ..Default::default()
     };
-    let plans = Plans::from([("free".to_owned(), LimitRow::Calls(100))]);
+    let plans = Plans::from([("free".to_owned(), MonthlyLimit::Calls(100))]);
     let ring = Arc::new(KeyRing::build(&rows, &[], &plans, &ledger));
 
     let mut group = c.benchmark_group("key of 10,000");
     group.throughput(Throughput::Elements(1));
     let mut turn = tokens.iter().cycle();
     group.bench_function("baseline: SHA-256 of the token", |b| {
-        b.iter(|| riskgate::keys::digest(turn.next().expect("a token")));
+        b.iter(|| riskgate::keys::sha256(turn.next().expect("a token")));
     });
     let mut turn = tokens.iter().cycle();
     group.bench_function("known", |b| {
         b.iter(|| {
             let token = turn.next().expect("a token").as_slice();
-            assert!(identify(&ring, std::iter::once(token), NOW).is_ok());
+            assert!(authenticate_client(&ring, std::iter::once(token), NOW).is_ok());
         });
     });
     group.bench_function("unknown", |b| {
         let token = b"Bearer rg_00000000000000000000000000000000".as_slice();
-        b.iter(|| assert!(identify(&ring, std::iter::once(token), NOW).is_err()));
+        b.iter(|| assert!(authenticate_client(&ring, std::iter::once(token), NOW).is_err()));
     });
     group.finish();
 }
 
-criterion_group!(benches, key);
+criterion_group!(benches, bench_key_lookup);
 criterion_main!(benches);

@@ -12,28 +12,32 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::config::{ConfigFile, Overrides};
-use riskgate::downstream::fast_path::{Lane, Next};
-use riskgate::gate::admission::identify;
-use riskgate::keys::{Token, hash_text};
-use riskgate::message::request_head::{Sizes, read_head};
+use riskgate::config::{ConfigFile, ConfigOverrides};
+use riskgate::downstream::fast_path::{Action, FastPath};
+use riskgate::gate::admission::authenticate_client;
+use riskgate::keys::{Token, format_key_hash};
+use riskgate::message::request_head::{RequestLimits, parse_request_head};
 use riskgate::message::request_id::RequestId;
-use riskgate::message::response::{Common, Reply, Way};
+use riskgate::message::response::{CommonHeaders, RenderOptions, Reply};
 use riskgate::model::domain::Domain;
 use riskgate::model::origin::Origin;
 use riskgate::process::server::Mount;
 use riskgate::quota::Allowance;
-use riskgate::{Gate, Visit};
+use riskgate::{Gate, RequestContext};
 
-const SIZES: Sizes =
-    Sizes { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+const SIZES: RequestLimits = RequestLimits {
+    header_bytes: 16_384,
+    header_fields: 64,
+    target_bytes: 2_048,
+    body_bytes: 1 << 20,
+};
 /// Accounts that ask in turn, so that none asks for more than it has in hand.
 const ACCOUNTS: usize = 500;
 /// Requests of one account before all leases are filled up again.
-const STRETCH: usize = 3;
+const REQUESTS_PER_ACCOUNT: usize = 3;
 
 /// Counts what a thread allocates.
-struct Counting;
+struct CountingAllocator;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
@@ -41,7 +45,7 @@ thread_local! {
 
 // SAFETY: it hands everything on to the system's allocator as it came.
 #[allow(unsafe_code)]
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
         // SAFETY: the caller keeps the promises that `System` asks for.
@@ -55,7 +59,7 @@ unsafe impl GlobalAlloc for Counting {
 }
 
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 fn request(key: &str, domain: &str) -> Vec<u8> {
     format!(
@@ -65,7 +69,7 @@ fn request(key: &str, domain: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-fn parts(c: &mut Criterion) {
+fn bench_parts(c: &mut Criterion) {
     let bytes = request("rg_0123456789abcdefghijklmnopqrstuv", "mail.example.com");
     let mut group = c.benchmark_group("header");
     group.throughput(Throughput::Elements(1));
@@ -78,7 +82,7 @@ fn parts(c: &mut Criterion) {
     });
     group.bench_function("read and held to its grammar", |b| {
         b.iter(|| {
-            let head = read_head(black_box(&bytes), 0, &SIZES);
+            let head = parse_request_head(black_box(&bytes), 0, &SIZES);
             assert!(head.is_ok_and(|head| head.is_some_and(|head| head.is_plain())));
         });
     });
@@ -95,7 +99,7 @@ fn parts(c: &mut Criterion) {
     ] {
         group.bench_function(name, |b| {
             b.iter(|| {
-                let parsed = Domain::from_segment(black_box(segment.as_bytes()));
+                let parsed = Domain::from_path_segment(black_box(segment.as_bytes()));
                 assert!(parsed.is_ok_and(|parsed| parsed.as_str() == domain));
             });
         });
@@ -110,14 +114,15 @@ fn parts(c: &mut Criterion) {
         b.iter(|| assert!(Origin::parse(black_box("https://app.example.com:8443")).is_ok()));
     });
     group.finish();
-    render(c);
+    bench_render(c);
 }
 
-fn render(c: &mut Criterion) {
+fn bench_render(c: &mut Criterion) {
     const BODY: &str = r#"{"domain":"mail.example.com","risk_score":50}"#;
     let allowance = Allowance { limit: 10_000, remaining: 1_234, reset_in: 86_400 };
     let id = RequestId::parse(b"0123456789abcdef0123456789abcdef").expect("an id");
-    let common = Common { request_id: id, allowance: Some(allowance), ..Common::default() };
+    let common =
+        CommonHeaders { request_id: id, allowance: Some(allowance), ..CommonHeaders::default() };
     let date = "Sat, 21 Nov 2026 12:00:00 GMT";
     let mut group = c.benchmark_group("reply");
     let mut out = Vec::with_capacity(1024);
@@ -146,7 +151,7 @@ fn render(c: &mut Criterion) {
         let reply = Reply::json(Bytes::from_static(BODY.as_bytes()));
         b.iter(|| {
             out.clear();
-            reply.render(black_box(&common), date.as_bytes(), Way::default(), &mut out);
+            reply.render(black_box(&common), date.as_bytes(), RenderOptions::default(), &mut out);
         });
         assert!(expected.is_empty() || out == expected, "{}", String::from_utf8_lossy(&out));
     });
@@ -158,12 +163,12 @@ fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
     let (mut file, mut keys) = (String::new(), Vec::new());
     for number in 0..ACCOUNTS {
         let token = Token::generate("rg_").expect("a key");
-        let hash = hash_text(token.reveal());
+        let hash = format_key_hash(token.expose_text());
         let account = format!("account-{number}");
         let key =
             format!("[[key]]\nid = \"k{number}\"\naccount = \"{account}\"\nhash = \"{hash}\"\n");
         file.push_str(&key);
-        keys.push(token.reveal().to_owned());
+        keys.push(token.expose_text().to_owned());
     }
     std::fs::write(folder.join("keys.toml"), file).expect("a key file");
     let config = format!(
@@ -173,27 +178,27 @@ fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
     );
     let path = folder.join("riskgate.toml");
     std::fs::write(&path, config).expect("a config");
-    let overrides = Overrides { file: ConfigFile::At(path), flags: Vec::new() };
+    let overrides = ConfigOverrides { file: ConfigFile::Path(path), flags: Vec::new() };
     let mount = Mount::new(overrides).expect("a gate");
     let gate = mount.gate();
     (mount, gate, keys)
 }
 
-fn whole(c: &mut Criterion) {
+fn bench_whole_decision(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
     let (_mount, gate, keys) = gate(folder.path());
     let domains = ["yopmail.com", "mail.yopmail.com", "gmail.com", "unknown-to-all.example"];
     let requests: Vec<Vec<u8>> =
         keys.iter().enumerate().map(|(n, key)| request(key, domains[n % domains.len()])).collect();
-    let mut lane = Lane::new(gate.clone(), SIZES, None, None::<()>);
+    let mut fast_path = FastPath::new(gate.clone(), SIZES, None, None::<()>);
     let mut out = Vec::with_capacity(64 * 1024);
     let mut ask = |request: &[u8]| {
         out.clear();
-        let said = lane.answer(black_box(request), &mut out);
-        matches!(said, (length, Next::Request) if length == request.len())
+        let said = fast_path.answer_requests(black_box(request), &mut out);
+        matches!(said, (length, Action::ReadMore) if length == request.len())
             && out.starts_with(b"HTTP/1.1 200 OK\r\n")
     };
-    first_calls(&gate, &requests);
+    fill_leases(&gate, &requests);
     // What is counted once a day for the top list was counted.
     assert!(requests[..4].iter().all(|request| ask(request)));
     let before = ALLOCATIONS.get();
@@ -209,7 +214,7 @@ fn whole(c: &mut Criterion) {
             // Meanwhile the leases are filled up. A sample is what all of them give, whatever number
             // is asked for: after a pause the first few would tell of cold memory alone.
             std::thread::sleep(Duration::from_millis(60));
-            let batch = ACCOUNTS * STRETCH;
+            let batch = ACCOUNTS * REQUESTS_PER_ACCOUNT;
             let begun = Instant::now();
             let answered = (0..batch).filter(|n| ask(&requests[n % ACCOUNTS])).count();
             let took = begun.elapsed();
@@ -221,7 +226,7 @@ fn whole(c: &mut Criterion) {
 }
 
 /// Each account has something in hand after its first call, which waits for the store.
-fn first_calls(gate: &Gate, requests: &[Vec<u8>]) {
+fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {
         let mut calls = tokio::task::JoinSet::new();
@@ -229,10 +234,11 @@ fn first_calls(gate: &Gate, requests: &[Vec<u8>]) {
             let state = std::sync::Arc::clone(gate.state());
             let keys = state.keys.snapshot();
             let ring = Option::as_ref(&keys).expect("keys");
-            let head = read_head(request, 0, &SIZES).expect("a header").expect("a whole one");
-            let now = Visit::default().unix_now();
+            let head =
+                parse_request_head(request, 0, &SIZES).expect("a header").expect("a whole one");
+            let now = RequestContext::default().unix_now();
             let sent = head.fields.authorization.into_iter();
-            let lease = identify(ring, sent, now).expect("a key").account.lease.clone();
+            let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month(now);
             calls.spawn(async move { state.ledger.charge(&lease, month).await.is_ok() });
         }
@@ -242,5 +248,5 @@ fn first_calls(gate: &Gate, requests: &[Vec<u8>]) {
     });
 }
 
-criterion_group!(benches, parts, whole);
+criterion_group!(benches, bench_parts, bench_whole_decision);
 criterion_main!(benches);

@@ -8,29 +8,29 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::model::domain::{Domain, walk};
+use riskgate::model::domain::{Domain, ancestor_offsets};
 use riskgate::model::verdict::{Reason, Verdict};
-use riskgate::table::{Source, Table};
+use riskgate::table::{Table, TableLocation};
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
 const NAMES: usize = 65_536;
 
 /// The baseline: every row's own answer under its name.
-fn hash_map(table: &Table) -> HashMap<String, Verdict> {
-    table.names().map(|row| (row.name.to_owned(), row.own.verdict)).collect()
+fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
+    table.rows().map(|row| (row.name.to_owned(), row.own.verdict)).collect()
 }
 
-fn ask_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
+fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
     let name = domain.as_str();
     let owner = domain.registrable_start().unwrap_or(0);
-    walk(name).take_while(|at| *at <= owner).find_map(|at| map.get(&name[at..]))
+    ancestor_offsets(name).take_while(|at| *at <= owner).find_map(|at| map.get(&name[at..]))
 }
 
 /// Disposable names of the table, spread over it by a step that shares no factor with its size.
-fn hits(table: &Table) -> Vec<Domain> {
+fn listed_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
-        .names()
+        .rows()
         .filter(|row| row.own.verdict.reason == Reason::Disposable)
         .map(|row| row.name)
         .collect();
@@ -39,14 +39,14 @@ fn hits(table: &Table) -> Vec<Domain> {
     (0..NAMES).filter_map(|n| Domain::parse(names[n * step % names.len()]).ok()).collect()
 }
 
-fn lookups(c: &mut Criterion) {
-    let table = Table::load(&Source::Bundled).expect("the bundled table");
-    let map = hash_map(&table);
-    let hits = hits(&table);
+fn bench_lookups(c: &mut Criterion) {
+    let table = Table::load(&TableLocation::Bundled).expect("the bundled table");
+    let map = build_hash_map(&table);
+    let hits = listed_domains(&table);
     let below: Vec<Domain> = hits
         .iter()
         .filter(|domain| domain.registrable_start() == Some(0))
-        .filter(|domain| table.row_of(domain.as_str()).is_some_and(|row| row.below.is_some()))
+        .filter(|domain| table.find_row(domain.as_str()).is_some_and(|row| row.below.is_some()))
         .map(|domain| Domain::parse(&format!("mail.{domain}")).expect("a subdomain"))
         .collect();
     let misses: Vec<Domain> = (0..NAMES)
@@ -58,8 +58,8 @@ fn lookups(c: &mut Criterion) {
         for domain in domains {
             let found = table.lookup(domain, NOW);
             assert_eq!(found.verdict.reason == Reason::Disposable, is_listed, "{domain}");
-            assert_eq!(found.matched.is_some(), is_listed, "{domain}");
-            assert_eq!(ask_map(&map, domain).is_some(), is_listed, "{domain}");
+            assert_eq!(found.matched_at.is_some(), is_listed, "{domain}");
+            assert_eq!(look_up_in_map(&map, domain).is_some(), is_listed, "{domain}");
         }
         let mut group = c.benchmark_group(format!("lookup/{what}"));
         group.throughput(Throughput::Elements(1));
@@ -69,13 +69,13 @@ fn lookups(c: &mut Criterion) {
                 // The next name depends on the last answer, so that look-ups do not overlap.
                 let found = table.lookup(&domains[at % domains.len()], NOW);
                 at += 1 + black_box(found.verdict.score.value()) as usize / 101;
-                found.tail().len()
+                found.json_tail().len()
             });
         });
         let mut at = 0;
         group.bench_function("std-hash-map", |b| {
             b.iter(|| {
-                let found = ask_map(&map, &domains[at % domains.len()]);
+                let found = look_up_in_map(&map, &domains[at % domains.len()]);
                 at += 1 + black_box(found.map_or(0, |v| v.score.value())) as usize / 101;
                 found.is_some()
             });
@@ -91,25 +91,27 @@ fn lookups(c: &mut Criterion) {
     }
 }
 
-fn loads(c: &mut Criterion) {
+fn bench_loads(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("bundled.table");
-    let table = Table::load(&Source::Bundled).expect("the bundled table");
+    let table = Table::load(&TableLocation::Bundled).expect("the bundled table");
     table.write_to(&path).expect("a compiled table");
-    let compiled = Source::Path(path);
-    for source in [&Source::Bundled, &compiled] {
+    let compiled = TableLocation::Directory(path);
+    for source in [&TableLocation::Bundled, &compiled] {
         let loaded = Table::load(source).expect("a table");
-        assert_eq!((loaded.version(), loaded.rows()), (table.version(), table.rows()));
+        assert_eq!((loaded.version(), loaded.row_count()), (table.version(), table.row_count()));
     }
     let mut group = c.benchmark_group("load");
     group.sample_size(10).measurement_time(Duration::from_secs(5));
-    group.bench_function("lists", |b| b.iter(|| Table::load(&Source::Bundled).map(|t| t.rows())));
-    group.bench_function("compiled", |b| b.iter(|| Table::load(&compiled).map(|t| t.rows())));
+    group.bench_function("lists", |b| {
+        b.iter(|| Table::load(&TableLocation::Bundled).map(|t| t.row_count()))
+    });
+    group.bench_function("compiled", |b| b.iter(|| Table::load(&compiled).map(|t| t.row_count())));
     group.bench_function("std-hash-map", |b| {
-        b.iter_batched(|| (), |()| hash_map(&table), BatchSize::PerIteration);
+        b.iter_batched(|| (), |()| build_hash_map(&table), BatchSize::PerIteration);
     });
     group.finish();
 }
 
-criterion_group!(benches, lookups, loads);
+criterion_group!(benches, bench_lookups, bench_loads);
 criterion_main!(benches);

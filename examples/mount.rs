@@ -1,7 +1,7 @@
 //! Mounts riskgate's gates in a Pingora proxy of somebody else.
 //!
 //! The proxy keeps its own context and its own upstream; riskgate answers and guards what is its to
-//! answer and guard. A [`riskgate::Visit`] in the context and one call in each of five filters do
+//! answer and guard. A [`riskgate::RequestContext`] in the context and one call in each of five filters do
 //! it: they judge the request, make the one that the upstream gets, make the answer that the client
 //! gets, answer where the upstream fails, and count and log what is over.
 //!
@@ -19,32 +19,32 @@ use pingora_core::upstreams::peer::HttpPeer;
 use pingora_core::{Error, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
-use riskgate::config::{ConfigFile, Overrides};
+use riskgate::config::{ConfigFile, ConfigOverrides};
 use riskgate::process::server::Mount;
-use riskgate::{Gate, Visit};
+use riskgate::{Gate, RequestContext};
 
-struct TheirProxy {
+struct MyProxy {
     gate: Gate,
     upstream: SocketAddr,
 }
 
 #[derive(Default)]
-struct TheirContext {
+struct MyContext {
     /// Theirs.
     seen: usize,
     /// riskgate's.
-    gate: Visit,
+    gate: RequestContext,
 }
 
 #[async_trait]
-impl ProxyHttp for TheirProxy {
-    type CTX = TheirContext;
+impl ProxyHttp for MyProxy {
+    type CTX = MyContext;
 
-    fn new_ctx(&self) -> TheirContext {
-        TheirContext::default()
+    fn new_ctx(&self) -> MyContext {
+        MyContext::default()
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut TheirContext) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, ctx: &mut MyContext) -> Result<bool> {
         ctx.seen += 1;
         // `true` means that riskgate has answered.
         self.gate.request_filter(session, &mut ctx.gate).await
@@ -53,7 +53,7 @@ impl ProxyHttp for TheirProxy {
     async fn upstream_peer(
         &self,
         _session: &mut Session,
-        _ctx: &mut TheirContext,
+        _ctx: &mut MyContext,
     ) -> Result<Box<HttpPeer>> {
         let mut peer = HttpPeer::new(self.upstream, false, String::new());
         // How long it may take is theirs to say.
@@ -66,7 +66,7 @@ impl ProxyHttp for TheirProxy {
         &self,
         session: &mut Session,
         request: &mut RequestHeader,
-        ctx: &mut TheirContext,
+        ctx: &mut MyContext,
     ) -> Result<()> {
         let host = self.upstream.to_string();
         self.gate.upstream_request_filter(session, request, &ctx.gate, &host)?;
@@ -78,7 +78,7 @@ impl ProxyHttp for TheirProxy {
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
-        ctx: &mut TheirContext,
+        ctx: &mut MyContext,
     ) -> Result<()> {
         self.gate.response_filter(session, response, &mut ctx.gate)
     }
@@ -87,12 +87,12 @@ impl ProxyHttp for TheirProxy {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut TheirContext,
+        ctx: &mut MyContext,
     ) -> FailToProxy {
         self.gate.fail_to_proxy(session, error, &mut ctx.gate).await
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut TheirContext) {
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut MyContext) {
         self.gate.logging(session, error, &mut ctx.gate);
     }
 }
@@ -102,20 +102,20 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut next = |what: &str| arguments.next().ok_or(format!("expected {what}"));
     let listen: SocketAddr = next("LISTEN")?.parse()?;
     let upstream: SocketAddr = next("UPSTREAM")?.parse()?;
-    let file = ConfigFile::At(PathBuf::from(next("CONFIG")?));
+    let file = ConfigFile::Path(PathBuf::from(next("CONFIG")?));
 
-    let mount = Mount::new(Overrides { file, flags: Vec::new() })?;
+    let mount = Mount::new(ConfigOverrides { file, flags: Vec::new() })?;
     let gate = mount.gate();
-    let their_proxy = TheirProxy { gate: gate.clone(), upstream };
+    let my_proxy = MyProxy { gate: gate.clone(), upstream };
 
     let conf = ServerConf { grace_period_seconds: Some(0), ..ServerConf::default() };
     let mut server = Server::new_with_opt_and_conf(None, conf);
     server.bootstrap();
-    let mut service = http_proxy_service(&Arc::clone(&server.configuration), their_proxy);
+    let mut service = http_proxy_service(&Arc::clone(&server.configuration), my_proxy);
     service.add_tcp(&listen.to_string());
     server.add_service(service);
     // Keeps table and keys fresh, as the gateway itself does.
-    server.add_service(mount.into_service());
+    server.add_service(mount.into_reload_service());
     server.run(RunArgs::default());
     gate.close();
     Ok(())

@@ -5,11 +5,11 @@
 
 mod dns;
 mod feeds;
+mod raw_value;
 mod routes;
 mod secret;
 mod settings;
 mod tls;
-mod written;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -18,25 +18,25 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::dns::DnsOptions;
-use crate::downstream::{Caps, DoorOptions};
+use crate::downstream::{ConnectionLimits, DownstreamOptions};
 use crate::feed::Feeds;
 use crate::gate::Policy;
-use crate::gate::route::Prefix;
+use crate::gate::route::UpstreamRoute;
 use crate::keys::{DEFAULT_PLAN, Plans};
-use crate::message::request_head::Sizes;
+use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
 use crate::model::verdict::Score;
 use crate::observe::access_log::LogTarget;
 use crate::observe::top_domains::TopOptions;
 use crate::proxy::upstream::UpstreamOptions;
-use crate::quota::OnFailure;
-use crate::store::{LimitRow, MAX_ACCOUNTS, RedisOptions, Store, StoreError, StoreUrl};
+use crate::quota::FailurePolicy;
+use crate::store::{MAX_TOP_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
 use crate::support::certificates::CertificateFiles;
-use crate::table::TableSources;
+use crate::table::TableInputs;
 
+pub use raw_value::parse_duration;
 pub use secret::Secret;
 use settings::Settings;
-pub use written::parse_duration;
 
 /// Where the config is looked for when nobody says where.
 pub const DEFAULT_PATH: &str = "conf/riskgate.toml";
@@ -59,9 +59,9 @@ pub struct Config {
     /// Peers whose forwarding headers are believed.
     pub trusted_proxies: Networks,
     /// Time and number at the door.
-    pub door: DoorOptions,
+    pub downstream: DownstreamOptions,
     /// Connections at the same time.
-    pub caps: Caps,
+    pub connection_limits: ConnectionLimits,
     /// Whether each request is logged.
     pub access_log: bool,
     /// Where to.
@@ -69,9 +69,9 @@ pub struct Config {
     /// The servers behind us.
     pub upstream: UpstreamOptions,
     /// Further prefixes that are passed to them.
-    pub prefixes: Vec<Prefix>,
+    pub prefixes: Vec<UpstreamRoute>,
     /// The table.
-    pub table: TableSources,
+    pub table: TableInputs,
     /// What keeps lists of the table fresh.
     pub feeds: Feeds,
     /// How the DNS is asked about names that no list has.
@@ -81,7 +81,7 @@ pub struct Config {
     /// The store, and how it is spoken to.
     pub store: StoreOptions,
     /// What to do while it is down.
-    pub on_failure: OnFailure,
+    pub on_failure: FailurePolicy,
     /// Keys declared in a file.
     pub key_file: Option<PathBuf>,
     /// What new keys begin with.
@@ -91,7 +91,7 @@ pub struct Config {
     /// The top list.
     pub top: TopOptions,
     /// Where the process says who it is, and meets its successor.
-    pub process_folder: Option<PathBuf>,
+    pub runtime_dir: Option<PathBuf>,
     /// How long a process that ends still accepts.
     pub drain_delay: Duration,
     /// How long it waits for what is in flight.
@@ -99,7 +99,7 @@ pub struct Config {
     /// What opens the admin pages from elsewhere than the host.
     pub admin_token: Option<Secret>,
     /// Whether `/metrics` needs no token.
-    pub metrics_public: bool,
+    pub is_metrics_public: bool,
 }
 
 /// The store, and how it is spoken to.
@@ -117,8 +117,8 @@ pub struct StoreOptions {
 
 impl StoreOptions {
     /// Opens the store; `patience` is how long one operation may take.
-    pub fn open(&self, patience: Duration) -> Result<Store, StoreError> {
-        Store::open(&self.url, &self.redis, patience)
+    pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
+        Store::open(&self.url, &self.redis, timeout)
     }
 }
 
@@ -126,27 +126,27 @@ impl StoreOptions {
 #[derive(Clone, Debug, Default)]
 pub enum ConfigFile {
     /// This one: it must be there.
-    At(PathBuf),
+    Path(PathBuf),
     /// None, wherever we are.
     #[default]
-    Nowhere,
+    None,
 }
 
 impl ConfigFile {
     /// `conf/riskgate.toml` if anything of that name is there, else none. What is found now is
     /// looked for ever after: a file that goes away is not the same as none.
-    pub fn usual() -> ConfigFile {
-        let usual = Path::new(DEFAULT_PATH);
-        match usual.symlink_metadata() {
-            Ok(_) => ConfigFile::At(usual.to_owned()),
-            Err(_) => ConfigFile::Nowhere,
+    pub fn find_default() -> ConfigFile {
+        let default = Path::new(DEFAULT_PATH);
+        match default.symlink_metadata() {
+            Ok(_) => ConfigFile::Path(default.to_owned()),
+            Err(_) => ConfigFile::None,
         }
     }
 }
 
 /// What the command line says about the config.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides {
+pub struct ConfigOverrides {
     /// Which file to read.
     pub file: ConfigFile,
     /// Flags, as setting and value.
@@ -156,8 +156,8 @@ pub struct Overrides {
 impl Config {
     /// Reads file, environment and flags; or every fault, each as
     /// `file:line: key: expected …, but found …`.
-    pub fn read(overrides: &Overrides) -> Result<Config, Vec<String>> {
-        match Config::attempt(overrides) {
+    pub fn read(overrides: &ConfigOverrides) -> Result<Config, Vec<String>> {
+        match Config::read_collecting_faults(overrides) {
             (Some(config), faults) if faults.is_empty() => Ok(config),
             (_, faults) => Err(faults),
         }
@@ -165,10 +165,10 @@ impl Config {
 
     /// As [`Config::read`], with defaults where there are faults, so that what the config names
     /// can be looked at too; nothing at all when the file can't be read.
-    pub fn attempt(overrides: &Overrides) -> (Option<Config>, Vec<String>) {
+    pub fn read_collecting_faults(overrides: &ConfigOverrides) -> (Option<Config>, Vec<String>) {
         let file = match &overrides.file {
-            ConfigFile::At(file) => Some(file.clone()),
-            ConfigFile::Nowhere => None,
+            ConfigFile::Path(file) => Some(file.clone()),
+            ConfigFile::None => None,
         };
         let mut settings = Settings::default();
         if let Some(Err(faults)) = file.as_deref().map(|file| settings.read_file(file)) {
@@ -176,89 +176,80 @@ impl Config {
         }
         settings.read_environment(std::env::vars_os());
         for (key, value) in &overrides.flags {
-            settings.set_flag(key, value);
+            settings.set_command_line_flag(key, value);
         }
         let config = Config::from_settings(file, &mut settings);
-        settings.refuse_unknown();
+        settings.reject_unknown_keys();
         (Some(config), settings.faults)
     }
 
-    fn from_settings(file: Option<PathBuf>, s: &mut Settings) -> Config {
+    fn from_settings(file: Option<PathBuf>, settings: &mut Settings) -> Config {
         let seconds = Duration::from_secs;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let admin = s.address("listen.admin", "127.0.0.1:9090");
-        let http = s.address("listen.http", "127.0.0.1:8080");
-        let https = s.optional_address("listen.https");
-        s.refuse_clashes(&[
+        let admin = settings.address("listen.admin", "127.0.0.1:9090");
+        let http = settings.address("listen.http", "127.0.0.1:8080");
+        let https = settings.optional_address("listen.https");
+        settings.reject_address_conflicts(&[
             ("listen.http", Some(http)),
             ("listen.https", https),
             ("listen.admin", Some(admin)),
         ]);
-        let admin_token = s.admin_token();
-        let trusted_proxies = s.networks("listen.trusted_proxies");
+        let admin_token = settings.read_admin_token();
+        let trusted_proxies = settings.networks("listen.trusted_proxies");
         if !admin.ip().is_loopback() && admin_token.is_none() {
-            s.missing(
+            settings.report_missing(
                 "admin.token",
                 "a token of 16 characters or more, since listen.admin is not loopback",
             );
         }
-        let feeds = s.feeds();
+        let feeds = settings.read_feeds();
         Config {
             file,
             http,
             https,
-            certificates: s.certificates(),
+            certificates: settings.read_certificate_files(),
             admin,
-            threads: s.count("listen.threads", 1..=1024, cores as u64) as usize,
-            door: door(s, &trusted_proxies),
-            caps: Caps {
-                connections: s.count("listen.max_connections", 1..=10_000_000, 10_000) as usize,
-                per_address: s.count("listen.max_connections_per_address", 1..=10_000_000, 1_000)
-                    as usize,
-                exempt: trusted_proxies.clone(),
-            },
-            upstream: upstream(s, &trusted_proxies),
+            threads: settings.integer("listen.threads", 1..=1024, cores as u64) as usize,
+            downstream: read_downstream_options(settings, &trusted_proxies),
+            connection_limits: read_connection_limits(settings, &trusted_proxies),
+            upstream: read_upstream_options(settings, &trusted_proxies),
             trusted_proxies,
-            access_log: s.flag("log.access", true),
-            log_target: match s.text("log.path") {
+            access_log: settings.boolean("log.access", true),
+            log_target: match settings.text("log.path") {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
                 None => LogTarget::Stdout,
             },
-            prefixes: s.prefixes(),
-            table: s.table_sources(&feeds),
+            prefixes: settings.read_prefixes(),
+            table: settings.read_table_sources(&feeds),
             feeds,
-            dns: s.dns(),
-            unknown_score: s
-                .optional_count("table.unknown_score", 0..=100)
+            dns: settings.read_dns_options(),
+            unknown_score: settings
+                .optional_integer("table.unknown_score", 0..=100)
                 .and_then(|n| Score::new(n as u8)),
-            store: store(s),
-            on_failure: match s.choice("store.on_failure", &["open", "closed"]) {
-                "closed" => OnFailure::Closed,
-                _ => OnFailure::Open,
+            store: read_store_options(settings),
+            on_failure: match settings.choice("store.on_failure", &["open", "closed"]) {
+                "closed" => FailurePolicy::Closed,
+                _ => FailurePolicy::Open,
             },
-            key_file: s.text("keys.file").map(PathBuf::from),
-            key_prefix: s.key_prefix("keys.prefix", "rg_"),
-            plans: plans(s),
-            top: TopOptions {
-                limit: s.count("top.limit", 1..=1_000, 100) as usize,
-                min_accounts: s.count("top.min_accounts", 1..=MAX_ACCOUNTS as u64, 1) as usize,
-                half_life: s.time("top.half_life", seconds(7 * 86_400)).as_secs_f64().max(1.0),
-            },
-            process_folder: s.folder("process.folder", "state/run"),
-            drain_delay: s.duration("drain.delay", Duration::ZERO),
-            drain_grace: s.duration("drain.grace", seconds(30)),
+            key_file: settings.text("keys.file").map(PathBuf::from),
+            key_prefix: settings.key_prefix("keys.prefix", "rg_"),
+            plans: read_plans(settings),
+            top: read_top_options(settings),
+            runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
+            drain_delay: settings.duration("drain.delay", Duration::ZERO),
+            drain_grace: settings.duration("drain.grace", seconds(30)),
             admin_token,
-            metrics_public: s.flag("admin.metrics_public", false),
+            is_metrics_public: settings.boolean("admin.metrics_public", false),
         }
     }
 
     /// The part that requests are judged by.
-    pub fn policy(&self) -> Policy {
-        Policy { prefixes: self.prefixes.clone(), unknown_score: self.unknown_score }
+    pub fn gate_policy(&self) -> Policy {
+        Policy { upstream_routes: self.prefixes.clone(), unknown_score: self.unknown_score }
     }
 
     /// What differs from `serving` and takes a restart, by setting.
-    pub fn needs_restart(&self, serving: &Config) -> Vec<&'static str> {
+    pub fn settings_needing_restart(&self, serving: &Config) -> Vec<&'static str> {
         let same =
             |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
         [
@@ -267,16 +258,19 @@ impl Config {
             ("listen.admin", same(&self.admin, &serving.admin)),
             ("listen.threads", same(&self.threads, &serving.threads)),
             ("listen.trusted_proxies", same(&self.trusted_proxies, &serving.trusted_proxies)),
-            ("listen (timeouts, sizes, lane)", same(&self.door, &serving.door)),
-            ("listen (caps)", same(&self.caps, &serving.caps)),
+            ("listen (timeouts, sizes, fast_path)", same(&self.downstream, &serving.downstream)),
+            (
+                "listen (connection limits)",
+                same(&self.connection_limits, &serving.connection_limits),
+            ),
             ("log.path", same(&self.log_target, &serving.log_target)),
             ("upstream", same(&self.upstream, &serving.upstream)),
             ("store (but for on_failure)", same(&self.store, &serving.store)),
-            ("process.folder", same(&self.process_folder, &serving.process_folder)),
+            ("process.runtime_dir", same(&self.runtime_dir, &serving.runtime_dir)),
             ("drain.delay", same(&self.drain_delay, &serving.drain_delay)),
             ("drain.grace", same(&self.drain_grace, &serving.drain_grace)),
             ("admin.token", self.admin_token == serving.admin_token),
-            ("admin.metrics_public", self.metrics_public == serving.metrics_public),
+            ("admin.metrics_public", self.is_metrics_public == serving.is_metrics_public),
         ]
         .into_iter()
         .filter_map(|(setting, same)| (!same).then_some(setting))
@@ -285,63 +279,89 @@ impl Config {
 
     /// An environment variable, for keys that are declared with `env`. What is no UTF-8 is no key
     /// either: it comes with replacement characters.
-    pub fn variable(name: &str) -> Option<String> {
-        Config::variable_os(name).map(|value| value.to_string_lossy().into_owned())
+    pub fn env_var(name: &str) -> Option<String> {
+        Config::env_var_os(name).map(|value| value.to_string_lossy().into_owned())
     }
 
     /// An environment variable as it is.
-    pub fn variable_os(name: &str) -> Option<OsString> {
+    pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
 }
 
-fn door(s: &mut Settings, trusted_proxies: &Networks) -> DoorOptions {
-    let seconds = Duration::from_secs;
-    DoorOptions {
-        header_timeout: s.time("listen.header_timeout", seconds(10)),
-        keepalive_timeout: s.time("listen.keepalive_timeout", seconds(60)),
-        write_timeout: s.time("listen.write_timeout", seconds(30)),
-        max_streams: s.count("listen.max_streams", 1..=10_000, 100) as u32,
-        sizes: Sizes {
-            header_bytes: s.count("listen.max_header_bytes", 512..=1_000_000, 16_384) as usize,
-            header_fields: s.count("listen.max_header_fields", 8..=250, 64) as usize,
-            target_bytes: s.count("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
-            body_bytes: s.count("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
-        },
-        h2c: s.flag("listen.h2c", false),
-        lane: s.flag("listen.lane", false),
-        proxy_protocol: s.flag("listen.proxy_protocol", false).then(|| trusted_proxies.clone()),
+fn read_connection_limits(settings: &mut Settings, trusted_proxies: &Networks) -> ConnectionLimits {
+    let mut limit =
+        |key: &str, default: u64| settings.integer(key, 1..=10_000_000, default) as usize;
+    ConnectionLimits {
+        connections: limit("listen.max_connections", 10_000),
+        per_address: limit("listen.max_connections_per_address", 1_000),
+        exempt: trusted_proxies.clone(),
     }
 }
 
-fn upstream(s: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
-    let servers = s.servers("upstream.servers", "127.0.0.1:9000");
-    let host = s.text("upstream.host");
-    let max_in_flight = s.count("upstream.max_in_flight", 1..=1_000_000, 1_000);
+fn read_top_options(settings: &mut Settings) -> TopOptions {
+    let week = Duration::from_secs(7 * 86_400);
+    TopOptions {
+        limit: settings.integer("top.limit", 1..=1_000, 100) as usize,
+        min_accounts: settings.integer("top.min_accounts", 1..=MAX_TOP_ACCOUNTS as u64, 1) as usize,
+        half_life: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
+    }
+}
+
+fn read_downstream_options(
+    settings: &mut Settings,
+    trusted_proxies: &Networks,
+) -> DownstreamOptions {
+    let seconds = Duration::from_secs;
+    DownstreamOptions {
+        header_timeout: settings.nonzero_duration("listen.header_timeout", seconds(10)),
+        keepalive_timeout: settings.nonzero_duration("listen.keepalive_timeout", seconds(60)),
+        write_timeout: settings.nonzero_duration("listen.write_timeout", seconds(30)),
+        max_streams: settings.integer("listen.max_streams", 1..=10_000, 100) as u32,
+        sizes: RequestLimits {
+            header_bytes: settings.integer("listen.max_header_bytes", 512..=1_000_000, 16_384)
+                as usize,
+            header_fields: settings.integer("listen.max_header_fields", 8..=250, 64) as usize,
+            target_bytes: settings.integer("listen.max_target_bytes", 64..=65_536, 2_048) as usize,
+            body_bytes: settings.integer("listen.max_body_bytes", 0..=1 << 30, 1 << 20) as usize,
+        },
+        h2c: settings.boolean("listen.h2c", false),
+        fast_path: settings.boolean("listen.fast_path", false),
+        proxy_protocol: settings
+            .boolean("listen.proxy_protocol", false)
+            .then(|| trusted_proxies.clone()),
+    }
+}
+
+fn read_upstream_options(settings: &mut Settings, trusted_proxies: &Networks) -> UpstreamOptions {
+    let servers = settings.servers("upstream.servers", "127.0.0.1:9000");
+    let host = settings.text("upstream.host");
+    let max_in_flight = settings.integer("upstream.max_in_flight", 1..=1_000_000, 1_000);
     let half = max_in_flight.div_ceil(2);
     UpstreamOptions {
-        tls: s.upstream_tls(&servers, host.as_deref()),
+        tls: settings.read_upstream_tls(&servers, host.as_deref()),
         max_in_flight: max_in_flight as usize,
-        max_in_flight_per_address: s.count(
+        max_in_flight_per_address: settings.integer(
             "upstream.max_in_flight_per_address",
             1..=1_000_000,
             half,
         ) as usize,
-        exempt: trusted_proxies.clone(),
+        exempt_networks: trusted_proxies.clone(),
         servers,
         host,
-        connect_timeout: s.time("upstream.connect_timeout", Duration::from_millis(500)),
-        deadline: s.time("upstream.deadline", Duration::from_millis(2_500)),
-        idle_timeout: s.time("upstream.idle_timeout", Duration::from_secs(60)),
-        health_interval: s.duration("upstream.health_interval", Duration::from_secs(5)),
-        health_path: s.text("upstream.health_path"),
-        eject_for: s.duration("upstream.eject_for", Duration::from_secs(2)),
+        connect_timeout: settings
+            .nonzero_duration("upstream.connect_timeout", Duration::from_millis(500)),
+        deadline: settings.nonzero_duration("upstream.deadline", Duration::from_millis(2_500)),
+        idle_timeout: settings.nonzero_duration("upstream.idle_timeout", Duration::from_secs(60)),
+        health_interval: settings.duration("upstream.health_interval", Duration::from_secs(5)),
+        health_path: settings.text("upstream.health_path"),
+        eject_for: settings.duration("upstream.eject_for", Duration::from_secs(2)),
     }
 }
 
-fn store(s: &mut Settings) -> StoreOptions {
-    let url = s.store_url("store.url", "sqlite:state/riskgate.db");
-    let wait_replicas = s.count("store.wait_replicas", 0..=8, 0) as usize;
+fn read_store_options(settings: &mut Settings) -> StoreOptions {
+    let url = settings.store_url("store.url", "sqlite:state/riskgate.db");
+    let wait_replicas = settings.integer("store.wait_replicas", 0..=8, 0) as usize;
     let deadline = match url {
         StoreUrl::Sqlite(_) => Duration::from_secs(1),
         StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
@@ -350,22 +370,26 @@ fn store(s: &mut Settings) -> StoreOptions {
     };
     StoreOptions {
         url,
-        redis: RedisOptions { wait_replicas, tls_ca: s.text("store.tls_ca").map(PathBuf::from) },
-        deadline: s.time("store.deadline", deadline),
-        max_unsettled: s.count("store.max_unsettled", 0..=1_000_000_000, 100_000),
+        redis: RedisOptions {
+            wait_replicas,
+            tls_ca: settings.text("store.tls_ca").map(PathBuf::from),
+        },
+        deadline: settings.nonzero_duration("store.deadline", deadline),
+        max_unsettled: settings.integer("store.max_unsettled", 0..=1_000_000_000, 100_000),
     }
 }
 
 /// The plans as shipped, unless the config names its own.
-fn plans(s: &mut Settings) -> Plans {
-    let mut plans = s.limits("plans");
+fn read_plans(settings: &mut Settings) -> Plans {
+    let mut plans = settings.read_plan_limits("plans");
     if plans.is_empty() {
         let shipped = [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
-        plans =
-            BTreeMap::from(shipped.map(|(name, calls)| (name.to_owned(), LimitRow::Calls(calls))));
+        plans = BTreeMap::from(
+            shipped.map(|(name, calls)| (name.to_owned(), MonthlyLimit::Calls(calls))),
+        );
     }
     if !plans.contains_key(DEFAULT_PLAN) {
-        s.missing("plans.free", "a limit for accounts without a plan");
+        settings.report_missing("plans.free", "a limit for accounts without a plan");
     }
     plans
 }

@@ -21,6 +21,6 @@ pub use fact::apply_fact;
 pub use finding::DnsFinding;
 pub use options::DnsOptions;
 pub use pacer::Pacer;
-pub use queries::Queries;
+pub use queries::QueryTasks;
 pub use status::DnsStatus;
 pub use sync::LearnedSync;

@@ -4,17 +4,17 @@
 //! can't be believed leaves the last good one in place. What a row does to a verdict is decided
 //! where the table is built; when a feed is fetched is decided by whoever calls.
 
+mod checks;
 mod config;
 mod error;
 mod fetch;
-mod judge;
-mod kept;
 mod status;
+mod storage;
 mod update;
 
 pub use config::{Feed, Feeds};
 pub use error::FeedError;
-pub use fetch::{FeedUrl, is_public_key};
-pub use kept::FeedState;
-pub use status::{FeedStatus, LastTry};
-pub use update::Updated;
+pub use fetch::{FeedUrl, is_minisign_public_key};
+pub use status::{FeedStatus, LastAttempt};
+pub use storage::FeedState;
+pub use update::UpdateOutcome;

@@ -16,9 +16,9 @@ mod session;
 mod state;
 
 pub(crate) use answers::Decision;
-pub(crate) use gate_request::Asked;
+pub(crate) use gate_request::GateRequest;
 pub use judge::Gate;
-pub(crate) use request_context::Moment;
-pub use request_context::Visit;
-pub(crate) use session::{client_address, has_answered};
-pub use state::{Policy, State};
+pub use request_context::RequestContext;
+pub(crate) use request_context::StartTime;
+pub(crate) use session::{client_address, has_response_started};
+pub use state::{GateState, Policy};

@@ -4,23 +4,25 @@
 //! ring, which shares with the old one what did not change. It never holds a key's text, and knows
 //! no header.
 
-mod change;
+mod allowed_origins;
+mod changes;
 mod fault;
-mod file;
 mod key;
+mod key_file;
 mod key_ring;
 mod limits;
 mod merge;
-mod origins;
 mod token;
 
 pub use fault::{RingError, RingFault};
-pub use file::{DeclaredKey, KeyFileError, NAME_FORM, hash_text, is_name, read_key_file};
 pub use key::{Account, Key};
+pub use key_file::{
+    DeclaredKey, KeyFileError, NAME_FORMAT, format_key_hash, is_valid_name, read_key_file,
+};
 pub use key_ring::KeyRing;
 pub use limits::{DEFAULT_PLAN, Plans};
-pub use merge::{MergedKey, merge};
-pub use token::{SHORTEST_KEY, Token, TokenError, digest};
+pub use merge::{MergedKey, merge_keys};
+pub use token::{MIN_KEY_LEN, Token, TokenError, sha256};
 
 #[cfg(test)]
 mod tests;

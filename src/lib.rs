@@ -1,7 +1,7 @@
 //! riskgate answers "how risky is this e-mail domain?" in front of a signup backend.
 //!
 //! Read in this order: [`gate`] (the order of the gates), [`quota`] (what may be spent),
-//! [`proxy`] (an exchange with an upstream server). The folders form layers, and a folder imports
+//! [`proxy`] (an exchange with an upstream server). The directories form layers, and a directory imports
 //! only from layers below its own: `tests/layers.rs` lists them.
 //!
 //! To mount the gates in a Pingora proxy of your own, take a [`Gate`]; see `examples/mount.rs`.
@@ -28,5 +28,5 @@ pub mod store;
 pub mod support;
 pub mod table;
 
-pub use gate::{Gate, Visit};
+pub use gate::{Gate, RequestContext};
 pub use proxy::gateway::Gateway;

@@ -19,11 +19,11 @@ mod shared;
 mod sync;
 mod worker;
 
-pub use charge::{Allowance, Denied, OnFailure};
+pub use charge::{Allowance, Denial, FailurePolicy};
 pub use clock::unix_now;
-pub use lease::{Lease, Spent};
+pub use lease::{Charge, Lease};
 pub use ledger::{Ledger, LedgerOptions, LedgerStatus};
-pub use packed_lease::MAX_HELD;
+pub use packed_lease::MAX_HELD_CALLS;
 
 #[cfg(test)]
 mod tests;

@@ -14,20 +14,20 @@ mod sqlite;
 mod url;
 
 #[cfg(test)]
-#[path = "../tests/parts/redis_server.rs"]
+#[path = "../tests/support/redis_server.rs"]
 pub(crate) mod redis_server;
 #[cfg(test)]
 mod tests;
 
-pub use crate::model::monthly_limit::LimitRow;
+pub use crate::model::monthly_limit::MonthlyLimit;
 pub use error::StoreError;
-pub use ledger::{Known, Pulse, Round, Standing, Statement};
-pub use lost::Lost;
+pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe};
+pub use lost::LostRows;
 pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
 pub use rows::{
-    AccountRow, Contents, Credit, Damaged, KeyRow, LearnedRow, MAX_ACCOUNTS, MOST_LEARNED,
-    RepairedMonth, RingChanges, RingMark, RingRows, TopRow, UsageRow,
+    AccountRow, DamagedRows, KeyRow, LearnedRow, MAX_LEARNED, MAX_TOP_ACCOUNTS, RepairedMonth,
+    RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;
-pub use url::{RedisUrl, STORE_URL_FORM, StoreUrl, without_password};
+pub use url::{RedisUrl, STORE_URL_SYNTAX, StoreUrl, redact_url};

@@ -18,32 +18,32 @@ use pingora_core::{Error, Result};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::Gateway;
-use riskgate::config::{Config, ConfigFile, Overrides};
+use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::process::server::{Mount, resolve_upstreams};
-use riskgate::proxy::gateway::Passage;
+use riskgate::proxy::gateway::ProxyContext;
 
 /// Of an exchange; all other times here are parts of it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A gateway as it is, but for a thread that does other work before it comes to `logging`.
-struct Late(Gateway);
+struct LateLoggingProxy(Gateway);
 
 #[async_trait]
-impl ProxyHttp for Late {
-    type CTX = Passage;
+impl ProxyHttp for LateLoggingProxy {
+    type CTX = ProxyContext;
 
-    fn new_ctx(&self) -> Passage {
+    fn new_ctx(&self) -> ProxyContext {
         self.0.new_ctx()
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Passage) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
         self.0.request_filter(session, ctx).await
     }
 
     async fn upstream_peer(
         &self,
         session: &mut Session,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<Box<HttpPeer>> {
         self.0.upstream_peer(session, ctx).await
     }
@@ -55,7 +55,7 @@ impl ProxyHttp for Late {
         peer: &HttpPeer,
         connection: RawFd,
         digest: Option<&Digest>,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
         self.0.connected_to_upstream(session, reused, peer, connection, digest, ctx).await
     }
@@ -65,7 +65,7 @@ impl ProxyHttp for Late {
         session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
         self.0.request_body_filter(session, body, end, ctx).await
     }
@@ -74,7 +74,7 @@ impl ProxyHttp for Late {
         &self,
         session: &mut Session,
         request: &mut RequestHeader,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
         self.0.upstream_request_filter(session, request, ctx).await
     }
@@ -84,7 +84,7 @@ impl ProxyHttp for Late {
         peer: &HttpPeer,
         session: &mut Session,
         error: Box<Error>,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
         reused: bool,
     ) -> Box<Error> {
         self.0.error_while_proxy(peer, session, error, ctx, reused)
@@ -94,7 +94,7 @@ impl ProxyHttp for Late {
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
         self.0.response_filter(session, response, ctx).await
     }
@@ -104,7 +104,7 @@ impl ProxyHttp for Late {
         session: &mut Session,
         body: &mut Option<Bytes>,
         end: bool,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         self.0.response_body_filter(session, body, end, ctx)
     }
@@ -113,19 +113,19 @@ impl ProxyHttp for Late {
         &self,
         session: &mut Session,
         error: &Error,
-        ctx: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> FailToProxy {
         self.0.fail_to_proxy(session, error, ctx).await
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Passage) {
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
         tokio::time::sleep(2 * DEADLINE).await;
         self.0.logging(session, error, ctx).await;
     }
 }
 
 /// A server that answers with this body at once, but what is asked by POST only after a while.
-fn serve(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
+fn spawn_server(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -158,7 +158,7 @@ fn serve(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
 }
 
 /// Such a gateway in front of a server, and where it listens.
-fn gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
+fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
     let config = folder.join("riskgate.toml");
     let text = format!(
         "[log]\naccess = false\n[store]\nurl = \"sqlite:{}\"\n[upstream]\nservers = [\"{server}\"]\n\
@@ -168,14 +168,14 @@ fn gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
         DEADLINE.as_millis(),
     );
     std::fs::write(&config, text).unwrap();
-    let overrides = Overrides { file: ConfigFile::At(config), flags: Vec::new() };
+    let overrides = ConfigOverrides { file: ConfigFile::Path(config), flags: Vec::new() };
     let upstreams = resolve_upstreams(&Config::read(&overrides).unwrap()).unwrap();
     let gate = Mount::new(overrides).unwrap().gate();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     std::thread::spawn(move || {
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.bootstrap();
-        let proxy = Late(Gateway::new(gate, upstreams));
+        let proxy = LateLoggingProxy(Gateway::new(gate, upstreams));
         let mut service = http_proxy_service(&Arc::clone(&server.configuration), proxy);
         service.add_tcp(&address.to_string());
         server.add_service(service);
@@ -190,7 +190,7 @@ fn gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
 }
 
 /// A connection on which this was asked.
-fn ask(address: SocketAddr, request: &str) -> TcpStream {
+fn send_request(address: SocketAddr, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream.write_all(request.as_bytes()).unwrap();
@@ -212,17 +212,17 @@ fn read_until(stream: &mut TcpStream, end: &str) -> String {
 
 /// Asks once, and then with a POST on the server's same connection, so late that the deadline of
 /// the first comes while the server is at work on the second.
-fn the_next_exchange_ends_well(method: &str, answer: &'static str, end: &str) {
+fn check_next_exchange(method: &str, answer: &'static str, end: &str) {
     let folder = tempfile::tempdir().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
-    let address = gateway(folder.path(), serve(answer, Arc::clone(&connections)));
+    let address = spawn_gateway(folder.path(), spawn_server(answer, Arc::clone(&connections)));
     let begun = Instant::now();
-    let mut first = ask(address, &format!("{method} /form HTTP/1.1\r\nHost: a\r\n\r\n"));
+    let mut first = send_request(address, &format!("{method} /form HTTP/1.1\r\nHost: a\r\n\r\n"));
     let said = read_until(&mut first, end);
     assert!(said.starts_with("HTTP/1.1 20"), "{said}");
     std::thread::sleep((DEADLINE * 3 / 4).saturating_sub(begun.elapsed()));
     let mut second =
-        ask(address, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
+        send_request(address, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
     let said = read_until(&mut second, "last");
     assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("last"), "{said}");
     assert_eq!(connections.load(Ordering::SeqCst), 1, "both on one connection");
@@ -242,7 +242,7 @@ fn a_deadline_never_ends_the_next_exchange_on_its_connection() {
             ("GET", "HTTP/1.1 204 No Content\r\n\r\n", "\r\n\r\n"),
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "\r\n\r\n"),
         ] {
-            scope.spawn(move || the_next_exchange_ends_well(method, answer, end));
+            scope.spawn(move || check_next_exchange(method, answer, end));
         }
     });
 }

@@ -13,13 +13,23 @@ use riskgate::model::verdict::{Reason, VerdictSource};
 use riskgate::observe::metrics::{Metrics, OUTCOMES};
 
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
-const SETTINGS: &str = include_str!("../conf/riskgate.toml");
+const SHIPPED_CONFIG: &str = include_str!("../conf/riskgate.toml");
 
 /// The documents for operators and callers, by their names.
 fn documents() -> Vec<(&'static str, String)> {
-    ["README.md", "SECURITY.md", "docs/operations.md", "docs/openapi.yaml"]
-        .map(|name| (name, read(name)))
-        .to_vec()
+    [
+        "README.md",
+        "SECURITY.md",
+        "docs/commands.md",
+        "docs/configuration.md",
+        "docs/guarantees.md",
+        "docs/openapi.yaml",
+        "docs/operations.md",
+        "docs/redis.md",
+        "docs/table.md",
+    ]
+    .map(|name| (name, read(name)))
+    .to_vec()
 }
 
 fn read(name: &str) -> String {
@@ -36,7 +46,7 @@ fn every_refusal() -> [Refusal; 14] {
         Refusal::MethodNotAllowed { allow: "".into() },
         Refusal::UriTooLong,
         Refusal::ExpectationFailed,
-        Refusal::InvalidDomain(DomainError::Label),
+        Refusal::InvalidDomain(DomainError::InvalidLabel),
         Refusal::InvalidTarget(""),
         Refusal::QuotaExceeded { reset_at: String::new(), retry_after: 1 },
         Refusal::HeadersTooLarge,
@@ -47,7 +57,7 @@ fn every_refusal() -> [Refusal; 14] {
 }
 
 /// What stands between backticks.
-fn code(text: &str) -> impl Iterator<Item = &str> {
+fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
@@ -58,12 +68,12 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<&'t str> {
 }
 
 #[test]
-fn the_document_tells_exactly_the_errors_that_there_are() {
+fn the_openapi_document_lists_exactly_the_errors() {
     let refusals = every_refusal();
-    let said = between(OPENAPI, "error: {const: ", "}");
-    assert_eq!(said, refusals.iter().map(Refusal::code).collect());
-    let said = between(OPENAPI, "message: {const: ", "}");
-    assert_eq!(said, refusals.iter().map(Refusal::message).collect());
+    let in_docs = between(OPENAPI, "error: {const: ", "}");
+    assert_eq!(in_docs, refusals.iter().map(Refusal::code).collect());
+    let in_docs = between(OPENAPI, "message: {const: ", "}");
+    assert_eq!(in_docs, refusals.iter().map(Refusal::message).collect());
     for refusal in &refusals {
         let status = format!("        \"{}\":", refusal.status());
         assert!(OPENAPI.contains(&status), "{status}");
@@ -75,26 +85,27 @@ fn the_document_tells_exactly_the_errors_that_there_are() {
 }
 
 #[test]
-fn the_document_tells_exactly_the_routes_that_there_are() {
-    let said: BTreeSet<String> = OPENAPI
+fn the_openapi_document_lists_exactly_the_routes() {
+    let in_docs: BTreeSet<String> = OPENAPI
         .lines()
         .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
         .map(|path| format!("/{}", path.split('{').next().unwrap()))
         .collect();
     let routes = read("src/gate/route.rs");
-    let mut there: BTreeSet<String> =
+    let mut in_code: BTreeSet<String> =
         between(&routes, " = b\"/", "\";").into_iter().map(|path| format!("/{path}")).collect();
-    there.extend(between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")));
-    assert_eq!(there.len(), 4, "{there:?}");
+    in_code.extend(between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")));
+    assert_eq!(in_code.len(), 4, "{in_code:?}");
     let pages = read("src/process/admin.rs");
-    let pages = pages.split_once("match (path, reads)").unwrap().1.split_once("\n    }").unwrap().0;
-    there.extend(between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
-    assert_eq!(said, there);
+    let pages =
+        pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;
+    in_code.extend(between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
+    assert_eq!(in_docs, in_code);
 }
 
 #[test]
-fn the_document_tells_every_header_that_we_write() {
-    let fields = read("src/message/response/header_value.rs");
+fn the_openapi_document_lists_every_response_header() {
+    let fields = read("src/message/response/header_field.rs");
     let of_http = ["content-length", "content-type", "transfer-encoding", "date", "connection"];
     let quoted = fields.split("mod tests").next().unwrap().split('"');
     let wire = quoted.filter_map(|text| text.strip_suffix(": ")).map(str::to_ascii_lowercase);
@@ -116,40 +127,41 @@ fn the_document_tells_every_header_that_we_write() {
 }
 
 /// The parts that the code reports on, as `/readyz` names them: every first word of a reason.
-fn parts_reported() -> BTreeSet<String> {
+fn reported_parts() -> BTreeSet<String> {
     let mut reload = read("src/process/reload.rs");
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
-    let noted = between(&reload, "note(\"", "\"").into_iter().map(str::to_owned);
+    collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
+    let noted = between(&reload, "record(\"", "\"").into_iter().map(str::to_owned);
     let admin = read("src/process/admin.rs");
-    let degraded = admin.split_once("fn degraded(").unwrap().1.split_once("\n    }").unwrap().0;
+    let degraded =
+        admin.split_once("fn list_problems(").unwrap().1.split_once("\n    }").unwrap().0;
     let pushed = degraded.split('"').skip(1).step_by(2).filter(|text| !text.starts_with('{'));
     let pushed = pushed.map(|text| text.split(':').next().unwrap().to_owned());
     noted.chain(pushed).collect()
 }
 
 #[test]
-fn the_document_allows_exactly_the_parts_that_readiness_reports() {
+fn the_openapi_document_lists_exactly_the_parts_of_readyz() {
     let pattern = between(OPENAPI, "pattern: \"^(?:", ")(?:: |$)\"");
     let [allowed] = pattern.into_iter().collect::<Vec<_>>()[..] else { panic!("one pattern") };
     let allowed: BTreeSet<String> = allowed.split('|').map(str::to_owned).collect();
-    assert_eq!(allowed, parts_reported());
+    assert_eq!(allowed, reported_parts());
 }
 
 #[test]
-fn every_enumeration_of_the_document_is_that_of_the_code() {
+fn the_openapi_enumerations_equal_those_of_the_code() {
     let list = |words: Vec<String>| words.join(", ");
     let reasons = |all: &mut dyn Iterator<Item = Reason>| {
         list(all.map(|reason| reason.as_str().to_owned()).collect())
     };
     let admin = read("src/process/admin.rs");
-    let methods = between(&admin, "only(\"", "\", \"");
-    let only = between(&admin, "only(\"", ")").into_iter();
+    let methods = between(&admin, "method_not_allowed(\"", "\", \"");
+    let only = between(&admin, "method_not_allowed(\"", ")").into_iter();
     let texts: BTreeSet<&str> = only.filter_map(|call| call.split('"').nth(2)).collect();
     let quoted = |text: &str| match text.contains([',', '\\']) {
         true => format!("{text:?}").replace("\\\\", "\\"),
         false => text.to_owned(),
     };
-    let there: BTreeSet<String> = [
+    let in_code: BTreeSet<String> = [
         reasons(&mut Reason::ALL.into_iter()),
         reasons(&mut Reason::ALL.into_iter().filter(|reason| reason.is_flagged())),
         list(VerdictSource::ALL.map(|source| source.as_str().to_owned()).to_vec()),
@@ -157,28 +169,28 @@ fn every_enumeration_of_the_document_is_that_of_the_code() {
         list(texts.into_iter().map(quoted).collect()),
     ]
     .into();
-    let said: BTreeSet<String> =
+    let in_docs: BTreeSet<String> =
         between(OPENAPI, "enum: [", "]").into_iter().map(str::to_owned).collect();
-    assert_eq!(said, there);
+    assert_eq!(in_docs, in_code);
 }
 
 #[test]
-fn every_fixed_text_of_the_admin_pages_in_the_document_is_one_of_the_code() {
+fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
     let admin = read("src/process/admin.rs");
-    let told = between(&admin, "plain(StatusCode::", "\")");
+    let told = between(&admin, "text_response(StatusCode::", "\")");
     let told: BTreeSet<&str> = told.iter().filter_map(|call| call.split('"').nth(1)).collect();
-    let said: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
+    let in_docs: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
         .into_iter()
         .filter(|text| text.ends_with("\\n"))
         .collect();
     // What no page is has no place in a document of pages.
     let is_told = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
-    let there: BTreeSet<&str> = told.into_iter().filter(is_told).collect();
-    assert_eq!(said, there);
+    let in_code: BTreeSet<&str> = told.into_iter().filter(is_told).collect();
+    assert_eq!(in_docs, in_code);
 }
 
 #[test]
-fn the_document_is_of_this_version() {
+fn the_openapi_document_has_this_version() {
     assert!(OPENAPI.contains(&format!("  version: {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
@@ -194,18 +206,21 @@ fn every_metric_named_exists_and_every_metric_is_explained() {
         let names = parts.map(|part| &part[..end(part).unwrap_or(part.len())]);
         names.filter(|name| !name.is_empty()).map(|name| format!("riskgate_{name}")).collect()
     };
-    let there = word(&source);
-    assert!(there.len() > 15 && metrics.contains("# TYPE riskgate_connections gauge"), "{there:?}");
-    let mut said = BTreeSet::new();
+    let in_code = word(&source);
+    assert!(
+        in_code.len() > 15 && metrics.contains("# TYPE riskgate_connections gauge"),
+        "{in_code:?}"
+    );
+    let mut in_docs = BTreeSet::new();
     for (document, text) in documents() {
         for name in word(&text) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
-            let known = there.contains(&name) || base.is_some_and(|base| there.contains(base));
+            let known = in_code.contains(&name) || base.is_some_and(|base| in_code.contains(base));
             assert!(known, "{document} names {name}");
-            said.insert(name);
+            in_docs.insert(name);
         }
     }
-    let silent: Vec<_> = there.difference(&said).collect();
+    let silent: Vec<_> = in_code.difference(&in_docs).collect();
     assert!(silent.is_empty(), "docs/operations.md does not say what {silent:?} mean");
 }
 
@@ -213,7 +228,7 @@ fn every_metric_named_exists_and_every_metric_is_explained() {
 fn settings() -> BTreeSet<String> {
     let mut section = String::new();
     let mut settings = BTreeSet::new();
-    for line in SETTINGS.lines() {
+    for line in SHIPPED_CONFIG.lines() {
         let line = line.strip_prefix("# ").unwrap_or(line);
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = name.trim_matches(['[', ']']).to_owned();
@@ -234,7 +249,7 @@ fn every_setting_named_exists() {
         settings.iter().filter_map(|it| it.split_once('.')).map(|(section, _)| section).collect();
     let mut named = 0;
     for (document, text) in documents() {
-        for word in code(&text) {
+        for word in code_spans(&text) {
             let setting = word.split([' ', '=']).next().unwrap();
             let Some((section, key)) = setting.split_once('.') else { continue };
             let is_key = key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_');
@@ -251,9 +266,9 @@ fn every_setting_named_exists() {
 #[test]
 fn every_log_line_quoted_is_one_that_the_code_writes() {
     let mut sources = String::new();
-    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
     let operations = read("docs/operations.md");
-    let lines: BTreeSet<&str> = code(&operations)
+    let lines: BTreeSet<&str> = code_spans(&operations)
         .filter(|text| ["info: ", "warn: ", "error: "].iter().any(|level| text.starts_with(level)))
         .collect();
     assert!(lines.len() >= 8, "{lines:?}");
@@ -270,11 +285,11 @@ fn every_log_line_quoted_is_one_that_the_code_writes() {
     }
 }
 
-fn collect(folder: &Path, into: &mut String) {
+fn collect_sources(folder: &Path, into: &mut String) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect(&path, into);
+            collect_sources(&path, into);
         } else if path.extension().is_some_and(|it| it == "rs") {
             into.push_str(&std::fs::read_to_string(&path).unwrap());
         }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-struct Mounted {
+struct MountedProxy {
     process: Child,
     address: SocketAddr,
     key: String,
@@ -15,7 +15,7 @@ struct Mounted {
     _folder: tempfile::TempDir,
 }
 
-impl Drop for Mounted {
+impl Drop for MountedProxy {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -26,7 +26,7 @@ fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }
 
-fn example() -> PathBuf {
+fn example_binary() -> PathBuf {
     let bin = Path::new(env!("CARGO_BIN_EXE_riskgate"));
     bin.parent().unwrap().join("examples/mount")
 }
@@ -61,14 +61,14 @@ fn serve_upstream(listener: TcpListener) -> Receiver<String> {
     receiver
 }
 
-fn mount() -> Mounted {
+fn mount() -> MountedProxy {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
-    let behind = upstream.local_addr().unwrap();
-    mount_before(behind, serve_upstream(upstream))
+    let upstream_address = upstream.local_addr().unwrap();
+    mount_in_front_of(upstream_address, serve_upstream(upstream))
 }
 
 /// The example, in front of this address.
-fn mount_before(behind: SocketAddr, upstream: Receiver<String>) -> Mounted {
+fn mount_in_front_of(upstream_address: SocketAddr, upstream: Receiver<String>) -> MountedProxy {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("riskgate.toml");
     let store = folder.path().join("riskgate.db");
@@ -76,8 +76,8 @@ fn mount_before(behind: SocketAddr, upstream: Receiver<String>) -> Mounted {
     std::fs::write(&config, text).unwrap();
     let key = create_key(&config);
     let address = free_address();
-    let process = Command::new(example())
-        .args([address.to_string(), behind.to_string()])
+    let process = Command::new(example_binary())
+        .args([address.to_string(), upstream_address.to_string()])
         .arg(&config)
         .stdout(Stdio::null())
         .spawn()
@@ -87,20 +87,25 @@ fn mount_before(behind: SocketAddr, upstream: Receiver<String>) -> Mounted {
         assert!(begun.elapsed() < Duration::from_secs(30), "the example does not listen");
         std::thread::yield_now();
     }
-    Mounted { process, address, key, upstream, _folder: folder }
+    MountedProxy { process, address, key, upstream, _folder: folder }
 }
 
-fn get(mounted: &Mounted, path: &str, key: &str) -> (String, String) {
-    get_with(mounted, path, key, "")
+fn get(mounted: &MountedProxy, path: &str, key: &str) -> (String, String) {
+    get_with_fields(mounted, path, key, "")
 }
 
 /// The same with further fields, whole lines each.
-fn get_with(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, String) {
+fn get_with_fields(
+    mounted: &MountedProxy,
+    path: &str,
+    key: &str,
+    fields: &str,
+) -> (String, String) {
     let fields = format!("Connection: close\r\n{fields}");
-    ask(mounted, path, key, &fields)
+    send_get(mounted, path, key, &fields)
 }
 
-fn ask(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, String) {
+fn send_get(mounted: &MountedProxy, path: &str, key: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(mounted.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let request =
@@ -113,59 +118,64 @@ fn ask(mounted: &Mounted, path: &str, key: &str, fields: &str) -> (String, Strin
 }
 
 /// The values of a field, in a header whose lines end with CRLF.
-fn all<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
+fn field_values<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
     let fields = header.split("\r\n").filter_map(|line| line.split_once(": "));
     let mine = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
     mine.map(|(_, value)| value).collect()
 }
 
 #[test]
-fn behind_a_foreign_proxy_the_server_learns_who_calls_from_the_gate_alone() {
+fn a_server_behind_a_mounting_proxy_gets_the_clients_identity_from_the_gate_alone() {
     let mounted = mount();
     let forged = "X-Riskgate-Account: boss\r\nx-riskgate-plan: boss\r\nX_Riskgate_Key_Id: boss\r\n\
                   X-Forwarded-For: 6.6.6.6\r\nX-Request-Id: mine-1\r\nX-Anything: passes\r\n";
-    let (head, body) = get_with(&mounted, "/v1/check/a@b.com", &mounted.key, forged);
+    let (head, body) = get_with_fields(&mounted, "/v1/check/a@b.com", &mounted.key, forged);
     assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{head}");
     let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
-    assert_eq!(all(&seen, "x-riskgate-account"), ["mounted"], "{seen}");
-    assert_eq!(all(&seen, "x-riskgate-plan"), ["pro"], "{seen}");
-    assert_eq!(all(&seen, "x-riskgate-key-id").len(), 1, "{seen}");
-    assert_eq!(all(&seen, "x-forwarded-for"), ["127.0.0.1"], "{seen}");
-    assert_eq!(all(&seen, "x-request-id"), ["mine-1"], "{seen}");
-    assert_eq!(all(&seen, "x-anything"), ["passes"], "{seen}");
-    assert!(!seen.contains("boss") && all(&seen, "authorization").is_empty(), "{seen}");
+    assert_eq!(field_values(&seen, "x-riskgate-account"), ["mounted"], "{seen}");
+    assert_eq!(field_values(&seen, "x-riskgate-plan"), ["pro"], "{seen}");
+    assert_eq!(field_values(&seen, "x-riskgate-key-id").len(), 1, "{seen}");
+    assert_eq!(field_values(&seen, "x-forwarded-for"), ["127.0.0.1"], "{seen}");
+    assert_eq!(field_values(&seen, "x-request-id"), ["mine-1"], "{seen}");
+    assert_eq!(field_values(&seen, "x-anything"), ["passes"], "{seen}");
+    assert!(!seen.contains("boss") && field_values(&seen, "authorization").is_empty(), "{seen}");
     // The way back is the same as behind `riskgate run`.
-    assert_eq!(all(&head, "x-riskgate-source"), ["upstream"], "{head}");
-    assert_eq!(all(&head, "x-request-id"), ["mine-1"], "{head}");
-    assert_eq!(all(&head, "ratelimit").len(), 1, "{head}");
+    assert_eq!(field_values(&head, "x-riskgate-source"), ["upstream"], "{head}");
+    assert_eq!(field_values(&head, "x-request-id"), ["mine-1"], "{head}");
+    assert_eq!(field_values(&head, "ratelimit").len(), 1, "{head}");
     assert!(
-        all(&head, "server").is_empty() && all(&head, "x-riskgate-account").is_empty(),
+        field_values(&head, "server").is_empty()
+            && field_values(&head, "x-riskgate-account").is_empty(),
         "{head}"
     );
 }
 
 #[test]
-fn behind_a_foreign_proxy_a_request_is_served_whatever_options_connection_has() {
+fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
     let mounted = mount();
     let many = (0..12).map(|at| format!("x-{at}, ")).collect::<String>();
     for options in
         ["a@b, close", "close, keep-alive; timeout=5", "close;, close", &(many + "close")]
     {
         let fields = format!("Connection: {options}\r\nX-1: of one hop\r\n");
-        let (head, body) = ask(&mounted, "/v1/check/a@b.com", &mounted.key, &fields);
+        let (head, body) = send_get(&mounted, "/v1/check/a@b.com", &mounted.key, &fields);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{options}: {head}");
         let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert_eq!(all(&seen, "x-1").is_empty(), options.contains("x-1,"), "{options}: {seen}");
+        assert_eq!(
+            field_values(&seen, "x-1").is_empty(),
+            options.contains("x-1,"),
+            "{options}: {seen}"
+        );
     }
 }
 
 #[test]
-fn a_call_that_a_foreign_proxy_fails_to_serve_is_given_back() {
-    let mounted = mount_before(free_address(), channel().1);
+fn a_call_that_a_mounting_proxy_fails_to_serve_is_refunded() {
+    let mounted = mount_in_front_of(free_address(), channel().1);
     for _ in 0..3 {
         let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
         assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
-        assert_eq!(all(&head, "x-fail-open"), ["true"], "{head}");
+        assert_eq!(field_values(&head, "x-fail-open"), ["true"], "{head}");
         assert!(body.starts_with(r#"{"error":"upstream_unavailable""#), "{body}");
     }
     let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
@@ -175,17 +185,17 @@ fn a_call_that_a_foreign_proxy_fails_to_serve_is_given_back() {
 #[test]
 fn a_call_that_a_server_received_and_did_not_answer_in_time_is_counted() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mounted = mount_before(silent.local_addr().unwrap(), channel().1);
+    let mounted = mount_in_front_of(silent.local_addr().unwrap(), channel().1);
     let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
-    assert_eq!(all(&head, "x-fail-open"), ["true"], "{head}");
+    assert_eq!(field_values(&head, "x-fail-open"), ["true"], "{head}");
     assert!(body.starts_with(r#"{"error":"upstream_timeout""#), "{body}");
     let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":1,"#), "{body}");
 }
 
 #[test]
-fn a_foreign_proxy_answers_guards_and_passes() {
+fn a_mounting_proxy_answers_refuses_and_forwards() {
     let mounted = mount();
 
     let (head, body) = get(&mounted, "/v1/public/domain/yopmail.com", &mounted.key);

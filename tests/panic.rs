@@ -11,39 +11,47 @@ use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch}
 use pingora_core::upstreams::peer::HttpPeer;
 use pingora_error::{Error, ErrorType};
 use pingora_proxy::{ProxyHttp, Session, http_proxy};
-use riskgate::config::{Config, ConfigFile, Overrides};
-use riskgate::downstream::{Door, Traffic};
-use riskgate::process::listener::{self, Listening};
-use riskgate::process::server::{Mount, count_panics};
-use riskgate::{Gate, Visit};
+use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate::downstream::{ConnectionTracker, DownstreamApp};
+use riskgate::process::listener::{self, ListenerService};
+use riskgate::process::server::{Mount, install_panic_hook};
+use riskgate::{Gate, RequestContext};
 
 /// The gates, with a fault behind one path.
-struct Faulty {
+struct PanickingProxy {
     gate: Gate,
 }
 
 #[async_trait]
-impl ProxyHttp for Faulty {
-    type CTX = Visit;
+impl ProxyHttp for PanickingProxy {
+    type CTX = RequestContext;
 
-    fn new_ctx(&self) -> Visit {
-        Visit::default()
+    fn new_ctx(&self) -> RequestContext {
+        RequestContext::default()
     }
 
-    async fn request_filter(&self, session: &mut Session, visit: &mut Visit) -> Result<bool> {
+    async fn request_filter(
+        &self,
+        session: &mut Session,
+        ctx: &mut RequestContext,
+    ) -> Result<bool> {
         assert!(!session.req_header().raw_path().starts_with(b"/fault"), "a fault on purpose");
-        self.gate.request_filter(session, visit).await
+        self.gate.request_filter(session, ctx).await
     }
 
-    async fn upstream_peer(&self, _: &mut Session, _: &mut Visit) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(
+        &self,
+        _: &mut Session,
+        _: &mut RequestContext,
+    ) -> Result<Box<HttpPeer>> {
         Error::e_explain(ErrorType::InternalError, "there is no upstream")
     }
 }
 
-struct Never;
+struct NeverShutdown;
 
 #[async_trait]
-impl ShutdownSignalWatch for Never {
+impl ShutdownSignalWatch for NeverShutdown {
     async fn recv(&self) -> ShutdownSignal {
         std::future::pending().await
     }
@@ -73,33 +81,34 @@ fn a_panic_costs_one_connection_and_a_metric() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("riskgate.db").display());
     let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let overrides = Overrides {
-        file: ConfigFile::Nowhere,
+    let overrides = ConfigOverrides {
+        file: ConfigFile::None,
         flags: vec![flag("store.url", &store), flag("log.access", "false")],
     };
     let config = Config::read(&overrides).unwrap();
     let mount = Mount::new(overrides).unwrap();
     let gate = mount.gate();
-    count_panics(gate.state());
-    let traffic = Arc::new(Traffic::new(config.caps.clone()));
-    let socket = listener::bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    install_panic_hook(gate.state());
+    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let socket = listener::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
 
     let mut server = Server::new(None).unwrap();
     server.bootstrap();
-    let proxy = Arc::new(http_proxy(&server.configuration, Faulty { gate: gate.clone() }));
-    let door = Door::new(proxy, gate.clone(), config.door.clone(), Arc::clone(&traffic));
-    server.add_service(Listening::new("http", socket, door, config.door.write_timeout));
-    std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(Never) }));
+    let proxy = Arc::new(http_proxy(&server.configuration, PanickingProxy { gate: gate.clone() }));
+    let app =
+        DownstreamApp::new(proxy, gate.clone(), config.downstream.clone(), Arc::clone(&traffic));
+    server.add_service(ListenerService::new("http", socket, app, config.downstream.write_timeout));
+    std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(NeverShutdown) }));
 
-    let mut beside = connect(address);
-    assert!(ask(&mut beside, "/v1/usage").starts_with("HTTP/1.1 401 "));
+    let mut other_connection = connect(address);
+    assert!(ask(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
     for panics in 1..=3 {
-        let mut unlucky = connect(address);
-        assert!(ask(&mut unlucky, "/v1/usage").starts_with("HTTP/1.1 401 "));
-        assert_eq!(ask(&mut unlucky, "/fault"), "", "the connection just ends");
+        let mut failing_connection = connect(address);
+        assert!(ask(&mut failing_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
+        assert_eq!(ask(&mut failing_connection, "/fault"), "", "the connection just ends");
         assert_eq!(gate.state().metrics.connections.panics.get(), panics);
-        assert!(ask(&mut beside, "/v1/usage").starts_with("HTTP/1.1 401 "));
+        assert!(ask(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
     }
     let begun = std::time::Instant::now();
     while (traffic.connections(), traffic.in_flight()) != (1, 0) {

@@ -64,7 +64,7 @@ local function refuse(status, code)
     ngx.print(body)
 end
 
-local function key_of(said)
+local function find_key(said)
     if not said or #said < 8 or lower(sub(said, 1, 7)) ~= "bearer " then
         return nil
     end
@@ -89,7 +89,7 @@ end
 
 function _M.answer()
     local var = ngx.var
-    local key = key_of(var.http_authorization)
+    local key = find_key(var.http_authorization)
     if not key then
         return refuse(401, "unauthorized")
     end

@@ -14,9 +14,9 @@ use super::redis_server::RedisServer;
 const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 
 /// A gateway that is killed when this is dropped.
-struct Gateway(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Gateway {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         // It is gone already, or goes now.
         let _ = self.0.kill();
@@ -24,10 +24,10 @@ impl Drop for Gateway {
     }
 }
 
-pub fn run(requests: usize) {
+pub fn bench_stopped_store(requests: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let server = RedisServer::start();
-    let (http, admin) = (free_port(), free_port());
+    let (http, admin) = (free_address(), free_address());
     let config = folder.path().join("riskgate.toml");
     let text = format!(
         "[listen]\nhttp = \"{http}\"\nadmin = \"{admin}\"\nthreads = 1\n[log]\naccess = false\n\
@@ -43,20 +43,20 @@ pub fn run(requests: usize) {
         .stdout(Stdio::null())
         .spawn()
         .expect("a gateway");
-    let _gateway = Gateway(gateway);
+    let _gateway = KillOnDrop(gateway);
     let mut connection = connect(http, &key);
 
     println!("a request's latency, µs ({requests} on one connection)\n");
     println!("{:<28}{:>8}{:>8}{:>8}{:>10}", "", "p50", "p99", "p99.9", "worst");
-    measure("store well", &mut connection, &key, requests);
-    server.stop();
-    measure("store stopped", &mut connection, &key, requests);
-    server.cont();
-    measure("store well again", &mut connection, &key, requests);
+    measure_latency("store running", &mut connection, &key, requests);
+    server.pause();
+    measure_latency("store stopped", &mut connection, &key, requests);
+    server.resume();
+    measure_latency("store well again", &mut connection, &key, requests);
     println!();
 }
 
-fn free_port() -> SocketAddr {
+fn free_address() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("its address")
 }
@@ -77,7 +77,7 @@ fn connect(http: SocketAddr, key: &str) -> TcpStream {
         assert!(begun.elapsed() < Duration::from_secs(20), "the gateway does not serve");
         if let Ok(mut connection) = TcpStream::connect(http) {
             connection.set_nodelay(true).expect("a socket");
-            if ask(&mut connection, key) == 200 {
+            if send_request(&mut connection, key) == 200 {
                 return connection;
             }
         }
@@ -85,17 +85,17 @@ fn connect(http: SocketAddr, key: &str) -> TcpStream {
     }
 }
 
-fn ask(connection: &mut TcpStream, key: &str) -> u16 {
+fn send_request(connection: &mut TcpStream, key: &str) -> u16 {
     let request = format!(
         "GET /v1/public/domain/yopmail.com HTTP/1.1\r\nHost: bench\r\n\
          Authorization: Bearer {key}\r\n\r\n"
     );
     connection.write_all(request.as_bytes()).expect("a request");
-    let mut answer = [0; 4096];
+    let mut response = [0; 4096];
     let mut length = 0;
     loop {
-        length += connection.read(&mut answer[length..]).expect("an answer");
-        let text = String::from_utf8_lossy(&answer[..length]);
+        length += connection.read(&mut response[length..]).expect("an answer");
+        let text = String::from_utf8_lossy(&response[..length]);
         // Every body is one JSON object.
         if text.contains("\r\n\r\n") && text.ends_with('}') {
             return text[9..12].parse().expect("a status");
@@ -103,12 +103,12 @@ fn ask(connection: &mut TcpStream, key: &str) -> u16 {
     }
 }
 
-fn measure(what: &str, connection: &mut TcpStream, key: &str, requests: usize) {
+fn measure_latency(what: &str, connection: &mut TcpStream, key: &str, requests: usize) {
     let mut times = Vec::with_capacity(requests);
     let mut refused = 0;
     for _ in 0..requests {
         let begun = Instant::now();
-        let status = ask(connection, key);
+        let status = send_request(connection, key);
         times.push(begun.elapsed().as_secs_f64() * 1e6);
         refused += usize::from(status != 200);
     }

@@ -19,16 +19,16 @@ PIPELINED = 16
 LENGTH_SLACK = 0.03
 
 
-class Wrong(Exception):
+class WrongResponse(Exception):
     """A subject did not do what it is compared for."""
 
 
-class Late(Exception):
+class LoadTimeout(Exception):
     """wrk did not end in time. It looks at the clock as often as its first answers took, so where
     those were held up it goes on for long."""
 
 
-def ask(port, path, key, origin="", connection=None):
+def send_request(port, path, key, origin="", connection=None):
     link = connection or http.client.HTTPConnection("127.0.0.1", port, timeout=30)
     try:
         headers = {"Host": "gate.test", "Authorization": f"Bearer {key}"}
@@ -69,28 +69,28 @@ def check(subject, mix, count=200):
     left = []
     lines = mix.sample(count)
     for path, key, origin, body in lines:
-        status, headers, said = ask(subject.port, path, key, origin, connection)
+        status, headers, said = send_request(subject.port, path, key, origin, connection)
         if (status, said) != (200, body):
-            raise Wrong(f"{subject.name}: {path}: expected 200 {body}, but found {status} {said}")
+            raise WrongResponse(f"{subject.name}: {path}: expected 200 {body}, but found {status} {said}")
         name = path.rpartition("/")[2]
         row = subject.world.rows.row_of(name)
         if "quota" in subject.does and headers["X-Matched-Domain"] != (row if row != name else None):
-            raise Wrong(f"{subject.name}: {path}: expected {row} to match, but found {headers}")
+            raise WrongResponse(f"{subject.name}: {path}: expected {row} to match, but found {headers}")
     connection.close()
     if not subject.gates:
         return
     path, key, _, _ = next(line for line in lines if line[2])
     refused = [(401, key[:-1] + "!", ""), (403, key, "https://elsewhere.example.com")]
     for wanted, with_key, origin in refused:
-        status, _, said = ask(subject.port, path, with_key, origin)
+        status, _, said = send_request(subject.port, path, with_key, origin)
         if status != wanted:
-            raise Wrong(f"{subject.name}: expected {wanted}, but found {status} {said}")
+            raise WrongResponse(f"{subject.name}: expected {wanted}, but found {status} {said}")
     if "quota" in subject.does:
         for _ in range(3):
-            _, headers, _ = ask(subject.port, path, key)
+            _, headers, _ = send_request(subject.port, path, key)
             left.append(int(re.search(r"r=(\d+)", headers["RateLimit"])[1]))
         if left[0] - left[2] != 2:
-            raise Wrong(f"{subject.name}: expected it to count each call, but found {left}")
+            raise WrongResponse(f"{subject.name}: expected it to count each call, but found {left}")
 
 
 def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
@@ -104,10 +104,10 @@ def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              timeout=2 * seconds + 10)
     except subprocess.TimeoutExpired as late:
-        raise Late(f"{subject.name}: wrk did not end") from late
+        raise LoadTimeout(f"{subject.name}: wrk did not end") from late
     found = re.search(r"^OUTCOME (.*)$", ran.stdout, re.MULTILINE)
     if ran.returncode != 0 or not found:
-        raise Wrong(f"{subject.name}: wrk: {ran.stdout[-1000:]}")
+        raise WrongResponse(f"{subject.name}: wrk: {ran.stdout[-1000:]}")
     return json.loads(found[1])
 
 
@@ -115,37 +115,37 @@ def window(subject, mix, seconds, warm=1, **how):
     """One subject under wrk, anew where wrk itself failed."""
     for last in (False, False, True):
         try:
-            return measured(subject, mix, seconds, warm, **how)
-        except Late:
+            return measure(subject, mix, seconds, warm, **how)
+        except LoadTimeout:
             if last:
                 raise
 
 
-def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
+def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     """What a subject gave, and the CPU that its processes took meanwhile."""
     if warm:
         wrk(subject, mix, warm, pipelined, connections)
-    subject.rotate()
+    subject.truncate_log()
     counted = count(subject)
-    dropped = subject.metric("riskgate_access_log_dropped") if counted is not None else 0
+    dropped = subject.metric("riskgate_access_log_lines_dropped_total") if counted is not None else 0
     behind = subject.world.behind
-    before = machine.spent(), machine.spent_by_children(), behind.used()[0] if behind else 0
+    before = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.used()[0] if behind else 0
     total, user, system = subject.processes.used()
     said = wrk(subject, mix, seconds, pipelined, connections)
     now_total, now_user, now_system = subject.processes.used()
-    after = machine.spent(), machine.spent_by_children(), behind.used()[0] if behind else 0
+    after = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.used()[0] if behind else 0
     answers = said["answers"]
     if said["bad_status"] or said["broken"] or not answers:
-        raise Wrong(f"{subject.name}: {said}")
+        raise WrongResponse(f"{subject.name}: {said}")
     if counted is not None:
         # What was under way when wrk ended is counted and was not waited for; before as well.
         beyond = count(subject) - counted - answers
         if not 0 <= beyond <= 2 * connections * pipelined:
-            raise Wrong(f"{subject.name}: {answers} answers, {beyond} more were counted")
+            raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
     length = said["bytes"] / answers
     wanted = mean_length(subject.port, mix.sample(400))
     if abs(length / wanted - 1) > LENGTH_SLACK:
-        raise Wrong(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
+        raise WrongResponse(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
     worked, stolen, every = (b - a for a, b in zip(before[0], after[0]))
     ours = now_total - total + after[1] - before[1] + after[2] - before[2]
     cpu = (now_total - total) / answers * 1e6
@@ -160,7 +160,7 @@ def measured(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
         "others": max(0, worked - ours) / every, "stolen": stolen / every,
     }
     if counted is not None and subject.log:
-        found["log_dropped"] = (subject.metric("riskgate_access_log_dropped") - dropped) / answers
+        found["log_dropped"] = (subject.metric("riskgate_access_log_lines_dropped_total") - dropped) / answers
     return found
 
 
@@ -169,21 +169,21 @@ def count(subject):
     return subject.metric("riskgate_requests_total") if hasattr(subject, "metric") else None
 
 
-def at_rate(subject, mix, rate, seconds, warm, connections=CONNECTIONS):
+def measure_at_rate(subject, mix, rate, seconds, warm, connections=CONNECTIONS):
     """Latency at a constant rate, from the time at which each request was due."""
     words = ["taskset", "-c", str(machine.LOAD_CORES[-1]), subject.world.rust / "open_loop",
              subject.port, mix.path, rate, warm, seconds, connections]
     ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ran.returncode != 0:
-        raise Wrong(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
+        raise WrongResponse(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
     said = json.loads(ran.stdout)
     if said["wrong"]:
-        raise Wrong(f"{subject.name}: at {rate:.0f}/s: {said} {ran.stderr[-500:]}")
+        raise WrongResponse(f"{subject.name}: at {rate:.0f}/s: {said} {ran.stderr[-500:]}")
     return said
 
 
-def hold(subject, mix, number):
+def open_idle_connections(subject, mix, number):
     """Connections that each had an answer, and then wait."""
     held = []
     for at in range(number):
@@ -196,7 +196,7 @@ def hold(subject, mix, number):
         while not heard.endswith(body.encode()):
             part = link.recv(65536)
             if not part:
-                raise Wrong(f"{subject.name}: closed idle connection {at}: {heard[:200]}")
+                raise WrongResponse(f"{subject.name}: closed idle connection {at}: {heard[:200]}")
             heard += part
         held.append(link)
     time.sleep(1)

@@ -13,8 +13,8 @@ import subprocess
 import time
 from pathlib import Path
 
-PATIENCE = 120.0
-TICKS = os.sysconf("SC_CLK_TCK")
+TIMEOUT_SECONDS = 120.0
+TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 PR_SET_PDEATHSIG = 1
 LIBC = ctypes.CDLL(None)
 
@@ -37,7 +37,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, ask, patience=PATIENCE):
+def until(what, ask, patience=TIMEOUT_SECONDS):
     begun = time.monotonic()
     while not (found := ask()):
         if time.monotonic() - begun > patience:
@@ -46,7 +46,7 @@ def until(what, ask, patience=PATIENCE):
     return found
 
 
-def listens(port):
+def is_listening(port):
     try:
         socket.create_connection(("127.0.0.1", port), timeout=1).close()
         return True
@@ -81,7 +81,7 @@ class Processes:
         if self.child.poll() is not None:
             raise RuntimeError(f"{self.words[0]} ended with {self.child.returncode}: "
                                f"{self.said.read_text(errors='replace')[-2000:]}")
-        return listens(port)
+        return is_listening(port)
 
     def ids(self):
         """Its own and its children's: all of its session."""
@@ -104,7 +104,7 @@ class Processes:
                     pass
             if fields := stat(Path(f"/proc/{pid}")):
                 user, system = user + int(fields[11]), system + int(fields[12])
-        return total / 1e9, user / TICKS, system / TICKS
+        return total / 1e9, user / TICKS_PER_SECOND, system / TICKS_PER_SECOND
 
     def resident(self):
         """Bytes of memory, what several of them share counted once."""
@@ -140,15 +140,15 @@ def stat(folder):
         return None
 
 
-def spent():
+def machine_cpu_seconds():
     """Seconds of all cores so far: at work, taken by the host, and all."""
     line = Path("/proc/stat").read_text().split("\n", 1)[0]
     user, nice, system, idle, waiting, irq, softirq, stolen = map(int, line.split()[1:9])
     worked = user + nice + system + irq + softirq
-    return worked / TICKS, stolen / TICKS, (worked + idle + waiting + stolen) / TICKS
+    return worked / TICKS_PER_SECOND, stolen / TICKS_PER_SECOND, (worked + idle + waiting + stolen) / TICKS_PER_SECOND
 
 
-def spent_by_children():
+def children_cpu_seconds():
     """Seconds of CPU of what this process started and saw end: the load."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime

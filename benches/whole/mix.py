@@ -17,7 +17,7 @@ ACCOUNTS = 1_000
 LIMIT = 100_000_000
 REQUESTS = 4_000
 # Shares of a mix, as a signup form may meet them.
-FREE, LISTED, BELOW = 0.45, 0.20, 0.10
+FREE, LISTED, SUBDOMAINS = 0.45, 0.20, 0.10
 ORIGIN = "https://app.example.com"
 UNKNOWN = ('"risk_score":10,"reason":"safe","is_free_provider":false,"is_corporate_email":false,'
            '"mx_provider_label":null')
@@ -41,7 +41,7 @@ def ask_table(binary, names, source):
     return found
 
 
-class Rows:
+class TableRows:
     """All rows of the bundled table, as other programs can look them up."""
 
     def __init__(self, binary, data, cache):
@@ -110,7 +110,7 @@ class Keys:
                           f"origins = {origins}\n")
 
 
-class Mix:
+class Workload:
     """Requests with their right answers, one a line: path, key, origin, body."""
 
     def __init__(self, lines, path):
@@ -147,7 +147,7 @@ def domains(rows, count, draw):
             found.append(draw.choice(well_known if draw.random() < 0.8 else by_kind["free"]))
         elif kind < FREE + LISTED:
             found.append(draw.choice(by_kind["disposable"]))
-        elif kind < FREE + LISTED + BELOW:
+        elif kind < FREE + LISTED + SUBDOMAINS:
             found.append(f"mail{draw.randrange(100)}.{draw.choice(by_kind['disposable'])}")
         else:
             found.append(f"company-{draw.getrandbits(40):010x}.{draw.choice(['com', 'net', 'de'])}")
@@ -158,14 +158,14 @@ def answered(rows, keys, path, requests=REQUESTS):
     draw = random.Random(SEED)
     names = domains(rows, requests, draw)
     callers = spread(keys, requests, draw)
-    return Mix([(f"/v1/public/domain/{name}", key, origin, rows.body(name))
+    return Workload([(f"/v1/public/domain/{name}", key, origin, rows.body(name))
                 for name, (key, origin) in zip(names, callers)], path)
 
 
 def passed(keys, path, requests=REQUESTS):
     draw = random.Random(SEED + 1)
     callers = spread(keys, requests, draw)
-    return Mix([(f"/v1/check/user{draw.getrandbits(32)}%40example.com", key, origin,
+    return Workload([(f"/v1/check/user{draw.getrandbits(32)}%40example.com", key, origin,
                  '{"risk_score":10}') for key, origin in callers], path)
 
 
@@ -174,7 +174,7 @@ def month_ends():
     return calendar.timegm((now.tm_year + now.tm_mon // 12, now.tm_mon % 12 + 1, 1, 0, 0, 0))
 
 
-def for_peers(rows, keys, mix, folder):
+def write_peer_files(rows, keys, mix, folder):
     """Table, keys and bodies in each peer's own form."""
     quoted = {name: facts.replace("\\", "\\\\").replace("'", "\\'")
               for name, facts in rows.facts.items()}

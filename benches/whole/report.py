@@ -39,29 +39,29 @@ COLUMNS = {
     "table": GROWTH + [("built in s", "build_s", number)],
     "keys": GROWTH + [("imported in s", "import_s", number)],
 }
-BESIDE = {"answer": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
+REFERENCE_SUBJECT = {"answer": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
           "workers": "nginx map, 1 workers"}
 
 # What the ratios of CPU for a request are held to: section, subject, beside whom, at most.
-RATIOS = [
-    ("answer", "riskgate lane", "nginx map, gates", 0.80),
-    ("answer", "riskgate lane", "nginx map", 0.90),
-    ("answer", "riskgate lane", "nginx + Lua", 0.70),
-    ("answer", "riskgate lane", "hyper", 1.20),
-    ("answer", "riskgate lane, log", "nginx map, log", 0.95),
-    ("answer", "riskgate filter", "nginx map", 1.15),
-    ("answer", "riskgate filter", "nginx + Lua", 0.90),
-    ("pipelined", "riskgate lane", "nginx map", 0.20),
-    ("pipelined", "riskgate filter", "nginx map", 0.20),
-    ("proxied", "riskgate lane, proxy", "nginx, proxy", 1.30),
-    ("proxied", "riskgate filter, proxy", "nginx, proxy", 1.30),
+RATIO_TARGETS = [
+    ("answer", "riskgate fast path", "nginx map, gates", 0.80),
+    ("answer", "riskgate fast path", "nginx map", 0.90),
+    ("answer", "riskgate fast path", "nginx + Lua", 0.70),
+    ("answer", "riskgate fast path", "hyper", 1.20),
+    ("answer", "riskgate fast path, log", "nginx map, log", 0.95),
+    ("answer", "riskgate Pingora path", "nginx map", 1.15),
+    ("answer", "riskgate Pingora path", "nginx + Lua", 0.90),
+    ("pipelined", "riskgate fast path", "nginx map", 0.20),
+    ("pipelined", "riskgate Pingora path", "nginx map", 0.20),
+    ("proxied", "riskgate fast path, proxy", "nginx, proxy", 1.30),
+    ("proxied", "riskgate Pingora path, proxy", "nginx, proxy", 1.30),
 ]
 IDLE_BYTES = 10_000
 
 
 def add_ratios(sections):
     for section in sections:
-        beside = section.rows.get(BESIDE.get(section.name))
+        beside = section.rows.get(REFERENCE_SUBJECT.get(section.name))
         for row in section.rows.values() if beside else ():
             row["ratio"] = row["cpu_us"] / beside["cpu_us"]
 
@@ -85,7 +85,7 @@ def marks(sections):
     """Each mark with what was found; those whose subjects did not run are left out."""
     by_name = {section.name: section for section in sections}
     found = []
-    for name, subject, beside, most in RATIOS:
+    for name, subject, beside, most in RATIO_TARGETS:
         rows = by_name[name].rows if name in by_name else {}
         if subject in rows and beside in rows:
             ratio = rows[subject]["cpu_us"] / rows[beside]["cpu_us"]
@@ -103,8 +103,8 @@ def marks(sections):
     return found
 
 
-def marks_table(found):
-    lines = ["### Marks", "", "| CPU for a request, if nothing else is said | at most | found | |",
+def targets_table(found):
+    lines = ["### Targets", "", "| CPU for a request, if nothing else is said | at most | found | |",
              "|---|---:|---:|---|"]
     for name, most, value in found:
         outcome = "met" if value <= most else "missed"
@@ -112,7 +112,7 @@ def marks_table(found):
     return "\n".join(lines) + "\n"
 
 
-def disturbed(sections):
+def disturbance_note(sections):
     """The most of the machine that others had during a window; nothing where none was looked at."""
     found = [each for section in sections for rounds in section.rounds.values()
              for each in rounds if "others" in each]
@@ -129,7 +129,7 @@ def head(world, machine, sections):
     words = ", ".join(f"{name} {version}" for name, version in machine["versions"].items())
     return (f"{machine['date']}, {cores}, {machine['memory_gb']} GB, Linux {machine['kernel']}; "
             f"load average {machine['load_before']:.2f} before and {machine['load_after']:.2f} "
-            f"after{disturbed(sections)}; {words}. "
+            f"after{disturbance_note(sections)}; {words}. "
             f"Server on core {machine['server_cores'][0]}, load on {machine['load_cores']}; "
             f"{world.rounds} rounds of {world.seconds} s, medians.\n")
 
@@ -177,7 +177,7 @@ def write(folder, world, machine, sections):
     add_ratios(sections)
     parts = [head(world, machine, sections), *map(table, sections)]
     if not world.quick and (found := marks(sections)):
-        parts.append(marks_table(found))
+        parts.append(targets_table(found))
     text = "\n".join(parts)
     (folder / "bench.md").write_text(text)
     if any(s.name in ("answer", "proxied", "pipelined") for s in sections):

@@ -28,7 +28,7 @@ class Section:
     def add(self, subject, found):
         self.rounds.setdefault(subject, []).append(found)
 
-    def settle(self):
+    def compute_medians(self):
         for subject, rounds in self.rounds.items():
             self.rows[subject] = {key: statistics.median(each[key] for each in rounds)
                                   for key in rounds[0]}
@@ -70,7 +70,7 @@ def throughput(section, several, asked, world, **how):
 def answer(world):
     """Everything answered from memory, as fast as it goes."""
     section = world.begin("answer", "Answered from the table, 64 connections")
-    several = subjects.answering(world) + subjects.logging(world)
+    several = subjects.answering(world) + subjects.logging_subjects(world)
     with running(several):
         throughput(section, several, world.answered, world)
     for subject in several:
@@ -120,12 +120,12 @@ def open_loop(world):
             for share in (50, 80):
                 rate = int(most[subject.name] * share / 100)
                 world.say(f"open: {subject.name} at {rate}/s")
-                said = load.at_rate(subject, world.answered, rate, world.seconds,
+                said = load.measure_at_rate(subject, world.answered, rate, world.seconds,
                                     2 * world.warm)
                 found |= {f"{share} {name}": said[name] for name in ("p50", "p99", "p999")}
-                found |= {f"{share} {name}": said[name] for name in ("held_up", "late")}
+                found |= {f"{share} {name}": said[name] for name in ("longest_stall", "late")}
             section.add(subject.name, found)
-    held = max(found[f"{share} held_up"] for rounds in section.rounds.values()
+    held = max(found[f"{share} longest_stall"] for rounds in section.rounds.values()
                for found in rounds for share in (50, 80))
     section.notes.append(f"the generator itself was held up for {held / 1000:.1f} ms at most")
     late = sum(found[f"{share} late"] for rounds in section.rounds.values()
@@ -143,7 +143,7 @@ def idle(world):
             load.wrk(subject, world.answered, 1)
             before = subject.processes.resident()
             world.say(f"idle: {subject.name}")
-            held = load.hold(subject, world.answered, number)
+            held = load.open_idle_connections(subject, world.answered, number)
             with_them = subject.processes.resident()
             for link in held:
                 link.close()
@@ -175,22 +175,22 @@ def reload(world):
         for subject in interleaved(several, world.rounds):
             for replaced in (False, True):
                 world.say(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
-                before = subject.metric("riskgate_reload_total")
+                before = subject.metric("riskgate_reloads_total")
                 # Two reloads at least fit into a window.
                 seconds = max(world.seconds, 5)
-                with replacing(subject.folder / "served", versions if replaced else []):
-                    said = load.at_rate(subject, world.answered, int(rates[subject.name]), seconds,
+                with replace_table_repeatedly(subject.folder / "served", versions if replaced else []):
+                    said = load.measure_at_rate(subject, world.answered, int(rates[subject.name]), seconds,
                                         2 * world.warm)
-                reloads = subject.metric("riskgate_reload_total") - before
+                reloads = subject.metric("riskgate_reloads_total") - before
                 if replaced and not reloads:
-                    raise load.Wrong(f"{subject.name}: the table was not reloaded")
-                found = {name: said[name] for name in ("p50", "p99", "p999", "held_up", "late")}
+                    raise load.WrongResponse(f"{subject.name}: the table was not reloaded")
+                found = {name: said[name] for name in ("p50", "p99", "p999", "longest_stall", "late")}
                 name = f"{subject.name}, {'replaced' if replaced else 'left alone'}"
                 section.add(name, found | {"reloads": reloads, "rate": rates[subject.name]})
 
 
 @contextlib.contextmanager
-def replacing(served, versions):
+def replace_table_repeatedly(served, versions):
     """Puts one version after the other in place, each by a rename, every second and a half."""
     done = threading.Event()
 
@@ -248,22 +248,22 @@ def table(world):
                 "safe", "disposable")
             lines.append((f"/v1/public/domain/{asked}", key, origin,
                           f'{{"domain":"{asked}",{facts}}}'))
-        requests = mix.Mix(lines, world.folder / f"grown-{rows}.tsv")
-        for subject in riskgates(world, name, table=f"table-{rows}"):
+        requests = mix.Workload(lines, world.folder / f"grown-{rows}.tsv")
+        for subject in riskgate_subjects(world, name, table=f"table-{rows}"):
             grown.append(subject)
             found[subject.name] = requests
             loads[subject.name] = {"build_s": built}
-    grow(section, world, grown, found, loads)
+    measure_growth(section, world, grown, found, loads)
 
 
-def riskgates(world, name, **how):
+def riskgate_subjects(world, name, **how):
     """riskgate's forms, in a row of growth."""
-    if world.has_lane:
+    if world.has_fast_path:
         yield subjects.Riskgate(f"lane, {name}", world, lane=True, **how)
     yield subjects.Riskgate(f"filter, {name}", world, **how)
 
 
-def grow(section, world, grown, found, loads):
+def measure_growth(section, world, grown, found, loads):
     started = []
     try:
         for subject in grown:
@@ -294,7 +294,7 @@ def keys(world):
                                 max(mix.REQUESTS, min(number, 40_000)))
         # Without a limit, so that no account is spent. Each holds 64 calls at most all the same: ten
         # go for more often, ten thousand each for its own.
-        for subject in riskgates(world, name, keys=None, plan="unlimited"):
+        for subject in riskgate_subjects(world, name, keys=None, plan="unlimited"):
             subject.does = "key, origin, table"
             begun = time.monotonic()
             subprocess.run([world.binary, "keys", "import", "-c", subject.config,
@@ -307,7 +307,7 @@ def keys(world):
     section.notes.append("an account for each key, without a limit. One that asks ten thousand times "
                          "a second goes for its next 64 calls every few milliseconds: in the first "
                          "rows that is a part of the cost, in the others how many there are")
-    grow(section, world, grown, found, loads)
+    measure_growth(section, world, grown, found, loads)
 
 
 def workers(world):
@@ -320,7 +320,7 @@ def workers(world):
         return
     several = []
     for number in (1, 2):
-        for subject in riskgates(world, f"{number} workers", workers=number):
+        for subject in riskgate_subjects(world, f"{number} workers", workers=number):
             several.append(subject)
         several.append(subjects.Nginx(f"nginx map, {number} workers", world, "nginx-map.conf",
                                       "the same bytes", gates=False, workers=number))
@@ -328,5 +328,5 @@ def workers(world):
         throughput(section, several, world.answered, world)
 
 
-ALL = {"answer": answer, "pipelined": pipelined, "proxied": proxied, "open": open_loop,
-       "idle": idle, "reload": reload, "table": table, "keys": keys, "workers": workers}
+ALL = {"lookup": answer, "pipelined": pipelined, "proxied": proxied, "open-loop": open_loop,
+       "idle": idle, "reload": reload, "table-size": table, "key-count": keys, "workers": workers}

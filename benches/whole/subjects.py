@@ -10,7 +10,7 @@ import subprocess
 
 from . import machine, mix
 
-EVERYTHING = "key, origin, quota, table"
+ALL_GATES = "key, origin, quota, table"
 
 
 class Subject:
@@ -34,7 +34,7 @@ class Subject:
                  "LOG": f"{self.log} line buffer=64k flush=1s" if self.log else "off", **more}
         return re.sub(r"@([A-Z]+)@", lambda found: str(known[found[1]]), text)
 
-    def share(self, **names):
+    def link_files(self, **names):
         """Files of the world under the names that a config has for them."""
         for name, target in names.items():
             (self.folder / name.replace("__", ".")).symlink_to(self.world.folder / target)
@@ -54,7 +54,7 @@ class Subject:
             self.processes.stop()
             self.processes = None
 
-    def rotate(self):
+    def truncate_log(self):
         """Logs of one window fill no memory in the next."""
         if self.log and self.log.exists():
             with open(self.log, "r+b") as log:
@@ -64,7 +64,7 @@ class Subject:
 class Riskgate(Subject):
     def __init__(self, name, world, *, lane=False, log=False, keys="keys.toml", table="table",
                  plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db"):
-        super().__init__(name, EVERYTHING + (", log" if log else ""), world)
+        super().__init__(name, ALL_GATES + (", log" if log else ""), world)
         self.workers, self.admin = workers, machine.free_port()
         self.log = self.folder / "access.log" if log else None
         self.config = self.folder / "riskgate.toml"
@@ -135,7 +135,7 @@ class Nginx(Subject):
         self.log = self.folder / "access.log" if log else None
         (self.folder / "common.conf").write_text(self.fill("nginx-common.conf"))
         (self.folder / "nginx.conf").write_text(self.fill(template, **more))
-        self.share(table__map="table.map", table__tsv="table.tsv", keys__tsv="keys.tsv",
+        self.link_files(table__map="table.map", table__tsv="table.tsv", keys__tsv="keys.tsv",
                    keys__map="nginx-keys.map", origins__map="nginx-origins.map",
                    bodies__map="bodies.map")
         (self.folder / "gate.lua").symlink_to(world.peers / "gate.lua")
@@ -149,7 +149,7 @@ class Haproxy(Subject):
         super().__init__(name, does, world, gates)
         self.workers = workers
         (self.folder / "haproxy.cfg").write_text(self.fill(template, **more))
-        self.share(covers__map="covers.map", alone__map="alone.map",
+        self.link_files(covers__map="covers.map", alone__map="alone.map",
                    keys__map="haproxy-keys.map", origins__map="haproxy-origins.map")
 
     def words(self):
@@ -164,37 +164,37 @@ class Baseline(Subject):
         return [self.world.rust / "baseline", self.port, self.world.folder / "answered.tsv"]
 
 
-def answering(world):
+def lookup_subjects(world):
     """All that answer for themselves. A subject that this machine or binary lacks is left out."""
     found = []
-    if world.has_lane:
-        found.append(Riskgate("riskgate lane", world, lane=True))
-    found.append(Riskgate("riskgate filter", world))
+    if world.has_fast_path:
+        found.append(Riskgate("riskgate fast path", world, lane=True))
+    found.append(Riskgate("riskgate Pingora path", world))
     found += [
         Nginx("nginx map", world, "nginx-map.conf", "the same bytes", gates=False),
         Nginx("nginx map, gates", world, "nginx-gates.conf", "key, origin, table"),
-        Nginx("nginx + Lua", world, "nginx-lua.conf", EVERYTHING),
-        Haproxy("HAProxy", world, "haproxy-answer.cfg", EVERYTHING),
+        Nginx("nginx + Lua", world, "nginx-lua.conf", ALL_GATES),
+        Haproxy("HAProxy", world, "haproxy-answer.cfg", ALL_GATES),
         Baseline("hyper", world),
     ]
     return found
 
 
-def logging(world):
+def logging_subjects(world):
     """Those whose access log has its price measured."""
-    found = [Riskgate("riskgate lane, log", world, lane=True, log=True)] if world.has_lane else []
+    found = [Riskgate("riskgate fast path, log", world, lane=True, log=True)] if world.has_fast_path else []
     return found + [
-        Riskgate("riskgate filter, log", world, log=True),
+        Riskgate("riskgate Pingora path, log", world, log=True),
         Nginx("nginx map, log", world, "nginx-map.conf", "the same bytes", gates=False, log=True),
     ]
 
 
-def proxying(world, upstream):
+def proxy_subjects(world, upstream):
     found = []
-    if world.has_lane:
-        found.append(Riskgate("riskgate lane, proxy", world, lane=True, upstream=upstream))
+    if world.has_fast_path:
+        found.append(Riskgate("riskgate fast path, proxy", world, lane=True, upstream=upstream))
     return found + [
-        Riskgate("riskgate filter, proxy", world, upstream=upstream),
+        Riskgate("riskgate Pingora path, proxy", world, upstream=upstream),
         Nginx("nginx, proxy", world, "nginx-proxy.conf", "passes on", gates=False,
               UPSTREAM=upstream),
         Haproxy("HAProxy, proxy", world, "haproxy-proxy.cfg", "passes on", gates=False,
@@ -202,9 +202,9 @@ def proxying(world, upstream):
     ]
 
 
-def knows_lane(binary, folder):
+def supports_fast_path(binary, folder):
     probe = folder / "lane.toml"
     probe.write_text("[listen]\nlane = true\n")
     ran = subprocess.run([binary, "check", "-c", probe], cwd=folder, stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE, text=True)
-    return "listen.lane" not in ran.stderr
+    return "listen.fast_path" not in ran.stderr

@@ -7,24 +7,24 @@ use std::sync::LazyLock;
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::gate::admission::identify;
-use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, digest};
-use riskgate::quota::{Ledger, LedgerOptions, OnFailure};
+use riskgate::gate::admission::authenticate_client;
+use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, sha256};
+use riskgate::quota::{Ledger, LedgerOptions, FailurePolicy};
 use riskgate::model::refusal::Refusal;
-use riskgate::store::{KeyRow, LimitRow, RedisOptions, RingRows, Store, StoreUrl};
-use riskgate_fuzz::Scratch;
+use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingRows, Store, StoreUrl};
+use riskgate_fuzz::ScratchFolder;
 
 const NOW: i64 = 1_800_000_000;
-const GOOD: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
-const REVOKED: &str = "rg_revoked456789abcdefghijABCDEFGHI";
-const EXPIRED: &str = "rg_expired456789abcdefghijABCDEFGHI";
+const GOOD_KEY: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
+const REVOKED_KEY: &str = "rg_revoked456789abcdefghijABCDEFGHI";
+const EXPIRED_KEY: &str = "rg_expired456789abcdefghijABCDEFGHI";
 
 fuzz_target!(|data: &[u8]| {
     let headers: Vec<Vec<u8>> =
-        data.split(|byte| *byte == b'\n').take(3).map(|line| with_key(line)).collect();
-    let found = identify(&RING, headers.iter().map(Vec::as_slice), NOW);
+        data.split(|byte| *byte == b'\n').take(3).map(|line| substitute_key(line)).collect();
+    let found = authenticate_client(&RING, headers.iter().map(Vec::as_slice), NOW);
     let expected = match &headers[..] {
-        [header] => token(header).is_some_and(|token| token == GOOD),
+        [header] => token(header).is_some_and(|token| token == GOOD_KEY),
         _ => false,
     };
     match found {
@@ -43,9 +43,9 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// `KEY` written out: no fuzzer finds 154 random bits.
-fn with_key(line: &[u8]) -> Vec<u8> {
+fn substitute_key(line: &[u8]) -> Vec<u8> {
     match line.windows(3).position(|window| window == b"KEY") {
-        Some(at) => [&line[..at], GOOD.as_bytes(), &line[at + 3..]].concat(),
+        Some(at) => [&line[..at], GOOD_KEY.as_bytes(), &line[at + 3..]].concat(),
         None => line.to_vec(),
     }
 }
@@ -61,12 +61,12 @@ fn token(header: &[u8]) -> Option<&str> {
 }
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| {
-    let scratch = Scratch::new("authorization");
+    let scratch = ScratchFolder::new("authorization");
     let url = StoreUrl::Sqlite(scratch.path().join("riskgate.db"));
     let redis = RedisOptions { wait_replicas: 0, tls_ca: None };
     let open = || Store::open(&url, &redis, Duration::from_secs(5)).expect("a store");
     let deadline = Duration::from_secs(1);
-    let options = LedgerOptions { deadline, on_failure: OnFailure::Open, max_unsettled: 0 };
+    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Open, max_unsettled: 0 };
     let ledger = Ledger::start(open(), open(), options, NOW).expect("a ledger");
     let key = |id: &str, token: &str| DeclaredKey {
         plan: None,
@@ -74,7 +74,7 @@ static RING: LazyLock<KeyRing> = LazyLock::new(|| {
             id: id.to_owned(),
             account: "acme".to_owned(),
             label: None,
-            digest: digest(token.as_bytes()),
+            digest: sha256(token.as_bytes()),
             origins: Vec::new(),
             require_origin: false,
             created_at: 0,
@@ -82,8 +82,8 @@ static RING: LazyLock<KeyRing> = LazyLock::new(|| {
             revoked_at: (id == "revoked").then_some(NOW),
         },
     };
-    let keys = [key("good", GOOD), key("revoked", REVOKED), key("expired", EXPIRED)];
-    let plans = Plans::from([("free".to_owned(), LimitRow::Calls(100))]);
+    let keys = [key("good", GOOD_KEY), key("revoked", REVOKED_KEY), key("expired", EXPIRED_KEY)];
+    let plans = Plans::from([("free".to_owned(), MonthlyLimit::Calls(100))]);
     // The ledger ends here with its thread: nobody is charged, and nothing else runs.
     KeyRing::build(&RingRows::default(), &keys, &plans, &ledger)
 });

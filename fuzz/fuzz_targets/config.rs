@@ -4,18 +4,18 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::config::{Config, ConfigFile, Overrides};
-use riskgate_fuzz::Scratch;
+use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate_fuzz::ScratchFolder;
 
-static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("config"));
+static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("config"));
 /// Stands in passwords and tokens of the seeds.
-const MARK: &str = "s3cr3t";
+const SECRET: &str = "s3cr3t";
 
 fuzz_target!(|data: &[u8]| {
-    let path = SCRATCH.file("riskgate.toml", data);
+    let path = SCRATCH.write_file("riskgate.toml", data);
     let place = path.display().to_string();
-    let file = ConfigFile::At(path);
-    let (config, faults) = Config::attempt(&Overrides { file, flags: Vec::new() });
+    let file = ConfigFile::Path(path);
+    let (config, faults) = Config::read_collecting_faults(&ConfigOverrides { file, flags: Vec::new() });
     assert!(config.is_some() || !faults.is_empty(), "nothing read and nothing wrong");
     let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
     for fault in &faults {
@@ -30,16 +30,16 @@ fuzz_target!(|data: &[u8]| {
         }
         assert!(fault.contains("expected ") && fault.contains("found"), "{fault}");
     }
-    let is_hidden = only_in_secrets(data);
+    let is_hidden = is_secret_only_in_secret_settings(data);
     if is_hidden {
-        assert!(faults.iter().all(|fault| !fault.contains(MARK)), "{faults:?}");
+        assert!(faults.iter().all(|fault| !fault.contains(SECRET)), "{faults:?}");
     }
     let Some(config) = config else { return };
     if is_hidden {
         let shown = format!("{config:?}");
-        assert!(!shown.contains(MARK), "{shown}");
+        assert!(!shown.contains(SECRET), "{shown}");
     }
-    assert!(config.needs_restart(&config.clone()).is_empty(), "it differs from itself");
+    assert!(config.settings_needing_restart(&config.clone()).is_empty(), "it differs from itself");
     if faults.is_empty() {
         assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
         assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());
@@ -53,7 +53,7 @@ fuzz_target!(|data: &[u8]| {
 
 /// Whether the mark stands in the admin token and in what precedes the host of the store's address,
 /// and nowhere else.
-fn only_in_secrets(data: &[u8]) -> bool {
+fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
     let at = |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
@@ -62,6 +62,6 @@ fn only_in_secrets(data: &[u8]) -> bool {
     let user = url.rsplit_once('@').map_or("", |(user, _)| user);
     // What stands in the place of a scheme is shown, so that a mistyped one is found.
     let user = user.split_once("://").map_or(user, |(_, user)| user);
-    let count = |text: &str| text.matches(MARK).count();
+    let count = |text: &str| text.matches(SECRET).count();
     count(text) > 0 && count(text) == count(&token) + count(user)
 }

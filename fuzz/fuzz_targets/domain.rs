@@ -2,53 +2,53 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::model::domain::{Domain, MAX_LABEL, MAX_NAME, Name, percent_decode, walk};
+use riskgate::model::domain::{Domain, MAX_LABEL_LEN, MAX_NAME_LEN, DnsName, percent_decode, ancestor_offsets};
 
 fuzz_target!(|segment: &[u8]| {
-    let from_segment = Domain::from_segment(segment).ok();
+    let from_segment = Domain::from_path_segment(segment).ok();
     let decoded = percent_decode(segment).ok().and_then(|bytes| String::from_utf8(bytes).ok());
     // The short way for plain names and the long way agree.
     let parsed = decoded.as_deref().and_then(|text| Domain::parse(text).ok());
     assert_eq!(from_segment, parsed, "the two ways disagree");
-    let named = decoded.as_deref().and_then(|text| Name::parse(text).ok());
+    let named = decoded.as_deref().and_then(|text| DnsName::parse(text).ok());
     if let Some(name) = &named {
-        assert_eq!(Name::parse(name.as_str()).as_ref(), Ok(name), "canonical twice");
-        is_canonical(name.as_str());
+        assert_eq!(DnsName::parse(name.as_str()).as_ref(), Ok(name), "canonical twice");
+        assert_canonical(name.as_str());
     }
     let Some(domain) = from_segment else {
         assert!(named.is_none_or(|name| !name.as_str().contains('.')), "a name and no domain");
         return;
     };
     let text = domain.as_str();
-    assert_eq!(named.as_ref().map(Name::as_str), Some(text), "a domain and another name");
-    is_canonical(text);
+    assert_eq!(named.as_ref().map(DnsName::as_str), Some(text), "a domain and another name");
+    assert_canonical(text);
     assert!(text.contains('.'));
-    for other in [text.to_owned(), text.to_ascii_uppercase(), format!("{text}.")] {
-        assert_eq!(Domain::parse(&other).as_ref(), Ok(&domain), "{other:?}");
-        assert_eq!(Domain::from_segment(other.as_bytes()).as_ref(), Ok(&domain), "{other:?}");
+    for pingora_stream in [text.to_owned(), text.to_ascii_uppercase(), format!("{text}.")] {
+        assert_eq!(Domain::parse(&pingora_stream).as_ref(), Ok(&domain), "{pingora_stream:?}");
+        assert_eq!(Domain::from_path_segment(pingora_stream.as_bytes()).as_ref(), Ok(&domain), "{pingora_stream:?}");
     }
     let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
-    assert_eq!(Domain::from_segment(encoded.as_bytes()).as_ref(), Ok(&domain));
+    assert_eq!(Domain::from_path_segment(encoded.as_bytes()).as_ref(), Ok(&domain));
     // What decodes to a text with the prefix of A-labels can't be written in Unicode.
     if let (unicode, Ok(())) = idna::domain_to_unicode(text)
         && !unicode.split('.').any(|label| label.starts_with("xn--"))
     {
         assert_eq!(Domain::parse(&unicode).as_ref(), Ok(&domain), "{unicode:?}");
     }
-    let (suffix, _) = domain.suffix();
-    assert!(walk(text).any(|start| start == suffix), "a suffix begins with a label");
+    let (suffix, _) = domain.public_suffix_start();
+    assert!(ancestor_offsets(text).any(|start| start == suffix), "a suffix begins with a label");
     match domain.registrable_start() {
         None => assert_eq!(suffix, 0),
         // One label more than the suffix.
-        Some(start) => assert_eq!(walk(&text[start..]).nth(1), Some(suffix - start)),
+        Some(start) => assert_eq!(ancestor_offsets(&text[start..]).nth(1), Some(suffix - start)),
     }
 });
 
 /// LDH labels in lower case, within the lengths of RFC 1035.
-fn is_canonical(name: &str) {
-    assert!(name.len() <= MAX_NAME, "{name:?}");
+fn assert_canonical(name: &str) {
+    assert!(name.len() <= MAX_NAME_LEN, "{name:?}");
     for label in name.split('.') {
-        assert!((1..=MAX_LABEL).contains(&label.len()), "{name:?}");
+        assert!((1..=MAX_LABEL_LEN).contains(&label.len()), "{name:?}");
         assert!(!label.starts_with('-') && !label.ends_with('-'), "{name:?}");
         let ldh = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         assert!(label.bytes().all(ldh), "{name:?}");

@@ -5,16 +5,16 @@ use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::keys::{SHORTEST_KEY, is_name, read_key_file};
+use riskgate::keys::{MIN_KEY_LEN, is_valid_name, read_key_file};
 use riskgate::model::origin::OriginPattern;
-use riskgate_fuzz::Scratch;
+use riskgate_fuzz::ScratchFolder;
 
-static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("key-file"));
+static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("key-file"));
 /// What a variable holds, and what seeds put in wrong places.
 const SECRET: &str = "rg_s3cr3tQWERTYUIOPasdfghjklZXCVBNM";
 
 fuzz_target!(|data: &[u8]| {
-    let path = SCRATCH.file("keys.toml", data);
+    let path = SCRATCH.write_file("keys.toml", data);
     let variable = |name: &str| match name {
         "WEB_KEY" => Some(SECRET.to_owned()),
         "BAD_KEY" => Some(format!("{SECRET} {SECRET}")),
@@ -27,7 +27,7 @@ fuzz_target!(|data: &[u8]| {
             let digests: HashSet<[u8; 32]> = keys.iter().map(|d| d.key.digest).collect();
             assert_eq!(digests.len(), keys.len(), "a key twice");
             for declared in &keys {
-                assert!(is_name(&declared.key.id) && is_name(&declared.key.account));
+                assert!(is_valid_name(&declared.key.id) && is_valid_name(&declared.key.account));
                 for origin in &declared.key.origins {
                     assert!(OriginPattern::parse(origin).is_ok());
                 }
@@ -40,11 +40,11 @@ fuzz_target!(|data: &[u8]| {
                 let rest = fault.at.strip_prefix(&path.display().to_string()).expect("a place");
                 let line = rest.strip_prefix(':').map(|line| line.parse().expect("a line"));
                 assert!(line.is_none_or(|line: usize| (1..=lines).contains(&line)), "{fault}");
-                assert!(!fault.what.is_empty());
+                assert!(!fault.message.is_empty());
                 let said = fault.to_string();
                 // Whatever shows less of a key than the shortest has shows none.
                 let mut parts =
-                    (0..=SECRET.len() - SHORTEST_KEY).map(|at| &SECRET[at..][..SHORTEST_KEY]);
+                    (0..=SECRET.len() - MIN_KEY_LEN).map(|at| &SECRET[at..][..MIN_KEY_LEN]);
                 assert!(!parts.any(|part| said.contains(part)), "{said}");
             }
         }

@@ -9,82 +9,82 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::model::domain::Domain;
-use riskgate::model::month::rfc3339;
-use riskgate::table::{Source, Table};
-use riskgate_fuzz::Scratch;
+use riskgate::model::month::format_rfc3339;
+use riskgate::table::{TableLocation, Table};
+use riskgate_fuzz::ScratchFolder;
 use xxhash_rust::xxh3::xxh3_64;
 
-static SCRATCH: LazyLock<Scratch> = LazyLock::new(|| Scratch::new("table-file"));
+static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("table-file"));
 /// The number of the format that this build writes, as it stands in a file.
 static FORMAT: LazyLock<[u8; 8]> = LazyLock::new(|| {
     let path = SCRATCH.path().join("format");
-    Table::load(&Source::Bundled).unwrap().write_to(&path).unwrap();
+    Table::load(&TableLocation::Bundled).unwrap().write_to(&path).unwrap();
     std::fs::read(path).unwrap()[8..16].try_into().unwrap()
 });
 /// Bytes of the head, and where that begins which the checksum covers.
-const HEAD: usize = 256;
-const SUMMED: usize = 32;
+const HEADER_BYTES: usize = 256;
+const CHECKSUM_START: usize = 32;
 
 fuzz_target!(|data: &[u8]| {
-    answers(data);
-    if data.len() >= HEAD {
-        answers(&mended(data));
+    assert_error_or_answers(data);
+    if data.len() >= HEADER_BYTES {
+        assert_error_or_answers(&with_valid_header(data));
     }
 });
 
-fn mended(data: &[u8]) -> Vec<u8> {
+fn with_valid_header(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let length = bytes.len() as u64;
     bytes[..8].copy_from_slice(b"riskgate");
     bytes[8..16].copy_from_slice(&*FORMAT);
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
-    let sum = xxh3_64(&bytes[SUMMED..]);
+    let sum = xxh3_64(&bytes[CHECKSUM_START..]);
     bytes[24..32].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-fn answers(bytes: &[u8]) {
-    let path = SCRATCH.file("compiled", bytes);
-    match Table::load(&Source::Path(path.clone())) {
+fn assert_error_or_answers(bytes: &[u8]) {
+    let path = SCRATCH.write_file("compiled", bytes);
+    match Table::load(&TableLocation::Directory(path.clone())) {
         Err(error) => {
             let text = error.to_string();
             assert!(text.starts_with(&path.display().to_string()), "{text}");
         }
         Ok(table) => {
-            ask(&table);
+            exercise_table(&table);
             let version = table.version().to_owned();
-            let stamped = table.stamp(1).expect("a table that can be stamped");
+            let stamped = table.with_built_at(1).expect("a table that can be stamped");
             assert_eq!((stamped.version(), stamped.built_at()), (version.as_str(), 1));
             write_and_read(&stamped, &SCRATCH.path().join("stamped"));
         }
     }
 }
 
-fn ask(table: &Table) {
+fn exercise_table(table: &Table) {
     let asked = ["first.test", "a.b.first.test", "gmail.com", "co.uk", "x.nosuchtld", "a.pp.ua"];
-    let rows: Vec<String> = table.names().map(|row| row.name.to_owned()).collect();
+    let rows: Vec<String> = table.rows().map(|row| row.name.to_owned()).collect();
     let children = rows.iter().map(|name| format!("a.{name}"));
     let all = asked.iter().map(|&name| name.to_owned()).chain(rows.iter().cloned()).chain(children);
     for domain in all.filter_map(|name| Domain::parse(&name).ok()) {
         let _ = table.lookup(&domain, i64::MIN);
         let found = table.lookup(&domain, i64::MAX);
-        assert!(found.matched.is_none_or(|start| domain.as_str().is_char_boundary(start)));
+        assert!(found.matched_at.is_none_or(|start| domain.as_str().is_char_boundary(start)));
         assert!(found.explain().lists.len() <= table.lists().len());
-        let body = format!(r#"{{"domain":"{domain}{}"#, found.tail());
+        let body = format!(r#"{{"domain":"{domain}{}"#, found.json_tail());
         body.parse::<serde_json::Value>().expect("JSON");
     }
     for name in &rows {
         // Two slots may hold one name; the look-up finds one of them.
-        let _ = table.row_of(name);
+        let _ = table.find_row(name);
     }
     // What a damaged table says of itself is shown to people, and may be wrong, but not fatal.
-    let _ = (table.accept(table), table.rows_by_class(), table.rows());
-    let _ = (table.warnings(i64::MAX), table.warnings(i64::MIN), rfc3339(table.built_at()));
+    let _ = (table.check_succession(table), table.row_counts_by_rule(), table.row_count());
+    let _ = (table.warnings(i64::MAX), table.warnings(i64::MIN), format_rfc3339(table.built_at()));
 }
 
 fn write_and_read(table: &Table, path: &Path) {
     table.write_to(path).expect("a table that can be written");
-    let again = Table::load(&Source::Path(path.to_owned())).expect("a table that can be read");
+    let again = Table::load(&TableLocation::Directory(path.to_owned())).expect("a table that can be read");
     assert_eq!(again.version(), table.version());
-    assert_eq!(again.names().count(), table.names().count());
+    assert_eq!(again.rows().count(), table.rows().count());
 }

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 
 /// A folder that only this process uses, in the system's folder for such: `scripts/fuzz` names one
 /// in memory, and removes it.
-pub struct Scratch {
+pub struct ScratchFolder {
     path: PathBuf,
 }
 
-impl Scratch {
+impl ScratchFolder {
     /// An empty folder.
-    pub fn new(name: &str) -> Scratch {
+    pub fn new(name: &str) -> ScratchFolder {
         let path = format!("riskgate-fuzz-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(path);
-        let scratch = Scratch { path };
+        let scratch = ScratchFolder { path };
         scratch.clear();
         scratch
     }
@@ -33,7 +33,7 @@ impl Scratch {
     }
 
     /// A file in it with this content.
-    pub fn file(&self, name: &str, content: &[u8]) -> PathBuf {
+    pub fn write_file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path.join(name);
         fs::write(&path, content).expect("a file of our own");
         path

@@ -4,10 +4,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
-use super::failure::Failure;
-use super::output::{columns, show, show_done};
-use super::store_access::{checked_name, known_plan, rows_of, store_of};
-use crate::store::{AccountRow, LimitRow};
+use super::failure::CommandFailure;
+use super::output::{format_columns, print_result, print_result_of_change};
+use super::store_access::{check_name, check_plan, open_store, read_ring_rows};
+use crate::store::{AccountRow, MonthlyLimit};
 
 #[derive(Debug, Subcommand)]
 pub enum AccountsCommand {
@@ -37,44 +37,44 @@ pub enum AccountsCommand {
     },
 }
 
-pub fn run(command: AccountsCommand) -> Result<(), Failure> {
+pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
     match command {
         AccountsCommand::List { config, json } => {
             let config = config.read()?;
-            let accounts = rows_of(&mut store_of(&config)?)?.accounts;
-            show(told(&config, &accounts, json))
+            let accounts = read_ring_rows(&mut open_store(&config)?)?.accounts;
+            print_result(render_accounts(&config, &accounts, json))
         }
         AccountsCommand::Set { config, name, plan, limit, json } => {
             let config = config.read()?;
-            checked_name("NAME", &name)?;
-            known_plan(&config, plan.as_deref())?;
+            check_name("NAME", &name)?;
+            check_plan(&config, plan.as_deref())?;
             if plan.is_none() && limit.is_none() {
-                return Err(Failure::usage("expected --plan or --limit, but found neither"));
+                return Err(CommandFailure::usage("expected --plan or --limit, but found neither"));
             }
             let limit = limit.as_deref().map(parse_limit).transpose()?;
-            let mut store = store_of(&config)?;
+            let mut store = open_store(&config)?;
             store.set_account(&name, plan.as_deref(), limit)?;
-            let mut accounts = rows_of(&mut store)?.accounts;
+            let mut accounts = read_ring_rows(&mut store)?.accounts;
             accounts.retain(|account| account.name == name);
             let done = format!("account {name} is set");
-            show_done(&done, told(&config, &accounts, json))
+            print_result_of_change(&done, render_accounts(&config, &accounts, json))
         }
     }
 }
 
-fn parse_limit(text: &str) -> Result<Option<LimitRow>, Failure> {
+fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, CommandFailure> {
     match (text, text.parse::<i64>()) {
-        ("unlimited", _) => Ok(Some(LimitRow::Unlimited)),
+        ("unlimited", _) => Ok(Some(MonthlyLimit::Unlimited)),
         ("plan", _) => Ok(None),
-        (_, Ok(calls @ 0..)) => Ok(Some(LimitRow::Calls(calls.cast_unsigned()))),
-        _ => Err(Failure::usage(format!(
+        (_, Ok(calls @ 0..)) => Ok(Some(MonthlyLimit::Calls(calls.cast_unsigned()))),
+        _ => Err(CommandFailure::usage(format!(
             "--limit: expected a whole number, \"unlimited\" or \"plan\", but found {text:?}"
         ))),
     }
 }
 
 /// Accounts as they are shown.
-fn told(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> String {
+fn render_accounts(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> String {
     let plan_of = |account: &AccountRow| {
         account.plan.clone().unwrap_or_else(|| crate::keys::DEFAULT_PLAN.to_owned())
     };
@@ -84,8 +84,8 @@ fn told(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> 
     if json {
         let object = |account: &AccountRow| {
             let limit = match limit_of(account) {
-                Some(LimitRow::Calls(calls)) => json!(calls),
-                Some(LimitRow::Unlimited) => json!("unlimited"),
+                Some(MonthlyLimit::Calls(calls)) => json!(calls),
+                Some(MonthlyLimit::Unlimited) => json!("unlimited"),
                 None => Value::Null,
             };
             let own = account.limit.is_some();
@@ -97,13 +97,13 @@ fn told(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> 
         .iter()
         .map(|account| {
             let limit = match limit_of(account) {
-                Some(LimitRow::Calls(calls)) => calls.to_string(),
-                Some(LimitRow::Unlimited) => "unlimited".to_owned(),
+                Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
+                Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
                 None => "unknown plan".to_owned(),
             };
             let own = if account.limit.is_some() { "account" } else { "plan" };
             vec![account.name.clone(), plan_of(account), limit, own.to_owned()]
         })
         .collect();
-    columns(&["ACCOUNT", "PLAN", "LIMIT", "SET BY"], &rows)
+    format_columns(&["ACCOUNT", "PLAN", "LIMIT", "SET BY"], &rows)
 }

@@ -1,56 +1,56 @@
 //! `riskgate check`: reads everything as `run` would, and starts nothing.
 
 use super::config_args::ConfigArgs;
-use super::failure::Failure;
-use super::output::tell;
-use super::store_access::{PATIENCE, rows_of};
+use super::failure::CommandFailure;
+use super::output::print_message;
+use super::store_access::{STORE_TIMEOUT, read_ring_rows};
 use crate::keys::KeyRing;
-use crate::process::server::{Loaded, prepare};
+use crate::process::server::{StartupInputs, resolve_resources};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
-pub fn run(args: &ConfigArgs) -> Result<(), Failure> {
-    let loaded = Loaded::read(&args.overrides()).map_err(Failure::config)?;
-    prepare(&loaded.config)?;
-    let options = &loaded.config.store;
+pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
+    let inputs = StartupInputs::read(&args.overrides()).map_err(CommandFailure::config)?;
+    resolve_resources(&inputs.config)?;
+    let options = &inputs.config.store;
     // A check leaves nothing behind: a file that is not there yet would be made by `run`.
-    let rows = match Store::open_to_check(&options.url, &options.redis, PATIENCE) {
+    let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
         Ok(None) => RingRows::default(),
         Ok(Some(mut store)) => {
-            store.check().map_err(unusable)?;
-            rows_of(&mut store).map_err(unusable)?
+            store.check_usable().map_err(store_failure)?;
+            read_ring_rows(&mut store).map_err(store_failure)?
         }
-        Err(error) => return Err(unusable(error)),
+        Err(error) => return Err(store_failure(error)),
     };
-    let (declared, plans) = (&loaded.declared, &loaded.config.plans);
-    KeyRing::check_file(&rows, declared, plans)
-        .map_err(|error| Failure::config(vec![error.to_string()]))?;
-    let from = loaded
+    let (declared, plans) = (&inputs.declared_keys, &inputs.config.plans);
+    KeyRing::check_key_file(&rows, declared, plans)
+        .map_err(|error| CommandFailure::config(vec![error.to_string()]))?;
+    let from = inputs
         .config
         .file
         .as_ref()
         .map_or("built-in defaults".to_owned(), |file| file.display().to_string());
-    tell(format!(
+    print_message(format!(
         "{from}: good; table {} with {} rows, {} keys",
-        loaded.table.version(),
-        loaded.table.rows(),
-        rows.keys.len() + loaded.declared.len(),
+        inputs.table.version(),
+        inputs.table.row_count(),
+        rows.keys.len() + inputs.declared_keys.len(),
     ));
     // What is wrong with one key or account stops no start.
-    for fault in KeyRing::faults_of(&rows, declared, plans) {
-        tell(format!("warning: {fault}; its calls are answered with 500"));
+    for fault in KeyRing::find_faults(&rows, declared, plans) {
+        print_message(format!("warning: {fault}; its calls are answered with 500"));
     }
-    for warning in loaded.table.warnings(unix_now()) {
-        tell(format!("warning: {warning}"));
+    for warning in inputs.table.warnings(unix_now()) {
+        print_message(format!("warning: {warning}"));
     }
     Ok(())
 }
 
 /// A store without which `run` does not start. A server that does not answer is a fault here,
 /// though `run` would wait for it.
-fn unusable(error: StoreError) -> Failure {
+fn store_failure(error: StoreError) -> CommandFailure {
     match error {
-        StoreError::Unanswered { .. } => error.into(),
-        _ => Failure::config(vec![error.to_string()]),
+        StoreError::Unavailable { .. } => error.into(),
+        _ => CommandFailure::config(vec![error.to_string()]),
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use super::failure::Failure;
-use crate::config::{Config, ConfigFile, Overrides};
+use super::failure::CommandFailure;
+use crate::config::{Config, ConfigFile, ConfigOverrides};
 
 /// Where the config is.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -14,12 +14,12 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    pub fn read(&self) -> Result<Config, Failure> {
-        Config::read(&self.overrides()).map_err(Failure::config)
+    pub fn read(&self) -> Result<Config, CommandFailure> {
+        Config::read(&self.overrides()).map_err(CommandFailure::config)
     }
 
-    pub fn overrides(&self) -> Overrides {
-        let file = self.config.clone().map_or_else(ConfigFile::usual, ConfigFile::At);
-        Overrides { file, flags: Vec::new() }
+    pub fn overrides(&self) -> ConfigOverrides {
+        let file = self.config.clone().map_or_else(ConfigFile::find_default, ConfigFile::Path);
+        ConfigOverrides { file, flags: Vec::new() }
     }
 }

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::output;
 use super::run;
-use crate::config::{Config, ConfigFile, Overrides};
+use crate::config::{Config, ConfigFile, ConfigOverrides};
 use crate::keys::Token;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
-use crate::table::{Source, Table};
+use crate::table::{Table, TableLocation};
 
 /// Where the stand-in checking service listens if the command line names no address.
 const UPSTREAM_ADDR: &str = "127.0.0.1:9000";
@@ -32,23 +32,23 @@ pub struct Args {
     upstream_only: Option<Option<SocketAddr>>,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
     match args.upstream_only {
         Some(address) => run_upstream_only(address),
         None => run_all(),
     }
 }
 
-fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), Failure> {
+fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), CommandFailure> {
     let listener = listen_for_upstream(address)?;
     let address = listener.local_addr()?;
-    let table = Table::load(&Source::Bundled)?;
+    let table = Table::load(&TableLocation::Bundled)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         std::thread::spawn(move || stand_in::serve_stand_in_upstream(&listener, table));
-        output::show(format!(
+        output::print_result(format!(
             "riskgate demo: stand-in checking service on http://{address}; Ctrl-C here ends it.\n\
              Put riskgate in front of it from another terminal:\n\n\
              riskgate run --upstream {address}\n"
@@ -62,17 +62,17 @@ fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), Failure> {
 }
 
 /// Listens on the named address, or on the usual one, or on any free port of loopback.
-fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Failure> {
+fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, CommandFailure> {
     if let Some(address) = named {
         return TcpListener::bind(address).map_err(|error| {
-            Failure::failed(format!(
+            CommandFailure::failed(format!(
                 "--upstream-only: expected to listen on {address}, but found {error}; name \
                  another address (port 0 is any free port)"
             ))
         });
     }
     TcpListener::bind(UPSTREAM_ADDR).or_else(|error| {
-        output::tell(format!(
+        output::print_message(format!(
             "warning: expected to listen on {UPSTREAM_ADDR}, but found {error}; listening on a \
              free port instead (`--upstream-only ADDR` names one)"
         ));
@@ -80,23 +80,24 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Failure
     })
 }
 
-fn run_all() -> Result<(), Failure> {
+fn run_all() -> Result<(), CommandFailure> {
     // Loaded first: between choosing a free address and listening on it there is little to do.
-    let table = Table::load(&Source::Bundled)?;
-    let folder = Folder::create()?;
+    let table = Table::load(&TableLocation::Bundled)?;
+    let folder = TempDir::create()?;
     let store = folder.0.join("riskgate.db");
-    let http = free_or("127.0.0.1:8080")?;
-    let admin = free_or("127.0.0.1:9090")?;
+    let http = free_address("127.0.0.1:8080")?;
+    let admin = free_address("127.0.0.1:9090")?;
     let upstream = TcpListener::bind("127.0.0.1:0")?;
     let servers = upstream.local_addr()?.to_string();
     std::thread::spawn(move || stand_in::serve_stand_in_upstream(&upstream, table));
 
-    let token = Token::generate("rg_").map_err(|error| Failure::failed(error.to_string()))?;
+    let token =
+        Token::generate("rg_").map_err(|error| CommandFailure::failed(error.to_string()))?;
     let key = KeyRow {
         id: "demo".to_owned(),
         account: "demo".to_owned(),
         label: Some("made by riskgate demo".to_owned()),
-        digest: token.digest(),
+        digest: token.sha256(),
         origins: Vec::new(),
         require_origin: false,
         created_at: unix_now(),
@@ -116,33 +117,33 @@ fn run_all() -> Result<(), Failure> {
         ("upstream.servers", servers),
         ("store.url", format!("sqlite:{}", store.display())),
         ("log.access", "false".to_owned()),
-        ("process.folder", String::new()),
+        ("process.runtime_dir", String::new()),
     ];
     let flags: Vec<(String, String)> =
         flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     // Faults are told before anything is promised.
-    Config::read(&Overrides { file: ConfigFile::Nowhere, flags: flags.clone() })
-        .map_err(Failure::config)?;
+    Config::read(&ConfigOverrides { file: ConfigFile::None, flags: flags.clone() })
+        .map_err(CommandFailure::config)?;
     std::thread::spawn(move || {
         if wait_until_ready(http) {
-            greet(http, admin, &token);
+            print_requests(http, admin, &token);
         }
     });
-    run::run_with(flags, Box::new(move || drop(folder)))
+    run::run_with_flags(flags, Box::new(move || drop(folder)))
 }
 
-fn greet(http: SocketAddr, admin: SocketAddr, token: &Token) {
-    let key = token.reveal();
-    let mut greeting = format!(
+fn print_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
+    let key = token.expose_text();
+    let mut text = format!(
         "\nriskgate demo: gateway on http://{http}, status page on http://{admin}/\n\
          Paste into another terminal; Ctrl-C here ends the demo and removes its store.\n\n"
     );
     for path in ["public/domain/yopmail.com", "public/top-domains", "check/jane%40example.org"] {
-        greeting += &format!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}\n");
+        text += &format!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}\n");
     }
     // Whoever pipes us away does not need the greeting.
-    if let Err(error) = output::write(greeting.as_bytes()) {
-        log::error!("{}", output::problem(&error));
+    if let Err(error) = output::write_stdout(text.as_bytes()) {
+        log::error!("{}", output::stdout_error(&error));
     }
 }
 
@@ -158,29 +159,29 @@ fn wait_until_ready(address: SocketAddr) -> bool {
 }
 
 /// The usual address if it is free, else any port of loopback.
-fn free_or(usual: &str) -> Result<SocketAddr, Failure> {
+fn free_address(usual: &str) -> Result<SocketAddr, CommandFailure> {
     let listener = TcpListener::bind(usual).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;
     Ok(listener.local_addr()?)
 }
 
-/// The store's folder; gone when this is dropped.
-struct Folder(PathBuf);
+/// The store's directory; gone when this is dropped.
+struct TempDir(PathBuf);
 
-impl Folder {
-    fn create() -> Result<Folder, Failure> {
+impl TempDir {
+    fn create() -> Result<TempDir, CommandFailure> {
         let mut bytes = [0u8; 8];
-        getrandom::fill(&mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+        getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;
         let name = format!("riskgate-demo-{:016x}", u64::from_be_bytes(bytes));
         let path = std::env::temp_dir().join(name);
         std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
             .create(&path)?;
-        Ok(Folder(path))
+        Ok(TempDir(path))
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
-        // A temporary folder that stays is the system's to clean.
+        // A temporary directory that stays is the system's to clean.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -6,12 +6,14 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
-use super::failure::Failure;
-use super::output::{columns, problem, show, show_done, tell, write_secret};
-use super::store_access::{checked_name, known_plan, now_of, rows_of, store_of};
+use super::failure::CommandFailure;
+use super::output::{
+    format_columns, print_message, print_result, print_result_of_change, stdout_error, write_secret,
+};
+use super::store_access::{check_name, check_plan, open_store, read_ring_rows, read_store_clock};
 use crate::config::{Config, parse_duration};
-use crate::keys::{DeclaredKey, MergedKey, Token, merge, read_key_file};
-use crate::model::month::rfc3339;
+use crate::keys::{DeclaredKey, MergedKey, Token, merge_keys, read_key_file};
+use crate::model::month::format_rfc3339;
 use crate::model::origin::OriginPattern;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
@@ -90,7 +92,7 @@ pub enum KeysCommand {
     },
 }
 
-pub fn run(command: KeysCommand) -> Result<(), Failure> {
+pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
     match command {
         KeysCommand::Create {
             config,
@@ -103,12 +105,12 @@ pub fn run(command: KeysCommand) -> Result<(), Failure> {
             json,
         } => {
             let config = config.read()?;
-            checked_name("--account", &account)?;
-            known_plan(&config, plan.as_deref())?;
-            let expires = expires.as_deref().map(When::parse).transpose()?;
+            check_name("--account", &account)?;
+            check_plan(&config, plan.as_deref())?;
+            let expires = expires.as_deref().map(Expiry::parse).transpose()?;
             for origin in &origins {
                 OriginPattern::parse(origin).map_err(|error| {
-                    Failure::usage(format!("--origin: {error}, but found {origin:?}"))
+                    CommandFailure::usage(format!("--origin: {error}, but found {origin:?}"))
                 })?;
             }
             let wanted = KeyRow {
@@ -137,60 +139,65 @@ fn create(
     config: &Config,
     key: KeyRow,
     plan: Option<String>,
-    expires: Option<When>,
+    expires: Option<Expiry>,
     json: bool,
-) -> Result<(), Failure> {
-    let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
-    let mut store = store_of(config)?;
-    let created_at = now_of(&mut store)?;
-    let expires_at = expires.map(|when| when.from(created_at));
-    let key = KeyRow { id: new_id()?, digest: token.digest(), created_at, expires_at, ..key };
+) -> Result<(), CommandFailure> {
+    let token =
+        Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
+    let mut store = open_store(config)?;
+    let created_at = read_store_clock(&mut store)?;
+    let expires_at = expires.map(|when| when.resolve(created_at));
+    let key = KeyRow { id: new_id()?, digest: token.sha256(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
-    let undo = |store: &mut Store| store.end_key(&key.id, None, Some(unix_now()));
-    shown_or_undone(&mut store, added, &key, &token, json, undo)
+    let undo = |store: &mut Store| store.set_key_end(&key.id, None, Some(unix_now()));
+    show_or_undo(&mut store, added, &key, &token, json, undo)
 }
 
 /// Shows a key that was added. One that nobody saw does not stay in use.
-fn shown_or_undone(
+fn show_or_undo(
     store: &mut Store,
     added: Result<(), StoreError>,
     key: &KeyRow,
     token: &Token,
     json: bool,
     undo: impl FnOnce(&mut Store) -> Result<(), StoreError>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let KeyRow { id, account, .. } = key;
     let failure = match added {
         Ok(()) => {
             let text = match json {
-                true => json!({ "id": id, "account": account, "key": token.reveal() }).to_string(),
-                false => token.reveal().to_owned(),
+                true => {
+                    json!({ "id": id, "account": account, "key": token.expose_text() }).to_string()
+                }
+                false => token.expose_text().to_owned(),
             };
             let Err(error) = write_secret(format!("{text}\n").as_bytes()) else {
                 if !json {
-                    tell(format!("key {id} of account {account}; it is shown only this once"));
+                    print_message(format!(
+                        "key {id} of account {account}; it is shown only this once"
+                    ));
                 }
                 return Ok(());
             };
-            Failure::failed(problem(&error))
+            CommandFailure::failed(stdout_error(&error))
         }
         // Whether it is there is not known: its store did not answer, or not as it should.
-        Err(error @ StoreError::Unanswered { .. }) => error.into(),
+        Err(error @ StoreError::Unavailable { .. }) => error.into(),
         Err(error) => return Err(error.into()),
     };
-    let fate = match undo(store) {
+    let outcome = match undo(store) {
         Ok(()) => format!("key {id} could not be shown and is revoked"),
         Err(error) => format!(
             "key {id} could not be shown; if it is in the store, revoke it, since this failed: \
              {error}"
         ),
     };
-    Err(Failure::failed(format!("{}; {fate}", failure.lines.join("; "))))
+    Err(CommandFailure::failed(format!("{}; {outcome}", failure.lines.join("; "))))
 }
 
-fn list(config: &Config, json: bool) -> Result<(), Failure> {
-    let rows = rows_of(&mut store_of(config)?)?;
-    let declared = declared(config)?;
+fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
+    let rows = read_ring_rows(&mut open_store(config)?)?;
+    let declared = read_declared_keys(config)?;
     let mut plans: std::collections::HashMap<String, String> =
         rows.accounts.iter().filter_map(|a| Some((a.name.clone(), a.plan.clone()?))).collect();
     for DeclaredKey { key, plan } in &declared {
@@ -199,7 +206,7 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
         }
     }
     // As they are in force: of a key in both places, the stricter of both.
-    let mut keys = merge(&rows.keys, &declared);
+    let mut keys = merge_keys(&rows.keys, &declared);
     keys.sort_by(|a, b| (a.row.created_at, &a.row.id).cmp(&(b.row.created_at, &b.row.id)));
     let origins = |key: &MergedKey<'_>| -> Vec<String> {
         match &key.fault {
@@ -216,13 +223,13 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
             json!({
                 "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
                 "origins": origins(merged), "restricted": merged.is_restricted,
-                "require_origin": key.require_origin, "created_at": rfc3339(key.created_at),
-                "expires_at": key.expires_at.map(rfc3339), "revoked_at": key.revoked_at.map(rfc3339),
+                "require_origin": key.require_origin, "created_at": format_rfc3339(key.created_at),
+                "expires_at": key.expires_at.map(format_rfc3339), "revoked_at": key.revoked_at.map(format_rfc3339),
             })
         };
-        return show(format!("{}\n", Value::Array(keys.iter().map(object).collect())));
+        return print_result(format!("{}\n", Value::Array(keys.iter().map(object).collect())));
     }
-    let time = |time: Option<i64>| time.map_or("-".to_owned(), rfc3339);
+    let time = |time: Option<i64>| time.map_or("-".to_owned(), format_rfc3339);
     let rows: Vec<Vec<String>> = keys
         .iter()
         .map(|merged| {
@@ -237,14 +244,14 @@ fn list(config: &Config, json: bool) -> Result<(), Failure> {
                     (true, true) => "none".to_owned(),
                     (true, false) => origins.join(" "),
                 },
-                rfc3339(key.created_at),
+                format_rfc3339(key.created_at),
                 time(key.expires_at),
                 time(key.revoked_at),
             ]
         })
         .collect();
     let head = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
-    show(columns(&head, &rows))
+    print_result(format_columns(&head, &rows))
 }
 
 fn rotate(
@@ -253,22 +260,25 @@ fn rotate(
     overlap: &str,
     expires: Option<&str>,
     json: bool,
-) -> Result<(), Failure> {
+) -> Result<(), CommandFailure> {
     let overlap = parse_duration(overlap).ok_or_else(|| {
-        Failure::usage(format!("--overlap: expected a duration such as 7d, but found {overlap:?}"))
+        CommandFailure::usage(format!(
+            "--overlap: expected a duration such as 7d, but found {overlap:?}"
+        ))
     })?;
-    let expires = expires.map(When::parse).transpose()?;
-    let mut store = store_of(config)?;
-    let Some(old) = stored_key(config, &mut store, id)? else {
-        return Err(Failure::failed(format!(
+    let expires = expires.map(Expiry::parse).transpose()?;
+    let mut store = open_store(config)?;
+    let Some(old) = find_stored_key(config, &mut store, id)? else {
+        return Err(CommandFailure::failed(format!(
             "expected the id of a key in the store, but found {id:?}"
         )));
     };
-    let now = now_of(&mut store)?;
+    let now = read_store_clock(&mut store)?;
     let same_term = old.expires_at.map(|at| now.saturating_add(at - old.created_at));
-    let expires_at = expires.map(|when| when.from(now)).or(same_term);
-    let token = Token::generate(&config.key_prefix).map_err(|e| Failure::failed(e.to_string()))?;
-    let (before, digest) = (old.expires_at, token.digest());
+    let expires_at = expires.map(|when| when.resolve(now)).or(same_term);
+    let token =
+        Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
+    let (before, digest) = (old.expires_at, token.sha256());
     let new = KeyRow {
         id: new_id()?,
         digest,
@@ -282,34 +292,41 @@ fn rotate(
     let old_id = &old.id;
     let rotated = store.rotate_key(old_id, &new, ends, now);
     let undo = |store: &mut Store| store.undo_rotation(old_id, &new.id, ends, before, now);
-    shown_or_undone(&mut store, rotated, &new, &token, json, undo)?;
-    tell(format!("key {id} works until {}", rfc3339(ends)));
+    show_or_undo(&mut store, rotated, &new, &token, json, undo)?;
+    print_message(format!("key {id} works until {}", format_rfc3339(ends)));
     Ok(())
 }
 
 /// The store's row of this key: of its id, or of the same key that the key file names so.
-fn stored_key(config: &Config, store: &mut Store, id: &str) -> Result<Option<KeyRow>, Failure> {
-    let rows = rows_of(store)?.keys;
-    let declared = declared(config)?.into_iter().find(|declared| declared.key.id == id);
+fn find_stored_key(
+    config: &Config,
+    store: &mut Store,
+    id: &str,
+) -> Result<Option<KeyRow>, CommandFailure> {
+    let rows = read_ring_rows(store)?.keys;
+    let declared = read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
     let digest = declared.map(|declared| declared.key.digest);
     let at = rows.iter().position(|key| key.id == id);
     let at = at.or_else(|| rows.iter().position(|key| Some(key.digest) == digest));
     Ok(at.and_then(|at| rows.into_iter().nth(at)))
 }
 
-fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
-    let mut store = store_of(config)?;
+fn revoke(config: &Config, id: &str, json: bool) -> Result<(), CommandFailure> {
+    let mut store = open_store(config)?;
     let now = unix_now();
-    match store.end_key(id, None, Some(now)) {
+    match store.set_key_end(id, None, Some(now)) {
         Err(StoreError::Conflict(_)) => {
             // A key of the key file is revoked by a tombstone in the store.
-            let found = declared(config)?.into_iter().find(|declared| declared.key.id == id);
+            let found =
+                read_declared_keys(config)?.into_iter().find(|declared| declared.key.id == id);
             let Some(found) = found else {
-                return Err(Failure::failed(format!("expected the id of a key, but found {id:?}")));
+                return Err(CommandFailure::failed(format!(
+                    "expected the id of a key, but found {id:?}"
+                )));
             };
-            match stored_key(config, &mut store, id)? {
+            match find_stored_key(config, &mut store, id)? {
                 // The store has the same key under another id.
-                Some(stored) => store.end_key(&stored.id, None, Some(now))?,
+                Some(stored) => store.set_key_end(&stored.id, None, Some(now))?,
                 None => {
                     let tombstone = KeyRow { revoked_at: Some(now), ..found.key };
                     store.add_keys(&[(tombstone, None)])?;
@@ -320,19 +337,23 @@ fn revoke(config: &Config, id: &str, json: bool) -> Result<(), Failure> {
     }
     let done = format!("key {id} is revoked");
     match json {
-        true => show_done(&done, format!("{}\n", json!({ "id": id, "revoked_at": rfc3339(now) }))),
+        true => print_result_of_change(
+            &done,
+            format!("{}\n", json!({ "id": id, "revoked_at": format_rfc3339(now) })),
+        ),
         false => {
-            tell(done);
+            print_message(done);
             Ok(())
         }
     }
 }
 
-fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Failure> {
-    let keys = read_key_file(file, &Config::variable)
-        .map_err(|faults| Failure::config(faults.iter().map(ToString::to_string).collect()))?;
+fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), CommandFailure> {
+    let keys = read_key_file(file, &Config::env_var).map_err(|faults| {
+        CommandFailure::config(faults.iter().map(ToString::to_string).collect())
+    })?;
     for key in &keys {
-        known_plan(config, key.plan.as_deref())?;
+        check_plan(config, key.plan.as_deref())?;
     }
     let now = unix_now();
     let rows: Vec<(KeyRow, Option<String>)> = keys
@@ -342,56 +363,57 @@ fn import(config: &Config, file: &std::path::Path, json: bool) -> Result<(), Fai
             (KeyRow { created_at, ..key }, plan)
         })
         .collect();
-    store_of(config)?.add_keys(&rows)?;
+    open_store(config)?.add_keys(&rows)?;
     let ids: Vec<&str> = rows.iter().map(|(key, _)| key.id.as_str()).collect();
     let done = format!("{} keys imported", ids.len());
     match json {
-        true => show_done(&done, format!("{}\n", json!(ids))),
+        true => print_result_of_change(&done, format!("{}\n", json!(ids))),
         false => {
-            tell(done);
+            print_message(done);
             Ok(())
         }
     }
 }
 
-fn declared(config: &Config) -> Result<Vec<DeclaredKey>, Failure> {
+fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, CommandFailure> {
     match &config.key_file {
-        Some(path) => read_key_file(path, &Config::variable)
-            .map_err(|faults| Failure::config(faults.iter().map(ToString::to_string).collect())),
+        Some(path) => read_key_file(path, &Config::env_var).map_err(|faults| {
+            CommandFailure::config(faults.iter().map(ToString::to_string).collect())
+        }),
         None => Ok(Vec::new()),
     }
 }
 
 /// When a key ends: at a time, or so many seconds from now.
-enum When {
+enum Expiry {
     At(i64),
-    In(i64),
+    After(i64),
 }
 
-impl When {
-    fn parse(text: &str) -> Result<When, Failure> {
+impl Expiry {
+    fn parse(text: &str) -> Result<Expiry, CommandFailure> {
         if let Some(duration) = parse_duration(text) {
-            return Ok(When::In(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
+            return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
         }
         match text.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(When::At(time.as_second())),
-            Err(_) => Err(Failure::usage(format!(
+            Ok(time) => Ok(Expiry::At(time.as_second())),
+            Err(_) => Err(CommandFailure::usage(format!(
                 "--expires: expected 90d or a time such as 2027-01-01T00:00:00Z, but found {text:?}"
             ))),
         }
     }
 
-    fn from(&self, now: i64) -> i64 {
+    fn resolve(&self, now: i64) -> i64 {
         match self {
-            When::At(time) => *time,
-            When::In(seconds) => now.saturating_add(*seconds),
+            Expiry::At(time) => *time,
+            Expiry::After(seconds) => now.saturating_add(*seconds),
         }
     }
 }
 
 /// 64 random bits: short enough to be spoken of, long enough to be unique.
-fn new_id() -> Result<String, Failure> {
+fn new_id() -> Result<String, CommandFailure> {
     let mut bytes = [0u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| Failure::failed(error.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;
     Ok(format!("key_{:016x}", u64::from_be_bytes(bytes)))
 }

@@ -9,25 +9,26 @@ use std::io::{self, ErrorKind, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::fs::MetadataExt as _;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 
 /// Writes a result to standard output. If its reader has gone, the command fails without a word.
-pub fn show(result: impl AsRef<[u8]>) -> Result<(), Failure> {
-    write(result.as_ref()).map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Failure { lines: Vec::new(), code: 1 },
-        _ => Failure::failed(problem(&error)),
+pub fn print_result(result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
+    write_stdout(result.as_ref()).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => CommandFailure { lines: Vec::new(), code: 1 },
+        _ => CommandFailure::failed(stdout_error(&error)),
     })
 }
 
 /// Writes the result of a command that has changed something. If it can't be written, the failure
 /// says what was done.
-pub fn show_done(done: &str, result: impl AsRef<[u8]>) -> Result<(), Failure> {
-    write(result.as_ref()).map_err(|error| Failure::failed(format!("{done}; {}", problem(&error))))
+pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
+    write_stdout(result.as_ref())
+        .map_err(|error| CommandFailure::failed(format!("{done}; {}", stdout_error(&error))))
 }
 
 /// Writes to standard output itself: what the library keeps back might be written after all, once
 /// it was said that it could not be.
-pub fn write(bytes: &[u8]) -> io::Result<()> {
+pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
@@ -42,33 +43,33 @@ pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
     if is_both && device("/proc/self/fd/1") == device("/dev/null") {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
-    write(bytes)
+    write_stdout(bytes)
 }
 
 /// What keeps standard output from being written.
-pub fn problem(error: &io::Error) -> String {
+pub fn stdout_error(error: &io::Error) -> String {
     format!("standard output: expected to write to it, but found {error}")
 }
 
 /// Writes one line to standard error.
-pub fn tell(line: impl AsRef<str>) {
+pub fn print_message(line: impl AsRef<str>) {
     // In one piece: others may write to the same place.
     let line = format!("{}\n", line.as_ref());
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
 /// Rows as aligned columns.
-pub fn columns(head: &[&str], rows: &[Vec<String>]) -> String {
+pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());
-        cells.chain([head[column].len()]).max().unwrap_or(0)
+        cells.chain([header[column].len()]).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let widths: Vec<usize> = (0..header.len()).map(width).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let padded: Vec<String> =
             cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
         format!("{}\n", padded.join("  ").trim_end())
     };
     let rows = rows.iter().map(|row| line(&mut row.iter().map(String::as_str)));
-    [line(&mut head.iter().copied())].into_iter().chain(rows).collect()
+    [line(&mut header.iter().copied())].into_iter().chain(rows).collect()
 }

@@ -4,13 +4,13 @@ use clap::Subcommand;
 use serde_json::json;
 
 use super::config_args::ConfigArgs;
-use super::failure::Failure;
-use super::output::{show_done, tell};
-use super::store_access::{PATIENCE, store_of};
+use super::failure::CommandFailure;
+use super::output::{print_message, print_result_of_change};
+use super::store_access::{STORE_TIMEOUT, open_store};
 use crate::model::month::Month;
-use crate::process::upgrade::Folder;
+use crate::process::upgrade::RuntimeDir;
 use crate::quota::unix_now;
-use crate::store::{Contents, RedisOptions, RepairedMonth, Store, StoreUrl};
+use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
@@ -46,7 +46,7 @@ pub enum StoreCommand {
         #[command(flatten)]
         config: ConfigArgs,
         /// The month that it really is: 2026-11.
-        #[arg(value_parser = month)]
+        #[arg(value_parser = parse_month)]
         month: Month,
         /// Print an object.
         #[arg(long)]
@@ -54,11 +54,11 @@ pub enum StoreCommand {
     },
 }
 
-fn month(text: &str) -> Result<Month, String> {
+fn parse_month(text: &str) -> Result<Month, String> {
     Month::parse(text).ok_or_else(|| "expected a month as in 2026-11".to_owned())
 }
 
-pub fn run(command: StoreCommand) -> Result<(), Failure> {
+pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
         StoreCommand::Init { config, json } => init(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
@@ -68,37 +68,40 @@ pub fn run(command: StoreCommand) -> Result<(), Failure> {
     }
 }
 
-fn init(config: &ConfigArgs, json: bool) -> Result<(), Failure> {
-    let mut store = store_of(&config.read()?)?;
-    store.check()?;
-    store.init()?;
-    let mark = store.ring_mark()?.ok_or_else(|| Failure::failed("expected a store, found none"))?;
+fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
+    let mut store = open_store(&config.read()?)?;
+    store.check_usable()?;
+    store.mark_as_store()?;
+    let mark = store
+        .ring_version()?
+        .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
     let done = format!("store {} at version {} of its keys", mark.store_id, mark.version);
     let object = json!({ "store_id": mark.store_id, "version": mark.version });
     match json {
-        true => show_done(&done, format!("{object}\n"))?,
-        false => tell(done),
+        true => print_result_of_change(&done, format!("{object}\n"))?,
+        false => print_message(done),
     }
     Ok(())
 }
 
-fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Failure> {
+fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
     let config = config.read()?;
-    let folder = config.process_folder.as_ref().filter(|path| path.is_dir());
-    if folder.and_then(|path| Folder::open(path).ok()).is_some_and(|folder| folder.is_claimed()) {
-        return Err(Failure::failed("expected no gateway to run, but found one that serves"));
+    let folder = config.runtime_dir.as_ref().filter(|path| path.is_dir());
+    if folder.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|folder| folder.is_claimed())
+    {
+        return Err(CommandFailure::failed("expected no running gateway, but found one"));
     }
-    let mut store = store_of(&config)?;
+    let mut store = open_store(&config)?;
     // A clock that is wrong would lead the next gateway to the wrong month again.
     let clocks = [("this machine's", Some(unix_now())), ("the server's", store.unix_now()?)];
     for (whose, now) in clocks {
         let shown = now.map_or(month, Month::containing);
         if shown != month {
             let fault = format!("expected a clock that shows {month}, but found {shown} on");
-            return Err(Failure::failed(format!("{fault} {whose}; set it right first")));
+            return Err(CommandFailure::failed(format!("{fault} {whose}; set it right first")));
         }
     }
-    let RepairedMonth { was, dropped } = store.repair_month(month)?;
+    let RepairedMonth { previous: was, dropped } = store.repair_month(month)?;
     let is_later = was.is_some_and(|was| was > month);
     let changed = is_later || dropped > 0;
     let done = match was {
@@ -115,23 +118,23 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Fai
         "changed": changed, "dropped": dropped,
     });
     match json {
-        true => show_done(&done, format!("{object}\n"))?,
-        false => tell(done),
+        true => print_result_of_change(&done, format!("{object}\n"))?,
+        false => print_message(done),
     }
     Ok(())
 }
 
-fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), Failure> {
+fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), CommandFailure> {
     let parse = |what: &str, text: &str| {
-        StoreUrl::parse(text).map_err(|error| Failure::usage(format!("{what}: {error}")))
+        StoreUrl::parse(text).map_err(|error| CommandFailure::usage(format!("{what}: {error}")))
     };
     let (from, to) = (parse("FROM", from)?, parse("TO", to)?);
-    let contents = read(&mut Store::open_existing(&from, options, PATIENCE)?)?;
-    let mut target = Store::open(&to, options, PATIENCE)?;
-    target.check()?;
-    target.be_patient()?;
-    target.fill(&contents)?;
-    let Contents { ring, month, usage, top } = contents;
+    let contents = read_contents(&mut Store::open_existing(&from, options, STORE_TIMEOUT)?)?;
+    let mut target = Store::open(&to, options, STORE_TIMEOUT)?;
+    target.check_usable()?;
+    target.set_busy_timeout()?;
+    target.fill_from(&contents)?;
+    let StoreContents { ring, month, usage, top } = contents;
     let (keys, accounts, numbers, top) =
         (ring.keys.len(), ring.accounts.len(), usage.len(), top.len());
     let done = format!(
@@ -143,21 +146,21 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
         "usage": numbers, "top": top,
     });
     match json {
-        true => show_done(&done, format!("{object}\n"))?,
-        false => tell(done),
+        true => print_result_of_change(&done, format!("{object}\n"))?,
+        false => print_message(done),
     }
     Ok(())
 }
 
-fn read(store: &mut Store) -> Result<Contents, Failure> {
-    store.check()?;
-    store.be_patient()?;
-    let nothing = || Failure::failed("FROM: expected a store, but found an empty server");
+fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
+    store.check_usable()?;
+    store.set_busy_timeout()?;
+    let nothing = || CommandFailure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(nothing)?;
     // A copy holds all, or there is none.
     let unreadable = ring.damaged.keys.keys().chain(&ring.damaged.accounts).next();
     if let Some(name) = unreadable {
-        return Err(Failure::failed(format!(
+        return Err(CommandFailure::failed(format!(
             "FROM: expected rows that can be read, but found another for {name}"
         )));
     }
@@ -165,10 +168,10 @@ fn read(store: &mut Store) -> Result<Contents, Failure> {
     let month = store.latest_month()?.unwrap_or(Month::FIRST);
     let usage = store.usage(month, None)?;
     if let Some(row) = usage.iter().find(|row| row.is_damaged) {
-        return Err(Failure::failed(format!(
+        return Err(CommandFailure::failed(format!(
             "FROM: expected numbers that can be read, but found others for {}",
             row.account
         )));
     }
-    Ok(Contents { ring, month, usage, top: store.top_rows()? })
+    Ok(StoreContents { ring, month, usage, top: store.top_rows()? })
 }

@@ -2,42 +2,42 @@
 
 use std::time::Duration;
 
-use super::failure::Failure;
+use super::failure::CommandFailure;
 use super::output;
 use crate::config::Config;
-use crate::keys::{NAME_FORM, is_name};
+use crate::keys::{NAME_FORMAT, is_valid_name};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
 /// How long a command waits for a gateway's lock on the store.
-pub const PATIENCE: Duration = Duration::from_secs(5);
+pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// More seconds between this machine's clock and the server's are told.
-const CLOCKS_APART: i64 = 60;
+const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
-pub fn store_of(config: &Config) -> Result<Store, Failure> {
-    let mut store = config.store.open(PATIENCE)?;
-    store.be_patient()?;
+pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
+    let mut store = config.store.open(STORE_TIMEOUT)?;
+    store.set_busy_timeout()?;
     Ok(store)
 }
 
 /// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
 /// store yet has none, and that is said; so is what can't be read.
-pub fn rows_of(store: &mut Store) -> Result<RingRows, StoreError> {
+pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
-        output::tell("warning: the server is empty; the first key makes it a store");
+        output::print_message("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
     for entry in store.foreign_entries() {
-        output::tell(format!("warning: {entry}"));
+        output::print_message(format!("warning: {entry}"));
     }
     for id in rows.damaged.keys.keys() {
-        output::tell(format!(
+        output::print_message(format!(
             "warning: key {id}: its row can't be read; calls with it are answered with 500"
         ));
     }
     for name in &rows.damaged.accounts {
-        output::tell(format!(
+        output::print_message(format!(
             "warning: account {name}: its row can't be read; its calls are answered with 500 until \
              `riskgate accounts set {name}` says its plan and limit"
         ));
@@ -48,29 +48,35 @@ pub fn rows_of(store: &mut Store) -> Result<RingRows, StoreError> {
 }
 
 /// The time that gateways on this store go by: the server's, where there is one.
-pub fn now_of(store: &mut Store) -> Result<i64, Failure> {
+pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
     let ours = unix_now();
     let Some(theirs) = store.unix_now()? else { return Ok(ours) };
     let apart = theirs - ours;
-    if apart.abs() > CLOCKS_APART {
-        output::tell(format!("warning: the server's clock is {apart} s from this machine's"));
+    if apart.abs() > MAX_CLOCK_SKEW_SECONDS {
+        output::print_message(format!(
+            "warning: the server's clock is {apart} s from this machine's"
+        ));
     }
     Ok(theirs)
 }
 
-pub fn checked_name(what: &str, name: &str) -> Result<(), Failure> {
-    match is_name(name) {
+pub fn check_name(what: &str, name: &str) -> Result<(), CommandFailure> {
+    match is_valid_name(name) {
         true => Ok(()),
-        false => Err(Failure::usage(format!("{what}: expected {NAME_FORM}, but found {name:?}"))),
+        false => Err(CommandFailure::usage(format!(
+            "{what}: expected {NAME_FORMAT}, but found {name:?}"
+        ))),
     }
 }
 
-pub fn known_plan(config: &Config, plan: Option<&str>) -> Result<(), Failure> {
+pub fn check_plan(config: &Config, plan: Option<&str>) -> Result<(), CommandFailure> {
     match plan {
         Some(plan) if !config.plans.contains_key(plan) => {
             let known: Vec<&str> = config.plans.keys().map(String::as_str).collect();
             let known = known.join(", ");
-            Err(Failure::usage(format!("--plan: expected one of {known}, but found {plan:?}")))
+            Err(CommandFailure::usage(format!(
+                "--plan: expected one of {known}, but found {plan:?}"
+            )))
         }
         _ => Ok(()),
     }

@@ -16,18 +16,18 @@ mod lookup;
 mod overrides;
 
 use super::config_args::ConfigArgs;
-use super::failure::{BAD_CONFIG, Failure};
-use super::output::{show, show_done};
-use crate::model::month::rfc3339;
+use super::failure::{CommandFailure, EXIT_CONFIG};
+use super::output::{print_result, print_result_of_change};
+use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
-use crate::table::{Fault, Source, Table, TableError, TableSources, Word};
+use crate::table::{OverrideAction, Table, TableError, TableFault, TableInputs, TableLocation};
 
 /// What to do with a table.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
-    /// Build a compiled table from a folder with a manifest.toml.
+    /// Build a compiled table from a directory with a manifest.toml.
     Build {
-        /// The folder, or a compiled table to write anew.
+        /// The directory, or a compiled table to write anew.
         source: PathBuf,
         /// The file to write. If it exists, the new table must be fit to replace it.
         #[arg(short, long, value_name = "FILE")]
@@ -38,7 +38,7 @@ pub enum TableCommand {
     },
     /// Show what a table holds and where it comes from.
     Inspect {
-        /// A folder or a compiled table; without it, the lists inside the binary.
+        /// A directory or a compiled table; without it, the lists inside the binary.
         source: Option<PathBuf>,
         /// As JSON.
         #[arg(long)]
@@ -51,7 +51,7 @@ pub enum TableCommand {
         names: Vec<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// A folder or a compiled table alone; without it, what the config says, with overrides
+        /// A directory or a compiled table alone; without it, what the config says, with overrides
         /// and feeds, and with what the DNS said if `dns.learn` is on.
         #[arg(long, value_name = "SOURCE")]
         table: Option<PathBuf>,
@@ -111,7 +111,7 @@ pub enum TableCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Compare two tables, each a folder or a compiled file.
+    /// Compare two tables, each a directory or a compiled file.
     Diff {
         /// The table that serves.
         old: PathBuf,
@@ -124,78 +124,80 @@ pub enum TableCommand {
 }
 
 /// Runs one command.
-pub fn run(command: TableCommand) -> Result<(), Failure> {
+pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
     let mut out = Vec::new();
     match command {
         TableCommand::Build { source, output, force } => return build(source, &output, force),
         TableCommand::Inspect { source, json } => inspect(&mut out, source, json)?,
-        TableCommand::Allow(args) => return overrides::set(&args, Word::Allow),
-        TableCommand::Deny(args) => return overrides::set(&args, Word::Deny),
-        TableCommand::Clear { domain, config } => return overrides::clear(&domain, &config),
-        TableCommand::Update { names, config, force } => {
-            return feeds::update(&names, &config.read()?, force);
+        TableCommand::Allow(args) => return overrides::set_override(&args, OverrideAction::Allow),
+        TableCommand::Deny(args) => return overrides::set_override(&args, OverrideAction::Deny),
+        TableCommand::Clear { domain, config } => {
+            return overrides::clear_override(&domain, &config);
         }
-        TableCommand::Feeds { config, json } => feeds::list(&mut out, &config.read()?, json)?,
+        TableCommand::Update { names, config, force } => {
+            return feeds::update_feeds(&names, &config.read()?, force);
+        }
+        TableCommand::Feeds { config, json } => feeds::list_feeds(&mut out, &config.read()?, json)?,
         TableCommand::Lookup { names, config, table, json } => {
             let refused = match table {
                 Some(path) => {
-                    let sources = TableSources::of(Source::Path(path));
+                    let sources = TableInputs::from_base(TableLocation::Directory(path));
                     lookup::lookup(&mut out, &names, &sources, None, None, json)?
                 }
                 None => {
                     let config = config.read()?;
-                    let store = dns::store(&config);
+                    let store = dns::open_learned_store(&config);
                     let score = config.unknown_score;
                     lookup::lookup(&mut out, &names, &config.table, score, store, json)?
                 }
             };
             // What was answered beside a name that is none is still wanted.
-            show(out)?;
+            print_result(out)?;
             return if refused.is_empty() {
                 Ok(())
             } else {
-                Err(Failure { lines: refused, code: 1 })
+                Err(CommandFailure { lines: refused, code: 1 })
             };
         }
         TableCommand::Resolve { names, output, config } => {
-            return dns::resolve(&names, output.as_deref(), &config.read()?);
+            return dns::resolve_names(&names, output.as_deref(), &config.read()?);
         }
         TableCommand::SuggestHosts { mx, min, config } => {
             dns::suggest_hosts(&mut out, &mx, min, &config.read()?)?;
         }
         TableCommand::Diff { old, new, json } => diff::diff(&mut out, old, new, json)?,
     }
-    show(out)
+    print_result(out)
 }
 
-impl From<TableError> for Failure {
-    fn from(error: TableError) -> Failure {
-        let is_io = error.faults().iter().all(|fault| matches!(fault, Fault::Io { .. }));
-        Failure { lines: vec![error.to_string()], code: if is_io { 1 } else { BAD_CONFIG } }
+impl From<TableError> for CommandFailure {
+    fn from(error: TableError) -> CommandFailure {
+        let is_io = error.faults().iter().all(|fault| matches!(fault, TableFault::Io { .. }));
+        CommandFailure { lines: vec![error.to_string()], code: if is_io { 1 } else { EXIT_CONFIG } }
     }
 }
 
-fn source_of(path: Option<PathBuf>) -> Source {
-    path.map_or(Source::Bundled, Source::Path)
+fn source_from(path: Option<PathBuf>) -> TableLocation {
+    path.map_or(TableLocation::Bundled, TableLocation::Directory)
 }
 
-fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), Failure> {
-    let table = Table::compile(&Source::Path(source), unix_now())?;
+fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), CommandFailure> {
+    let table = Table::compile(&TableLocation::Directory(source), unix_now())?;
     if !force && output.exists() {
-        table.accept(&Table::load(&Source::Path(output.to_owned()))?)?;
+        table.check_succession(&Table::load(&TableLocation::Directory(output.to_owned()))?)?;
     }
     table.write_to(output)?;
-    let (rows, version) = (table.rows(), table.version());
+    let (rows, version) = (table.row_count(), table.version());
     let done = format!("{}: {rows} rows, version {version}", output.display());
-    show_done(&done, format!("{done}\n"))
+    print_result_of_change(&done, format!("{done}\n"))
 }
 
-fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), Failure> {
-    let table = Table::load(&source_of(source))?;
+fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), CommandFailure> {
+    let table = Table::load(&source_from(source))?;
     let warnings = table.warnings(unix_now());
     if json {
         let classes: Vec<Value> = table
-            .rows_by_class()
+            .row_counts_by_rule()
             .iter()
             .map(|(reason, rule, rows)| {
                 json!({ "reason": reason.as_str(), "rule": rule.as_str(), "rows": rows })
@@ -203,8 +205,8 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
             .collect();
         let value = json!({
             "version": table.version(),
-            "built_at": rfc3339(table.built_at()),
-            "rows": table.rows(),
+            "built_at": format_rfc3339(table.built_at()),
+            "rows": table.row_count(),
             "classes": classes,
             "lists": table.lists(),
             "sources": table.sources(),
@@ -214,10 +216,10 @@ fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(
         return Ok(writeln!(out, "{value:#}")?);
     }
     writeln!(out, "version   {}", table.version())?;
-    writeln!(out, "built at  {}", rfc3339(table.built_at()))?;
-    writeln!(out, "rows      {}", table.rows())?;
+    writeln!(out, "built at  {}", format_rfc3339(table.built_at()))?;
+    writeln!(out, "rows      {}", table.row_count())?;
     writeln!(out, "\nrows by reason and rule")?;
-    for (reason, rule, rows) in table.rows_by_class() {
+    for (reason, rule, rows) in table.row_counts_by_rule() {
         writeln!(out, "  {:<14} {:<14} {rows:>9}", reason.as_str(), rule.as_str())?;
     }
     writeln!(out, "\nlists")?;

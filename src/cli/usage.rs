@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::config_args::ConfigArgs;
-use super::failure::Failure;
-use super::output::{columns, show};
-use super::store_access::store_of;
+use super::failure::CommandFailure;
+use super::output::{format_columns, print_result};
+use super::store_access::open_store;
 use crate::model::month::Month;
 use crate::quota::unix_now;
 use crate::store::UsageRow;
@@ -22,25 +22,25 @@ pub struct Args {
     json: bool,
 }
 
-pub fn run(args: &Args) -> Result<(), Failure> {
+pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let config = args.config.read()?;
-    let mut store = store_of(&config)?;
+    let mut store = open_store(&config)?;
     let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
     let month = store.latest_month()?.map_or(now, |latest| latest.max(now));
     let rows = store.usage(month, args.account.as_deref())?;
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
-    print(&rows, month, args.json)?;
+    print_usage(&rows, month, args.json)?;
     // Those that can be read are told all the same.
     let line = |row: UsageRow| {
         format!("account {}: expected its numbers of {month}, but found others", row.account)
     };
     match damaged.is_empty() {
         true => Ok(()),
-        false => Err(Failure { lines: damaged.into_iter().map(line).collect(), code: 1 }),
+        false => Err(CommandFailure { lines: damaged.into_iter().map(line).collect(), code: 1 }),
     }
 }
 
-fn print(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), Failure> {
+fn print_usage(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), CommandFailure> {
     if as_json {
         let object = |row: &UsageRow| {
             json!({
@@ -48,11 +48,11 @@ fn print(rows: &[UsageRow], month: Month, as_json: bool) -> Result<(), Failure> 
                 "leased": row.leased, "reset_at": month.reset_at(),
             })
         };
-        return show(format!("{}\n", Value::Array(rows.iter().map(object).collect())));
+        return print_result(format!("{}\n", Value::Array(rows.iter().map(object).collect())));
     }
     let rows: Vec<Vec<String>> = rows
         .iter()
         .map(|row| vec![row.account.clone(), month.to_string(), row.spent.to_string()])
         .collect();
-    show(columns(&["ACCOUNT", "MONTH", "CALLS"], &rows))
+    print_result(format_columns(&["ACCOUNT", "MONTH", "CALLS"], &rows))
 }

@@ -3,67 +3,69 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::raw_value::RawValue;
 use super::settings::Settings;
-use super::written::Written;
-use crate::feed::{Feed, FeedUrl, Feeds, is_public_key};
-use crate::table::{FeedKind, FeedTier, Source, TableSources};
+use crate::feed::{Feed, FeedUrl, Feeds, is_minisign_public_key};
+use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
 /// Where the operator's own overrides are, unless the config says otherwise.
-const OVERRIDES: &str = "conf/overrides.csv";
+const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
 /// Where the lists of feeds are kept, unless the config says otherwise.
-const FEED_FOLDER: &str = "state/feeds";
-const LARGEST_LIST: u64 = 64 << 20;
-const LONGEST_NAME: usize = 32;
+const DEFAULT_FEED_DIR: &str = "state/feeds";
+const MAX_FEED_BYTES: u64 = 64 << 20;
+const MAX_FEED_NAME_LEN: usize = 32;
 
 impl Settings {
     /// The lists that the table stands on, with what is added to them.
-    pub fn table_sources(&mut self, feeds: &Feeds) -> TableSources {
+    pub fn read_table_sources(&mut self, feeds: &Feeds) -> TableInputs {
         let path = |text: String| PathBuf::from(text);
-        TableSources {
-            base: self.text("table.path").map_or(Source::Bundled, |text| Source::Path(path(text))),
-            overrides: self.folder("table.overrides", OVERRIDES),
+        TableInputs {
+            location: self
+                .text("table.path")
+                .map_or(TableLocation::Bundled, |text| TableLocation::Directory(path(text))),
+            overrides: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
             last_good_overrides: None,
-            feeds: feeds.lists(),
+            feeds: feeds.feed_lists(),
         }
     }
 
     /// `[[table.feed]]`, those that are switched on.
-    pub fn feeds(&mut self) -> Feeds {
-        let folder = self.text("table.feed_folder").unwrap_or_else(|| FEED_FOLDER.to_owned());
+    pub fn read_feeds(&mut self) -> Feeds {
+        let folder = self.text("table.feed_dir").unwrap_or_else(|| DEFAULT_FEED_DIR.to_owned());
         let mut all: Vec<Feed> = Vec::new();
-        for at in self.members("table.feed") {
-            let is_enabled = self.flag(&format!("{at}.enabled"), true);
-            let feed = self.feed(&at, &all);
+        for at in self.table_array_members("table.feed") {
+            let is_enabled = self.boolean(&format!("{at}.enabled"), true);
+            let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
         }
-        Feeds { all, folder: PathBuf::from(folder) }
+        Feeds { feeds: all, dir: PathBuf::from(folder) }
     }
 
-    fn feed(&mut self, at: &str, others: &[Feed]) -> Option<Feed> {
-        let name = |written: &Written| {
-            let text = written.text()?;
+    fn read_feed(&mut self, at: &str, others: &[Feed]) -> Option<Feed> {
+        let name = |written: &RawValue| {
+            let text = written.as_text()?;
             let is_good =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
             let is_taken = others.iter().any(|other| other.name == text);
             (!text.is_empty()
-                && text.len() <= LONGEST_NAME
+                && text.len() <= MAX_FEED_NAME_LEN
                 && text.bytes().all(is_good)
                 && !is_taken)
                 .then(|| text.to_owned())
         };
-        let name = self.needed(
+        let name = self.require_setting(
             &format!("{at}.name"),
             "a name of a-z, 0-9 and -, which no other feed has",
             name,
         );
-        let parse_url = |written: &Written| FeedUrl::parse(written.text()?);
+        let parse_url = |written: &RawValue| FeedUrl::parse(written.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
-        let url = self.needed(&format!("{at}.url"), expected, parse_url);
-        let sha256_url = self.parsed(&format!("{at}.sha256_url"), expected, parse_url);
-        let key = |written: &Written| {
-            written.text().filter(|text| is_public_key(text)).map(str::to_owned)
+        let url = self.require_setting(&format!("{at}.url"), expected, parse_url);
+        let sha256_url = self.parse_setting(&format!("{at}.sha256_url"), expected, parse_url);
+        let key = |written: &RawValue| {
+            written.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
         };
-        let public_key = self.parsed(
+        let public_key = self.parse_setting(
             &format!("{at}.public_key"),
             "the base64 line of a minisign public key",
             key,
@@ -80,10 +82,11 @@ impl Settings {
                 },
             ),
         };
-        let interval = self.time(&format!("{at}.interval"), Duration::from_hours(24));
+        let interval = self.nonzero_duration(&format!("{at}.interval"), Duration::from_hours(24));
         let max_age = self.duration(&format!("{at}.max_age"), Duration::from_hours(30 * 24));
-        let max_bytes = self.count(&format!("{at}.max_bytes"), 1..=LARGEST_LIST, 16 << 20);
-        let max_changed_percent = self.count(&format!("{at}.max_changed_percent"), 1..=100_000, 50);
+        let max_bytes = self.integer(&format!("{at}.max_bytes"), 1..=MAX_FEED_BYTES, 16 << 20);
+        let max_changed_percent =
+            self.integer(&format!("{at}.max_changed_percent"), 1..=100_000, 50);
         Some(Feed {
             name: name?,
             url: url?,
@@ -98,15 +101,15 @@ impl Settings {
     }
 
     /// A setting without a default.
-    fn needed<T>(
+    fn require_setting<T>(
         &mut self,
         key: &str,
         expected: &str,
-        parse: impl Fn(&Written) -> Option<T>,
+        parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
-        if !self.found.contains_key(key) {
-            self.missing(key, expected);
+        if !self.values.contains_key(key) {
+            self.report_missing(key, expected);
         }
-        self.parsed(key, expected, parse)
+        self.parse_setting(key, expected, parse)
     }
 }

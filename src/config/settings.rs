@@ -12,32 +12,32 @@ use std::time::Duration;
 
 use toml::de::{DeTable, DeValue};
 
+use super::raw_value::{RawValue, parse_duration};
 use super::secret::Secret;
-use super::written::{Written, parse_duration};
 
 use crate::keys::Plans;
 use crate::model::network::Networks;
-use crate::store::{LimitRow, STORE_URL_FORM, StoreUrl};
+use crate::store::{MonthlyLimit, STORE_URL_SYNTAX, StoreUrl};
 use crate::support::regular_file::read_regular_text;
 
-const ENVIRONMENT: &str = "RISKGATE__";
+const ENV_PREFIX: &str = "RISKGATE__";
 /// The largest config file, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// A value and where it stands.
 #[derive(Clone, Debug)]
-pub struct Setting {
-    written: Written,
-    at: String,
+pub struct RawSetting {
+    raw: RawValue,
+    location: String,
 }
 
 /// All settings by their dotted key.
 #[derive(Default)]
 pub struct Settings {
-    pub found: BTreeMap<String, Setting>,
+    pub values: BTreeMap<String, RawSetting>,
     /// Where sections begin, those without a key too.
     pub sections: BTreeMap<String, String>,
-    known: Vec<String>,
+    known_keys: Vec<String>,
     /// What was wrong, so far.
     pub faults: Vec<String>,
 }
@@ -46,7 +46,7 @@ impl Settings {
     /// Reads a file; its own faults of grammar end the reading.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
-        let text = read_regular_text(path, LARGEST)
+        let text = read_regular_text(path, MAX_CONFIG_BYTES)
             .map_err(|found| vec![format!("{name}: expected a config file, but found {found}")])?;
         if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
             return Err(vec![format!("{name}: expected settings, but found an empty file")]);
@@ -84,8 +84,8 @@ impl Settings {
                     }
                 }
                 other => {
-                    let setting = Setting { written: Written::from_toml(other), at };
-                    self.found.insert(dotted, setting);
+                    let setting = RawSetting { raw: RawValue::from_toml(other), location: at };
+                    self.values.insert(dotted, setting);
                 }
             }
         }
@@ -94,14 +94,15 @@ impl Settings {
     /// `RISKGATE__SECTION__KEY` overrides the file. What other variables hold is not looked at.
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
-            if !name.as_encoded_bytes().starts_with(ENVIRONMENT.as_bytes()) {
+            if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
                 continue;
             }
             let at = name.to_string_lossy().into_owned();
-            let dotted = at[ENVIRONMENT.len()..].to_ascii_lowercase().replace("__", ".");
+            let dotted = at[ENV_PREFIX.len()..].to_ascii_lowercase().replace("__", ".");
             match value.into_string() {
                 Ok(value) => {
-                    self.found.insert(dotted, Setting { written: Written::Bare(value), at });
+                    self.values
+                        .insert(dotted, RawSetting { raw: RawValue::Untyped(value), location: at });
                 }
                 // It may be a secret, or nearly one.
                 Err(_) => self
@@ -112,138 +113,146 @@ impl Settings {
     }
 
     /// A flag overrides both; a flag given several times makes a list.
-    pub fn set_flag(&mut self, key: &str, value: &str) {
-        let setting =
-            Setting { written: Written::Bare(value.to_owned()), at: "command line".to_owned() };
-        self.found.insert(key.to_owned(), setting);
+    pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
+        let setting = RawSetting {
+            raw: RawValue::Untyped(value.to_owned()),
+            location: "command line".to_owned(),
+        };
+        self.values.insert(key.to_owned(), setting);
     }
 
     /// Whatever nobody asked for is a fault.
-    pub fn refuse_unknown(&mut self) {
-        let unknown = self.found.iter().filter(|(key, _)| !self.known.contains(key));
+    pub fn reject_unknown_keys(&mut self) {
+        let unknown = self.values.iter().filter(|(key, _)| !self.known_keys.contains(key));
         let faults = unknown.map(|(key, setting)| {
             let section = key.rsplit_once('.').map_or("", |(section, _)| section);
             let same_section = |k: &&String| k.rsplit_once('.').is_some_and(|(s, _)| s == section);
             let known: Vec<&str> =
-                self.known.iter().filter(same_section).map(String::as_str).collect();
+                self.known_keys.iter().filter(same_section).map(String::as_str).collect();
             let expected = match known.is_empty() {
                 true => "a known section".to_owned(),
                 false => format!("one of {}", known.join(", ")),
             };
-            format!("{}: {key}: expected {expected}, but found an unknown key", setting.at)
+            format!("{}: {key}: expected {expected}, but found an unknown key", setting.location)
         });
-        let below =
-            |section: &str| self.known.iter().any(|key| key.starts_with(&format!("{section}.")));
-        let strange = self.sections.iter().filter(|(section, _)| {
-            let holds_keys = self.found.keys().any(|key| key.starts_with(&format!("{section}.")));
-            !holds_keys && !below(section)
+        let has_known_key = |section: &str| {
+            self.known_keys.iter().any(|key| key.starts_with(&format!("{section}.")))
+        };
+        let unknown_sections = self.sections.iter().filter(|(section, _)| {
+            let holds_keys = self.values.keys().any(|key| key.starts_with(&format!("{section}.")));
+            !holds_keys && !has_known_key(section)
         });
-        let strange = strange.map(|(section, at)| {
+        let unknown_sections = unknown_sections.map(|(section, at)| {
             format!("{at}: {section}: expected a known section, but found an unknown one")
         });
-        let faults: Vec<String> = faults.chain(strange).collect();
+        let faults: Vec<String> = faults.chain(unknown_sections).collect();
         self.faults.extend(faults);
     }
 
-    fn take(&mut self, key: &str) -> Option<Setting> {
-        self.known.push(key.to_owned());
-        self.found.get(key).cloned()
+    fn look_up(&mut self, key: &str) -> Option<RawSetting> {
+        self.known_keys.push(key.to_owned());
+        self.values.get(key).cloned()
     }
 
-    fn fault(&mut self, key: &str, setting: &Setting, expected: &str) {
-        let found = setting.written.shown();
-        self.faults.push(format!("{}: {key}: expected {expected}, but found {found}", setting.at));
+    fn report_fault(&mut self, key: &str, setting: &RawSetting, expected: &str) {
+        let found = setting.raw.to_redacted_string();
+        self.faults
+            .push(format!("{}: {key}: expected {expected}, but found {found}", setting.location));
     }
 
     /// A fault of something that is not there.
-    pub fn missing(&mut self, key: &str, expected: &str) {
+    pub fn report_missing(&mut self, key: &str, expected: &str) {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
     }
 
     /// Takes a setting through `parse`, or says what was expected.
-    pub fn parsed<T>(
+    pub fn parse_setting<T>(
         &mut self,
         key: &str,
         expected: &str,
-        parse: impl Fn(&Written) -> Option<T>,
+        parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
-        let setting = self.take(key)?;
-        let value = parse(&setting.written);
+        let setting = self.look_up(key)?;
+        let value = parse(&setting.raw);
         if value.is_none() {
-            self.fault(key, &setting, expected);
+            self.report_fault(key, &setting, expected);
         }
         value
     }
 
     pub fn text(&mut self, key: &str) -> Option<String> {
-        self.parsed(key, "a text", |written| written.text().map(str::to_owned))
+        self.parse_setting(key, "a text", |written| written.as_text().map(str::to_owned))
             .filter(|text| !text.is_empty())
     }
 
-    /// A folder; none where the text is empty.
-    pub fn folder(&mut self, key: &str, default: &str) -> Option<PathBuf> {
-        let path = self.parsed(key, "a path", |written| written.text().map(str::to_owned));
+    /// A directory; none where the text is empty.
+    pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
+        let path =
+            self.parse_setting(key, "a path", |written| written.as_text().map(str::to_owned));
         Some(path.unwrap_or_else(|| default.to_owned()))
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
     }
 
-    pub fn flag(&mut self, key: &str, default: bool) -> bool {
-        self.parsed(key, "true or false", Written::flag).unwrap_or(default)
+    pub fn boolean(&mut self, key: &str, default: bool) -> bool {
+        self.parse_setting(key, "true or false", RawValue::as_boolean).unwrap_or(default)
     }
 
-    pub fn optional_count(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
+    pub fn optional_integer(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.parsed(key, &expected, |written| written.integer().filter(|n| range.contains(n)))
+        self.parse_setting(key, &expected, |written| {
+            written.as_integer().filter(|n| range.contains(n))
+        })
     }
 
-    pub fn count(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
-        self.optional_count(key, range).unwrap_or(default)
+    pub fn integer(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
+        self.optional_integer(key, range).unwrap_or(default)
     }
 
     pub fn duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration such as 500ms, 2.5s, 10m, 1h or 7d";
-        self.parsed(key, expected, |written| parse_duration(written.text()?)).unwrap_or(default)
+        self.parse_setting(key, expected, |written| parse_duration(written.as_text()?))
+            .unwrap_or(default)
     }
 
     /// A duration that can't be zero, since nothing would ever get through.
-    pub fn time(&mut self, key: &str, default: Duration) -> Duration {
+    pub fn nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";
-        let parse = |written: &Written| {
-            parse_duration(written.text()?).filter(|time| *time >= Duration::from_millis(1))
+        let parse = |written: &RawValue| {
+            parse_duration(written.as_text()?).filter(|time| *time >= Duration::from_millis(1))
         };
-        self.parsed(key, expected, parse).unwrap_or(default)
+        self.parse_setting(key, expected, parse).unwrap_or(default)
     }
 
     pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
-        let choose = |written: &Written| {
-            let text = written.text()?;
+        let choose = |written: &RawValue| {
+            let text = written.as_text()?;
             choices.iter().find(|choice| **choice == text).copied()
         };
-        self.parsed(key, &expected, choose).unwrap_or(choices[0])
+        self.parse_setting(key, &expected, choose).unwrap_or(choices[0])
     }
 
     pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {
-        let parse = |written: &Written| written.text()?.parse().ok();
-        self.parsed(key, "an address such as 127.0.0.1:8080", parse)
+        let parse = |written: &RawValue| written.as_text()?.parse().ok();
+        self.parse_setting(key, "an address such as 127.0.0.1:8080", parse)
             .or_else(|| default.parse().ok())
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     pub fn optional_address(&mut self, key: &str) -> Option<SocketAddr> {
-        let parse = |written: &Written| written.text()?.parse().ok();
-        self.parsed(key, "an address such as 127.0.0.1:8443", parse)
+        let parse = |written: &RawValue| written.as_text()?.parse().ok();
+        self.parse_setting(key, "an address such as 127.0.0.1:8443", parse)
     }
 
     /// Two sockets can't listen on one address.
-    pub fn refuse_clashes(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
+    pub fn reject_address_conflicts(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
         let set: Vec<(&str, SocketAddr)> =
             addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| is_same_socket(address, other));
             if let Some((other, _)) = other {
-                let place = self.found.get(*key).map_or("config", |setting| &setting.at);
+                let place = self.values.get(*key).map_or("config", |setting| &setting.location);
                 self.faults.push(format!(
                     "{place}: {key}: expected another address than {other}, but found {address}"
                 ));
@@ -252,52 +261,52 @@ impl Settings {
     }
 
     pub fn networks(&mut self, key: &str) -> Networks {
-        let parse = |written: &Written| Networks::parse(&written.texts()?);
-        self.parsed(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
+        let parse = |written: &RawValue| Networks::parse(&written.as_text_list()?);
+        self.parse_setting(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
             .unwrap_or_default()
     }
 
     /// The members of an array of tables, such as `upstream.route`, as `upstream.route.0`.
-    pub fn members(&self, array: &str) -> Vec<String> {
-        let head = format!("{array}.");
+    pub fn table_array_members(&self, array: &str) -> Vec<String> {
+        let prefix = format!("{array}.");
         let indexes: std::collections::BTreeSet<usize> = self
-            .found
+            .values
             .keys()
             .chain(self.sections.keys())
-            .filter_map(|key| key.strip_prefix(&head)?.split('.').next()?.parse().ok())
+            .filter_map(|key| key.strip_prefix(&prefix)?.split('.').next()?.parse().ok())
             .collect();
-        indexes.into_iter().map(|index| format!("{head}{index}")).collect()
+        indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
     }
 
     pub fn servers(&mut self, key: &str, default: &str) -> Vec<String> {
-        let parse = |written: &Written| {
-            let servers = written.texts()?;
-            let good = |server: &String| {
+        let parse = |written: &RawValue| {
+            let servers = written.as_text_list()?;
+            let is_valid = |server: &String| {
                 server.rsplit_once(':').is_some_and(|(host, port)| {
                     !host.is_empty()
                         && !host.contains(['/', '@', '?'])
                         && port.parse::<u16>().is_ok()
                 })
             };
-            (!servers.is_empty() && servers.iter().all(good)).then_some(servers)
+            (!servers.is_empty() && servers.iter().all(is_valid)).then_some(servers)
         };
-        self.parsed(key, "a list of servers such as [\"127.0.0.1:9000\"]", parse)
+        self.parse_setting(key, "a list of servers such as [\"127.0.0.1:9000\"]", parse)
             .unwrap_or_else(|| vec![default.to_owned()])
     }
 
     pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
-        let parsed = match self.take(key) {
-            Some(setting) => match setting.written.text().map(StoreUrl::parse) {
+        let parsed = match self.look_up(key) {
+            Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
                 // What was found may hold a password, and the error leaves it out.
                 Some(Err(error)) => {
-                    self.faults.push(format!("{}: {key}: {error}", setting.at));
+                    self.faults.push(format!("{}: {key}: {error}", setting.location));
                     None
                 }
                 None => {
-                    let at = &setting.at;
+                    let at = &setting.location;
                     self.faults.push(format!(
-                        "{at}: {key}: expected {STORE_URL_FORM}, but found something else"
+                        "{at}: {key}: expected {STORE_URL_SYNTAX}, but found something else"
                     ));
                     None
                 }
@@ -310,22 +319,23 @@ impl Settings {
     }
 
     pub fn key_prefix(&mut self, key: &str, default: &str) -> String {
-        let good = |text: &str| {
+        let is_valid = |text: &str| {
             (1..=32).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
-        let parse = |written: &Written| written.text().filter(|text| good(text)).map(str::to_owned);
-        self.parsed(key, "1 to 32 letters, digits or _", parse)
+        let parse =
+            |written: &RawValue| written.as_text().filter(|text| is_valid(text)).map(str::to_owned);
+        self.parse_setting(key, "1 to 32 letters, digits or _", parse)
             .unwrap_or_else(|| default.to_owned())
     }
 
-    pub fn admin_token(&mut self) -> Option<Secret> {
-        let setting = self.take("admin.token")?;
-        match setting.written.text().filter(|text| text.len() >= 16 && text.is_ascii()) {
+    pub fn read_admin_token(&mut self) -> Option<Secret> {
+        let setting = self.look_up("admin.token")?;
+        match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
             Some(token) => Some(Secret(token.to_owned())),
             None => {
                 // What was found is a secret, or nearly one.
-                let at = &setting.at;
+                let at = &setting.location;
                 self.faults.push(format!(
                     "{at}: admin.token: expected 16 or more ASCII characters, but found something else"
                 ));
@@ -335,19 +345,19 @@ impl Settings {
     }
 
     /// Every key below `section` as a limit.
-    pub fn limits(&mut self, section: &str) -> Plans {
-        let head = format!("{section}.");
+    pub fn read_plan_limits(&mut self, section: &str) -> Plans {
+        let prefix = format!("{section}.");
         let keys: Vec<String> =
-            self.found.keys().filter(|key| key.starts_with(&head)).cloned().collect();
-        let limit = |written: &Written| match written.text() {
-            Some("unlimited") => Some(LimitRow::Unlimited),
-            _ => written.integer().map(LimitRow::Calls),
+            self.values.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
+        let limit = |written: &RawValue| match written.as_text() {
+            Some("unlimited") => Some(MonthlyLimit::Unlimited),
+            _ => written.as_integer().map(MonthlyLimit::Calls),
         };
         let mut limits = Plans::new();
         for key in keys {
             let expected = "calls in a month as a whole number, or \"unlimited\"";
-            if let Some(value) = self.parsed(&key, expected, limit) {
-                limits.insert(key[head.len()..].to_owned(), value);
+            if let Some(value) = self.parse_setting(&key, expected, limit) {
+                limits.insert(key[prefix.len()..].to_owned(), value);
             }
         }
         limits

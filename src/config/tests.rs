@@ -5,10 +5,12 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("riskgate.toml");
     std::fs::write(&path, text).unwrap();
-    Config::read(&Overrides { file: ConfigFile::At(path), flags: Vec::new() }).map_err(|faults| {
-        let prefix = format!("{}/", folder.path().display());
-        faults.iter().map(|fault| fault.replace(&prefix, "")).collect()
-    })
+    Config::read(&ConfigOverrides { file: ConfigFile::Path(path), flags: Vec::new() }).map_err(
+        |faults| {
+            let prefix = format!("{}/", folder.path().display());
+            faults.iter().map(|fault| fault.replace(&prefix, "")).collect()
+        },
+    )
 }
 
 #[test]
@@ -19,7 +21,7 @@ fn a_file_without_settings_means_the_defaults_and_an_empty_one_nothing() {
     }
     let config = read("# Nothing yet.\n").unwrap();
     assert_eq!(config.http.to_string(), "127.0.0.1:8080");
-    assert_eq!(config.plans["free"], LimitRow::Calls(100));
+    assert_eq!(config.plans["free"], MonthlyLimit::Calls(100));
     assert_eq!(config.upstream.deadline, Duration::from_millis(2_500));
 }
 
@@ -85,9 +87,9 @@ fn the_environment_overrides_the_file() {
         ]
         .into_iter(),
     );
-    assert_eq!(settings.count("listen.max_connections", 1..=9, 1), 7);
+    assert_eq!(settings.integer("listen.max_connections", 1..=9, 1), 7);
     assert_eq!(settings.servers("upstream.servers", "c:3"), ["a:1", "b:2"]);
-    assert!(!settings.flag("log.access", true));
+    assert!(!settings.boolean("log.access", true));
 }
 
 #[test]

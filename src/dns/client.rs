@@ -18,14 +18,14 @@ use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use tokio::time::{Instant, timeout};
 
-use super::finding::{self, DnsFinding, Mx, Next, Reachability, Reply};
+use super::finding::{self, DnsAnswer, DnsFinding, MxOutcome, MxRecord, Reachability};
 use super::options::DnsOptions;
 use super::pacer::Pacer;
 
 /// For a resolver to answer, tried twice.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
 /// Large providers that are asked for, until one is known.
-const PROBES: usize = 3;
+const MAX_PROBED_PROVIDERS: usize = 3;
 /// For resolvers to answer all that is asked about one name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(15);
 
@@ -45,7 +45,7 @@ impl DnsClient {
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
         let config = match options.resolvers.is_empty() {
             false => {
-                let servers = options.resolvers.iter().map(|address| name_server(*address));
+                let servers = options.resolvers.iter().map(|address| name_server_config(*address));
                 ResolverConfig::from_name_servers(servers.collect())
             }
             true => {
@@ -57,14 +57,14 @@ impl DnsClient {
                 ResolverConfig::from_name_servers(read?.0.name_servers().to_vec())
             }
         };
-        let mut asked = ResolverOpts::default();
-        asked.timeout = QUERY_TIMEOUT;
-        asked.attempts = 1;
+        let mut resolver_options = ResolverOpts::default();
+        resolver_options.timeout = QUERY_TIMEOUT;
+        resolver_options.attempts = 1;
         // What is known is kept elsewhere, with a bound of its own.
-        asked.cache_size = 0;
-        asked.use_hosts_file = ResolveHosts::Never;
+        resolver_options.cache_size = 0;
+        resolver_options.use_hosts_file = ResolveHosts::Never;
         let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
-        let resolver = resolver.with_options(asked).build();
+        let resolver = resolver.with_options(resolver_options).build();
         Ok(DnsClient {
             resolver: resolver.map_err(|error| format!("expected resolvers, but found {error}"))?,
             pacer,
@@ -73,29 +73,32 @@ impl DnsClient {
     }
 
     /// What the DNS says of a name. Hosts that are known are believed to be there.
-    pub async fn ask(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
-        let mut left = self.name_timeout;
-        match finding::read_mx(self.query(name, RecordType::MX, &mut left, pick_mx).await) {
-            Next::Finding(finding) => finding,
-            Next::OwnAddresses(ttl) => {
-                let (reach, shorter) = self.reach(name, &mut left).await;
-                finding::read_own_addresses(reach, ttl.min(shorter))
+    pub async fn query_name(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
+        let mut time_left = self.name_timeout;
+        match finding::interpret_mx(
+            self.query_paced(name, RecordType::MX, &mut time_left, pick_mx).await,
+        ) {
+            MxOutcome::Finding(finding) => finding,
+            MxOutcome::ImplicitMx(ttl) => {
+                let (reachability, ttl_of_addresses) =
+                    self.check_reachability(name, &mut time_left).await;
+                finding::interpret_implicit_mx(reachability, ttl.min(ttl_of_addresses))
             }
-            Next::Hosts(hosts, all, ttl) => {
-                let (mut reaches, mut least) = (Vec::new(), ttl);
+            MxOutcome::Hosts(hosts, host_count, ttl) => {
+                let (mut reachabilities, mut least) = (Vec::new(), ttl);
                 for host in &hosts {
                     let known = is_known(host).then_some((Reachability::Reachable, ttl));
-                    let (reach, shorter) = match known {
+                    let (reachability, ttl_of_addresses) = match known {
                         Some(known) => known,
-                        None => self.reach(host, &mut left).await,
+                        None => self.check_reachability(host, &mut time_left).await,
                     };
-                    reaches.push(reach);
-                    if matches!(reach, Reachability::Reachable | Reachability::Unclear) {
+                    reachabilities.push(reachability);
+                    if matches!(reachability, Reachability::Reachable | Reachability::Unclear) {
                         break;
                     }
-                    least = least.min(shorter);
+                    least = least.min(ttl_of_addresses);
                 }
-                finding::read_hosts(&hosts, all, &reaches, least)
+                finding::interpret_hosts(&hosts, host_count, &reachabilities, least)
             }
         }
     }
@@ -105,93 +108,99 @@ impl DnsClient {
     ///
     /// # Errors
     /// If they know none of the first few, with what was found.
-    pub async fn probe(&self, providers: &[String]) -> Result<(), String> {
+    pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
-        for provider in providers.iter().take(PROBES) {
-            self.pacer.wait_for_next_slot().await;
-            let found = match self.look_up(provider, RecordType::MX, QUERY_TIMEOUT, pick_mx).await {
-                Reply::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
-                    return Ok(());
-                }
-                Reply::Records(..) | Reply::NoRecords(_) => "none".to_owned(),
-                Reply::NoSuchName(_) => "no such name".to_owned(),
-                Reply::Unclear(why) => why,
-            };
+        for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {
+            self.pacer.wait_for_priority_slot().await;
+            let found =
+                match self.query_within(provider, RecordType::MX, QUERY_TIMEOUT, pick_mx).await {
+                    DnsAnswer::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
+                        return Ok(());
+                    }
+                    DnsAnswer::Records(..) | DnsAnswer::NoData(_) => "none".to_owned(),
+                    DnsAnswer::NxDomain(_) => "no such name".to_owned(),
+                    DnsAnswer::Unclear(why) => why,
+                };
             problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
         }
         problem.map_or(Ok(()), Err)
     }
 
     /// Where a host's addresses lead, and for how many seconds that holds.
-    async fn reach(&self, host: &str, left: &mut Duration) -> (Reachability, u32) {
+    async fn check_reachability(
+        &self,
+        host: &str,
+        time_left: &mut Duration,
+    ) -> (Reachability, u32) {
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
             // Mail goes to no address that stands in the place of a name (RFC 5321 section 5.1).
             return (Reachability::Loopback, u32::MAX);
         }
-        let mut all = (Reachability::Nowhere, u32::MAX);
+        let mut host_count = (Reachability::NoAddress, u32::MAX);
         for kind in [RecordType::A, RecordType::AAAA] {
-            let leads =
+            let is_public =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
-            let (reach, ttl) = match self.query(host, kind, left, leads).await {
-                Reply::Records(leads, ttl) if leads.contains(&true) => {
+            let (reachability, ttl) = match self.query_paced(host, kind, time_left, is_public).await
+            {
+                DnsAnswer::Records(is_public, ttl) if is_public.contains(&true) => {
                     return (Reachability::Reachable, ttl);
                 }
-                Reply::Records(_, ttl) => (Reachability::Loopback, ttl),
-                Reply::NoRecords(ttl) => (all.0, ttl),
-                Reply::NoSuchName(ttl) => return (all.0, all.1.min(ttl)),
-                Reply::Unclear(_) => return (Reachability::Unclear, 0),
+                DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
+                DnsAnswer::NoData(ttl) => (host_count.0, ttl),
+                DnsAnswer::NxDomain(ttl) => return (host_count.0, host_count.1.min(ttl)),
+                DnsAnswer::Unclear(_) => return (Reachability::Unclear, 0),
             };
-            all = (reach, all.1.min(ttl));
+            host_count = (reachability, host_count.1.min(ttl));
         }
-        all
+        host_count
     }
 
     /// Asks one question about a name whose resolvers have this much time left.
-    async fn query<T>(
+    async fn query_paced<T>(
         &self,
         name: &str,
         kind: RecordType,
-        left: &mut Duration,
+        time_left: &mut Duration,
         pick: impl Fn(&RData) -> Option<T>,
-    ) -> Reply<T> {
-        self.pacer.wait_for_rate_slot().await;
+    ) -> DnsAnswer<T> {
+        self.pacer.wait_for_slot().await;
         let begun = Instant::now();
-        let reply = self.look_up(name, kind, *left, pick).await;
-        *left = left.saturating_sub(begun.elapsed());
+        let reply = self.query_within(name, kind, *time_left, pick).await;
+        *time_left = time_left.saturating_sub(begun.elapsed());
         reply
     }
 
-    async fn look_up<T>(
+    async fn query_within<T>(
         &self,
         name: &str,
         kind: RecordType,
         limit: Duration,
         pick: impl Fn(&RData) -> Option<T>,
-    ) -> Reply<T> {
+    ) -> DnsAnswer<T> {
         // With its dot the name is whole, and is looked for below no other.
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
-            return Reply::Unclear("no name that can be asked for".to_owned());
+            return DnsAnswer::Unclear("not a valid DNS name".to_owned());
         };
         match timeout(limit, self.resolver.lookup(name.clone(), kind)).await {
-            Ok(Ok(lookup)) => read_lookup(&lookup, pick),
-            Ok(Err(error)) => read_error(&error, &name),
-            Err(_) => Reply::Unclear(format!("no answer within {} s", limit.as_secs())),
+            Ok(Ok(lookup)) => answer_from_lookup(&lookup, pick),
+            Ok(Err(error)) => answer_from_error(&error, &name),
+            Err(_) => DnsAnswer::Unclear(format!("no answer within {} s", limit.as_secs())),
         }
     }
 }
 
-fn pick_mx(data: &RData) -> Option<Mx> {
+fn pick_mx(data: &RData) -> Option<MxRecord> {
     let RData::MX(mx) = data else { return None };
     let host = mx.exchange.to_ascii().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_owned();
     // What else may stand in a name is no host, and would break a list.
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let is_host = host.bytes().all(plain);
-    is_host.then_some(Mx { preference: mx.preference, host })
+    is_host.then_some(MxRecord { preference: mx.preference, host })
 }
 
-fn name_server(address: SocketAddr) -> NameServerConfig {
+fn name_server_config(address: SocketAddr) -> NameServerConfig {
     let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()].map(|mut connection| {
         connection.port = address.port();
         connection
@@ -199,31 +208,33 @@ fn name_server(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.to_vec())
 }
 
-fn read_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) -> Reply<T> {
+fn answer_from_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) -> DnsAnswer<T> {
     let found =
         lookup.answers().iter().filter_map(|record| Some((pick(&record.data)?, record.ttl)));
     let (records, ttls): (Vec<T>, Vec<u32>) = found.unzip();
     match ttls.into_iter().min() {
-        Some(ttl) => Reply::Records(records, ttl),
-        None => Reply::Unclear("an answer without what was asked for".to_owned()),
+        Some(ttl) => DnsAnswer::Records(records, ttl),
+        None => DnsAnswer::Unclear(
+            "an answer without records of the type that was asked for".to_owned(),
+        ),
     }
 }
 
 /// Only a zone that shows itself, by its SOA, is believed that something is not there: a referral
 /// has none, and most resolvers that leave names out on purpose have none.
-fn read_error<T>(error: &NetError, asked: &Name) -> Reply<T> {
+fn answer_from_error<T>(error: &NetError, resolver_options: &Name) -> DnsAnswer<T> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none))
-            if none.soa.as_ref().is_some_and(|soa| soa.name.zone_of(asked)) =>
+            if none.soa.as_ref().is_some_and(|soa| soa.name.zone_of(resolver_options)) =>
         {
             let ttl = none.negative_ttl.unwrap_or_default();
             match none.response_code {
-                ResponseCode::NXDomain => Reply::NoSuchName(ttl),
-                ResponseCode::NoError => Reply::NoRecords(ttl),
-                code => Reply::Unclear(code.to_string()),
+                ResponseCode::NXDomain => DnsAnswer::NxDomain(ttl),
+                ResponseCode::NoError => DnsAnswer::NoData(ttl),
+                code => DnsAnswer::Unclear(code.to_string()),
             }
         }
-        error => Reply::Unclear(error.to_string()),
+        error => DnsAnswer::Unclear(error.to_string()),
     }
 }
 

@@ -3,10 +3,10 @@
 //! Values only. Whatever is not clear is "not known", and nothing follows from it: a wrong
 //! "undeliverable" costs somebody a customer.
 
-use crate::table::OWN_ADDRESSES;
+use crate::table::IMPLICIT_MX;
 
 /// The words for a metric, in the order of what they stand for.
-pub(super) const WORDS: [&str; 4] = ["host", "no_mail", "parked", "not_known"];
+pub(super) const OUTCOMES: [&str; 4] = ["host", "no_mail", "parked", "unknown"];
 
 /// An answer counts for so long at least, in seconds, whatever its TTL.
 const MIN_TTL: i64 = 300;
@@ -15,17 +15,17 @@ const MAX_TTL: i64 = 7 * 86_400;
 /// That there are none is believed for so long at most (RFC 2308 section 5).
 const MAX_NEGATIVE_TTL: i64 = 3 * 3_600;
 /// Hosts of one name that are looked at.
-pub(super) const HOSTS: usize = 4;
+pub(super) const MAX_HOSTS: usize = 4;
 
 /// What came of one question.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Reply<T> {
+pub(super) enum DnsAnswer<T> {
     /// Records, and the shortest of their TTLs.
     Records(Vec<T>, u32),
     /// The zone says that there are none of this kind; and its TTL for that.
-    NoRecords(u32),
+    NoData(u32),
     /// The zone says that there is no such name.
-    NoSuchName(u32),
+    NxDomain(u32),
     /// Nobody who should know says either.
     Unclear(String),
 }
@@ -38,14 +38,14 @@ pub(super) enum Reachability {
     /// To whoever asks, or nowhere.
     Loopback,
     /// It has none.
-    Nowhere,
+    NoAddress,
     /// Not known.
     Unclear,
 }
 
 /// One MX record.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Mx {
+pub(super) struct MxRecord {
     pub preference: u16,
     /// Lower case, no trailing dot; empty for the root.
     pub host: String,
@@ -59,103 +59,108 @@ pub enum DnsFinding {
         /// The word or the host.
         text: String,
         /// For how many seconds.
-        holds_for: i64,
+        ttl_seconds: i64,
     },
     /// The name has no MX record, and an address of its own gets its mail (RFC 5321 section 5.1).
-    OwnAddresses {
+    ImplicitMx {
         /// For how many seconds.
-        holds_for: i64,
+        ttl_seconds: i64,
     },
     /// Nothing that could be believed, and why.
-    NotKnown(String),
+    Unknown(String),
 }
 
 impl DnsFinding {
     fn mx(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
-        DnsFinding::Mx { text: text.into(), holds_for: holds_for(ttl, is_negative) }
+        DnsFinding::Mx { text: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
     }
 
     /// The outcome, in a word.
-    pub fn word(&self) -> &'static str {
+    pub fn outcome(&self) -> &'static str {
         match self {
             DnsFinding::Mx { text, .. } => match text.as_str() {
-                "." | "nxdomain" => WORDS[1],
-                "parked" => WORDS[2],
-                _ => WORDS[0],
+                "." | "nxdomain" => OUTCOMES[1],
+                "parked" => OUTCOMES[2],
+                _ => OUTCOMES[0],
             },
-            DnsFinding::OwnAddresses { .. } => WORDS[0],
-            DnsFinding::NotKnown(_) => WORDS[3],
+            DnsFinding::ImplicitMx { .. } => OUTCOMES[0],
+            DnsFinding::Unknown(_) => OUTCOMES[3],
         }
     }
 
     /// What is kept of it, and for how many seconds it holds.
     pub(super) fn into_fact(self) -> Option<(String, i64)> {
         match self {
-            DnsFinding::Mx { text, holds_for } => Some((text, holds_for)),
-            DnsFinding::OwnAddresses { holds_for } => Some((OWN_ADDRESSES.to_owned(), holds_for)),
-            DnsFinding::NotKnown(_) => None,
+            DnsFinding::Mx { text, ttl_seconds: holds_for } => Some((text, holds_for)),
+            DnsFinding::ImplicitMx { ttl_seconds: holds_for } => {
+                Some((IMPLICIT_MX.to_owned(), holds_for))
+            }
+            DnsFinding::Unknown(_) => None,
         }
     }
 }
 
-fn holds_for(ttl: u32, is_negative: bool) -> i64 {
+fn clamp_ttl(ttl: u32, is_negative: bool) -> i64 {
     i64::from(ttl).clamp(MIN_TTL, if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL })
 }
 
 /// What follows from the MX records alone, or which hosts to ask about, best first.
-pub(super) enum Next {
+pub(super) enum MxOutcome {
     Finding(DnsFinding),
     /// These hosts, of how many, and the TTL.
     Hosts(Vec<String>, usize, u32),
     /// There are no MX records, so the name itself is the host (RFC 5321 section 5.1).
-    OwnAddresses(u32),
+    ImplicitMx(u32),
 }
 
 /// Reads the MX records of a name.
-pub(super) fn read_mx(reply: Reply<Mx>) -> Next {
+pub(super) fn interpret_mx(reply: DnsAnswer<MxRecord>) -> MxOutcome {
     let (mut records, ttl) = match reply {
-        Reply::Records(records, ttl) => (records, ttl),
-        Reply::NoSuchName(ttl) => return Next::Finding(DnsFinding::mx("nxdomain", ttl, true)),
-        Reply::NoRecords(ttl) => return Next::OwnAddresses(ttl),
-        Reply::Unclear(why) => return Next::Finding(DnsFinding::NotKnown(why)),
+        DnsAnswer::Records(records, ttl) => (records, ttl),
+        DnsAnswer::NxDomain(ttl) => {
+            return MxOutcome::Finding(DnsFinding::mx("nxdomain", ttl, true));
+        }
+        DnsAnswer::NoData(ttl) => return MxOutcome::ImplicitMx(ttl),
+        DnsAnswer::Unclear(why) => return MxOutcome::Finding(DnsFinding::Unknown(why)),
     };
     // RFC 7505: alone it says that no mail is taken; beside others it says nothing.
     if records.iter().all(|mx| mx.host.is_empty()) {
-        return Next::Finding(DnsFinding::mx(".", ttl, false));
+        return MxOutcome::Finding(DnsFinding::mx(".", ttl, false));
     }
     records.retain(|mx| !mx.host.is_empty());
     records.sort_unstable();
     records.dedup_by(|a, b| a.host == b.host);
-    let all = records.len();
-    let hosts = records.into_iter().take(HOSTS).map(|mx| mx.host).collect();
-    Next::Hosts(hosts, all, ttl)
+    let host_count = records.len();
+    let hosts = records.into_iter().take(MAX_HOSTS).map(|mx| mx.host).collect();
+    MxOutcome::Hosts(hosts, host_count, ttl)
 }
 
 /// What follows from a name's MX hosts: the best one that mail can get to, and nothing else, since
 /// `reaches` are known in the order of the hosts until one is not dead.
-pub(super) fn read_hosts(
+pub(super) fn interpret_hosts(
     hosts: &[String],
-    all: usize,
-    reaches: &[Reachability],
+    host_count: usize,
+    reachabilities: &[Reachability],
     ttl: u32,
 ) -> DnsFinding {
-    let is_dead =
-        |reach: &Reachability| matches!(reach, Reachability::Loopback | Reachability::Nowhere);
-    match reaches.iter().position(|reach| !is_dead(reach)) {
-        Some(alive) => DnsFinding::mx(&hosts[alive], ttl, false),
+    let is_dead = |reachability: &Reachability| {
+        matches!(reachability, Reachability::Loopback | Reachability::NoAddress)
+    };
+    match reachabilities.iter().position(|reachability| !is_dead(reachability)) {
+        Some(first_live) => DnsFinding::mx(&hosts[first_live], ttl, false),
         // One that was not looked at may be there.
-        None if all > reaches.len() => DnsFinding::mx(&hosts[0], ttl, false),
+        None if host_count > reachabilities.len() => DnsFinding::mx(&hosts[0], ttl, false),
         None => DnsFinding::mx("parked", ttl, true),
     }
 }
 
 /// What follows where the name itself would be the host.
-pub(super) fn read_own_addresses(reach: Reachability, ttl: u32) -> DnsFinding {
-    match reach {
-        Reachability::Reachable => DnsFinding::OwnAddresses { holds_for: holds_for(ttl, true) },
+pub(super) fn interpret_implicit_mx(reachability: Reachability, ttl: u32) -> DnsFinding {
+    match reachability {
+        Reachability::Reachable => DnsFinding::ImplicitMx { ttl_seconds: clamp_ttl(ttl, true) },
         Reachability::Loopback => DnsFinding::mx("parked", ttl, true),
-        Reachability::Nowhere => DnsFinding::mx(".", ttl, true),
-        Reachability::Unclear => DnsFinding::NotKnown("no answer about its addresses".to_owned()),
+        Reachability::NoAddress => DnsFinding::mx(".", ttl, true),
+        Reachability::Unclear => DnsFinding::Unknown("no answer about its addresses".to_owned()),
     }
 }
 
@@ -163,70 +168,78 @@ pub(super) fn read_own_addresses(reach: Reachability, ttl: u32) -> DnsFinding {
 mod tests {
     use super::*;
 
-    fn mx(preference: u16, host: &str) -> Mx {
-        Mx { preference, host: host.to_owned() }
+    fn mx(preference: u16, host: &str) -> MxRecord {
+        MxRecord { preference, host: host.to_owned() }
     }
 
-    fn said(reply: Reply<Mx>) -> DnsFinding {
-        match read_mx(reply) {
-            Next::Finding(said) => said,
-            Next::Hosts(hosts, all, ttl) => {
-                let reaches = vec![Reachability::Reachable; hosts.len()];
-                read_hosts(&hosts, all, &reaches, ttl)
+    fn interpret(reply: DnsAnswer<MxRecord>) -> DnsFinding {
+        match interpret_mx(reply) {
+            MxOutcome::Finding(said) => said,
+            MxOutcome::Hosts(hosts, host_count, ttl) => {
+                let reachabilities = vec![Reachability::Reachable; hosts.len()];
+                interpret_hosts(&hosts, host_count, &reachabilities, ttl)
             }
-            Next::OwnAddresses(ttl) => read_own_addresses(Reachability::Reachable, ttl),
+            MxOutcome::ImplicitMx(ttl) => interpret_implicit_mx(Reachability::Reachable, ttl),
         }
     }
 
-    fn held(text: &str, holds_for: i64) -> DnsFinding {
-        DnsFinding::Mx { text: text.to_owned(), holds_for }
+    fn mx_finding(text: &str, holds_for: i64) -> DnsFinding {
+        DnsFinding::Mx { text: text.to_owned(), ttl_seconds: holds_for }
     }
 
     #[test]
     fn mail_goes_to_the_host_of_the_lowest_preference() {
         let records = vec![mx(20, "a.test"), mx(10, "z.test"), mx(10, "b.test")];
-        assert_eq!(said(Reply::Records(records, 3_600)), held("b.test", 3_600));
+        assert_eq!(interpret(DnsAnswer::Records(records, 3_600)), mx_finding("b.test", 3_600));
     }
 
     #[test]
     fn a_null_mx_says_no_mail_alone_and_nothing_beside_others() {
-        assert_eq!(said(Reply::Records(vec![mx(0, "")], 600)), held(".", 600));
+        assert_eq!(interpret(DnsAnswer::Records(vec![mx(0, "")], 600)), mx_finding(".", 600));
         let beside = vec![mx(0, ""), mx(10, "a.test")];
-        assert_eq!(said(Reply::Records(beside, 600)), held("a.test", 600));
+        assert_eq!(interpret(DnsAnswer::Records(beside, 600)), mx_finding("a.test", 600));
     }
 
     #[test]
-    fn what_is_not_clear_is_not_known() {
-        assert_eq!(said(Reply::Unclear("x".to_owned())), DnsFinding::NotKnown("x".to_owned()));
-        assert_eq!(said(Reply::Unclear("x".to_owned())).word(), "not_known");
-        let unclear = read_own_addresses(Reachability::Unclear, 60);
-        assert!(matches!(unclear, DnsFinding::NotKnown(_)));
+    fn an_unclear_answer_is_unknown() {
+        assert_eq!(
+            interpret(DnsAnswer::Unclear("x".to_owned())),
+            DnsFinding::Unknown("x".to_owned())
+        );
+        assert_eq!(interpret(DnsAnswer::Unclear("x".to_owned())).outcome(), "unknown");
+        let unclear = interpret_implicit_mx(Reachability::Unclear, 60);
+        assert!(matches!(unclear, DnsFinding::Unknown(_)));
     }
 
     #[test]
     fn a_name_without_mx_is_its_own_host_if_it_has_an_address() {
-        let own = said(Reply::NoRecords(600));
-        assert_eq!(own, DnsFinding::OwnAddresses { holds_for: 600 });
-        assert_eq!(own.word(), "host");
-        let itself = said(Reply::Records(vec![mx(10, "name.test")], 600));
-        assert_eq!(itself, held("name.test", 600), "an MX record that names the name itself");
-        assert_eq!(read_own_addresses(Reachability::Nowhere, 600), held(".", 600));
-        assert_eq!(read_own_addresses(Reachability::Loopback, 600), held("parked", 600));
-        assert_eq!(read_own_addresses(Reachability::Nowhere, 600).word(), "no_mail");
+        let own = interpret(DnsAnswer::NoData(600));
+        assert_eq!(own, DnsFinding::ImplicitMx { ttl_seconds: 600 });
+        assert_eq!(own.outcome(), "host");
+        let itself = interpret(DnsAnswer::Records(vec![mx(10, "name.test")], 600));
+        assert_eq!(itself, mx_finding("name.test", 600), "an MX record that names the name itself");
+        assert_eq!(interpret_implicit_mx(Reachability::NoAddress, 600), mx_finding(".", 600));
+        assert_eq!(interpret_implicit_mx(Reachability::Loopback, 600), mx_finding("parked", 600));
+        assert_eq!(interpret_implicit_mx(Reachability::NoAddress, 600).outcome(), "no_mail");
     }
 
     #[test]
     fn hosts_are_dead_only_if_all_of_them_are_known_to_be() {
-        use Reachability::{Loopback, Nowhere, Reachable, Unclear};
+        use Reachability::{Loopback, NoAddress, Reachable, Unclear};
         let hosts: Vec<String> = ["a.test", "b.test"].map(str::to_owned).to_vec();
-        let text = |reaches: &[Reachability], all| match read_hosts(&hosts, all, reaches, 600) {
+        let text = |reachabilities: &[Reachability], host_count| match interpret_hosts(
+            &hosts,
+            host_count,
+            reachabilities,
+            600,
+        ) {
             DnsFinding::Mx { text, .. } => text,
-            finding => finding.word().to_owned(),
+            finding => finding.outcome().to_owned(),
         };
-        assert_eq!(text(&[Loopback, Nowhere], 2), "parked");
+        assert_eq!(text(&[Loopback, NoAddress], 2), "parked");
         assert_eq!(text(&[Loopback, Reachable], 2), "b.test");
         assert_eq!(text(&[Unclear], 2), "a.test");
-        assert_eq!(text(&[Nowhere, Nowhere], 3), "a.test", "a third was not looked at");
+        assert_eq!(text(&[NoAddress, NoAddress], 3), "a.test", "a third was not looked at");
     }
 
     #[test]
@@ -237,8 +250,11 @@ mod tests {
             (86_400, 86_400, 10_800),
             (u32::MAX, 604_800, 10_800),
         ] {
-            assert_eq!(said(Reply::Records(vec![mx(1, "a.test")], ttl)), held("a.test", positive));
-            assert_eq!(said(Reply::NoSuchName(ttl)), held("nxdomain", negative));
+            assert_eq!(
+                interpret(DnsAnswer::Records(vec![mx(1, "a.test")], ttl)),
+                mx_finding("a.test", positive)
+            );
+            assert_eq!(interpret(DnsAnswer::NxDomain(ttl)), mx_finding("nxdomain", negative));
         }
     }
 }

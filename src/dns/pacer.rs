@@ -14,40 +14,40 @@ const TIMER_SLACK: Duration = Duration::from_millis(10);
 pub struct Pacer {
     schedule: Mutex<Schedule>,
     /// Whoever holds it waits for the next slot; the others wait for it, first come, first served.
-    turn: tokio::sync::Mutex<()>,
+    queue: tokio::sync::Mutex<()>,
 }
 
 struct Schedule {
-    gap: Duration,
-    next: Instant,
+    interval: Duration,
+    next_slot: Instant,
 }
 
 impl Pacer {
     /// Grants so many slots in a second.
     pub fn new(rate: u32) -> Pacer {
-        let schedule = Schedule { gap: gap_of(rate), next: Instant::now() };
-        Pacer { schedule: Mutex::new(schedule), turn: tokio::sync::Mutex::new(()) }
+        let schedule = Schedule { interval: interval_of(rate), next_slot: Instant::now() };
+        Pacer { schedule: Mutex::new(schedule), queue: tokio::sync::Mutex::new(()) }
     }
 
     /// Grants so many slots in a second from now on.
     pub fn set_rate(&self, rate: u32) {
-        self.schedule().gap = gap_of(rate);
+        self.lock_schedule().interval = interval_of(rate);
     }
 
     /// Waits for a slot behind all that wait already. Nothing is spent if the wait is cancelled.
-    pub(super) async fn wait_for_rate_slot(&self) {
-        let _turn = self.turn.lock().await;
+    pub(super) async fn wait_for_slot(&self) {
+        let _turn = self.queue.lock().await;
         while let Err(at) = self.take_slot() {
             sleep_until(at).await;
         }
     }
 
     /// Waits for the next slot of all, ahead of those that wait.
-    pub(super) async fn wait_for_next_slot(&self) {
+    pub(super) async fn wait_for_priority_slot(&self) {
         let at = {
-            let mut schedule = self.schedule();
-            let at = schedule.next.max(Instant::now());
-            schedule.next = at + schedule.gap;
+            let mut schedule = self.lock_schedule();
+            let at = schedule.next_slot.max(Instant::now());
+            schedule.next_slot = at + schedule.interval;
             at
         };
         sleep_until(at).await;
@@ -55,20 +55,20 @@ impl Pacer {
 
     /// Takes a slot now, or says when the next one is.
     fn take_slot(&self) -> Result<(), Instant> {
-        let (mut schedule, now) = (self.schedule(), Instant::now());
-        if now < schedule.next {
-            return Err(schedule.next);
+        let (mut schedule, now) = (self.lock_schedule(), Instant::now());
+        if now < schedule.next_slot {
+            return Err(schedule.next_slot);
         }
-        schedule.next = schedule.next.max(now - TIMER_SLACK) + schedule.gap;
+        schedule.next_slot = schedule.next_slot.max(now - TIMER_SLACK) + schedule.interval;
         Ok(())
     }
 
-    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+    fn lock_schedule(&self) -> MutexGuard<'_, Schedule> {
         self.schedule.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn gap_of(rate: u32) -> Duration {
+fn interval_of(rate: u32) -> Duration {
     Duration::from_secs(1) / rate.max(1)
 }
 
@@ -83,42 +83,42 @@ mod tests {
     #[tokio::test]
     async fn a_cancelled_wait_spends_no_slot() {
         let pacer = Pacer::new(10);
-        pacer.wait_for_rate_slot().await;
+        pacer.wait_for_slot().await;
         for _ in 0..20 {
-            let wait = timeout(Duration::from_millis(1), pacer.wait_for_rate_slot());
+            let wait = timeout(Duration::from_millis(1), pacer.wait_for_slot());
             assert!(wait.await.is_err());
         }
         let begun = Instant::now();
-        pacer.wait_for_rate_slot().await;
+        pacer.wait_for_slot().await;
         assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]
-    async fn the_next_slot_is_granted_ahead_of_all_that_wait() {
+    async fn a_priority_slot_is_granted_ahead_of_the_queue() {
         let pacer = Arc::new(Pacer::new(4));
         let mut waiting = tokio::task::JoinSet::new();
         for _ in 0..40 {
             let pacer = Arc::clone(&pacer);
-            waiting.spawn(async move { pacer.wait_for_rate_slot().await });
+            waiting.spawn(async move { pacer.wait_for_slot().await });
         }
         waiting.join_next().await;
         let begun = Instant::now();
-        pacer.wait_for_next_slot().await;
+        pacer.wait_for_priority_slot().await;
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
     }
 
     #[tokio::test]
-    async fn those_who_wait_in_both_ways_share_one_rate() {
+    async fn both_kinds_of_wait_share_one_rate() {
         let pacer = Pacer::new(100);
         let begun = Instant::now();
         for _ in 0..20 {
-            tokio::join!(pacer.wait_for_rate_slot(), pacer.wait_for_next_slot());
+            tokio::join!(pacer.wait_for_slot(), pacer.wait_for_priority_slot());
         }
         assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
         pacer.set_rate(10_000);
         let begun = Instant::now();
         for _ in 0..20 {
-            pacer.wait_for_rate_slot().await;
+            pacer.wait_for_slot().await;
         }
         assert!(begun.elapsed() < Duration::from_millis(350), "{:?}", begun.elapsed());
     }

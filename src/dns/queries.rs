@@ -10,19 +10,19 @@ use super::finding::DnsFinding;
 
 /// Tasks that ask about names. Each name comes back, also from a task that panicked.
 #[derive(Default)]
-pub struct Queries {
+pub struct QueryTasks {
     tasks: JoinSet<DnsFinding>,
     names: HashMap<Id, Arc<str>>,
 }
 
-impl Queries {
+impl QueryTasks {
     /// How many names are being asked about.
-    pub fn count(&self) -> usize {
+    pub fn in_flight_count(&self) -> usize {
         self.names.len()
     }
 
     /// Asks about a name.
-    pub fn spawn(
+    pub fn spawn_query(
         &mut self,
         name: Arc<str>,
         query: impl Future<Output = DnsFinding> + Send + 'static,
@@ -36,7 +36,7 @@ impl Queries {
     pub async fn next_finding(&mut self) -> Option<(Arc<str>, DnsFinding)> {
         let (id, finding) = match self.tasks.join_next_with_id().await? {
             Ok(done) => done,
-            Err(error) => (error.id(), DnsFinding::NotKnown(format!("a fault of ours: {error}"))),
+            Err(error) => (error.id(), DnsFinding::Unknown(format!("an internal error: {error}"))),
         };
         Some((self.names.remove(&id)?, finding))
     }
@@ -47,12 +47,12 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_name_whose_query_panics_comes_back_as_not_known() {
-        let mut queries = Queries::default();
-        queries.spawn("broken.com".into(), async { panic!("a fault of ours") });
+    async fn a_name_whose_query_panics_comes_back_as_unknown() {
+        let mut queries = QueryTasks::default();
+        queries.spawn_query("broken.com".into(), async { panic!("an internal error") });
         let (name, finding) = queries.next_finding().await.unwrap();
-        assert_eq!((&*name, finding.word()), ("broken.com", "not_known"));
-        assert_eq!(queries.count(), 0);
+        assert_eq!((&*name, finding.outcome()), ("broken.com", "unknown"));
+        assert_eq!(queries.in_flight_count(), 0);
         assert_eq!(queries.next_finding().await, None);
     }
 }

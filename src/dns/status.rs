@@ -1,6 +1,6 @@
 //! How the learning stands.
 
-use crate::model::month::rfc3339;
+use crate::model::month::format_rfc3339;
 
 /// How the learning stands.
 #[derive(Clone, Debug, Default)]
@@ -9,7 +9,7 @@ pub struct DnsStatus {
     pub is_learning: bool,
     /// Names of which something is known.
     pub known: usize,
-    /// Names that wait to be asked.
+    /// Names waiting for a DNS resolution.
     pub queue: usize,
     /// Names that were not taken, since too many waited.
     pub dropped: u64,
@@ -27,7 +27,7 @@ impl DnsStatus {
             "known": self.known,
             "queue": self.queue,
             "dropped": self.dropped,
-            "answered_at": self.answered_at.map(rfc3339),
+            "answered_at": self.answered_at.map(format_rfc3339),
             "problem": self.problem,
         })
     }

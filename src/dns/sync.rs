@@ -24,7 +24,7 @@ impl LearnedSync {
     }
 
     /// Has this written with the next sync.
-    pub fn add(&mut self, learned: LearnedRow) {
+    pub fn queue_row(&mut self, learned: LearnedRow) {
         if self.unsaved.len() < MAX_UNSAVED {
             self.unsaved.push(learned);
         }
@@ -37,13 +37,13 @@ impl LearnedSync {
     /// If the store did not answer; what was not written is written the next time.
     pub fn sync(&mut self, cache: &LearnedCache, now: i64) -> Result<(), StoreError> {
         if !self.unsaved.is_empty() {
-            self.store.learn(&self.unsaved)?;
+            self.store.save_learned(&self.unsaved)?;
             self.unsaved.clear();
         }
         loop {
             let (rows, version) = self.store.learned_since(self.version)?;
             let rows = rows.iter().filter(|row| is_usable_at(row.until, now));
-            rows.for_each(|row| cache.learn(row));
+            rows.for_each(|row| cache.insert_fact(row));
             if std::mem::replace(&mut self.version, version) == version {
                 return Ok(());
             }

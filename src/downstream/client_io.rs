@@ -28,75 +28,82 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::connection_tracker::Traffic;
-use crate::support::socket_reset::ends_by_reset;
-use inner::Inner;
-pub use read_meter::Meter;
+use super::connection_tracker::ConnectionTracker;
+use crate::support::socket_reset::is_reset_on_close;
+use inner::InnerIo;
+pub use read_meter::ReadMeter;
 
 /// What is gathered of an answer before it is sent, in bytes: a header and a short body.
-const GATHERED: usize = 1460;
+const WRITE_BUFFER_BYTES: usize = 1460;
 /// Room for what arrives in one go, in bytes.
-const AHEAD: usize = 4096;
+const READ_BUFFER_BYTES: usize = 4096;
 
 /// How long a client may be silent behind its last answer before its connection is closed.
-pub const LINGER: Duration = Duration::from_secs(2);
+pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Bytes that a client may send on behind its last answer.
-const MOST_DISCARDED: usize = 8 << 20;
+const MAX_DISCARDED_BYTES: usize = 8 << 20;
 /// Room for what is read to be dropped, in bytes.
-const DISCARD: usize = 8 * 1024;
+const DISCARD_BUFFER_BYTES: usize = 8 * 1024;
 /// A stream with what was read ahead of the request in hand.
 #[derive(Debug)]
-pub struct Wire {
-    inner: Inner,
+pub struct ClientIo {
+    inner: InnerIo,
     /// Bytes that arrived and were not handed on.
-    pub ahead: BytesMut,
+    pub read_buf: BytesMut,
     /// What was written and not sent yet.
-    pub(super) unsent: BytesMut,
+    pub(super) write_buf: BytesMut,
     /// Counts what is read, where somebody wants to know.
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<ReadMeter>>,
     /// Nothing that was sent lies in the stream below.
-    is_flushed: bool,
+    is_inner_flushed: bool,
     /// The client that a proxy speaks for.
-    client: Option<Arc<SocketDigest>>,
+    proxied_digest: Option<Arc<SocketDigest>>,
 }
 
-impl Wire {
+impl ClientIo {
     /// A connection that was accepted from this peer; everything that arrives may be read.
-    pub fn accepted(stream: TcpStream, peer: StdAddr) -> Wire {
-        Wire::new(Inner::tcp(stream, peer))
+    pub fn from_tcp(stream: TcpStream, peer: StdAddr) -> ClientIo {
+        ClientIo::new(InnerIo::tcp(stream, peer))
     }
 
     /// The same over a stream of Pingora's.
-    pub fn over(stream: Stream) -> Wire {
-        Wire::new(Inner::Other(stream))
+    pub fn from_stream(stream: Stream) -> ClientIo {
+        ClientIo::new(InnerIo::Pingora(stream))
     }
 
-    fn new(inner: Inner) -> Wire {
-        let (ahead, unsent) = (BytesMut::new(), BytesMut::new());
-        Wire { inner, ahead, unsent, meter: None, is_flushed: true, client: None }
+    fn new(inner: InnerIo) -> ClientIo {
+        let (read_buf, write_buf) = (BytesMut::new(), BytesMut::new());
+        ClientIo {
+            inner,
+            read_buf,
+            write_buf,
+            meter: None,
+            is_inner_flushed: true,
+            proxied_digest: None,
+        }
     }
 
     /// Counts what is read from now on, and tells when it is more than this.
-    pub fn metered(&mut self, most: i64) -> Arc<Meter> {
-        Arc::clone(self.meter.insert(Arc::new(Meter::new(most))))
+    pub fn start_meter(&mut self, most: i64) -> Arc<ReadMeter> {
+        Arc::clone(self.meter.insert(Arc::new(ReadMeter::new(most))))
     }
 
     /// Reads more; `false` at the end, on an error, or when the deadline comes first.
     pub async fn read_more(&mut self, deadline: Instant) -> bool {
-        timeout_at(deadline, poll_fn(|context| self.poll_more(context))).await.unwrap_or(false)
+        timeout_at(deadline, poll_fn(|context| self.poll_read_more(context))).await.unwrap_or(false)
     }
 
     /// Reads more; `false` at the end or on an error. Who waits keeps no room for what may come.
-    pub fn poll_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
-        if ready!(self.inner.poll_arrival(context)).is_err() {
+    pub fn poll_read_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
+        if ready!(self.inner.poll_readable(context)).is_err() {
             return Poll::Ready(false);
         }
-        self.ahead.reserve(AHEAD);
-        match pin!(self.inner.read_buf(&mut self.ahead)).poll(context) {
+        self.read_buf.reserve(READ_BUFFER_BYTES);
+        match pin!(self.inner.read_buf(&mut self.read_buf)).poll(context) {
             Poll::Ready(read) => Poll::Ready(matches!(read, Ok(1..))),
             Poll::Pending => {
-                if self.ahead.is_empty() {
-                    self.ahead = BytesMut::new();
+                if self.read_buf.is_empty() {
+                    self.read_buf = BytesMut::new();
                 }
                 Poll::Pending
             }
@@ -104,8 +111,8 @@ impl Wire {
     }
 
     /// Sends these bytes now, behind what was written before.
-    pub async fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        poll_fn(|context| self.poll_send(context)).await?;
+    pub async fn write_and_flush(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        poll_fn(|context| self.poll_send_buffered(context)).await?;
         self.inner.write_all(bytes).await?;
         self.inner.flush().await
     }
@@ -121,7 +128,7 @@ impl Wire {
         if bytes.is_empty() {
             return true;
         }
-        let mut sending = pin!(self.send(bytes));
+        let mut sending = pin!(self.write_and_flush(bytes));
         let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
             Poll::Ready(sent) => Ok(sent),
             Poll::Pending => {
@@ -138,22 +145,22 @@ impl Wire {
         &mut self,
         answered: Instant,
         header_timeout: Duration,
-        traffic: &Traffic,
+        traffic: &ConnectionTracker,
     ) {
         // An answer that was cut must not look whole.
-        if ends_by_reset(self.id()) {
+        if is_reset_on_close(self.id()) {
             return;
         }
         let end = answered + header_timeout;
         let closed = async {
             // TLS says first that no more comes, which a client that does not read holds up.
             if AsyncWriteExt::shutdown(self).await.is_ok() {
-                self.discard(end).await;
+                self.discard_input(end).await;
             }
         };
         let drained = async {
-            traffic.drain_begun().await;
-            sleep(LINGER).await;
+            traffic.wait_for_drain().await;
+            sleep(LINGER_TIMEOUT).await;
         };
         tokio::select! {
             _ = timeout_at(end, closed) => {}
@@ -162,18 +169,18 @@ impl Wire {
     }
 
     /// Whether nothing that was written is still to be sent.
-    pub(super) fn is_sent(&self) -> bool {
-        self.unsent.is_empty() && self.is_flushed
+    pub(super) fn is_all_sent(&self) -> bool {
+        self.write_buf.is_empty() && self.is_inner_flushed
     }
 
     /// Reads and drops what still comes, since unread bytes would turn our close into a reset that
-    /// eats the answer: until the client closes, is silent for `LINGER`, or has sent
-    /// `MOST_DISCARDED` bytes, and until `end` at the latest.
-    pub async fn discard(&mut self, end: Instant) {
-        self.ahead = BytesMut::new();
-        let mut left = MOST_DISCARDED;
+    /// eats the answer: until the client closes, is silent for `LINGER_TIMEOUT`, or has sent
+    /// `MAX_DISCARDED_BYTES` bytes, and until `end` at the latest.
+    pub async fn discard_input(&mut self, end: Instant) {
+        self.read_buf = BytesMut::new();
+        let mut left = MAX_DISCARDED_BYTES;
         while left > 0 {
-            let silent = end.min(Instant::now() + LINGER);
+            let silent = end.min(Instant::now() + LINGER_TIMEOUT);
             match timeout_at(silent, poll_fn(|context| self.poll_discard(context))).await {
                 Ok(Ok(read @ 1..)) => left = left.saturating_sub(read),
                 Ok(Ok(0) | Err(_)) | Err(_) => return,
@@ -182,7 +189,7 @@ impl Wire {
     }
 
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
-        let mut room = [MaybeUninit::uninit(); DISCARD];
+        let mut room = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
         let mut buffer = ReadBuf::uninit(&mut room);
         ready!(Pin::new(&mut self.inner).poll_read(context, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
@@ -196,19 +203,19 @@ impl Wire {
 
     /// From now on the peer speaks for this client, or for nobody who is known: that one has no
     /// address, so that nothing which it says of others is believed either.
-    pub fn speaks_for(&mut self, client: Option<StdAddr>) {
+    pub fn set_proxied_addr(&mut self, client: Option<StdAddr>) {
         // No descriptor: what is asked of this digest was said by the proxy, or is not known.
-        let told = SocketDigest::from_raw_fd(-1);
+        let digest = SocketDigest::from_raw_fd(-1);
         let local = self.inner.socket_digest().and_then(|d| d.local_addr().cloned());
         // The cells are new, so that nobody has set them before.
-        let _ = told.peer_addr.set(client.map(SocketAddr::Inet));
-        let _ = told.local_addr.set(local);
-        let _ = told.original_dst.set(None);
-        self.client = Some(Arc::new(told));
+        let _ = digest.peer_addr.set(client.map(SocketAddr::Inet));
+        let _ = digest.local_addr.set(local);
+        let _ = digest.original_dst.set(None);
+        self.proxied_digest = Some(Arc::new(digest));
     }
 }
 
-impl AsyncRead for Wire {
+impl AsyncRead for ClientIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -217,59 +224,62 @@ impl AsyncRead for Wire {
         let this = &mut *self;
         // Who waits for the client sends first what there is for it. How that went shows when
         // more is written.
-        let _ = this.poll_send(context);
-        if this.ahead.is_empty() {
+        let _ = this.poll_send_buffered(context);
+        if this.read_buf.is_empty() {
             let before = buffer.filled().len();
             ready!(Pin::new(&mut this.inner).poll_read(context, buffer))?;
             if let Some(meter) = &this.meter {
-                meter.add(buffer.filled().len() - before);
+                meter.add_bytes(buffer.filled().len() - before);
             }
             return Poll::Ready(Ok(()));
         }
-        let taken = buffer.remaining().min(this.ahead.len());
-        buffer.put_slice(&this.ahead[..taken]);
-        this.ahead.advance(taken);
+        let taken = buffer.remaining().min(this.read_buf.len());
+        buffer.put_slice(&this.read_buf[..taken]);
+        this.read_buf.advance(taken);
         Poll::Ready(Ok(()))
     }
 }
 
-impl Wire {
-    pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        while !self.unsent.is_empty() {
-            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.unsent))?;
+impl ClientIo {
+    pub(super) fn poll_send_buffered(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<std::io::Result<()>> {
+        while !self.write_buf.is_empty() {
+            let sent = ready!(Pin::new(&mut self.inner).poll_write(context, &self.write_buf))?;
             if sent == 0 {
                 return Poll::Ready(Err(std::io::ErrorKind::WriteZero.into()));
             }
-            self.unsent.advance(sent);
-            if self.unsent.is_empty() {
+            self.write_buf.advance(sent);
+            if self.write_buf.is_empty() {
                 // A connection that waits keeps no room.
-                self.unsent = BytesMut::new();
-                self.is_flushed = false;
+                self.write_buf = BytesMut::new();
+                self.is_inner_flushed = false;
             }
         }
-        if !self.is_flushed {
+        if !self.is_inner_flushed {
             // TLS gathers on its own.
             ready!(Pin::new(&mut self.inner).poll_flush(context))?;
-            self.is_flushed = true;
+            self.is_inner_flushed = true;
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Wire {
+impl AsyncWrite for ClientIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
-        if self.unsent.len() + bytes.len() > GATHERED {
-            ready!(self.poll_send(context))?;
+        if self.write_buf.len() + bytes.len() > WRITE_BUFFER_BYTES {
+            ready!(self.poll_send_buffered(context))?;
         }
-        if bytes.len() > GATHERED {
-            self.is_flushed = false;
+        if bytes.len() > WRITE_BUFFER_BYTES {
+            self.is_inner_flushed = false;
             return Pin::new(&mut self.inner).poll_write(context, bytes);
         }
-        self.unsent.extend_from_slice(bytes);
+        self.write_buf.extend_from_slice(bytes);
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -277,7 +287,7 @@ impl AsyncWrite for Wire {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        ready!(self.poll_send(context))?;
+        ready!(self.poll_send_buffered(context))?;
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
@@ -285,58 +295,58 @@ impl AsyncWrite for Wire {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<std::io::Result<()>> {
-        ready!(self.poll_send(context))?;
+        ready!(self.poll_send_buffered(context))?;
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }
 
-impl Drop for Wire {
+impl Drop for ClientIo {
     fn drop(&mut self) {
         // An answer that is broken off goes as far as it was written.
-        let _ = self.poll_send(&mut Context::from_waker(Waker::noop()));
+        let _ = self.poll_send_buffered(&mut Context::from_waker(Waker::noop()));
     }
 }
 
 #[async_trait]
-impl Shutdown for Wire {
+impl Shutdown for ClientIo {
     async fn shutdown(&mut self) {
         // Whoever is gone is told nothing.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
 
-impl UniqueID for Wire {
+impl UniqueID for ClientIo {
     fn id(&self) -> UniqueIDType {
         self.inner.id()
     }
 }
 
-impl Ssl for Wire {
+impl Ssl for ClientIo {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.inner.other()?.get_ssl_digest()
+        self.inner.pingora_stream()?.get_ssl_digest()
     }
 
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.inner.other()?.selected_alpn_proto()
+        self.inner.pingora_stream()?.selected_alpn_proto()
     }
 }
 
-impl GetTimingDigest for Wire {
+impl GetTimingDigest for ClientIo {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.inner.other().map(|stream| stream.get_timing_digest()).unwrap_or_default()
+        self.inner.pingora_stream().map(|stream| stream.get_timing_digest()).unwrap_or_default()
     }
 }
 
-impl GetProxyDigest for Wire {
+impl GetProxyDigest for ClientIo {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.inner.other()?.get_proxy_digest()
+        self.inner.pingora_stream()?.get_proxy_digest()
     }
 }
 
-impl GetSocketDigest for Wire {
+impl GetSocketDigest for ClientIo {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.client.clone().or_else(|| self.inner.socket_digest())
+        self.proxied_digest.clone().or_else(|| self.inner.socket_digest())
     }
 }
 
-impl Peek for Wire {}
+impl Peek for ClientIo {}

@@ -8,11 +8,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::model::network::Networks;
-use crate::support::per_client_limit::{Share, Shares};
+use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
 /// Connections that may be open at the same time.
 #[derive(Clone, Debug)]
-pub struct Caps {
+pub struct ConnectionLimits {
     /// In all.
     pub connections: usize,
     /// From one address (one /64 of IPv6).
@@ -22,30 +22,30 @@ pub struct Caps {
 }
 
 /// What is open and what is under way.
-pub struct Traffic {
-    most: usize,
+pub struct ConnectionTracker {
+    max_connections: usize,
     listeners: AtomicUsize,
     connections: AtomicUsize,
-    shares: Arc<Shares>,
+    connections_per_client: Arc<PerClientLimit>,
     in_flight: AtomicUsize,
-    draining: AtomicBool,
+    is_draining: AtomicBool,
     /// In milliseconds.
-    last_call: AtomicU64,
+    drain_keepalive: AtomicU64,
     drain_begun: Notify,
     changed: Notify,
 }
 
-impl Traffic {
+impl ConnectionTracker {
     /// Nothing yet, under these caps.
-    pub fn new(caps: Caps) -> Traffic {
-        Traffic {
-            most: caps.connections,
+    pub fn new(caps: ConnectionLimits) -> ConnectionTracker {
+        ConnectionTracker {
+            max_connections: caps.connections,
             listeners: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
-            shares: Arc::new(Shares::new(caps.per_address, caps.exempt)),
+            connections_per_client: Arc::new(PerClientLimit::new(caps.per_address, caps.exempt)),
             in_flight: AtomicUsize::new(0),
-            draining: AtomicBool::new(false),
-            last_call: AtomicU64::new(0),
+            is_draining: AtomicBool::new(false),
+            drain_keepalive: AtomicU64::new(0),
             drain_begun: Notify::new(),
             changed: Notify::new(),
         }
@@ -63,67 +63,67 @@ impl Traffic {
 
     /// From now on every answer says that its connection closes. Where none was under way, a last
     /// request is waited for until so long after the answer before it.
-    pub fn drain(&self, last_call: Duration) {
-        let millis = u64::try_from(last_call.as_millis()).unwrap_or(u64::MAX);
-        self.last_call.store(millis, Ordering::SeqCst);
-        self.draining.store(true, Ordering::SeqCst);
+    pub fn start_drain(&self, drain_keepalive: Duration) {
+        let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
+        self.drain_keepalive.store(millis, Ordering::SeqCst);
+        self.is_draining.store(true, Ordering::SeqCst);
         self.drain_begun.notify_waiters();
     }
 
     /// Whether the process is about to end.
     pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::SeqCst)
+        self.is_draining.load(Ordering::SeqCst)
     }
 
     /// How long after its last answer a connection is kept for one more request.
-    pub fn last_call(&self) -> Duration {
-        Duration::from_millis(self.last_call.load(Ordering::SeqCst))
+    pub fn drain_keepalive(&self) -> Duration {
+        Duration::from_millis(self.drain_keepalive.load(Ordering::SeqCst))
     }
 
     /// Resolves once the drain begins.
-    pub async fn drain_begun(&self) {
-        until(&self.drain_begun, || self.is_draining()).await;
+    pub async fn wait_for_drain(&self) {
+        wait_until(&self.drain_begun, || self.is_draining()).await;
     }
 
     /// Resolves once no listener accepts any more.
-    pub async fn closed(&self) {
-        until(&self.changed, || self.listeners.load(Ordering::Acquire) == 0).await;
+    pub async fn wait_until_listeners_closed(&self) {
+        wait_until(&self.changed, || self.listeners.load(Ordering::Acquire) == 0).await;
     }
 
     /// Resolves once nothing is in flight and no connection is open.
-    pub async fn finished(&self) {
-        until(&self.changed, || self.in_flight() == 0 && self.connections() == 0).await;
+    pub async fn wait_until_finished(&self) {
+        wait_until(&self.changed, || self.in_flight() == 0 && self.connections() == 0).await;
     }
 
-    /// A listener begins to accept; one that stopped is [`Traffic::listener_closed`].
-    pub fn listener_opened(&self) {
+    /// A listener begins to accept; one that stopped is [`ConnectionTracker::remove_listener`].
+    pub fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::Release);
     }
 
     /// A listener accepts no more.
-    pub fn listener_closed(&self) {
+    pub fn remove_listener(&self) {
         self.listeners.fetch_sub(1, Ordering::Release);
         self.changed.notify_waiters();
     }
 
     /// One more connection, if there may be one; it counts until the answer is dropped.
-    pub(super) fn connect(self: &Arc<Self>) -> Option<Counted> {
-        let counted = Counted::enter(self, |traffic| &traffic.connections);
-        (self.connections() <= self.most).then_some(counted)
+    pub(super) fn track_connection(self: &Arc<Self>) -> Option<InFlightGuard> {
+        let counted = InFlightGuard::start(self, |traffic| &traffic.connections);
+        (self.connections() <= self.max_connections).then_some(counted)
     }
 
     /// One more connection from this address, if there may be one.
-    pub(super) fn connect_from(&self, address: IpAddr) -> Option<Share> {
-        self.shares.take(address)
+    pub(super) fn track_address(&self, address: IpAddr) -> Option<PerClientGuard> {
+        self.connections_per_client.acquire(address)
     }
 
     /// One more request, until the answer is dropped.
-    pub(super) fn begin(self: &Arc<Self>) -> Counted {
-        Counted::enter(self, |traffic| &traffic.in_flight)
+    pub(super) fn track_request(self: &Arc<Self>) -> InFlightGuard {
+        InFlightGuard::start(self, |traffic| &traffic.in_flight)
     }
 }
 
-async fn until(changed: &Notify, condition: impl Fn() -> bool) {
+async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     loop {
         let notified = changed.notified();
         tokio::pin!(notified);
@@ -136,24 +136,27 @@ async fn until(changed: &Notify, condition: impl Fn() -> bool) {
 }
 
 /// Counts one connection or request for as long as it lives, panics included.
-pub(super) struct Counted {
-    traffic: Arc<Traffic>,
-    count: fn(&Traffic) -> &AtomicUsize,
+pub(super) struct InFlightGuard {
+    tracker: Arc<ConnectionTracker>,
+    count: fn(&ConnectionTracker) -> &AtomicUsize,
 }
 
-impl Counted {
-    fn enter(traffic: &Arc<Traffic>, count: fn(&Traffic) -> &AtomicUsize) -> Counted {
+impl InFlightGuard {
+    fn start(
+        traffic: &Arc<ConnectionTracker>,
+        count: fn(&ConnectionTracker) -> &AtomicUsize,
+    ) -> InFlightGuard {
         count(traffic).fetch_add(1, Ordering::SeqCst);
-        Counted { traffic: Arc::clone(traffic), count }
+        InFlightGuard { tracker: Arc::clone(traffic), count }
     }
 }
 
-impl Drop for Counted {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        (self.count)(&self.traffic).fetch_sub(1, Ordering::SeqCst);
+        (self.count)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
         // Only the end waits for it: counted down first, then looked, so that none is missed.
-        if self.traffic.is_draining() {
-            self.traffic.changed.notify_waiters();
+        if self.tracker.is_draining() {
+            self.tracker.changed.notify_waiters();
         }
     }
 }
@@ -164,12 +167,13 @@ mod tests {
 
     #[test]
     fn what_is_open_is_counted_and_capped() {
-        let caps = Caps { connections: 3, per_address: 2, exempt: Networks::default() };
-        let traffic = Arc::new(Traffic::new(caps));
-        let open: Vec<Counted> = (0..3).map(|_| traffic.connect().unwrap()).collect();
-        assert!(traffic.connect().is_none());
+        let caps = ConnectionLimits { connections: 3, per_address: 2, exempt: Networks::default() };
+        let traffic = Arc::new(ConnectionTracker::new(caps));
+        let open: Vec<InFlightGuard> =
+            (0..3).map(|_| traffic.track_connection().unwrap()).collect();
+        assert!(traffic.track_connection().is_none());
         drop(open);
-        assert!(traffic.connect().is_some());
+        assert!(traffic.track_connection().is_some());
         assert_eq!(traffic.connections(), 0);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use super::connection_tracker::Traffic;
-use super::options::DoorOptions;
+use super::connection_tracker::ConnectionTracker;
+use super::options::DownstreamOptions;
 use crate::gate::Gate;
 use crate::proxy::upstream::Upstreams;
 
 /// The servers that the lane asks.
 #[derive(Clone)]
-pub struct Servers {
+pub struct ExchangeUpstreams {
     /// The servers.
     pub upstreams: Arc<Upstreams>,
 }
@@ -18,8 +18,8 @@ pub struct Servers {
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub gate: Gate,
-    pub options: DoorOptions,
-    pub traffic: Arc<Traffic>,
+    pub options: DownstreamOptions,
+    pub traffic: Arc<ConnectionTracker>,
     /// Servers that the lane asks itself.
-    pub servers: Option<Servers>,
+    pub upstreams: Option<ExchangeUpstreams>,
 }

@@ -19,30 +19,30 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
-use super::client_io::{Meter, Wire};
-use super::connection_tracker::Counted;
+use super::client_io::{ClientIo, ReadMeter};
+use super::connection_tracker::InFlightGuard;
 use super::context::ConnectionContext;
-use super::options::DoorOptions;
-use crate::gate::{Gate, Visit};
-use crate::message::request_head::check_http2;
-use crate::message::response::{Common, Reply};
+use super::options::DownstreamOptions;
+use crate::gate::{Gate, RequestContext};
+use crate::message::request_head::check_http2_request;
+use crate::message::response::{CommonHeaders, Reply};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
 /// What one stream may keep in memory for a client that does not read.
 const SEND_BUFFER: usize = 64 * 1024;
 /// Streams that a client may reset before they are looked at, or that we reset for its errors.
-const RESETS: usize = 20;
+const MAX_RESETS: usize = 20;
 /// Streams that we reset and still know, and for how long, so that what was under way on them is
 /// ignored.
-const MOST_RESET_REMEMBERED: usize = 1024;
+const MAX_REMEMBERED_RESETS: usize = 1024;
 const RESET_REMEMBERED_FOR: Duration = Duration::from_secs(10);
 /// Requests on one connection that are malformed beyond what is answered.
-const MALFORMED: usize = 32;
+const MAX_MALFORMED_REQUESTS: usize = 32;
 /// Bytes that a client may send without a request: settings, pings, windows.
-const TALK: i64 = 64 * 1024;
+const MAX_CONTROL_BYTES: i64 = 64 * 1024;
 /// For a client to take our GOAWAY and close.
-const GOODBYE: Duration = Duration::from_secs(1);
+const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The connection as the h2 crate has it.
 type Frames = h2::server::Connection<Stream, Bytes>;
@@ -55,16 +55,16 @@ struct Streams {
 }
 
 /// One of them, for as long as it lives, panics included.
-struct Active(Arc<Streams>);
+struct StreamGuard(Arc<Streams>);
 
-impl Active {
-    fn begin(streams: &Arc<Streams>) -> Active {
+impl StreamGuard {
+    fn start(streams: &Arc<Streams>) -> StreamGuard {
         streams.active.fetch_add(1, Ordering::SeqCst);
-        Active(Arc::clone(streams))
+        StreamGuard(Arc::clone(streams))
     }
 }
 
-impl Drop for Active {
+impl Drop for StreamGuard {
     fn drop(&mut self) {
         self.0.active.fetch_sub(1, Ordering::SeqCst);
         self.0.ended.notify_one();
@@ -72,30 +72,30 @@ impl Drop for Active {
 }
 
 impl Streams {
-    fn active(&self) -> usize {
+    fn count_active(&self) -> usize {
         self.active.load(Ordering::SeqCst)
     }
 
     /// Resolves once nothing has been under way for this long.
-    async fn idle_for(&self, time: Duration) {
-        while self.active() > 0 {
+    async fn wait_until_idle_for(&self, time: Duration) {
+        while self.count_active() > 0 {
             self.ended.notified().await;
         }
         sleep(time).await;
     }
 }
 
-fn options(door: &DoorOptions) -> H2Options {
+fn h2_options(app: &DownstreamOptions) -> H2Options {
     let mut options = default_h2_options();
     options
-        .max_concurrent_streams(door.max_streams)
-        .max_header_list_size(u32::try_from(door.sizes.header_bytes).unwrap_or(u32::MAX))
+        .max_concurrent_streams(app.max_streams)
+        .max_header_list_size(u32::try_from(app.sizes.header_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
-        .max_pending_accept_reset_streams(RESETS)
+        .max_pending_accept_reset_streams(MAX_RESETS)
         // A frame that was under way when its stream was reset is no fault of the client's.
-        .max_concurrent_reset_streams(MOST_RESET_REMEMBERED)
+        .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_REMEMBERED_FOR)
-        .max_local_error_reset_streams(Some(RESETS));
+        .max_local_error_reset_streams(Some(MAX_RESETS));
     options
 }
 
@@ -103,21 +103,21 @@ fn options(door: &DoorOptions) -> H2Options {
 pub(super) async fn serve_http2<P>(
     proxy: &Arc<HttpProxy<P>>,
     context: &Arc<ConnectionContext>,
-    mut wire: Wire,
+    mut client_io: ClientIo,
     shutdown: &ShutdownWatch,
 ) where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    let talk = wire.metered(TALK);
-    let stream: Stream = Box::new(wire);
+    let control_meter = client_io.start_meter(MAX_CONTROL_BYTES);
+    let stream: Stream = Box::new(client_io);
     let digest = Arc::new(Digest {
         ssl_digest: stream.get_ssl_digest(),
         timing_digest: stream.get_timing_digest(),
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     });
-    let begun = handshake(stream, Some(options(&context.options)));
+    let begun = handshake(stream, Some(h2_options(&context.options)));
     let Ok(Ok(mut frames)) = timeout(context.options.header_timeout, begun).await else {
         return;
     };
@@ -127,18 +127,18 @@ pub(super) async fn serve_http2<P>(
         context,
         shutdown,
         digest: &digest,
-        talk: &talk,
+        talk: &control_meter,
         streams: &streams,
         closing: false,
         malformed: 0,
     };
     // The first request has the time of a header. What else a client says gives it no more.
-    let idle = streams.idle_for(context.options.header_timeout);
+    let idle = streams.wait_until_idle_for(context.options.header_timeout);
     tokio::pin!(idle);
     loop {
         let step = tokio::select! {
             biased;
-            () = context.traffic.drain_begun(), if !connection.closing => {
+            () = context.traffic.wait_for_drain(), if !connection.closing => {
                 connection.begin_close(&mut frames)
             }
             accepted = HttpSession::from_h2_conn(&mut frames, Arc::clone(&digest)) => {
@@ -150,12 +150,12 @@ pub(super) async fn serve_http2<P>(
                     Ok(None) | Err(_) => Step::End,
                 }
             }
-            () = talk.exceeded() => connection.on_talk(&mut frames),
+            () = control_meter.wait_until_exceeded() => connection.on_talk(&mut frames),
             () = &mut idle => connection.on_idle(&mut frames),
         };
         match step {
             Step::GoOn => {}
-            Step::IdleFor(time) => idle.set(streams.idle_for(time)),
+            Step::IdleFor(time) => idle.set(streams.wait_until_idle_for(time)),
             Step::End => return,
         }
     }
@@ -175,7 +175,7 @@ struct Http2Connection<'c, P> {
     context: &'c Arc<ConnectionContext>,
     shutdown: &'c ShutdownWatch,
     digest: &'c Digest,
-    talk: &'c Arc<Meter>,
+    talk: &'c Arc<ReadMeter>,
     streams: &'c Arc<Streams>,
     closing: bool,
     malformed: usize,
@@ -190,14 +190,14 @@ where
     fn begin_close(&mut self, frames: &mut Frames) -> Step {
         self.closing = true;
         frames.graceful_shutdown();
-        Step::IdleFor(GOODBYE)
+        Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
     /// Ends the connection, since its client asks too much of it.
     fn close_abruptly(&mut self, frames: &mut Frames) -> Step {
         self.closing = true;
         frames.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
-        Step::IdleFor(GOODBYE)
+        Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
     fn on_idle(&mut self, frames: &mut Frames) -> Step {
@@ -207,7 +207,7 @@ where
     fn on_talk(&mut self, frames: &mut Frames) -> Step {
         self.talk.reset();
         // Bodies are counted too, but not when nothing is under way.
-        if self.streams.active() == 0 && !self.closing {
+        if self.streams.count_active() == 0 && !self.closing {
             return self.close_abruptly(frames);
         }
         Step::GoOn
@@ -215,43 +215,47 @@ where
 
     fn on_session(&mut self, session: HttpSession, frames: &mut Frames) -> Step {
         // Who resets and asks anew has more under way than its streams show.
-        if self.streams.active() > 2 * self.context.options.max_streams as usize {
+        if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(frames);
         }
         self.talk.reset();
-        self.spawn(session, Active::begin(self.streams));
-        Step::IdleFor(if self.closing { GOODBYE } else { self.context.options.keepalive_timeout })
+        self.spawn_request(session, StreamGuard::start(self.streams));
+        Step::IdleFor(if self.closing {
+            GOAWAY_TIMEOUT
+        } else {
+            self.context.options.keepalive_timeout
+        })
     }
 
     fn on_rejected(&mut self) -> Step {
         self.malformed += 1;
         let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
         let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
-        let mut visit = Visit::default();
-        visit.common.request_id = self.context.gate.state().ids.next();
-        self.context.gate.record_refusal(&Refusal::BadRequest, &mut visit, client);
-        if self.malformed > MALFORMED { Step::End } else { Step::GoOn }
+        let mut ctx = RequestContext::default();
+        ctx.common_headers.request_id = self.context.gate.state().request_ids.generate();
+        self.context.gate.record_refusal(&Refusal::BadRequest, &mut ctx, client);
+        if self.malformed > MAX_MALFORMED_REQUESTS { Step::End } else { Step::GoOn }
     }
 
-    fn spawn(&self, stream: HttpSession, active: Active) {
+    fn spawn_request(&self, stream: HttpSession, active: StreamGuard) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
-        let (talk, shutdown) = (Arc::clone(self.talk), self.shutdown.clone());
-        let request = context.traffic.begin();
+        let (control_meter, shutdown) = (Arc::clone(self.talk), self.shutdown.clone());
+        let request = context.traffic.track_request();
         tokio::spawn(async move {
-            let _alive: (Active, Counted) = (active, request);
+            let _alive: (StreamGuard, InFlightGuard) = (active, request);
             let mut session = ServerSession::new_http2(stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));
             let has_body = !session.is_body_done();
             let header = session.req_header();
-            match check_http2(header, has_body, &context.options.sizes) {
+            match check_http2_request(header, has_body, &context.options.sizes) {
                 Ok(()) => {
                     proxy.process_new_http(session, &shutdown).await;
                 }
                 Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
             }
             if has_body {
-                talk.forgive_window();
+                control_meter.forgive_window();
             }
         });
     }
@@ -259,13 +263,16 @@ where
 
 /// Answers what is no request of ours; the connection and its other streams go on.
 async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusal) {
-    let mut visit = Visit::default();
-    visit.common = Common { request_id: gate.state().ids.next(), ..Common::default() };
+    let mut ctx = RequestContext::default();
+    ctx.common_headers = CommonHeaders {
+        request_id: gate.state().request_ids.generate(),
+        ..CommonHeaders::default()
+    };
     let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
-    let header = Box::new(Reply::refusal(refusal).header(&visit.common));
+    let header = Box::new(Reply::refusal(refusal).to_response_header(&ctx.common_headers));
     // A client that reset its stream has nobody to tell.
     let _ = session.write_response_header(header).await;
     let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
-    gate.record_refusal(refusal, &mut visit, client);
-    request_body::discard(&mut session).await;
+    gate.record_refusal(refusal, &mut ctx, client);
+    request_body::discard_body(&mut session).await;
 }

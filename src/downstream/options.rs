@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::message::request_head::Sizes;
+use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
 
 /// Time and number at the door.
 #[derive(Clone, Debug)]
-pub struct DoorOptions {
+pub struct DownstreamOptions {
     /// For a whole request header, from its first byte to its last; for a TLS handshake and a
     /// PROXY header too.
     pub header_timeout: Duration,
@@ -18,9 +18,9 @@ pub struct DoorOptions {
     /// Requests at the same time on one HTTP/2 connection.
     pub max_streams: u32,
     /// Sizes of what comes in.
-    pub sizes: Sizes,
+    pub sizes: RequestLimits,
     /// Whether plain requests are answered on the short way.
-    pub lane: bool,
+    pub fast_path: bool,
     /// Whether HTTP/2 is spoken without TLS too, by prior knowledge.
     pub h2c: bool,
     /// The proxies of which every connection begins with a PROXY header; others are refused.

@@ -8,19 +8,19 @@ use std::net::{IpAddr, SocketAddr};
 use ppp::v2;
 
 /// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
-pub const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The longest PROXY header that is read, its additional fields included.
-const LONGEST: usize = 2048;
+const MAX_PROXY_HEADER: usize = 2048;
 /// The longest line of version 1, its end included.
-const LONGEST_LINE: usize = 107;
+const MAX_V1_LINE: usize = 107;
 
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
     /// So many bytes, and who the proxy speaks for, if it says so: of itself it speaks without a
     /// name.
-    Whole(usize, Option<SocketAddr>),
+    Complete(usize, Option<SocketAddr>),
     /// More bytes are needed.
     Partial,
     /// Something else.
@@ -28,36 +28,36 @@ pub enum ProxyHeader {
 }
 
 /// Looks for a PROXY header at the front of `bytes`.
-pub fn read_proxy_header(bytes: &[u8]) -> ProxyHeader {
+pub fn parse_proxy_header(bytes: &[u8]) -> ProxyHeader {
     const BEGINS: &[u8] = b"PROXY ";
     if bytes.starts_with(BEGINS) {
-        return read_line(bytes);
+        return parse_v1(bytes);
     }
-    if BEGINS.starts_with(bytes) { ProxyHeader::Partial } else { read_binary(bytes) }
+    if BEGINS.starts_with(bytes) { ProxyHeader::Partial } else { parse_v2(bytes) }
 }
 
 /// Version 1: one line of text.
-fn read_line(bytes: &[u8]) -> ProxyHeader {
-    let front = &bytes[..bytes.len().min(LONGEST_LINE)];
+fn parse_v1(bytes: &[u8]) -> ProxyHeader {
+    let front = &bytes[..bytes.len().min(MAX_V1_LINE)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
-        let may_end = front.len() < LONGEST_LINE;
+        let may_end = front.len() < MAX_V1_LINE;
         return if may_end { ProxyHeader::Partial } else { ProxyHeader::Malformed };
     };
     let line = front[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok());
-    match line.and_then(named_by) {
-        Some(client) => ProxyHeader::Whole(end + 1, client),
+    match line.and_then(parse_v1_client) {
+        Some(client) => ProxyHeader::Complete(end + 1, client),
         None => ProxyHeader::Malformed,
     }
 }
 
 /// Whom such a line speaks for, if it is one.
-fn named_by(line: &str) -> Option<Option<SocketAddr>> {
+fn parse_v1_client(line: &str) -> Option<Option<SocketAddr>> {
     match line.split(' ').collect::<Vec<_>>()[..] {
         // Whatever else it says is to be ignored.
         [_, "UNKNOWN", ..] => Some(None),
         [_, family, source, destination, from, to] => {
             let ends: [IpAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
-            let (from, _) = (port(from)?, port(to)?);
+            let (from, _) = (parse_port(from)?, parse_port(to)?);
             let fits = match family {
                 "TCP4" => ends.iter().all(IpAddr::is_ipv4),
                 "TCP6" => ends.iter().all(IpAddr::is_ipv6),
@@ -70,67 +70,73 @@ fn named_by(line: &str) -> Option<Option<SocketAddr>> {
 }
 
 /// A port without a sign or leading zeros.
-fn port(text: &str) -> Option<u16> {
+fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port: &u16| port.to_string() == text)
 }
 
 /// Version 2: its length stands in front.
-fn read_binary(bytes: &[u8]) -> ProxyHeader {
-    const FRONT: usize = 16;
+fn parse_v2(bytes: &[u8]) -> ProxyHeader {
+    const V2_FIXED_BYTES: usize = 16;
     match v2::Header::try_from(bytes) {
-        Ok(header) if header.len() <= LONGEST => {
+        Ok(header) if header.len() <= MAX_PROXY_HEADER => {
             let client = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
                 (_, v2::Addresses::IPv4(a)) => Some((IpAddr::V4(a.source_address), a.source_port)),
                 (_, v2::Addresses::IPv6(a)) => Some((IpAddr::V6(a.source_address), a.source_port)),
                 (_, v2::Addresses::Unspecified | v2::Addresses::Unix(_)) => None,
             };
-            ProxyHeader::Whole(header.len(), client.map(SocketAddr::from))
+            ProxyHeader::Complete(header.len(), client.map(SocketAddr::from))
         }
         Err(v2::ParseError::Incomplete(_)) => ProxyHeader::Partial,
-        Err(v2::ParseError::Partial(_, rest)) if FRONT + rest <= LONGEST => ProxyHeader::Partial,
+        Err(v2::ParseError::Partial(_, rest)) if V2_FIXED_BYTES + rest <= MAX_PROXY_HEADER => {
+            ProxyHeader::Partial
+        }
         Ok(_) | Err(_) => ProxyHeader::Malformed,
     }
 }
 
 /// Whether these bytes are HTTP/2's preface; `None` while they could become it.
-pub fn is_preface(bytes: &[u8]) -> Option<bool> {
-    if bytes.len() >= PREFACE.len() {
-        return Some(bytes.starts_with(PREFACE));
+pub fn is_http2_preface(bytes: &[u8]) -> Option<bool> {
+    if bytes.len() >= HTTP2_PREFACE.len() {
+        return Some(bytes.starts_with(HTTP2_PREFACE));
     }
-    if PREFACE.starts_with(bytes) { None } else { Some(false) }
+    if HTTP2_PREFACE.starts_with(bytes) { None } else { Some(false) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn whole(length: usize, client: &str) -> ProxyHeader {
-        ProxyHeader::Whole(length, client.parse().ok())
+    fn complete(length: usize, client: &str) -> ProxyHeader {
+        ProxyHeader::Complete(length, client.parse().ok())
     }
 
     #[test]
     fn both_versions_say_who_the_client_is() {
         let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 443\r\n\x16\x03\x01\xff\r\nrest";
-        assert_eq!(read_proxy_header(line), whole(41, "192.0.2.1:4000"));
+        assert_eq!(parse_proxy_header(line), complete(41, "192.0.2.1:4000"));
         let line = b"PROXY TCP6 2001:db8::1 ::1 4000 443\r\nGET /";
-        assert_eq!(read_proxy_header(line), whole(37, "[2001:db8::1]:4000"));
+        assert_eq!(parse_proxy_header(line), complete(37, "[2001:db8::1]:4000"));
         let line = b"PROXY UNKNOWN\r\n";
-        assert_eq!(read_proxy_header(line), whole(15, ""));
+        assert_eq!(parse_proxy_header(line), complete(15, ""));
         let more = b"PROXY UNKNOWN what it says does not matter to us\r\n";
-        assert_eq!(read_proxy_header(more), whole(more.len(), ""));
+        assert_eq!(parse_proxy_header(more), complete(more.len(), ""));
         for cut in 0..line.len() {
-            assert_eq!(read_proxy_header(&line[..cut]), ProxyHeader::Partial, "{cut}");
+            assert_eq!(parse_proxy_header(&line[..cut]), ProxyHeader::Partial, "{cut}");
         }
 
         let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
         binary.extend([192, 0, 2, 1, 192, 0, 2, 2, 0x0f, 0xa0, 1, 187]);
-        assert_eq!(read_proxy_header(&binary), whole(28, "192.0.2.1:4000"));
+        assert_eq!(parse_proxy_header(&binary), complete(28, "192.0.2.1:4000"));
         for cut in 0..binary.len() {
-            assert_eq!(read_proxy_header(&binary[..cut]), ProxyHeader::Partial, "{cut}");
+            assert_eq!(parse_proxy_header(&binary[..cut]), ProxyHeader::Partial, "{cut}");
         }
         binary[12] = 0x20;
-        assert_eq!(read_proxy_header(&binary), whole(28, ""), "a health check of the proxy's own");
+        assert_eq!(
+            parse_proxy_header(&binary),
+            complete(28, ""),
+            "a health check of the proxy's own"
+        );
     }
 
     #[test]
@@ -152,15 +158,15 @@ mod tests {
             &[b'P'; 200],
             b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff",
         ] {
-            assert_eq!(read_proxy_header(bytes), ProxyHeader::Malformed, "{bytes:?}");
+            assert_eq!(parse_proxy_header(bytes), ProxyHeader::Malformed, "{bytes:?}");
         }
     }
 
     #[test]
     fn a_preface_is_known_at_its_first_wrong_byte() {
-        assert_eq!(is_preface(b"GET "), Some(false));
-        assert_eq!(is_preface(b"PRI * "), None);
-        assert_eq!(is_preface(PREFACE), Some(true));
-        assert_eq!(is_preface(&[PREFACE, b"more"].concat()), Some(true));
+        assert_eq!(is_http2_preface(b"GET "), Some(false));
+        assert_eq!(is_http2_preface(b"PRI * "), None);
+        assert_eq!(is_http2_preface(HTTP2_PREFACE), Some(true));
+        assert_eq!(is_http2_preface(&[HTTP2_PREFACE, b"more"].concat()), Some(true));
     }
 }

@@ -18,60 +18,72 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::client_io::Wire;
+use super::client_io::ClientIo;
 
 /// What a client may wait for before it sends a body (RFC 9110 section 10.1.1).
-const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A connection that came back.
 #[derive(Debug)]
-pub struct Returned {
-    pub wire: Box<Wire>,
+pub struct ReturnedConnection {
+    pub wire: Box<ClientIo>,
     /// Bytes of the request's body that were not read.
     pub body_left: usize,
     /// When the last of the answer was written.
-    pub answered: Instant,
+    pub answered_at: Instant,
 }
 
 /// The connection for as long as Pingora serves one request on it.
 #[derive(Debug)]
 pub struct RequestIo {
     /// None only once it was handed back.
-    wire: Option<Box<Wire>>,
+    wire: Option<Box<ClientIo>>,
     body_left: usize,
     /// The client waits for a 100 before it sends its body.
     awaits_continue: bool,
-    answered: Instant,
-    owner: Option<oneshot::Sender<Returned>>,
+    answered_at: Instant,
+    return_sender: Option<oneshot::Sender<ReturnedConnection>>,
 }
 
 impl RequestIo {
     /// The connection for a request with a body of so many bytes, and where it comes back.
     pub fn new(
-        wire: Box<Wire>,
+        client_io: Box<ClientIo>,
         body: usize,
         awaits_continue: bool,
-    ) -> (RequestIo, oneshot::Receiver<Returned>) {
+    ) -> (RequestIo, oneshot::Receiver<ReturnedConnection>) {
         let (owner, returned) = oneshot::channel();
-        let (wire, owner, answered) = (Some(wire), Some(owner), Instant::now());
-        (RequestIo { wire, body_left: body, awaits_continue, answered, owner }, returned)
+        let (client_io, owner, answered) = (Some(client_io), Some(owner), Instant::now());
+        (
+            RequestIo {
+                wire: client_io,
+                body_left: body,
+                awaits_continue,
+                answered_at: answered,
+                return_sender: owner,
+            },
+            returned,
+        )
     }
 
-    fn wire(&mut self) -> std::io::Result<&mut Wire> {
+    fn wire(&mut self) -> std::io::Result<&mut ClientIo> {
         self.wire.as_deref_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
     }
 
-    fn pinned(&mut self) -> std::io::Result<Pin<&mut Wire>> {
+    fn pinned_io(&mut self) -> std::io::Result<Pin<&mut ClientIo>> {
         self.wire().map(Pin::new)
     }
 }
 
 impl Drop for RequestIo {
     fn drop(&mut self) {
-        if let (Some(wire), Some(owner)) = (self.wire.take(), self.owner.take()) {
+        if let (Some(client_io), Some(owner)) = (self.wire.take(), self.return_sender.take()) {
             // If nobody waits for it any more, the connection ends here.
-            let _ =
-                owner.send(Returned { wire, body_left: self.body_left, answered: self.answered });
+            let _ = owner.send(ReturnedConnection {
+                wire: client_io,
+                body_left: self.body_left,
+                answered_at: self.answered_at,
+            });
         }
     }
 }
@@ -87,18 +99,18 @@ impl AsyncRead for RequestIo {
             return Poll::Ready(Ok(()));
         }
         let (left, asks) = (this.body_left, this.awaits_continue);
-        let wire = this.wire()?;
+        let client_io = this.wire()?;
         if left == 0 {
             // What the client waits for is sent. Nothing more belongs to this request, and nothing
             // ever will, so nobody needs to be woken; if the client left, a write shows it.
-            let _ = wire.poll_send(context);
+            let _ = client_io.poll_send_buffered(context);
             return Poll::Pending;
         }
-        if asks && wire.ahead.is_empty() {
-            wire.unsent.extend_from_slice(CONTINUE);
+        if asks && client_io.read_buf.is_empty() {
+            client_io.write_buf.extend_from_slice(CONTINUE_RESPONSE);
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
-        let polled = Pin::new(wire).poll_read(context, &mut part);
+        let polled = Pin::new(client_io).poll_read(context, &mut part);
         let read = part.filled().len();
         this.awaits_continue = false;
         ready!(polled)?;
@@ -117,18 +129,18 @@ impl AsyncWrite for RequestIo {
         let this = self.get_mut();
         // A final answer: the body may still be read, but is not asked for.
         this.awaits_continue = false;
-        let written = ready!(this.pinned()?.poll_write(context, bytes));
-        this.answered = Instant::now();
+        let written = ready!(this.pinned_io()?.poll_write(context, bytes));
+        this.answered_at = Instant::now();
         Poll::Ready(written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
         // The end of a session flushes once more, behind what it read and dropped.
-        let is_sent = this.wire()?.is_sent();
-        let flushed = ready!(this.pinned()?.poll_flush(context));
-        if !is_sent {
-            this.answered = Instant::now();
+        let is_all_sent = this.wire()?.is_all_sent();
+        let flushed = ready!(this.pinned_io()?.poll_flush(context));
+        if !is_all_sent {
+            this.answered_at = Instant::now();
         }
         Poll::Ready(flushed)
     }
@@ -149,7 +161,7 @@ impl Shutdown for RequestIo {
 
 impl UniqueID for RequestIo {
     fn id(&self) -> UniqueIDType {
-        self.wire.as_ref().map_or(-1, |wire| wire.id())
+        self.wire.as_ref().map_or(-1, |client_io| client_io.id())
     }
 }
 
@@ -165,7 +177,7 @@ impl Ssl for RequestIo {
 
 impl GetTimingDigest for RequestIo {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.wire.as_ref().map(|wire| wire.get_timing_digest()).unwrap_or_default()
+        self.wire.as_ref().map(|client_io| client_io.get_timing_digest()).unwrap_or_default()
     }
 }
 
@@ -190,18 +202,18 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    async fn connected() -> (TcpStream, Box<Wire>) {
+    async fn connected() -> (TcpStream, Box<ClientIo>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
-        (client, Box::new(Wire::accepted(stream, peer)))
+        (client, Box::new(ClientIo::from_tcp(stream, peer)))
     }
 
     #[tokio::test]
     async fn a_request_reads_its_body_and_leaves_what_follows_to_the_next() {
-        let (mut client, wire) = connected().await;
+        let (mut client, client_io) = connected().await;
         client.write_all(b"bodyGET /next").await.unwrap();
-        let (mut io, mut returned) = RequestIo::new(wire, 4, false);
+        let (mut io, mut returned) = RequestIo::new(client_io, 4, false);
         let mut body = [0; 4];
         io.read_exact(&mut body).await.unwrap();
         assert_eq!(&body, b"body");
@@ -211,9 +223,10 @@ mod tests {
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut more));
         assert!(polled.is_pending());
         drop(io);
-        let Returned { mut wire, body_left, .. } = returned.try_recv().unwrap();
+        let ReturnedConnection { wire: mut client_io, body_left, .. } =
+            returned.try_recv().unwrap();
         assert_eq!(body_left, 0);
-        wire.read_exact(&mut more).await.unwrap();
+        client_io.read_exact(&mut more).await.unwrap();
         assert_eq!(&more, b"GET ");
     }
 
@@ -221,8 +234,8 @@ mod tests {
     async fn a_read_without_room_is_over_at_once() {
         let mut context = Context::from_waker(Waker::noop());
         for body in [0, 4] {
-            let (_client, wire) = connected().await;
-            let (mut io, _returned) = RequestIo::new(wire, body, false);
+            let (_client, client_io) = connected().await;
+            let (mut io, _returned) = RequestIo::new(client_io, body, false);
             let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut []));
             assert!(polled.is_ready(), "{body}");
         }
@@ -230,9 +243,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_asked_for_once_and_not_behind_an_answer() {
-        for (answers_first, said) in [(false, CONTINUE), (true, b"HTTP/1.1 404 Not Found\r\n")] {
-            let (mut client, wire) = connected().await;
-            let (mut io, returned) = RequestIo::new(wire, 4, true);
+        for (answers_first, said) in
+            [(false, CONTINUE_RESPONSE), (true, b"HTTP/1.1 404 Not Found\r\n")]
+        {
+            let (mut client, client_io) = connected().await;
+            let (mut io, returned) = RequestIo::new(client_io, 4, true);
             if answers_first {
                 io.write_all(said).await.unwrap();
             }

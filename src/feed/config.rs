@@ -29,24 +29,24 @@ pub struct Feed {
     pub public_key: Option<String>,
 }
 
-/// All feeds, and the folder that keeps their last good lists.
+/// All feeds, and the directory that keeps their last good lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feeds {
     /// The feeds, in the order of the config.
-    pub all: Vec<Feed>,
+    pub feeds: Vec<Feed>,
     /// Where their lists and what is known of them are kept.
-    pub folder: PathBuf,
+    pub dir: PathBuf,
 }
 
 impl Feeds {
     /// The lists as the table takes them.
-    pub fn lists(&self) -> Vec<FeedList> {
+    pub fn feed_lists(&self) -> Vec<FeedList> {
         let list = |feed: &Feed| FeedList {
             name: feed.name.clone(),
             kind: feed.kind,
-            path: feed.list_path(&self.folder),
+            path: feed.list_path(&self.dir),
         };
-        self.all.iter().map(list).collect()
+        self.feeds.iter().map(list).collect()
     }
 }
 
@@ -54,6 +54,6 @@ impl Feed {
     /// The file of the last good list. A list of another kind has another file: it must not pass
     /// for one of this kind.
     pub(super) fn list_path(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{}.{}.txt", self.name, self.kind.word()))
+        folder.join(format!("{}.{}.txt", self.name, self.kind.as_str()))
     }
 }

@@ -2,15 +2,15 @@
 
 /// Why a feed keeps its last good list.
 #[derive(Debug, thiserror::Error)]
-#[error("{at}: {why}")]
+#[error("{attempted_at}: {message}")]
 pub struct FeedError {
     /// The feed, or the URL.
-    pub(super) at: String,
-    pub(super) why: String,
+    pub(super) attempted_at: String,
+    pub(super) message: String,
 }
 
 impl FeedError {
     pub(super) fn new(at: impl Into<String>, why: impl Into<String>) -> FeedError {
-        FeedError { at: at.into(), why: why.into() }
+        FeedError { attempted_at: at.into(), message: why.into() }
     }
 }

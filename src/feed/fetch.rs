@@ -12,13 +12,13 @@ use sha2::{Digest, Sha256};
 use ureq::tls::{RootCerts, TlsConfig};
 
 use super::error::FeedError;
-use super::kept::FeedState;
-use crate::support::regular_file::read_regular;
+use super::storage::FeedState;
+use crate::support::regular_file::read_regular_file;
 
 /// How long one fetch may take, from the look-up of the name to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
-const MAX_PROOF: u64 = 64 << 10;
+const MAX_PROOF_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
 
 /// Where a list is.
@@ -40,16 +40,16 @@ impl FeedUrl {
         let Some((scheme, rest)) = text.split_once("://") else {
             return (!text.is_empty()).then(|| FeedUrl::File(PathBuf::from(text)));
         };
-        let is_written_well = text.bytes().all(|byte| byte.is_ascii_graphic());
-        let host = host_of(rest).filter(|_| is_written_well)?;
-        let is_here = host == "localhost"
+        let is_ascii_graphic = text.bytes().all(|byte| byte.is_ascii_graphic());
+        let host = host_of(rest).filter(|_| is_ascii_graphic)?;
+        let is_loopback = host == "localhost"
             || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-        let is_safe = scheme == "https" || (scheme == "http" && is_here);
+        let is_safe = scheme == "https" || (scheme == "http" && is_loopback);
         is_safe.then(|| FeedUrl::Web(text.to_owned()))
     }
 
     /// All of it, with what may be a password.
-    pub(super) fn whole(&self) -> String {
+    pub(super) fn to_unredacted(&self) -> String {
         match self {
             FeedUrl::Web(url) => url.clone(),
             FeedUrl::File(path) => path.display().to_string(),
@@ -60,8 +60,8 @@ impl FeedUrl {
     fn with_suffix(&self, suffix: &str) -> FeedUrl {
         match self {
             FeedUrl::Web(url) => {
-                let (place, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
-                FeedUrl::Web(format!("{place}{suffix}{rest}"))
+                let (path, rest) = url.split_at(url.find(['?', '#']).unwrap_or(url.len()));
+                FeedUrl::Web(format!("{path}{suffix}{rest}"))
             }
             FeedUrl::File(path) => {
                 FeedUrl::File(PathBuf::from(format!("{}{suffix}", path.display())))
@@ -73,10 +73,10 @@ impl FeedUrl {
 /// The host of what stands behind the scheme of a URL (RFC 3986 section 3.2).
 fn host_of(rest: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#']).next()?;
-    let place = authority.rsplit('@').next()?;
-    let host = match place.strip_prefix('[') {
+    let path = authority.rsplit('@').next()?;
+    let host = match path.strip_prefix('[') {
         Some(address) => address.split_once(']')?.0,
-        None => place.split(':').next()?,
+        None => path.split(':').next()?,
     };
     (!host.is_empty()).then_some(host)
 }
@@ -104,9 +104,9 @@ impl fmt::Debug for FeedUrl {
 }
 
 /// What a fetch brought.
-pub(super) enum Fetched {
+pub(super) enum FetchOutcome {
     /// The list is the one that was fetched last.
-    Unchanged,
+    NotModified,
     List(FetchedList),
 }
 
@@ -114,22 +114,26 @@ pub(super) enum Fetched {
 pub(super) struct FetchedList {
     pub bytes: Vec<u8>,
     pub etag: Option<String>,
-    pub modified: Option<String>,
+    pub last_modified: Option<String>,
 }
 
 /// Fetches a list, unless it is the one that was fetched last.
-pub(super) fn fetch(url: &FeedUrl, state: &FeedState, most: u64) -> Result<Fetched, FeedError> {
+pub(super) fn fetch(
+    url: &FeedUrl,
+    state: &FeedState,
+    max_bytes: u64,
+) -> Result<FetchOutcome, FeedError> {
     match url {
         FeedUrl::File(path) => {
-            let bytes = read_file(path, most)?;
-            Ok(Fetched::List(FetchedList { bytes, etag: None, modified: None }))
+            let bytes = read_file(path, max_bytes)?;
+            Ok(FetchOutcome::List(FetchedList { bytes, etag: None, last_modified: None }))
         }
-        FeedUrl::Web(text) => fetch_web(url, text, state, most),
+        FeedUrl::Web(text) => fetch_web(url, text, state, max_bytes),
     }
 }
 
-fn read_file(path: &Path, most: u64) -> Result<Vec<u8>, FeedError> {
-    read_regular(path, most).map_err(|found| {
+fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
+    read_regular_file(path, max_bytes).map_err(|found| {
         FeedError::new(path.display().to_string(), format!("expected a list, but found {found}"))
     })
 }
@@ -138,8 +142,8 @@ fn fetch_web(
     url: &FeedUrl,
     text: &str,
     state: &FeedState,
-    most: u64,
-) -> Result<Fetched, FeedError> {
+    max_bytes: u64,
+) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
     let is_https = text.starts_with("https://");
     // A name is trusted as certificates say, and a redirect never leaves HTTPS.
@@ -165,27 +169,30 @@ fn fetch_web(
     if let Some(modified) = &state.modified {
         request = request.header("If-Modified-Since", modified);
     }
-    let mut response = request.call().map_err(|error| failed(without_query(&error.to_string())))?;
+    let mut response = request.call().map_err(|error| failed(redact_urls(&error.to_string())))?;
     match response.status().as_u16() {
         200 => {}
-        304 if state.etag.is_some() || state.modified.is_some() => return Ok(Fetched::Unchanged),
+        304 if state.etag.is_some() || state.modified.is_some() => {
+            return Ok(FetchOutcome::NotModified);
+        }
         status => return Err(failed(format!("expected status 200, but found {status}"))),
     }
-    let field = |name: &str| {
+    let header_value = |name: &str| {
         let value = response.headers().get(name)?.to_str().ok()?;
         Some(value.to_owned())
     };
-    let (etag, modified) = (field("etag"), field("last-modified"));
-    let announced = response.body().content_length();
-    let is_delimited = field("content-length").is_some() || field("transfer-encoding").is_some();
-    if announced.is_some_and(|length| length > most) {
-        let found = announced.unwrap_or_default();
-        return Err(failed(format!("expected at most {most} bytes, but found {found}")));
+    let (etag, modified) = (header_value("etag"), header_value("last-modified"));
+    let content_length = response.body().content_length();
+    let is_delimited =
+        header_value("content-length").is_some() || header_value("transfer-encoding").is_some();
+    if content_length.is_some_and(|length| length > max_bytes) {
+        let found = content_length.unwrap_or_default();
+        return Err(failed(format!("expected at most {max_bytes} bytes, but found {found}")));
     }
-    let body = response.body_mut().with_config().limit(most).read_to_vec();
+    let body = response.body_mut().with_config().limit(max_bytes).read_to_vec();
     let bytes = body.map_err(|error| match error {
         ureq::Error::BodyExceedsLimit(_) => {
-            failed(format!("expected at most {most} bytes, but found more"))
+            failed(format!("expected at most {max_bytes} bytes, but found more"))
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
@@ -194,28 +201,29 @@ fn fetch_web(
         Some(b']') => true,
         _ => bytes.ends_with(b"\n"),
     };
-    if announced.is_some_and(|length| length != bytes.len() as u64) || (!is_delimited && !is_whole)
+    if content_length.is_some_and(|length| length != bytes.len() as u64)
+        || (!is_delimited && !is_whole)
     {
         return Err(failed("expected the whole list, but found a part".to_owned()));
     }
-    Ok(Fetched::List(FetchedList { bytes, etag, modified }))
+    Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
 }
 
 /// What an error says, without the words that hold a URL: it may carry a token.
-fn without_query(text: &str) -> String {
+fn redact_urls(text: &str) -> String {
     let shown =
         |word: &str| if word.contains("://") { "the URL".to_owned() } else { word.to_owned() };
     text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
 }
 
 /// The SHA-256 of a list, in lower-case hexadecimal.
-pub(super) fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Compares the digest with the one that is published at `url`.
 pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError> {
-    let text = proof(url)?;
+    let text = fetch_proof(url)?;
     let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if expected == digest {
         return Ok(());
@@ -231,19 +239,19 @@ pub(super) fn check_signature(url: &FeedUrl, key: &str, bytes: &[u8]) -> Result<
         let why = format!("expected a signature of this list by public_key, but found: {error}");
         FeedError::new(at.to_string(), why)
     };
-    let signature = Signature::decode(&proof(&at)?).map_err(wrong)?;
+    let signature = Signature::decode(&fetch_proof(&at)?).map_err(wrong)?;
     let key = PublicKey::from_base64(key).map_err(wrong)?;
     key.verify(bytes, &signature, false).map_err(wrong)
 }
 
 /// Whether this is a minisign public key.
-pub fn is_public_key(text: &str) -> bool {
+pub fn is_minisign_public_key(text: &str) -> bool {
     PublicKey::from_base64(text).is_ok()
 }
 
-fn proof(url: &FeedUrl) -> Result<String, FeedError> {
+fn fetch_proof(url: &FeedUrl) -> Result<String, FeedError> {
     let nothing_known = FeedState::default();
-    let Fetched::List(fetched) = fetch(url, &nothing_known, MAX_PROOF)? else {
+    let FetchOutcome::List(fetched) = fetch(url, &nothing_known, MAX_PROOF_BYTES)? else {
         return Ok(String::new());
     };
     String::from_utf8(fetched.bytes)
@@ -255,7 +263,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_comes_in_the_clear_from_this_machine_alone() {
+    fn plain_http_is_allowed_from_loopback_only() {
         for good in [
             "https://lists.example/daily.txt",
             "http://127.0.0.1:8000/x",

@@ -7,69 +7,69 @@ use std::sync::Arc;
 
 use smol_str::SmolStr;
 
-use crate::keys::{Key, KeyRing, digest};
+use crate::keys::{Key, KeyRing, sha256};
 use crate::model::month::Month;
 use crate::model::origin::Origin;
 use crate::model::refusal::Refusal;
-use crate::quota::{Allowance, Denied, Ledger, Spent};
-use crate::store::LimitRow;
+use crate::quota::{Allowance, Charge, Denial, Ledger};
+use crate::store::MonthlyLimit;
 
 /// Proof that a request passed the gates. Without one nothing is answered from the table and
 /// nothing reaches the upstream.
 pub struct Permit {
     key: Option<Arc<Key>>,
-    spent: Option<Spent>,
+    spent: Option<Charge>,
 }
 
 /// The first gate: exactly one `Authorization: Bearer <key>`, a key of the ring, neither revoked
 /// nor expired. Every other case looks and costs the same; but a key of which nobody can tell
 /// whether it is good is our failure.
-pub fn identify<'h>(
+pub fn authenticate_client<'h>(
     ring: &KeyRing,
     mut authorization: impl Iterator<Item = &'h [u8]>,
     unix_now: i64,
 ) -> Result<Arc<Key>, Refusal> {
     let (first, second) = (authorization.next(), authorization.next());
     let token = match (first, second) {
-        (Some(value), None) => bearer(value),
+        (Some(value), None) => parse_bearer_token(value),
         _ => None,
     };
     // A request without a key is looked up as one with an unknown key.
-    let digest = digest(token.unwrap_or(b"no key at all"));
-    match (token, ring.find(&digest, unix_now)) {
+    let digest = sha256(token.unwrap_or(b"no key at all"));
+    match (token, ring.find_key(&digest, unix_now)) {
         (Some(_), Some(key)) => Ok(Arc::clone(key)),
-        (Some(_), None) if ring.is_unreadable(&digest) => Err(Refusal::Internal),
+        (Some(_), None) if ring.is_row_unreadable(&digest) => Err(Refusal::Internal),
         _ => Err(Refusal::Unauthorized),
     }
 }
 
-fn bearer(value: &[u8]) -> Option<&[u8]> {
+fn parse_bearer_token(value: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = value.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"bearer") {
         return None;
     }
     let token = rest.trim_ascii();
-    let separated = rest.first() == Some(&b' ');
+    let has_space = rest.first() == Some(&b' ');
     // A token holds no space and no comma, so that a list is never read as its first member.
-    let whole = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
-    (separated && whole && (16..=256).contains(&token.len())).then_some(token)
+    let is_single_token = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
+    (has_space && is_single_token && (16..=256).contains(&token.len())).then_some(token)
 }
 
 /// The second gate: a restricted key passes only with one of its origins, or without any.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
-        OriginHeader::Valid(origin, _) => key.allows(origin),
+        OriginHeader::Valid(origin, _) => key.is_origin_allowed(origin),
         OriginHeader::Malformed(_) => !key.is_restricted() && !key.require_origin,
     };
     match allowed {
         true => Ok(()),
-        false => Err(Refusal::Forbidden { origin: origin.shown() }),
+        false => Err(Refusal::Forbidden { origin: origin.display_text() }),
     }
 }
 
 /// The third gate: spends one call of the month.
-pub async fn charge(
+pub async fn charge_call(
     ledger: &Ledger,
     key: &Arc<Key>,
     month: Month,
@@ -77,22 +77,22 @@ pub async fn charge(
 ) -> Result<Permit, Refusal> {
     match ledger.charge(&key.lease, month).await {
         Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), spent: Some(spent) }),
-        Err(Denied::Exhausted) => Err(Refusal::QuotaExceeded {
+        Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
-            retry_after: month.seconds_left(unix_now),
+            retry_after: month.seconds_until_end(unix_now),
         }),
-        Err(Denied::Store) => Err(Refusal::Internal),
+        Err(Denial::Store) => Err(Refusal::Internal),
     }
 }
 
 /// The same without waiting: `None` where no call is in hand.
-pub fn charge_at_once(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
-    let spent = ledger.charge_at_once(&key.lease, month)?;
+pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
+    let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
     Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
 }
 
 /// A permit for a call that does not count; the key, if the route needs one, was checked.
-pub fn uncounted(key: Option<&Arc<Key>>) -> Permit {
+pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
     Permit { key: key.cloned(), spent: None }
 }
 
@@ -107,20 +107,20 @@ impl Permit {
         let spent = self.spent.as_ref()?;
         let key = self.key.as_ref()?;
         match key.limit {
-            LimitRow::Unlimited => None,
-            LimitRow::Calls(limit) => Some(Allowance {
+            MonthlyLimit::Unlimited => None,
+            MonthlyLimit::Calls(limit) => Some(Allowance {
                 limit,
                 remaining: spent.remaining.unwrap_or(0),
-                reset_in: spent.month().seconds_left(unix_now),
+                reset_in: spent.month().seconds_until_end(unix_now),
             }),
         }
     }
 
     /// Gives the call back, once: whoever failed to serve it says so. True if there was one.
-    pub fn give_back(&mut self, ledger: &Ledger) -> bool {
+    pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.spent.take(), &self.key) {
             (Some(spent), Some(key)) => {
-                ledger.give_back(&key.lease, spent);
+                ledger.refund(&key.lease, spent);
                 true
             }
             _ => false,
@@ -158,7 +158,7 @@ impl OriginHeader {
         OriginHeader::Malformed(shown.chars().take(256).collect())
     }
 
-    fn shown(&self) -> String {
+    fn display_text(&self) -> String {
         match self {
             OriginHeader::Absent => "none".to_owned(),
             OriginHeader::Valid(_, text) => text.to_string(),
@@ -177,7 +177,7 @@ mod tests {
         for value in
             [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
         {
-            assert_eq!(bearer(value.as_bytes()), Some(good.as_bytes()), "{value}");
+            assert_eq!(parse_bearer_token(value.as_bytes()), Some(good.as_bytes()), "{value}");
         }
         for value in [
             good.clone(),
@@ -192,7 +192,7 @@ mod tests {
             format!("Bearer {}", "k".repeat(257)),
             format!("Bearer {good}\u{e9}"),
         ] {
-            assert_eq!(bearer(value.as_bytes()), None, "{value}");
+            assert_eq!(parse_bearer_token(value.as_bytes()), None, "{value}");
         }
     }
 

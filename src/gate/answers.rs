@@ -9,111 +9,114 @@ use crate::message::response::{Cors, Reply, VerdictFacts};
 use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::Rule;
-use crate::store::LimitRow;
+use crate::store::MonthlyLimit;
 
 use super::admission::OriginHeader;
-use super::gate_request::Asked;
-use super::request_context::Visit;
+use super::gate_request::GateRequest;
+use super::request_context::RequestContext;
 use super::route::{self, Route};
-use super::state::{Policy, State};
+use super::state::{GateState, Policy};
 
 /// What a verdict's body begins with, before the name.
-const BODY_BEGINS: &str = r#"{"domain":""#;
+const VERDICT_BODY_START: &str = r#"{"domain":""#;
 /// What `monthly_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
-const UNLIMITED: u64 = 9_007_199_254_740_991;
+const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// What was decided about a request.
 pub(crate) enum Decision {
-    Answer(Reply),
-    /// It may go on, to [`Visit::forward`].
-    Pass,
+    Reply(Reply),
+    /// It may go on, to [`RequestContext::forward`].
+    Forward,
 }
 
 /// The answer, or where to pass on to, of a request with a permit.
-pub(super) fn serve(
-    state: &State,
+pub(super) fn serve_route(
+    state: &GateState,
     route: Route<'_>,
-    asked: &Asked<'_>,
+    request: &GateRequest<'_>,
     policy: &Policy,
-    visit: &mut Visit,
+    ctx: &mut RequestContext,
 ) -> Result<Decision, Refusal> {
     let reply = match route {
         Route::Check(segment) => {
-            let mut target = route::canonical_check(segment)?.into_bytes();
-            target.extend_from_slice(route::split_query(asked.target).1);
-            visit.forward = Some(target);
-            return Ok(Decision::Pass);
+            let mut target = route::canonicalize_check_target(segment)?.into_bytes();
+            target.extend_from_slice(route::split_query(request.target).1);
+            ctx.upstream_target = Some(target);
+            return Ok(Decision::Forward);
         }
-        Route::Prefix(_) => {
-            visit.forward = Some(asked.target.to_vec());
-            return Ok(Decision::Pass);
+        Route::Upstream(_) => {
+            ctx.upstream_target = Some(request.target.to_vec());
+            return Ok(Decision::Forward);
         }
-        Route::Domain(segment) => answer_domain(state, segment, policy, visit),
-        Route::TopDomains => Ok(Reply::json(state.top.body())),
-        Route::Options(allow) => answer_options(state, asked, allow, visit),
+        Route::Domain(segment) => answer_domain(state, segment, policy, ctx),
+        Route::TopDomains => Ok(Reply::json(state.top_domains.body())),
+        Route::Options(allow) => answer_options(state, request, allow, ctx),
         // The ledger is asked for it.
         Route::Usage => Err(Refusal::Internal),
     };
-    reply.map(Decision::Answer)
+    reply.map(Decision::Reply)
 }
 
 /// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
 fn answer_options(
-    state: &State,
-    asked: &Asked<'_>,
+    state: &GateState,
+    request: &GateRequest<'_>,
     allow: SmolStr,
-    visit: &Visit,
+    ctx: &RequestContext,
 ) -> Result<Reply, Refusal> {
-    match (&asked.origin, asked.is_preflight) {
-        (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options(allow)),
+    match (&request.origin, request.is_preflight) {
+        (OriginHeader::Absent, _) | (_, false) => Ok(Reply::options_without_preflight(allow)),
         _ if state.keys.peek().is_none() => Err(Refusal::Internal),
-        _ => Ok(Reply::preflight(matches!(visit.common.cors, Cors::Open(_)), allow)),
+        _ => Ok(Reply::preflight(matches!(ctx.common_headers.cors, Cors::Allowed(_)), allow)),
     }
 }
 
 fn answer_domain(
-    state: &State,
+    state: &GateState,
     segment: &[u8],
     policy: &Policy,
-    visit: &mut Visit,
+    ctx: &mut RequestContext,
 ) -> Result<Reply, Refusal> {
-    let domain = Domain::from_segment(segment).map_err(Refusal::InvalidDomain)?;
+    let domain = Domain::from_path_segment(segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
-    let now = visit.unix_now();
-    let found = state.dns.apply_learned(table.lookup(&domain, now), &domain, now);
-    let found = found.with_unknown_score(policy.unknown_score);
-    visit.reason = Some(found.verdict.reason.as_str());
+    let now = ctx.unix_now();
+    let lookup = state.dns.apply_learned(table.lookup(&domain, now), &domain, now);
+    let lookup = lookup.with_unknown_score(policy.unknown_score);
+    ctx.reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
-    let body = [BODY_BEGINS, name, &found.tail()].concat();
-    let row = found.matched.map(|start| &name[start..]);
+    let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
+    let row = lookup.matched_at.map(|start| &name[start..]);
     // A suffix with names for nothing is not flagged itself, so it leads no list.
-    if found.verdict.reason.is_flagged()
-        && found.verdict.rule != Rule::FreeSubdomain
-        && let (Some(row), Some(key)) = (row, &visit.key)
+    if lookup.verdict.reason.is_flagged()
+        && lookup.verdict.rule != Rule::FreeSubdomain
+        && let (Some(row), Some(key)) = (row, &ctx.key)
     {
-        state.top.credit(row, &key.account.name, visit.unix_now());
+        state.top_domains.count_lookup(row, &key.account.name, ctx.unix_now());
     }
     // The name stands first in the body, and its parent at its end.
-    let end = BODY_BEGINS.len() + name.len();
+    let end = VERDICT_BODY_START.len() + name.len();
     let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
-    let suggestion = found.suggestion(&domain).map(SmolStr::new);
-    let source = found.source();
-    visit.domain = Some(domain);
+    let suggestion = lookup.suggestion(&domain).map(SmolStr::new);
+    let source = lookup.verdict_source();
+    ctx.domain = Some(domain);
     let facts = VerdictFacts::new(table.version(), source, parent, suggestion);
     Ok(Reply::verdict(Bytes::from(body), facts))
 }
 
-pub(super) async fn answer_usage(state: &State, visit: &Visit) -> Result<Reply, Refusal> {
-    let key = visit.key.as_ref().ok_or(Refusal::Internal)?;
+pub(super) async fn answer_usage(
+    state: &GateState,
+    ctx: &RequestContext,
+) -> Result<Reply, Refusal> {
+    let key = ctx.key.as_ref().ok_or(Refusal::Internal)?;
     let account = &key.account;
-    let month = state.ledger.month(visit.unix_now());
+    let month = state.ledger.month(ctx.unix_now());
     let spent = state.ledger.usage(&account.lease, month).await;
     let spent = spent.map_err(|_| Refusal::Internal)?;
     let limit = match account.limit {
-        LimitRow::Calls(limit) => limit.min(UNLIMITED),
-        LimitRow::Unlimited => UNLIMITED,
+        MonthlyLimit::Calls(limit) => limit.min(MAX_SAFE_INTEGER),
+        MonthlyLimit::Unlimited => MAX_SAFE_INTEGER,
     };
-    let (plan, reset_at) = (crate::model::refusal::json_string(&account.plan), month.reset_at());
+    let (plan, reset_at) = (crate::model::refusal::to_json_string(&account.plan), month.reset_at());
     Ok(Reply::json(Bytes::from(format!(
         r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
     ))))

@@ -3,7 +3,7 @@
 use crate::gate::admission::OriginHeader;
 
 /// What the gates ask of a request.
-pub(crate) struct Asked<'r> {
+pub(crate) struct GateRequest<'r> {
     /// The method.
     pub method: &'r str,
     /// The target as it came.
@@ -16,9 +16,9 @@ pub(crate) struct Asked<'r> {
     pub is_preflight: bool,
 }
 
-impl<'r> Asked<'r> {
+impl<'r> GateRequest<'r> {
     /// The one value of a field that may stand once.
-    pub fn single(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
+    pub fn single_value(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
         match (values.next(), values.next()) {
             (Some(one), None) => Some(one),
             _ => None,

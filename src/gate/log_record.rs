@@ -7,63 +7,73 @@ use pingora_proxy::Session;
 
 use crate::gate::route;
 use crate::model::refusal::Refusal;
-use crate::observe::access_log::Entry;
+use crate::observe::access_log::LogEntry;
 
 use super::judge::Gate;
-use super::request_context::Visit;
-use super::session::{client_address, has_answered};
+use super::request_context::RequestContext;
+use super::session::{client_address, has_response_started};
 
 impl Gate {
     /// Counts and logs a request that is over: one call in your `logging`.
-    pub fn logging(&self, session: &Session, error: Option<&Error>, visit: &mut Visit) {
-        let answer = session.response_written().filter(|_| has_answered(session));
+    pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
+        let answer = session.response_written().filter(|_| has_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
-        visit.conclude(status, if error.is_some() { "aborted" } else { "ok" });
+        ctx.set_outcome(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
-        self.record(visit, header.method.as_str(), header.raw_path(), client_address(session));
+        self.record_request(
+            ctx,
+            header.method.as_str(),
+            header.raw_path(),
+            client_address(session),
+        );
     }
 
     /// Counts and logs a request that the door refused before it became one.
-    pub fn record_refusal(&self, refusal: &Refusal, visit: &mut Visit, client: Option<IpAddr>) {
-        visit.conclude(refusal.status(), refusal.code());
-        self.record(visit, "", b"", client);
+    pub fn record_refusal(
+        &self,
+        refusal: &Refusal,
+        ctx: &mut RequestContext,
+        client: Option<IpAddr>,
+    ) {
+        ctx.set_outcome(refusal.status(), refusal.code());
+        self.record_request(ctx, "", b"", client);
     }
 
     /// Counts and logs a request that is over.
-    pub(crate) fn record(
+    pub(crate) fn record_request(
         &self,
-        visit: &Visit,
+        ctx: &RequestContext,
         method: &str,
         target: &[u8],
         client: Option<IpAddr>,
     ) {
-        let elapsed = visit.started().elapsed();
-        let outcome = visit.outcome.unwrap_or("other");
-        self.state.metrics.requests.request(visit.route, outcome, elapsed.as_secs_f64());
-        if !self.state.log.is_enabled() {
+        let elapsed = ctx.started().elapsed();
+        let outcome = ctx.outcome.unwrap_or("other");
+        self.state.metrics.requests.count_request(ctx.route, outcome, elapsed.as_secs_f64());
+        if !self.state.access_log.is_enabled() {
             return;
         }
         let other;
-        let path = match &visit.domain {
-            Some(domain) => [route::DOMAIN, domain.as_str()],
+        let path = match &ctx.domain {
+            Some(domain) => [route::DOMAIN_PATH_PREFIX, domain.as_str()],
             None => {
-                other = route::loggable(target);
+                other = route::redact_path(target);
                 ["", other.as_str()]
             }
         };
-        self.state.log.write(&Entry {
-            at_ms: visit.at_ms,
-            request_id: route::loggable_id(&visit.common.request_id),
+        self.state.access_log.write_entry(&LogEntry {
+            at_ms: ctx.started_unix_ms,
+            request_id: route::redact_id(&ctx.common_headers.request_id),
             client: client.map(|address| address.to_canonical()),
-            method: route::without_key(method),
-            route: visit.route.as_str(),
+            method: route::redact_if_key_length(method),
+            route: ctx.route.as_str(),
             path,
-            status: visit.status,
+            status: ctx.status,
             outcome,
-            reason: visit.reason,
-            key_id: visit.key.as_ref().map(|key| key.id.as_str()),
-            account: visit.key.as_ref().map(|key| key.account.name.as_str()),
-            latency_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
+            reason: ctx.reason,
+            key_id: ctx.key.as_ref().map(|key| key.id.as_str()),
+            account: ctx.key.as_ref().map(|key| key.account.name.as_str()),
+            duration_us: u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX),
         });
     }
 }

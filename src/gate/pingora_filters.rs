@@ -11,16 +11,16 @@ use pingora_error::{Error, ErrorSource, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::message::forwarding::{Caller, clean_response, prepare_request};
+use crate::message::forwarding::{ClientInfo, clean_response, prepare_upstream_request};
 use crate::model::refusal::Refusal;
-use crate::support::socket_reset::end_by_reset;
+use crate::support::socket_reset::set_reset_on_close;
 
 use super::judge::Gate;
-use super::request_context::Visit;
-use super::session::{client_address, has_answered};
+use super::request_context::RequestContext;
+use super::session::{client_address, has_response_started};
 
 /// The client has left, or its answer was cut: nothing more is sent to it.
-const GONE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
+const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
 impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`,
@@ -31,30 +31,30 @@ impl Gate {
         &self,
         session: &Session,
         request: &mut RequestHeader,
-        visit: &Visit,
+        ctx: &RequestContext,
         host: &str,
     ) -> Result<()> {
-        let (Some(target), Some(_)) = (visit.forward(), &visit.permit) else {
+        let (Some(target), Some(_)) = (ctx.forward(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let is_secure = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let caller = self.caller(visit, client_address(session), is_secure);
-        prepare_request(request, target, host, &caller)
+        let client_info = self.client_info(ctx, client_address(session), is_secure);
+        prepare_upstream_request(request, target, host, &client_info)
     }
 
     /// What is told to a server about who asks.
-    pub(crate) fn caller<'v>(
+    pub(crate) fn client_info<'v>(
         &self,
-        visit: &'v Visit,
+        ctx: &'v RequestContext,
         address: Option<IpAddr>,
         is_secure: bool,
-    ) -> Caller<'v> {
-        Caller {
-            key: visit.permit.as_ref().and_then(|permit| permit.key()),
-            request_id: &visit.common.request_id,
+    ) -> ClientInfo<'v> {
+        ClientInfo {
+            key: ctx.permit.as_ref().and_then(|permit| permit.key()),
+            request_id: &ctx.common_headers.request_id,
             address,
-            trusted: address.is_some_and(|a| self.trusted_proxies.contains(a)),
-            secure: is_secure,
+            is_trusted_proxy: address.is_some_and(|a| self.trusted_proxies.contains(a)),
+            is_tls: is_secure,
         }
     }
 
@@ -64,7 +64,7 @@ impl Gate {
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
-        visit: &mut Visit,
+        ctx: &mut RequestContext,
     ) -> Result<()> {
         if response.status.is_informational() {
             // We ask for no upgrade, so a 101 is none of ours; other 1xx are not forwarded.
@@ -90,8 +90,8 @@ impl Gate {
             // It has no body, and says no length (RFC 9110 section 8.6).
             response.remove_header(&CONTENT_LENGTH);
         }
-        visit.common.apply(response)?;
-        visit.pass_back(response.status.as_u16());
+        ctx.common_headers.apply_to(response)?;
+        ctx.set_upstream_outcome(response.status.as_u16());
         Ok(())
     }
 
@@ -102,14 +102,14 @@ impl Gate {
         &self,
         session: &mut Session,
         error: &Error,
-        visit: &mut Visit,
+        ctx: &mut RequestContext,
     ) -> FailToProxy {
         // A connection that was not made in time has given no server the request.
-        let unanswered = match error.etype() {
+        let upstream_refusal = match error.etype() {
             ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::UpstreamTimeout,
             _ => Refusal::UpstreamUnavailable,
         };
-        self.answer_failure(session, error, visit, &unanswered, false).await
+        self.answer_failure(session, error, ctx, &upstream_refusal, false).await
     }
 
     /// The same where more is known: what the client hears of a server that failed, and whether
@@ -118,36 +118,36 @@ impl Gate {
         &self,
         session: &mut Session,
         error: &Error,
-        visit: &mut Visit,
-        unanswered: &Refusal,
+        ctx: &mut RequestContext,
+        upstream_refusal: &Refusal,
         is_slow_client: bool,
     ) -> FailToProxy {
         let is_downstream = *error.esource() == ErrorSource::Downstream;
-        if has_answered(session) || is_downstream && !is_slow_client {
-            visit.break_off();
+        if has_response_started(session) || is_downstream && !is_slow_client {
+            ctx.mark_aborted();
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
             {
                 // An end in order would say that all of the body has come.
-                end_by_reset(stream.id());
+                set_reset_on_close(stream.id());
             }
-            return GONE;
+            return NO_RESPONSE;
         }
         let refusal = match error.esource() {
-            ErrorSource::Upstream => unanswered,
+            ErrorSource::Upstream => upstream_refusal,
             ErrorSource::Downstream => &Refusal::UpstreamTimeout,
             ErrorSource::Internal | ErrorSource::Unset => &Refusal::Internal,
         };
         if *refusal == Refusal::Internal {
             // By its id: the target may hold an address.
-            log::error!("request {}: {:?}", visit.common.request_id, error.etype());
+            log::error!("request {}: {:?}", ctx.common_headers.request_id, error.etype());
         }
         // Pingora closes behind a failed exchange; the answer must say so.
         session.set_keepalive(None);
-        let reply = self.refused(refusal, visit);
-        match reply.write(session, &visit.common).await {
+        let reply = self.reply_to_refusal(refusal, ctx);
+        match reply.write(session, &ctx.common_headers).await {
             Ok(()) => FailToProxy { error_code: refusal.status(), can_reuse_downstream: false },
-            Err(_) => GONE,
+            Err(_) => NO_RESPONSE,
         }
     }
 }

@@ -3,27 +3,27 @@
 //! Denies by default: what is not exactly one of the routes is 404 and never reaches the
 //! upstream. It reads no header and checks no key.
 
-mod prefix;
+mod upstream_route;
 
 use smol_str::SmolStr;
 
-use crate::keys::SHORTEST_KEY;
-use crate::message::request_head::METHODS;
+use crate::keys::MIN_KEY_LEN;
+use crate::message::request_head::BUILTIN_METHODS;
 use crate::model::domain::{Domain, percent_decode};
 use crate::model::refusal::Refusal;
 use crate::observe::metrics::RouteLabel;
 
-pub use prefix::Prefix;
-use prefix::find_prefix;
+pub use upstream_route::UpstreamRoute;
+use upstream_route::find_upstream_route;
 
 /// Longest target of a check, decoded, in bytes.
-const MAX_CHECK_TARGET: usize = 1024;
+const MAX_CHECK_TARGET_BYTES: usize = 1024;
 
-const TOP_DOMAINS: &[u8] = b"/v1/public/top-domains";
+const TOP_DOMAINS_PATH: &[u8] = b"/v1/public/top-domains";
 /// What the path of a verdict begins with.
-pub const DOMAIN: &str = "/v1/public/domain/";
-const CHECK: &[u8] = b"/v1/check/";
-const USAGE: &[u8] = b"/v1/usage";
+pub const DOMAIN_PATH_PREFIX: &str = "/v1/public/domain/";
+const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
+const USAGE_PATH: &[u8] = b"/v1/usage";
 
 /// Where a request goes; segments are raw, as they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Route<'a> {
     /// What was spent this month.
     Usage,
     /// A prefix of `[[upstream.route]]`, by its index.
-    Prefix(usize),
+    Upstream(usize),
     /// OPTIONS on any of these; the methods that there are.
     Options(SmolStr),
 }
@@ -50,25 +50,29 @@ impl Route<'_> {
             Route::Domain(_) => RouteLabel::Domain,
             Route::Check(_) => RouteLabel::Check,
             Route::Usage => RouteLabel::Usage,
-            Route::Prefix(_) => RouteLabel::Upstream,
+            Route::Upstream(_) => RouteLabel::Upstream,
             Route::Options(_) => RouteLabel::Options,
         }
     }
 }
 
 /// The route of a request target, or 404, or 405.
-pub fn find<'a>(method: &str, target: &'a [u8], prefixes: &[Prefix]) -> Result<Route<'a>, Refusal> {
+pub fn match_route<'a>(
+    method: &str,
+    target: &'a [u8],
+    prefixes: &[UpstreamRoute],
+) -> Result<Route<'a>, Refusal> {
     let (path, _) = split_query(target);
-    let (route, allow) = match our_route(path) {
-        Some(route) => (route, METHODS),
+    let (route, allow) = match match_builtin_route(path) {
+        Some(route) => (route, BUILTIN_METHODS),
         None => {
-            let index = find_prefix(prefixes, path).ok_or(Refusal::NotFound)?;
-            (Route::Prefix(index), prefixes[index].allow.clone())
+            let index = find_upstream_route(prefixes, path).ok_or(Refusal::NotFound)?;
+            (Route::Upstream(index), prefixes[index].allow.clone())
         }
     };
     match (method, &route) {
         ("OPTIONS", _) => Ok(Route::Options(allow)),
-        (_, Route::Prefix(index)) if prefixes[*index].methods.iter().any(|m| m == method) => {
+        (_, Route::Upstream(index)) if prefixes[*index].methods.iter().any(|m| m == method) => {
             Ok(route)
         }
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
@@ -86,12 +90,12 @@ pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
 
 /// What a check is passed on as: `/v1/check/` and the target in one canonical encoding,
 /// everything but RFC 3986 unreserved characters percent-encoded in upper case.
-pub fn canonical_check(segment: &[u8]) -> Result<String, Refusal> {
+pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
         .map_err(|_| invalid("expected percent-encoding to be % and two hexadecimal digits"))?;
     let text = std::str::from_utf8(&decoded).map_err(|_| invalid("expected valid UTF-8"))?;
-    if text.len() > MAX_CHECK_TARGET {
+    if text.len() > MAX_CHECK_TARGET_BYTES {
         return Err(invalid("expected at most 1,024 bytes"));
     }
     if text.contains('/') || text.chars().any(char::is_control) {
@@ -99,7 +103,7 @@ pub fn canonical_check(segment: &[u8]) -> Result<String, Refusal> {
             "expected an e-mail address or a domain without / and control characters",
         ));
     }
-    let mut path = String::with_capacity(CHECK.len() + 3 * text.len());
+    let mut path = String::with_capacity(CHECK_PATH_PREFIX.len() + 3 * text.len());
     path.push_str("/v1/check/");
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -113,9 +117,9 @@ pub fn canonical_check(segment: &[u8]) -> Result<String, Refusal> {
 
 /// The path as a log may show it: without query, without the local part of an address, and
 /// without anything that could be a key.
-pub fn loggable(target: &[u8]) -> String {
+pub fn redact_path(target: &[u8]) -> String {
     let (path, _) = split_query(target);
-    if let Some(segment) = path.strip_prefix(CHECK) {
+    if let Some(segment) = path.strip_prefix(CHECK_PATH_PREFIX) {
         let decoded = percent_decode(segment).unwrap_or_default();
         let text = String::from_utf8_lossy(&decoded);
         // Only what is a domain beyond doubt is shown; anything else may hold a name.
@@ -128,8 +132,8 @@ pub fn loggable(target: &[u8]) -> String {
             Err(_) => "/v1/check/…".to_owned(),
         };
     }
-    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
-        return match Domain::from_segment(segment) {
+    if let Some(segment) = path.strip_prefix(DOMAIN_PATH_PREFIX.as_bytes()) {
+        return match Domain::from_path_segment(segment) {
             Ok(domain) => format!("/v1/public/domain/{domain}"),
             Err(_) => "/v1/public/domain/…".to_owned(),
         };
@@ -139,36 +143,36 @@ pub fn loggable(target: &[u8]) -> String {
     if text.contains(['@', '%', '\u{ff20}']) {
         return "…".to_owned();
     }
-    let shown: Vec<&str> = text.split('/').map(without_key).collect();
+    let shown: Vec<&str> = text.split('/').map(redact_if_key_length).collect();
     shown.join("/").chars().take(512).collect()
 }
 
 /// A word from the caller as a log may show it: not if it is long enough to be a key.
-pub fn without_key(word: &str) -> &str {
-    if word.len() < SHORTEST_KEY { word } else { "…" }
+pub fn redact_if_key_length(word: &str) -> &str {
+    if word.len() < MIN_KEY_LEN { word } else { "…" }
 }
 
 /// A request's id as a log may show it: a caller may have put an address there.
-pub fn loggable_id(id: &str) -> &str {
+pub fn redact_id(id: &str) -> &str {
     if id.contains(['@', '%']) { "…" } else { id }
 }
 
-fn our_route(path: &[u8]) -> Option<Route<'_>> {
-    if path == TOP_DOMAINS {
+fn match_builtin_route(path: &[u8]) -> Option<Route<'_>> {
+    if path == TOP_DOMAINS_PATH {
         return Some(Route::TopDomains);
     }
-    if path == USAGE {
+    if path == USAGE_PATH {
         return Some(Route::Usage);
     }
-    if let Some(segment) = path.strip_prefix(DOMAIN.as_bytes()) {
-        return is_segment(segment).then_some(Route::Domain(segment));
+    if let Some(segment) = path.strip_prefix(DOMAIN_PATH_PREFIX.as_bytes()) {
+        return is_safe_segment(segment).then_some(Route::Domain(segment));
     }
-    let segment = path.strip_prefix(CHECK)?;
-    is_segment(segment).then_some(Route::Check(segment))
+    let segment = path.strip_prefix(CHECK_PATH_PREFIX)?;
+    is_safe_segment(segment).then_some(Route::Check(segment))
 }
 
 /// One segment that is there and is no dot segment, however it is written.
-fn is_segment(segment: &[u8]) -> bool {
+fn is_safe_segment(segment: &[u8]) -> bool {
     if segment.is_empty() || segment.contains(&b'/') {
         return false;
     }
@@ -181,11 +185,11 @@ mod tests {
     use super::*;
 
     fn route(target: &str) -> Result<Route<'_>, u16> {
-        find("GET", target.as_bytes(), &[prefix()]).map_err(|refusal| refusal.status())
+        match_route("GET", target.as_bytes(), &[prefix()]).map_err(|refusal| refusal.status())
     }
 
-    fn prefix() -> Prefix {
-        Prefix {
+    fn prefix() -> UpstreamRoute {
+        UpstreamRoute {
             path: "/v1/signup".to_owned(),
             methods: vec!["GET".to_owned(), "POST".to_owned()],
             allow: "GET, POST, OPTIONS".into(),
@@ -235,7 +239,7 @@ mod tests {
     #[test]
     fn a_known_path_with_another_method_names_the_right_ones() {
         fn refused<'t>(method: &str, target: &'t str) -> Result<Route<'t>, Refusal> {
-            find(method, target.as_bytes(), &[prefix()])
+            match_route(method, target.as_bytes(), &[prefix()])
         }
         assert_eq!(
             refused("POST", "/v1/usage"),
@@ -255,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_check_is_passed_on_in_one_form() {
-        let canonical = |segment: &str| canonical_check(segment.as_bytes()).ok();
+        let canonical = |segment: &str| canonicalize_check_target(segment.as_bytes()).ok();
         for segment in ["user@example.com", "user%40example.com", "%75ser%40example%2ecom"] {
             let expected = "/v1/check/user%40example.com";
             assert_eq!(canonical(segment).as_deref(), Some(expected), "{segment}");
@@ -273,11 +277,11 @@ mod tests {
         for head in ["/", "/v1/usage/", "/v1/check/", "/v1/public/domain/", "/v1/signup/x/"] {
             for tail in ["", "/", "/x", "?a=b"] {
                 let target = format!("{head}{key}{tail}");
-                let shown = loggable(target.as_bytes());
+                let shown = redact_path(target.as_bytes());
                 assert!(!shown.contains("rg_") && shown.contains('…'), "{target}: {shown}");
             }
         }
-        assert_eq!(loggable(b"/v1/public/top-domains"), "/v1/public/top-domains");
+        assert_eq!(redact_path(b"/v1/public/top-domains"), "/v1/public/top-domains");
     }
 
     #[test]
@@ -293,11 +297,11 @@ mod tests {
             "/elsewhere/secret@example.com",
             "/elsewhere/secret%40example.com",
         ] {
-            assert!(!loggable(target.as_bytes()).contains("secret"), "{target}");
+            assert!(!redact_path(target.as_bytes()).contains("secret"), "{target}");
         }
-        assert_eq!(loggable(b"/v1/check/secret%40example.com"), "/v1/check/…@example.com");
-        let umlaut = loggable(b"/v1/public/domain/B%C3%BCcher.de");
+        assert_eq!(redact_path(b"/v1/check/secret%40example.com"), "/v1/check/…@example.com");
+        let umlaut = redact_path(b"/v1/public/domain/B%C3%BCcher.de");
         assert_eq!(umlaut, "/v1/public/domain/xn--bcher-kva.de");
-        assert_eq!(loggable(b"/v1/usage?a=b"), "/v1/usage");
+        assert_eq!(redact_path(b"/v1/usage?a=b"), "/v1/usage");
     }
 }

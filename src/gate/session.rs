@@ -12,7 +12,7 @@ pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
 }
 
 /// Whether a final answer was begun. A 1xx is none (RFC 9110 section 15.2).
-pub(crate) fn has_answered(session: &Session) -> bool {
+pub(crate) fn has_response_started(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
 }
 

@@ -18,7 +18,7 @@ pub enum RingFault {
     /// An account's row in the store is none of ours.
     #[error(
         "account {account}: expected a row in the store that can be read, but found another; \
-         `riskgate accounts set {account}` with its plan and limit mends it"
+         `riskgate accounts set {account}` with its plan and limit repairs it"
     )]
     DamagedAccount {
         /// Whose row.
@@ -34,7 +34,7 @@ pub enum RingFault {
     #[error(
         "key {id}: origins: expected an origin such as https://app.example.com, but found {found:?}"
     )]
-    Origin {
+    InvalidOrigin {
         /// Which key.
         id: String,
         /// What it says.
@@ -44,7 +44,7 @@ pub enum RingFault {
     #[error(
         "key {id}: expected one key with this id, but found another in the key file and the store"
     )]
-    SameId {
+    DuplicateId {
         /// Which id.
         id: String,
     },
@@ -60,7 +60,7 @@ pub enum RingError {
     #[error(
         "account {account}: expected one plan for all its keys, but found {first:?} and {second:?}"
     )]
-    TwoPlans {
+    ConflictingPlans {
         /// Which account.
         account: String,
         /// The plan of an earlier key.
@@ -69,8 +69,10 @@ pub enum RingError {
         second: String,
     },
     /// The store lost its mark, or is another one.
-    #[error("the store lost its mark: expected version {expected} of {store}, but found {found}")]
-    LostMark {
+    #[error(
+        "the store is another one or was emptied: expected version {expected} of {store}, but found {found}"
+    )]
+    DifferentStore {
         /// The store that the serving ring came from.
         store: String,
         /// Its version.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::fault::RingFault;
-use crate::model::monthly_limit::LimitRow;
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::model::origin::{Origin, OriginPattern};
 use crate::quota::Lease;
 
@@ -14,7 +14,7 @@ pub struct Account {
     /// Its plan.
     pub plan: String,
     /// The limit in force: its own, else its plan's.
-    pub limit: LimitRow,
+    pub limit: MonthlyLimit,
     /// What its calls are spent from.
     pub lease: Arc<Lease>,
     /// Why it can't be served.
@@ -28,7 +28,7 @@ pub struct Key {
     pub(super) digest: [u8; 32],
     /// The account's lease, one step nearer.
     pub lease: Arc<Lease>,
-    pub(super) revoked: bool,
+    pub(super) is_revoked: bool,
     pub(super) is_faulty: bool,
     pub(super) is_restricted: bool,
     /// Whether a request without `Origin` is refused.
@@ -36,7 +36,7 @@ pub struct Key {
     pub(super) expires_at: Option<i64>,
     pub(super) origins: Vec<OriginPattern>,
     /// The account's limit, one step nearer.
-    pub limit: LimitRow,
+    pub limit: MonthlyLimit,
     /// Whose it is.
     pub account: Arc<Account>,
     /// Its public id.
@@ -55,7 +55,7 @@ impl Key {
     }
 
     /// Whether one of its patterns covers the origin; a key without origins allows every one.
-    pub fn allows(&self, origin: &Origin) -> bool {
+    pub fn is_origin_allowed(&self, origin: &Origin) -> bool {
         !self.is_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
     }
 }

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::fault::{RingError, RingFault};
-use super::file::DeclaredKey;
 use super::key::Account;
-use crate::model::monthly_limit::LimitRow;
+use super::key_file::DeclaredKey;
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::quota::Ledger;
 use crate::store::{AccountRow, KeyRow};
 
@@ -14,23 +14,23 @@ use crate::store::{AccountRow, KeyRow};
 pub const DEFAULT_PLAN: &str = "free";
 
 /// Calls in a calendar month, by plan name.
-pub type Plans = BTreeMap<String, LimitRow>;
+pub type Plans = BTreeMap<String, MonthlyLimit>;
 
 /// An account before it has a lease: nothing changed yet.
-pub(super) struct InForce {
+pub(super) struct EffectiveLimit {
     pub name: String,
     pub plan: String,
-    pub limit: LimitRow,
+    pub limit: MonthlyLimit,
     /// Why it can't be served.
     pub fault: Option<RingFault>,
     /// Its plan is the key file's.
-    by_file: bool,
+    is_plan_from_file: bool,
 }
 
-impl InForce {
+impl EffectiveLimit {
     /// From here on the limit is the lease's too.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
-        let InForce { name, plan, limit, fault, .. } = self;
+        let EffectiveLimit { name, plan, limit, fault, .. } = self;
         let lease = ledger.lease(&name, limit);
         (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
@@ -39,37 +39,37 @@ impl InForce {
 /// Every account that is named anywhere, with the limit in force. What was set in the store
 /// comes before what the key file says, since a person said it later. One that can't be served
 /// has a limit of none at all.
-pub(super) fn limits<'r>(
+pub(super) fn effective_limits<'r>(
     rows: &'r [AccountRow],
     damaged: &'r BTreeSet<String>,
     keys: impl IntoIterator<Item = &'r KeyRow>,
     declared: impl IntoIterator<Item = &'r DeclaredKey>,
     plans: &Plans,
-) -> Vec<InForce> {
+) -> Vec<EffectiveLimit> {
     #[derive(Default)]
-    struct Said<'r> {
-        by_file: Option<&'r str>,
-        by_store: Option<&'r str>,
-        limit: Option<LimitRow>,
+    struct AccountSources<'r> {
+        is_plan_from_file: Option<&'r str>,
+        store_plan: Option<&'r str>,
+        limit: Option<MonthlyLimit>,
     }
-    let mut named: BTreeMap<&str, Said<'_>> = BTreeMap::new();
+    let mut named: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
     for key in keys {
         named.entry(&key.account).or_default();
     }
     for key in declared {
-        let said = named.entry(&key.key.account).or_default();
-        said.by_file = said.by_file.or(key.plan.as_deref());
+        let sources = named.entry(&key.key.account).or_default();
+        sources.is_plan_from_file = sources.is_plan_from_file.or(key.plan.as_deref());
     }
     for row in rows {
-        let said = named.entry(&row.name).or_default();
-        (said.by_store, said.limit) = (row.plan.as_deref(), row.limit);
+        let sources = named.entry(&row.name).or_default();
+        (sources.store_plan, sources.limit) = (row.plan.as_deref(), row.limit);
     }
     for name in damaged {
         named.entry(name).or_default();
     }
-    let in_force = |(name, said): (&str, Said<'_>)| {
-        let plan = said.by_store.or(said.by_file).unwrap_or(DEFAULT_PLAN);
-        let limit = said.limit.or_else(|| plans.get(plan).copied());
+    let effective_limits = |(name, sources): (&str, AccountSources<'_>)| {
+        let plan = sources.store_plan.or(sources.is_plan_from_file).unwrap_or(DEFAULT_PLAN);
+        let limit = sources.limit.or_else(|| plans.get(plan).copied());
         let fault = match limit {
             _ if damaged.contains(name) => {
                 Some(RingFault::DamagedAccount { account: name.to_owned() })
@@ -81,27 +81,36 @@ pub(super) fn limits<'r>(
                 found: plan.to_owned(),
             }),
         };
-        let limit = limit.filter(|_| fault.is_none()).unwrap_or(LimitRow::Calls(0));
-        let by_file = said.by_store.is_none() && said.by_file.is_some();
-        InForce { name: name.to_owned(), plan: plan.to_owned(), limit, fault, by_file }
+        let limit = limit.filter(|_| fault.is_none()).unwrap_or(MonthlyLimit::Calls(0));
+        let by_file = sources.store_plan.is_none() && sources.is_plan_from_file.is_some();
+        EffectiveLimit {
+            name: name.to_owned(),
+            plan: plan.to_owned(),
+            limit,
+            fault,
+            is_plan_from_file: by_file,
+        }
     };
-    named.into_iter().map(in_force).collect()
+    named.into_iter().map(effective_limits).collect()
 }
 
 /// Refuses a key file that gives an account two plans, or one that is not in the config.
 pub(super) fn check_plans(
-    in_force: impl IntoIterator<Item = InForce>,
+    effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],
 ) -> Result<(), RingError> {
-    let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut first_plans: BTreeMap<&str, &str> = BTreeMap::new();
     for DeclaredKey { key, plan } in declared {
         let Some(plan) = plan.as_deref() else { continue };
-        let earlier = *first.entry(&key.account).or_insert(plan);
+        let earlier = *first_plans.entry(&key.account).or_insert(plan);
         if earlier != plan {
-            let (account, first, second) = (key.account.clone(), earlier.into(), plan.into());
-            return Err(RingError::TwoPlans { account, first, second });
+            let (account, first_plans, second) = (key.account.clone(), earlier.into(), plan.into());
+            return Err(RingError::ConflictingPlans { account, first: first_plans, second });
         }
     }
-    let faults = in_force.into_iter().filter(|it| it.by_file).filter_map(|it| it.fault);
+    let faults = effective_limits
+        .into_iter()
+        .filter(|effective| effective.is_plan_from_file)
+        .filter_map(|effective| effective.fault);
     faults.into_iter().next().map_or(Ok(()), |fault| Err(fault.into()))
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::origin::Origin;
-use crate::quota::{Ledger, LedgerOptions, OnFailure};
+use crate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use crate::store::{
-    AccountRow, KeyRow, LimitRow, RedisOptions, RingChanges, RingMark, RingRows, Store, StoreUrl,
+    AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingChanges, RingRows, RingVersion, Store,
+    StoreUrl,
 };
 
 const NOW: i64 = 1_000;
@@ -18,14 +19,14 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let store = || Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap();
     let options = LedgerOptions {
         deadline: Duration::from_secs(1),
-        on_failure: OnFailure::Open,
+        on_failure: FailurePolicy::Open,
         max_unsettled: 0,
     };
     Ledger::start(store(), store(), options, NOW).unwrap()
 }
 
 fn plans() -> Plans {
-    let plan = |name: &str, calls| (name.to_owned(), LimitRow::Calls(calls));
+    let plan = |name: &str, calls| (name.to_owned(), MonthlyLimit::Calls(calls));
     Plans::from([plan("free", 100), plan("pro", 1_000)])
 }
 
@@ -43,7 +44,7 @@ fn key(n: u8, account: &str) -> KeyRow {
     }
 }
 
-fn account(name: &str, plan: Option<&str>, limit: Option<LimitRow>) -> AccountRow {
+fn account(name: &str, plan: Option<&str>, limit: Option<MonthlyLimit>) -> AccountRow {
     AccountRow { name: name.to_owned(), plan: plan.map(str::to_owned), limit }
 }
 
@@ -56,21 +57,21 @@ fn rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows 
 }
 
 fn changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {
-    let mark = RingMark { store_id: "one".to_owned(), version, history: None };
+    let mark = RingVersion { store_id: "one".to_owned(), version, change_id: None };
     RingChanges { mark, accounts, keys, ..RingChanges::default() }
 }
 
 /// Everything that a request can see of a ring.
-fn seen(ring: &KeyRing) -> BTreeMap<u8, String> {
+fn visible_state(ring: &KeyRing) -> BTreeMap<u8, String> {
     let mut seen = BTreeMap::new();
     for n in 0..=255 {
         let origin = Origin::parse(&format!("https://app-{n}.example.com")).unwrap();
-        let key = ring.find(&[n; 32], NOW).map(|key| {
+        let key = ring.find_key(&[n; 32], NOW).map(|key| {
             let Account { name, plan, limit, .. } = &*key.account;
-            let own = key.allows(&origin);
-            (&key.id, name, plan, *limit, key.require_origin, own, key.lease_is(ring))
+            let own = key.is_origin_allowed(&origin);
+            (&key.id, name, plan, *limit, key.require_origin, own, key.has_account_of(ring))
         });
-        let allowed = ring.some_key_allows(&origin, NOW);
+        let allowed = ring.is_origin_allowed(&origin, NOW);
         seen.insert(n, format!("{key:?} {allowed}"));
     }
     seen
@@ -78,13 +79,13 @@ fn seen(ring: &KeyRing) -> BTreeMap<u8, String> {
 
 impl Key {
     /// Whether its account is the one that the ring knows by this name.
-    fn lease_is(&self, ring: &KeyRing) -> bool {
+    fn has_account_of(&self, ring: &KeyRing) -> bool {
         Arc::ptr_eq(&self.account, &ring.accounts[&self.account.name])
     }
 }
 
 #[test]
-fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
+fn a_ring_with_changes_equals_the_ring_built_from_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let mut random = 42u64;
@@ -126,13 +127,13 @@ fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
         names.dedup();
         for name in names {
             let plan = [None, Some("free"), Some("pro")][roll(3) as usize];
-            let limit = [None, Some(LimitRow::Calls(7)), Some(LimitRow::Unlimited)];
+            let limit = [None, Some(MonthlyLimit::Calls(7)), Some(MonthlyLimit::Unlimited)];
             changed.accounts.push(account(&name, plan, limit[roll(3) as usize]));
         }
-        let next = ring.after(&changed, &declared, &plans(), &ledger).unwrap();
-        all.apply(changed);
+        let next = ring.with_changes(&changed, &declared, &plans(), &ledger).unwrap();
+        all.apply_changes(changed);
         let built = KeyRing::build(&all, &declared, &plans(), &ledger);
-        assert_eq!(seen(&next), seen(&built), "at version {version}");
+        assert_eq!(visible_state(&next), visible_state(&built), "at version {version}");
         assert_eq!((next.len(), next.version()), (built.len(), version));
         ring = next;
     }
@@ -140,51 +141,53 @@ fn any_changes_lead_to_the_ring_that_all_rows_would_make() {
 }
 
 #[test]
-fn what_did_not_change_is_shared_and_the_ring_before_stays_as_it_was() {
+fn unchanged_keys_are_shared_and_the_previous_ring_stays_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let accounts = vec![account("a", None, None), account("b", None, None)];
     let all = rows(1, accounts, vec![key(1, "a"), key(2, "a"), key(3, "b")]);
     let before = KeyRing::build(&all, &[], &plans(), &ledger);
-    let seen_before = seen(&before);
+    let seen_before = visible_state(&before);
     let revoked = KeyRow { revoked_at: Some(1), ..key(1, "a") };
     // The store tells of the account of a new key, though nothing of it changed.
     let touched = vec![account("a", None, None)];
-    let after = before.after(&changes(2, touched, vec![revoked]), &[], &plans(), &ledger).unwrap();
-    let find = |ring: &KeyRing, n| ring.find(&[n; 32], NOW).map(Arc::clone);
+    let after =
+        before.with_changes(&changes(2, touched, vec![revoked]), &[], &plans(), &ledger).unwrap();
+    let find = |ring: &KeyRing, n| ring.find_key(&[n; 32], NOW).map(Arc::clone);
     assert!(find(&after, 1).is_none());
     assert!(Arc::ptr_eq(&find(&before, 2).unwrap(), &find(&after, 2).unwrap()));
-    assert_eq!(seen(&before), seen_before);
+    assert_eq!(visible_state(&before), seen_before);
 
     let raised = vec![account("a", Some("pro"), None)];
-    let third = after.after(&changes(3, raised, Vec::new()), &[], &plans(), &ledger).unwrap();
+    let third =
+        after.with_changes(&changes(3, raised, Vec::new()), &[], &plans(), &ledger).unwrap();
     let (old, new) = (find(&after, 2).unwrap(), find(&third, 2).unwrap());
     assert_eq!(
         (old.account.limit, new.account.limit),
-        (LimitRow::Calls(100), LimitRow::Calls(1_000))
+        (MonthlyLimit::Calls(100), MonthlyLimit::Calls(1_000))
     );
     assert!(Arc::ptr_eq(&old.account.lease, &new.account.lease), "one lease for one account");
     assert!(Arc::ptr_eq(&find(&before, 3).unwrap(), &find(&third, 3).unwrap()));
 }
 
 #[test]
-fn another_store_is_refused_and_another_state_of_the_same_is_not() {
+fn another_store_is_rejected_and_another_version_of_the_same_is_accepted() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger);
     let refused = |store_id: &str, version| {
-        let mark = RingMark { store_id: store_id.to_owned(), version, history: None };
-        ring.may_become(Some(&mark)).err().map(|error| error.to_string())
+        let mark = RingVersion { store_id: store_id.to_owned(), version, change_id: None };
+        ring.check_succession(Some(&mark)).err().map(|error| error.to_string())
     };
-    let expected = "the store lost its mark: expected version 5 of one, but found";
+    let expected = "the store is another one or was emptied: expected version 5 of one, but found";
     assert_eq!(refused("two", 9).unwrap(), format!("{expected} version 9 of two"));
     assert_eq!((refused("one", 4), refused("one", 5)), (None, None));
-    let none = ring.may_become(None).unwrap_err().to_string();
+    let none = ring.check_succession(None).unwrap_err().to_string();
     assert_eq!(none, format!("{expected} none"));
 }
 
 #[test]
-fn what_is_wrong_with_one_key_or_account_is_its_fault_alone() {
+fn a_faulty_key_or_account_affects_no_other() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let file = [declared(KeyRow { id: "key_9".to_owned(), ..key(1, "a") }, Some("pro"))];
@@ -192,7 +195,7 @@ fn what_is_wrong_with_one_key_or_account_is_its_fault_alone() {
     assert!(before.faults().is_empty());
     let odd = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "c") };
     let lost = account("c", None, None);
-    for (accounts, keys, mends, told, faulty) in [
+    for (accounts, keys, repair, expected_fault, faulty) in [
         (
             vec![account("b", Some("gold"), None)],
             vec![key(3, "b")],
@@ -217,48 +220,52 @@ fn what_is_wrong_with_one_key_or_account_is_its_fault_alone() {
     ] {
         let mut all = rows(1, vec![], vec![key(8, "c")]);
         let next = |ring: &KeyRing, all: &mut RingRows, changes: RingChanges| {
-            let next = ring.after(&changes, &file, &plans(), &ledger);
-            all.apply(changes);
+            let next = ring.with_changes(&changes, &file, &plans(), &ledger);
+            all.apply_changes(changes);
             next.unwrap_or_else(|| KeyRing::build(all, &file, &plans(), &ledger))
         };
         let ring = next(&before, &mut all, changes(2, accounts, keys));
         let faults: Vec<String> = ring.faults().iter().map(ToString::to_string).collect();
-        assert_eq!(faults, [told]);
-        let is_faulty = |n: u8| ring.find(&[n; 32], NOW).map(|key| key.is_faulty());
-        assert_eq!((is_faulty(faulty), is_faulty(8)), (Some(true), Some(false)), "{told}");
-        let (accounts, keys) = mends;
+        assert_eq!(faults, [expected_fault]);
+        let is_faulty = |n: u8| ring.find_key(&[n; 32], NOW).map(|key| key.is_faulty());
+        assert_eq!(
+            (is_faulty(faulty), is_faulty(8)),
+            (Some(true), Some(false)),
+            "{expected_fault}"
+        );
+        let (accounts, keys) = repair;
         if accounts.len() + keys.len() > 0 {
             let ring = next(&ring, &mut all, changes(3, accounts, keys));
-            assert!(ring.faults().is_empty(), "{told}");
-            assert!(!ring.find(&[faulty; 32], NOW).unwrap().is_faulty());
+            assert!(ring.faults().is_empty(), "{expected_fault}");
+            assert!(!ring.find_key(&[faulty; 32], NOW).unwrap().is_faulty());
         }
     }
 }
 
 #[test]
-fn a_key_whose_row_cannot_be_read_is_neither_good_nor_unknown() {
+fn a_key_with_an_unreadable_row_is_neither_valid_nor_unknown() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let mut all = rows(1, vec![], vec![key(1, "a")]);
     all.damaged.keys.insert("key_2".to_owned(), Some([2; 32]));
     all.damaged.keys.insert("key_3".to_owned(), None);
     let ring = KeyRing::build(&all, &[], &plans(), &ledger);
-    assert!(ring.is_unreadable(&[2; 32]) && !ring.is_unreadable(&[1; 32]));
-    assert_eq!((ring.find(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
+    assert!(ring.is_row_unreadable(&[2; 32]) && !ring.is_row_unreadable(&[1; 32]));
+    assert_eq!((ring.find_key(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
     // With one of them the next ring takes all rows.
-    assert!(ring.after(&changes(2, vec![], vec![]), &[], &plans(), &ledger).is_none());
-    all.apply(changes(2, vec![], vec![key(2, "a"), key(3, "a")]));
+    assert!(ring.with_changes(&changes(2, vec![], vec![]), &[], &plans(), &ledger).is_none());
+    all.apply_changes(changes(2, vec![], vec![key(2, "a"), key(3, "a")]));
     let mended = KeyRing::build(&all, &[], &plans(), &ledger);
-    assert!(mended.faults().is_empty() && !mended.is_unreadable(&[2; 32]));
+    assert!(mended.faults().is_empty() && !mended.is_row_unreadable(&[2; 32]));
 }
 
 #[test]
-fn a_key_file_is_refused_for_what_it_says_itself() {
+fn a_key_file_is_rejected_only_for_its_own_faults() {
     let in_file = |plans: [Option<&str>; 2]| {
         [declared(key(1, "a"), plans[0]), declared(key(2, "a"), plans[1])]
     };
     let check = |rows: &RingRows, declared: &[DeclaredKey]| {
-        KeyRing::check_file(rows, declared, &plans()).err().map(|error| error.to_string())
+        KeyRing::check_key_file(rows, declared, &plans()).err().map(|error| error.to_string())
     };
     let none = rows(1, vec![], vec![]);
     assert_eq!(check(&none, &in_file([None, Some("pro")])), None);
@@ -293,11 +300,11 @@ fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
     let touched = account("account-5", Some("pro"), None);
     let changed = changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..wide(77_005) }]);
     let begun = std::time::Instant::now();
-    let next = ring.after(&changed, &[], &plans(), &ledger).unwrap();
+    let next = ring.with_changes(&changed, &[], &plans(), &ledger).unwrap();
     println!("after one change: {:?}", begun.elapsed());
     assert_eq!(next.len(), 100_000);
     let mut all = all;
     let begun = std::time::Instant::now();
-    all.apply(changed);
+    all.apply_changes(changed);
     println!("rows: {:?}", begun.elapsed());
 }

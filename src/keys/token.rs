@@ -3,12 +3,12 @@
 use sha2::{Digest, Sha256};
 
 const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const RANDOM: usize = 26;
-const CHECK: usize = 6;
+const RANDOM_LEN: usize = 26;
+const CHECKSUM_LEN: usize = 6;
 
 /// A text of this many characters may be a key, and one of fewer is none.
-pub const SHORTEST_KEY: usize = 16;
-const LONGEST_KEY: usize = 256;
+pub const MIN_KEY_LEN: usize = 16;
+const MAX_KEY_LEN: usize = 256;
 
 /// The text of a key. It has no `Debug` and no `Display`, so that none can slip into a log.
 pub struct Token(String);
@@ -18,10 +18,10 @@ pub struct Token(String);
 pub enum TokenError {
     /// Too short, too long, or not visible ASCII.
     #[error("expected a key of 16 to 256 visible ASCII characters")]
-    Form,
+    InvalidForm,
     /// The system gave no random bits.
     #[error("expected random bits from the system, but found none")]
-    Random,
+    NoRandomBits,
 }
 
 impl Token {
@@ -29,51 +29,53 @@ impl Token {
     /// of what stands before, so that a scanner can tell a real key from a look-alike.
     pub fn generate(prefix: &str) -> Result<Token, TokenError> {
         let mut text = prefix.to_owned();
-        while text.len() < prefix.len() + RANDOM {
+        while text.len() < prefix.len() + RANDOM_LEN {
             let mut bytes = [0u8; 64];
-            getrandom::fill(&mut bytes).map_err(|_| TokenError::Random)?;
+            getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomBits)?;
             // 248 is the largest multiple of 62 in a byte: what lies above would be biased.
-            let fair = bytes.iter().filter(|byte| **byte < 248);
-            let wanted = prefix.len() + RANDOM - text.len();
-            text.extend(fair.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])));
+            let unbiased = bytes.iter().filter(|byte| **byte < 248);
+            let wanted = prefix.len() + RANDOM_LEN - text.len();
+            text.extend(
+                unbiased.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])),
+            );
         }
-        text.extend(check(text.as_bytes()).map(char::from));
+        text.extend(checksum(text.as_bytes()).map(char::from));
         Token::parse(text)
     }
 
     /// Whether a text ends with the check of what stands before: then it is a key made here, or as
     /// good as one.
-    pub fn is_made_here(text: &[u8]) -> bool {
-        let Some(split) = text.len().checked_sub(CHECK) else { return false };
+    pub fn has_valid_checksum(text: &[u8]) -> bool {
+        let Some(split) = text.len().checked_sub(CHECKSUM_LEN) else { return false };
         let (before, sum) = text.split_at(split);
-        before.len() >= RANDOM && check(before) == *sum
+        before.len() >= RANDOM_LEN && checksum(before) == *sum
     }
 
     /// A key that was made elsewhere.
     pub fn parse(text: String) -> Result<Token, TokenError> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
-        if visible && (SHORTEST_KEY..=LONGEST_KEY).contains(&text.len()) {
+        if visible && (MIN_KEY_LEN..=MAX_KEY_LEN).contains(&text.len()) {
             Ok(Token(text))
         } else {
-            Err(TokenError::Form)
+            Err(TokenError::InvalidForm)
         }
     }
 
     /// What is stored of it.
-    pub fn digest(&self) -> [u8; 32] {
-        digest(self.0.as_bytes())
+    pub fn sha256(&self) -> [u8; 32] {
+        sha256(self.0.as_bytes())
     }
 
     /// The text itself: for the one moment in which it is shown.
-    pub fn reveal(&self) -> &str {
+    pub fn expose_text(&self) -> &str {
         &self.0
     }
 }
 
 /// The CRC-32 of a text, in base62.
-fn check(text: &[u8]) -> [u8; CHECK] {
+fn checksum(text: &[u8]) -> [u8; CHECKSUM_LEN] {
     let mut check = crc32fast::hash(text);
-    let mut digits = [b'0'; CHECK];
+    let mut digits = [b'0'; CHECKSUM_LEN];
     for digit in digits.iter_mut().rev() {
         *digit = BASE62[(check % 62) as usize];
         check /= 62;
@@ -82,7 +84,7 @@ fn check(text: &[u8]) -> [u8; CHECK] {
 }
 
 /// SHA-256 (FIPS 180-4).
-pub fn digest(bytes: &[u8]) -> [u8; 32] {
+pub fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
@@ -93,20 +95,20 @@ mod tests {
     #[test]
     fn a_new_key_is_a_prefix_and_32_base62_characters() {
         let token = Token::generate("rg_").unwrap();
-        let text = token.reveal();
+        let text = token.expose_text();
         assert_eq!(text.len(), 3 + 32);
         assert!(text.starts_with("rg_"));
         assert!(text[3..].bytes().all(|byte| byte.is_ascii_alphanumeric()));
-        assert_ne!(text, Token::generate("rg_").unwrap().reveal());
+        assert_ne!(text, Token::generate("rg_").unwrap().expose_text());
         let (head, check) = text.split_at(29);
         let value = check.bytes().fold(0u64, |sum, byte| {
             sum * 62 + BASE62.iter().position(|digit| *digit == byte).unwrap() as u64
         });
         assert_eq!(value, u64::from(crc32fast::hash(head.as_bytes())));
-        assert!(Token::is_made_here(text.as_bytes()));
-        assert!(!Token::is_made_here(head.as_bytes()));
-        assert!(!Token::is_made_here(b"0123456789abcdef0123456789abcdef"));
-        assert!(!Token::is_made_here(b"short"));
+        assert!(Token::has_valid_checksum(text.as_bytes()));
+        assert!(!Token::has_valid_checksum(head.as_bytes()));
+        assert!(!Token::has_valid_checksum(b"0123456789abcdef0123456789abcdef"));
+        assert!(!Token::has_valid_checksum(b"short"));
     }
 
     #[test]

@@ -15,22 +15,27 @@ use pingora_core::Result;
 use pingora_error::{Error, ErrorType};
 use pingora_http::{RequestHeader, ResponseHeader};
 
-use super::forwarding_headers::{ClaimedPath, is_forwarded, keep_last_lines};
+use super::forwarding_headers::{
+    ReceivedForwarding, is_x_forwarded_field, keep_last_x_forwarded_values,
+};
 use crate::keys::Key;
-use crate::message::request_head::fields_of;
-use crate::message::response::{Field, header_value};
-use rules::{crosses, is_nominated};
-pub(crate) use rules::{frames, is_chunked, nominated, returns};
+use crate::message::request_head::iter_fields;
+use crate::message::response::{HeaderField, header_field};
+pub(crate) use rules::{
+    is_chunked, is_framing_field, is_response_field_forwarded, parse_connection_options,
+};
+use rules::{is_hop_by_hop, is_request_field_forwarded};
 
-static TO_HOST: Field = Field::of(HOST, "Host: ");
-static ACCOUNT: Field =
-    Field::of(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
-static KEY_ID: Field =
-    Field::of(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
-static PLAN: Field = Field::of(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
+static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
+static ACCOUNT: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
+static KEY_ID: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
+static PLAN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
 /// What is told to the upstream about the caller.
-pub struct Caller<'c> {
+pub struct ClientInfo<'c> {
     /// The key that opened the gates.
     pub key: Option<&'c Arc<Key>>,
     /// The request's id.
@@ -38,49 +43,55 @@ pub struct Caller<'c> {
     /// The peer's address.
     pub address: Option<IpAddr>,
     /// Whether the peer is one of `listen.trusted_proxies`.
-    pub trusted: bool,
+    pub is_trusted_proxy: bool,
     /// Whether it speaks TLS to us.
-    pub secure: bool,
+    pub is_tls: bool,
 }
 
 /// Makes the request that crosses: the canonical target, our headers, nothing forged.
-pub fn prepare_request(
+pub fn prepare_upstream_request(
     request: &mut RequestHeader,
     target: &[u8],
     host: &str,
-    caller: &Caller<'_>,
+    client_info: &ClientInfo<'_>,
 ) -> Result<()> {
-    let kept = ClaimedPath::fields_of(request);
-    let mut claimed = ClaimedPath::default();
+    let kept = ReceivedForwarding::copy_fields(request);
+    let mut received = ReceivedForwarding::default();
     for (name, value) in &kept {
-        claimed.note(name.as_str().as_bytes(), value.as_bytes(), caller.trusted);
+        received.read_field(
+            name.as_str().as_bytes(),
+            value.as_bytes(),
+            client_info.is_trusted_proxy,
+        );
     }
     request.set_raw_path(target)?;
     join_cookies(request)?;
-    drop_nominated(request);
-    let stays = |name: &&HeaderName| !crosses(name.as_str().as_bytes(), caller.trusted);
-    let staying: Vec<HeaderName> = request.headers.keys().filter(stays).cloned().collect();
-    for name in staying {
+    remove_hop_by_hop_fields(request);
+    let is_dropped = |name: &&HeaderName| {
+        !is_request_field_forwarded(name.as_str().as_bytes(), client_info.is_trusted_proxy)
+    };
+    let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
+    for name in dropped {
         request.remove_header(&name);
     }
-    keep_last_lines(request)?;
-    let mut written = Ok(());
-    our_words(&claimed, host, caller, &mut |field, value| {
-        if let Err(error) = insert(request, field, value) {
-            written = Err(error);
+    keep_last_x_forwarded_values(request)?;
+    let mut result = Ok(());
+    write_forwarding_headers(&received, host, client_info, &mut |field, value| {
+        if let Err(error) = insert_field(request, field, value) {
+            result = Err(error);
         }
     });
-    written
+    result
 }
 
 /// Drops the fields that `Connection` declares to be of one hop, and that field itself. What trusted
 /// proxies say of the way of a request stays: a client could nominate it behind their back.
-pub fn drop_nominated(request: &mut RequestHeader) {
+pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
-    let nominated = nominated(values).unwrap_or_default();
+    let nominated = parse_connection_options(values).unwrap_or_default();
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        is_nominated(name, &nominated) && !is_forwarded(name)
+        is_hop_by_hop(name, &nominated) && !is_x_forwarded_field(name)
     };
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped.iter().chain([&CONNECTION]) {
@@ -93,18 +104,18 @@ pub(crate) fn write_request(
     header: &[u8],
     (method, target): (&str, &[u8]),
     host: &str,
-    caller: &Caller<'_>,
+    client_info: &ClientInfo<'_>,
     out: &mut Vec<u8>,
 ) {
     for part in [method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(part);
     }
-    let mut claimed = ClaimedPath::default();
-    let mut fields = fields_of(header);
+    let mut received = ReceivedForwarding::default();
+    let mut fields = iter_fields(header);
     while let Some((name, value)) = fields.next() {
-        if !crosses(name, caller.trusted) {
-            claimed.note(name, value, caller.trusted);
-        } else if !is_forwarded(name)
+        if !is_request_field_forwarded(name, client_info.is_trusted_proxy) {
+            received.read_field(name, value, client_info.is_trusted_proxy);
+        } else if !is_x_forwarded_field(name)
             || !fields.clone().any(|(other, _)| other.eq_ignore_ascii_case(name))
         {
             for part in [name, b": ", value, b"\r\n"] {
@@ -112,21 +123,23 @@ pub(crate) fn write_request(
             }
         }
     }
-    our_words(&claimed, host, caller, &mut |field, value| field.write(value, out));
+    write_forwarding_headers(&received, host, client_info, &mut |field, value| {
+        field.write_line(value, out)
+    });
     out.extend_from_slice(b"\r\n");
 }
 
 /// What we say to the upstream ourselves.
-fn our_words(
-    claimed: &ClaimedPath<'_>,
+fn write_forwarding_headers(
+    received: &ReceivedForwarding<'_>,
     host: &str,
-    caller: &Caller<'_>,
-    put: &mut impl FnMut(&Field, &[u8]),
+    client_info: &ClientInfo<'_>,
+    put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
-    put(&TO_HOST, host.as_bytes());
-    claimed.write(caller.address, caller.secure, put);
-    put(&header_value::REQUEST_ID, caller.request_id.as_bytes());
-    if let Some(key) = caller.key {
+    put(&HOST_FIELD, host.as_bytes());
+    received.write_fields(client_info.address, client_info.is_tls, put);
+    put(&header_field::REQUEST_ID, client_info.request_id.as_bytes());
+    if let Some(key) = client_info.key {
         put(&ACCOUNT, key.account.name.as_bytes());
         put(&KEY_ID, key.id.as_bytes());
         put(&PLAN, key.account.plan.as_bytes());
@@ -137,31 +150,37 @@ fn our_words(
 pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
     let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-    let nominated = nominated(values(CONNECTION)).ok_or_else(|| malformed("its Connection"))?;
+    let nominated =
+        parse_connection_options(values(CONNECTION)).ok_or_else(|| malformed("its Connection"))?;
     is_chunked(values(TRANSFER_ENCODING)).ok_or_else(|| malformed("its Transfer-Encoding"))?;
-    let stays = |name: &&HeaderName| !returns(name.as_str().as_bytes(), &nominated);
-    let staying: Vec<HeaderName> = response.headers.keys().filter(stays).cloned().collect();
-    for name in staying {
+    let is_dropped =
+        |name: &&HeaderName| !is_response_field_forwarded(name.as_str().as_bytes(), &nominated);
+    let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
+    for name in dropped {
         response.remove_header(&name);
     }
-    let keeps_its_own = response.headers.contains_key(CACHE_CONTROL);
-    let mut written = Ok(());
-    mark(response.status.as_u16(), keeps_its_own, &mut |field, value| {
+    let has_cache_control = response.headers.contains_key(CACHE_CONTROL);
+    let mut result = Ok(());
+    annotate_response(response.status.as_u16(), has_cache_control, &mut |field, value| {
         if let Err(error) = response.insert_header(&field.name, value) {
-            written = Err(error);
+            result = Err(error);
         }
     });
-    written
+    result
 }
 
 /// What an upstream's answer says beside what it said itself.
-pub(crate) fn mark(status: u16, has_cache_control: bool, put: &mut impl FnMut(&Field, &[u8])) {
-    put(&header_value::SOURCE, b"upstream");
+pub(crate) fn annotate_response(
+    status: u16,
+    has_cache_control: bool,
+    put: &mut impl FnMut(&HeaderField, &[u8]),
+) {
+    put(&header_field::RISKGATE_SOURCE, b"upstream");
     if status == 429 || status >= 500 {
-        put(&header_value::FAIL_OPEN, b"true");
+        put(&header_field::FAIL_OPEN, b"true");
     }
     if !has_cache_control {
-        put(&header_value::CACHE_CONTROL, b"no-store");
+        put(&header_field::CACHE_CONTROL, b"no-store");
     }
 }
 
@@ -173,13 +192,13 @@ fn join_cookies(request: &mut RequestHeader) -> Result<()> {
         0 | 1 => Ok(()),
         _ => {
             let whole = crumbs.join(&b"; "[..]);
-            insert(request, &Field::of(COOKIE, "Cookie: "), &whole)
+            insert_field(request, &HeaderField::new(COOKIE, "Cookie: "), &whole)
         }
     }
 }
 
 /// What can't stand in a header is left out.
-fn insert(request: &mut RequestHeader, field: &Field, value: &[u8]) -> Result<()> {
+fn insert_field(request: &mut RequestHeader, field: &HeaderField, value: &[u8]) -> Result<()> {
     HeaderValue::from_bytes(value).map_or(Ok(()), |value| request.insert_header(&field.name, value))
 }
 
@@ -188,30 +207,39 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nobody_speaks_in_our_name_however_it_is_spelled() {
+    fn a_client_cannot_spoof_riskgate_fields_in_any_spelling() {
         for name in
             ["X-Riskgate-Account", "x_riskgate_account", "x-riskgate_plan", "x-Original-url", "a_b"]
         {
             let name = name.as_bytes();
-            assert!(!crosses(name, false) && !crosses(name, true), "{name:?}");
+            assert!(
+                !is_request_field_forwarded(name, false) && !is_request_field_forwarded(name, true),
+                "{name:?}"
+            );
         }
         // What a proxy of ours says of the way here is kept.
-        assert!(!crosses(b"X-Forwarded-Prefix", false));
-        assert!(crosses(b"X-Forwarded-Prefix", true));
-        assert!(crosses(b"Traceparent", false));
+        assert!(!is_request_field_forwarded(b"X-Forwarded-Prefix", false));
+        assert!(is_request_field_forwarded(b"X-Forwarded-Prefix", true));
+        assert!(is_request_field_forwarded(b"Traceparent", false));
     }
 
     /// What crosses of these fields, by both forms of a request, which must say the same.
-    fn crossed(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
+    fn forwarded_fields(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
         let address = Some(IpAddr::from([192, 0, 2, 1]));
-        let caller = Caller { key: None, request_id: "id", address, trusted, secure: false };
+        let client_info = ClientInfo {
+            key: None,
+            request_id: "id",
+            address,
+            is_trusted_proxy: trusted,
+            is_tls: false,
+        };
         let mut request = RequestHeader::build("GET", b"/asked", None).unwrap();
         let mut header = "GET /asked HTTP/1.1\r\n".to_owned();
         for (name, value) in fields {
             request.append_header((*name).to_owned(), *value).unwrap();
             header.push_str(&format!("{name}: {value}\r\n"));
         }
-        prepare_request(&mut request, b"/target", "server", &caller).unwrap();
+        prepare_upstream_request(&mut request, b"/target", "server", &client_info).unwrap();
         let text = |name: &[u8], value: &[u8]| {
             let (name, value) = (String::from_utf8_lossy(name), String::from_utf8_lossy(value));
             format!("{}: {value}", name.to_ascii_lowercase())
@@ -224,21 +252,21 @@ mod tests {
             format!("{header}\r\n").as_bytes(),
             ("GET", b"/target"),
             "server",
-            &caller,
+            &client_info,
             &mut out,
         );
-        let mut written: Vec<String> =
-            fields_of(&out).map(|(name, value)| text(name, value)).collect();
+        let mut result: Vec<String> =
+            iter_fields(&out).map(|(name, value)| text(name, value)).collect();
         said.sort();
-        written.sort();
-        assert_eq!(said, written);
+        result.sort();
+        assert_eq!(said, result);
         let ours = ["host: ", "x-request-id: "];
         said.retain(|line| !ours.iter().any(|name| line.starts_with(name)));
         said
     }
 
     #[test]
-    fn all_lines_of_a_trusted_proxy_are_one_list_and_the_last_word_counts() {
+    fn all_lines_of_a_trusted_proxy_are_one_list_and_its_last_member_counts() {
         let fields = [
             ("Host", "asked.test"),
             ("X-Forwarded-For", "6.6.6.6, ,7.7.7.7,"),
@@ -260,21 +288,21 @@ mod tests {
             "x-forwarded-prefix: /shop",
             "x-forwarded-proto: https",
         ];
-        assert_eq!(crossed(&fields, true), seen);
+        assert_eq!(forwarded_fields(&fields, true), seen);
         let seen = [
             "x-forwarded-for: 192.0.2.1",
             "x-forwarded-host: asked.test",
             "x-forwarded-proto: http",
         ];
-        assert_eq!(crossed(&fields, false), seen);
+        assert_eq!(forwarded_fields(&fields, false), seen);
         // A proxy that says nothing but blanks says nothing.
         let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
         let blank = blank.map(|name| (name, " , "));
-        assert_eq!(crossed(&[&fields[..1], &blank[..]].concat(), true), seen);
+        assert_eq!(forwarded_fields(&[&fields[..1], &blank[..]].concat(), true), seen);
     }
 
     #[test]
-    fn an_answer_loses_what_is_not_the_upstreams_to_say() {
+    fn a_response_loses_the_fields_that_an_upstream_may_not_set() {
         let mut response = ResponseHeader::build(200, None).unwrap();
         for (name, value) in [
             ("Server", "x"),

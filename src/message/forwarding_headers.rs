@@ -11,23 +11,23 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use pingora_core::Result;
 use pingora_http::RequestHeader;
 
-use crate::message::request_head::members;
-use crate::message::response::Field;
+use crate::message::request_head::list_members;
+use crate::message::response::HeaderField;
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
-static FORWARDED_FOR: Field = Field::of(X_FORWARDED_FOR, "x-forwarded-for: ");
-static FORWARDED_PROTO: Field = Field::of(X_FORWARDED_PROTO, "x-forwarded-proto: ");
-static FORWARDED_HOST: Field = Field::of(X_FORWARDED_HOST, "x-forwarded-host: ");
-static FORWARDED_PORT: Field = Field::of(X_FORWARDED_PORT, "x-forwarded-port: ");
+static FORWARDED_FOR: HeaderField = HeaderField::new(X_FORWARDED_FOR, "x-forwarded-for: ");
+static FORWARDED_PROTO: HeaderField = HeaderField::new(X_FORWARDED_PROTO, "x-forwarded-proto: ");
+static FORWARDED_HOST: HeaderField = HeaderField::new(X_FORWARDED_HOST, "x-forwarded-host: ");
+static FORWARDED_PORT: HeaderField = HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
 /// What a request's fields say of the way that it came. Only `host` comes from every caller; the
 /// rest is what a trusted proxy says, and nothing of it is kept from anybody else.
 #[derive(Default)]
-pub(super) struct ClaimedPath<'r> {
+pub(super) struct ReceivedForwarding<'r> {
     host: Option<&'r [u8]>,
     /// The members of all lines of `X-Forwarded-For`: they are one list, in order (RFC 9110
     /// section 5.3).
@@ -37,9 +37,9 @@ pub(super) struct ClaimedPath<'r> {
     port: Option<&'r [u8]>,
 }
 
-impl<'r> ClaimedPath<'r> {
+impl<'r> ReceivedForwarding<'r> {
     /// The fields of a request to take note of, apart from it, so that it can be changed.
-    pub fn fields_of(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
+    pub fn copy_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
         // HTTP/2 says the host in the target.
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
@@ -54,7 +54,7 @@ impl<'r> ClaimedPath<'r> {
 
     /// Takes note of a field. A proxy appends to a list, or adds a line behind those that it got:
     /// so the last member of all is what the nearest proxy said.
-    pub fn note(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
+    pub fn read_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
             self.host.get_or_insert(value);
@@ -63,7 +63,7 @@ impl<'r> ClaimedPath<'r> {
             return;
         }
         if is(&X_FORWARDED_FOR) {
-            self.forwarded_for.extend(members(value));
+            self.forwarded_for.extend(list_members(value));
         } else if is(&X_FORWARDED_PROTO) {
             self.proto = last_member(value);
         } else if is(&X_FORWARDED_HOST) {
@@ -74,11 +74,11 @@ impl<'r> ClaimedPath<'r> {
     }
 
     /// What the server behind us is told: the way as far as it is known, and the peer at its end.
-    pub fn write(
+    pub fn write_fields(
         &self,
         peer: Option<IpAddr>,
         is_secure: bool,
-        put: &mut impl FnMut(&Field, &[u8]),
+        put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
         // A client whom the proxy in front of us did not name has no address.
         if let Some(peer) = peer {
@@ -92,8 +92,8 @@ impl<'r> ClaimedPath<'r> {
             let _ = write!(list, "{}", peer.to_canonical());
             put(&FORWARDED_FOR, &list);
         }
-        let spoken: &[u8] = if is_secure { b"https" } else { b"http" };
-        put(&FORWARDED_PROTO, self.proto.unwrap_or(spoken));
+        let scheme: &[u8] = if is_secure { b"https" } else { b"http" };
+        put(&FORWARDED_PROTO, self.proto.unwrap_or(scheme));
         put(&FORWARDED_HOST, self.forwarded_host.or(self.host).unwrap_or_default());
         if let Some(port) = self.port {
             put(&FORWARDED_PORT, port);
@@ -110,8 +110,8 @@ fn last_member(value: &[u8]) -> Option<&[u8]> {
 
 /// Of several lines of another `X-Forwarded-` field only the last one goes on: the nearest trusted
 /// proxy's. Those before it could be the client's, and a server may read the first.
-pub(super) fn keep_last_lines(request: &mut RequestHeader) -> Result<()> {
-    let forwarded = |name: &&HeaderName| is_forwarded(name.as_str().as_bytes());
+pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
+    let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
     let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();
     for name in names {
         if let Some(last) = request.headers.get_all(&name).iter().next_back().cloned() {
@@ -122,7 +122,7 @@ pub(super) fn keep_last_lines(request: &mut RequestHeader) -> Result<()> {
 }
 
 /// Whether this field tells of the way that a request came.
-pub(super) fn is_forwarded(name: &[u8]) -> bool {
+pub(super) fn is_x_forwarded_field(name: &[u8]) -> bool {
     const BEGIN: &[u8] = b"x-forwarded-";
     name.get(..BEGIN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(BEGIN))
 }

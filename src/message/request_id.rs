@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// The longest id that is taken from a caller, in bytes.
-const LONGEST: usize = 128;
+const MAX_ID_LENGTH: usize = 128;
 
 /// An id of 1 to 128 visible ASCII characters; none yet when empty.
 #[derive(Clone, Copy)]
 pub struct RequestId {
-    bytes: [u8; LONGEST],
+    bytes: [u8; MAX_ID_LENGTH],
     length: u8,
 }
 
@@ -24,11 +24,11 @@ impl RequestId {
     /// The caller's id, if it may be one.
     pub fn parse(id: &[u8]) -> Option<RequestId> {
         let visible = id.iter().all(u8::is_ascii_graphic);
-        ((1..=LONGEST).contains(&id.len()) && visible).then(|| RequestId::of(id))
+        ((1..=MAX_ID_LENGTH).contains(&id.len()) && visible).then(|| RequestId::from_ascii(id))
     }
 
-    fn of(id: &[u8]) -> RequestId {
-        let mut bytes = [0; LONGEST];
+    fn from_ascii(id: &[u8]) -> RequestId {
+        let mut bytes = [0; MAX_ID_LENGTH];
         bytes[..id.len()].copy_from_slice(id);
         RequestId { bytes, length: id.len() as u8 }
     }
@@ -42,7 +42,7 @@ impl RequestId {
 
 impl Default for RequestId {
     fn default() -> RequestId {
-        RequestId { bytes: [0; LONGEST], length: 0 }
+        RequestId { bytes: [0; MAX_ID_LENGTH], length: 0 }
     }
 }
 
@@ -68,22 +68,22 @@ impl fmt::Debug for RequestId {
 
 /// Makes ids: 128 bits each, a counter under SipHash with a random key, so that nobody can tell
 /// the next one from those before.
-pub struct RequestIds {
+pub struct RequestIdGenerator {
     key: [u8; 16],
     count: AtomicU64,
 }
 
-impl RequestIds {
+impl RequestIdGenerator {
     /// Draws the key.
-    pub fn new() -> RequestIds {
+    pub fn new() -> RequestIdGenerator {
         let mut key = [0; 16];
         // Without random bits ids repeat from run to run, which costs nobody an answer.
         let _ = getrandom::fill(&mut key);
-        RequestIds { key, count: AtomicU64::new(0) }
+        RequestIdGenerator { key, count: AtomicU64::new(0) }
     }
 
     /// One more id, in hexadecimal.
-    pub fn next(&self) -> RequestId {
+    pub fn generate(&self) -> RequestId {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hasher = SipHasher13::new_with_key(&self.key);
         hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
@@ -92,13 +92,13 @@ impl RequestIds {
             pair[0] = DIGITS[usize::from(byte >> 4)];
             pair[1] = DIGITS[usize::from(byte & 15)];
         }
-        RequestId::of(&text)
+        RequestId::from_ascii(&text)
     }
 }
 
-impl Default for RequestIds {
-    fn default() -> RequestIds {
-        RequestIds::new()
+impl Default for RequestIdGenerator {
+    fn default() -> RequestIdGenerator {
+        RequestIdGenerator::new()
     }
 }
 
@@ -117,9 +117,10 @@ mod tests {
 
     #[test]
     fn ids_differ_between_calls_and_between_runs() {
-        let (one, other) = (RequestIds::new(), RequestIds::new());
-        let mut all: Vec<String> =
-            (0..1_000).flat_map(|_| [one.next().to_string(), other.next().to_string()]).collect();
+        let (one, other) = (RequestIdGenerator::new(), RequestIdGenerator::new());
+        let mut all: Vec<String> = (0..1_000)
+            .flat_map(|_| [one.generate().to_string(), other.generate().to_string()])
+            .collect();
         assert!(all.iter().all(|id| id.len() == 32 && id.bytes().all(|b| b.is_ascii_hexdigit())));
         all.sort_unstable();
         all.dedup();

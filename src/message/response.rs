@@ -3,7 +3,7 @@
 //! Owns the names and the order of our headers, once for all protocols and both ways to answer. It
 //! decides nothing; who calls it has decided.
 
-pub(crate) mod header_value;
+pub(crate) mod header_field;
 
 use std::ops::Range;
 
@@ -20,11 +20,11 @@ use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
 use crate::quota::Allowance;
 
-pub(crate) use header_value::Field;
-use header_value::Short;
-pub use header_value::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
+use header_field::FixedString;
+pub(crate) use header_field::HeaderField;
+pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
+const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                        X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
@@ -33,16 +33,16 @@ const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Req
 pub enum Cors {
     /// The answer does not depend on the origin.
     #[default]
-    Indifferent,
+    NotOriginDependent,
     /// It does, and this request's origin may not read it, or there was none.
-    Closed,
+    Denied,
     /// This origin may read it.
-    Open(SmolStr),
+    Allowed(SmolStr),
 }
 
 /// What every answer to one request carries, whatever the answer is.
 #[derive(Clone, Debug, Default)]
-pub struct Common {
+pub struct CommonHeaders {
     /// The request's id.
     pub request_id: RequestId,
     /// Which browsers may read it.
@@ -55,13 +55,13 @@ pub struct Common {
 pub struct Reply {
     status: u16,
     body: Bytes,
-    more: More,
+    extra_headers: ExtraHeaders,
     fails_open: bool,
-    closes: bool,
+    should_close: bool,
 }
 
 /// What an answer says beside what all of them say.
-enum More {
+enum ExtraHeaders {
     Nothing,
     Verdict(VerdictFacts),
     /// How to come in.
@@ -77,7 +77,7 @@ enum More {
 /// What the headers of a verdict say of it.
 pub struct VerdictFacts {
     /// The table's version.
-    version: Short<16>,
+    version: FixedString<16>,
     source: VerdictSource,
     /// Where in the body the parent stands that matched.
     matched: Option<Range<usize>>,
@@ -93,31 +93,31 @@ impl VerdictFacts {
         matched: Option<Range<usize>>,
         suggestion: Option<SmolStr>,
     ) -> VerdictFacts {
-        VerdictFacts { version: Short::of(table_version), source, matched, suggestion }
+        VerdictFacts { version: FixedString::new(table_version), source, matched, suggestion }
     }
 }
 
 impl Reply {
-    fn new(status: u16, body: Bytes, more: More) -> Reply {
-        Reply { status, body, more, fails_open: false, closes: false }
+    fn new(status: u16, body: Bytes, extra_headers: ExtraHeaders) -> Reply {
+        Reply { status, body, extra_headers, fails_open: false, should_close: false }
     }
 
     /// 200 with a JSON body.
     pub fn json(body: Bytes) -> Reply {
-        Reply::new(200, body, More::Nothing)
+        Reply::new(200, body, ExtraHeaders::Nothing)
     }
 
     /// The verdict on a domain.
     pub fn verdict(body: Bytes, facts: VerdictFacts) -> Reply {
-        Reply::new(200, body, More::Verdict(facts))
+        Reply::new(200, body, ExtraHeaders::Verdict(facts))
     }
 
     /// A refusal, with the headers that belong to it.
     pub fn refusal(refusal: &Refusal) -> Reply {
         let more = match refusal {
-            Refusal::Unauthorized => More::Challenge,
-            Refusal::MethodNotAllowed { allow } => More::Allow(allow.clone()),
-            Refusal::QuotaExceeded { retry_after, .. } => More::RetryAfter(*retry_after),
+            Refusal::Unauthorized => ExtraHeaders::Challenge,
+            Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
+            Refusal::QuotaExceeded { retry_after, .. } => ExtraHeaders::RetryAfter(*retry_after),
             Refusal::BadRequest
             | Refusal::Forbidden { .. }
             | Refusal::NotFound
@@ -128,23 +128,24 @@ impl Reply {
             | Refusal::HeadersTooLarge
             | Refusal::Internal
             | Refusal::UpstreamUnavailable
-            | Refusal::UpstreamTimeout => More::Nothing,
+            | Refusal::UpstreamTimeout => ExtraHeaders::Nothing,
         };
         let mut reply = Reply::new(refusal.status(), Bytes::from(refusal.body()), more);
-        (reply.fails_open, reply.closes) = (refusal.fails_open(), refusal.closes());
+        (reply.fails_open, reply.should_close) =
+            (refusal.is_fail_open(), refusal.closes_connection());
         reply
     }
 
     /// 204 to an OPTIONS request that is no preflight.
-    pub fn options(allow: SmolStr) -> Reply {
-        Reply::new(204, Bytes::new(), More::Allow(allow))
+    pub fn options_without_preflight(allow: SmolStr) -> Reply {
+        Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
     /// The answer to a preflight: 204 if some key allows the origin, 403 otherwise.
     pub fn preflight(allowed: bool, allow: SmolStr) -> Reply {
         match allowed {
-            true => Reply::new(204, Bytes::new(), More::Preflight(allow)),
-            false => Reply::new(403, Bytes::new(), More::Nothing),
+            true => Reply::new(204, Bytes::new(), ExtraHeaders::Preflight(allow)),
+            false => Reply::new(403, Bytes::new(), ExtraHeaders::Nothing),
         }
     }
 
@@ -155,56 +156,64 @@ impl Reply {
 
     /// Whether the connection closes behind it.
     pub fn closes(&self) -> bool {
-        self.closes
+        self.should_close
     }
 
     /// Every field, in order.
-    fn fields(&self, common: &Common, put: &mut impl FnMut(&Field, &[u8])) {
+    fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&HeaderField, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {
-                put(&header_value::CONTENT_TYPE, b"application/json");
+                put(&header_field::CONTENT_TYPE, b"application/json");
             }
-            put(&header_value::CONTENT_LENGTH, Short::<20>::number(self.body.len() as u64).bytes());
+            put(
+                &header_field::CONTENT_LENGTH,
+                FixedString::<20>::from_number(self.body.len() as u64).as_bytes(),
+            );
         }
-        put(&header_value::CACHE_CONTROL, b"no-store");
-        match &self.more {
-            More::Nothing => {}
-            More::Verdict(facts) => {
-                put(&header_value::X_TABLE_VERSION, facts.version.bytes());
+        put(&header_field::CACHE_CONTROL, b"no-store");
+        match &self.extra_headers {
+            ExtraHeaders::Nothing => {}
+            ExtraHeaders::Verdict(facts) => {
+                put(&header_field::X_TABLE_VERSION, facts.version.as_bytes());
                 let matched = facts.matched.as_ref();
                 if let Some(parent) = matched.and_then(|at| self.body.get(at.clone())) {
-                    put(&header_value::X_MATCHED_DOMAIN, parent);
+                    put(&header_field::X_MATCHED_DOMAIN, parent);
                 }
-                put(&header_value::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
+                put(&header_field::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
                 if let Some(provider) = &facts.suggestion {
-                    put(&header_value::X_DID_YOU_MEAN, provider.as_bytes());
+                    put(&header_field::X_DID_YOU_MEAN, provider.as_bytes());
                 }
             }
-            More::Challenge => put(&header_value::WWW_AUTHENTICATE, br#"Bearer realm="riskgate""#),
-            More::Allow(methods) => put(&header_value::ALLOW, methods.as_bytes()),
-            More::RetryAfter(seconds) => {
-                put(&header_value::RETRY_AFTER, Short::<20>::number(*seconds).bytes());
+            ExtraHeaders::Challenge => {
+                put(&header_field::WWW_AUTHENTICATE, br#"Bearer realm="riskgate""#)
             }
-            More::Preflight(methods) => {
-                put(&header_value::ALLOW_METHODS, methods.as_bytes());
-                put(&header_value::ALLOW_HEADERS, PREFLIGHT_HEADERS.as_bytes());
-                put(&header_value::MAX_AGE, b"600");
+            ExtraHeaders::Allow(methods) => put(&header_field::ALLOW, methods.as_bytes()),
+            ExtraHeaders::RetryAfter(seconds) => {
+                put(
+                    &header_field::RETRY_AFTER,
+                    FixedString::<20>::from_number(*seconds).as_bytes(),
+                );
+            }
+            ExtraHeaders::Preflight(methods) => {
+                put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
+                put(&header_field::ACCESS_CONTROL_ALLOW_HEADERS, PREFLIGHT_HEADERS.as_bytes());
+                put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }
         }
         if self.fails_open {
-            put(&header_value::FAIL_OPEN, b"true");
+            put(&header_field::FAIL_OPEN, b"true");
         }
-        common.fields(put);
+        common.for_each_field(put);
     }
 
     /// The header, as every protocol version needs it.
-    pub fn header(&self, common: &Common) -> ResponseHeader {
+    pub fn to_response_header(&self, common: &CommonHeaders) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
         parts.headers.reserve(16);
         // All values lie in one block.
         let mut block = BytesMut::with_capacity(512);
-        self.fields(common, &mut |field, value| {
+        self.for_each_field(common, &mut |field, value| {
             block.extend_from_slice(value);
             // Our own values are visible ASCII; what is not would be our fault and is left out.
             if let Ok(value) = HeaderValue::from_maybe_shared(block.split().freeze()) {
@@ -215,36 +224,42 @@ impl Reply {
     }
 
     /// Writes the answer; the body is left out for HEAD.
-    pub async fn write(&self, session: &mut Session, common: &Common) -> Result<()> {
-        let header = Box::new(self.header(common));
+    pub async fn write(&self, session: &mut Session, common: &CommonHeaders) -> Result<()> {
+        let header = Box::new(self.to_response_header(common));
         let head = session.req_header().method == http::Method::HEAD;
         let body = if head { Bytes::new() } else { self.body.clone() };
-        if self.closes {
+        if self.should_close {
             session.set_keepalive(None);
         }
         let client = session.as_downstream_mut();
-        let written = async {
+        let result = async {
             client.write_response_header(header).await?;
             client.write_response_body(body, true).await
         };
         // Who does not take an answer has failed, not we.
-        written.await.map_err(|error| error.into_down())
+        result.await.map_err(|error| error.into_down())
     }
 
     /// Appends the whole answer as HTTP/1.1 bytes, as Pingora would write them; the body is left
     /// out for HEAD. `date` is what `Date` says (RFC 9110 section 5.6.7).
-    pub fn render(&self, common: &Common, date: &[u8], way: Way, out: &mut Vec<u8>) {
-        write_status(self.status, out);
-        self.fields(common, &mut |field, value| field.write(value, out));
-        write_end(date, way.closes, out);
-        if !way.is_head {
+    pub fn render(
+        &self,
+        common: &CommonHeaders,
+        date: &[u8],
+        options: RenderOptions,
+        out: &mut Vec<u8>,
+    ) {
+        write_status_line(self.status, out);
+        self.for_each_field(common, &mut |field, value| field.write_line(value, out));
+        write_final_fields(date, options.should_close, out);
+        if !options.is_head_method {
             out.extend_from_slice(&self.body);
         }
     }
 }
 
 /// Appends the first line of an answer.
-pub(crate) fn write_status(status: u16, out: &mut Vec<u8>) {
+pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
     }
@@ -256,57 +271,61 @@ pub(crate) fn write_status(status: u16, out: &mut Vec<u8>) {
 }
 
 /// Appends what every header ends with.
-pub(crate) fn write_end(date: &[u8], closes: bool, out: &mut Vec<u8>) {
-    header_value::DATE.write(date, out);
-    header_value::CONNECTION.write(if closes { b"close" } else { b"keep-alive" }, out);
+pub(crate) fn write_final_fields(date: &[u8], closes: bool, out: &mut Vec<u8>) {
+    header_field::DATE.write_line(date, out);
+    header_field::CONNECTION.write_line(if closes { b"close" } else { b"keep-alive" }, out);
     out.extend_from_slice(b"\r\n");
 }
 
 /// How an answer is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Way {
+pub struct RenderOptions {
     /// The connection closes behind it.
-    pub closes: bool,
+    pub should_close: bool,
     /// To a HEAD request.
-    pub is_head: bool,
+    pub is_head_method: bool,
 }
 
-impl Common {
+impl CommonHeaders {
     /// Every field of it, in order.
-    pub(crate) fn fields(&self, put: &mut impl FnMut(&Field, &[u8])) {
-        put(&header_value::REQUEST_ID, self.request_id.as_bytes());
+    pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
+        put(&header_field::REQUEST_ID, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
-            let mut policy = Short::<64>::of("\"monthly\";q=");
-            put(&header_value::RATELIMIT_POLICY, policy.add_number(limit).bytes());
-            let mut left = Short::<64>::of("\"monthly\";r=");
-            left.add_number(remaining).add(";t=").add_number(reset_in);
-            put(&header_value::RATELIMIT, left.bytes());
+            let mut policy = FixedString::<64>::new("\"monthly\";q=");
+            put(&header_field::RATELIMIT_POLICY, policy.push_number(limit).as_bytes());
+            let mut left = FixedString::<64>::new("\"monthly\";r=");
+            left.push_number(remaining).push_str(";t=").push_number(reset_in);
+            put(&header_field::RATELIMIT, left.as_bytes());
         }
         match &self.cors {
-            Cors::Indifferent => return,
-            Cors::Closed => {}
-            Cors::Open(origin) => {
-                put(&header_value::ALLOW_ORIGIN, origin.as_bytes());
-                put(&header_value::EXPOSE_HEADERS, EXPOSED.as_bytes());
+            Cors::NotOriginDependent => return,
+            Cors::Denied => {}
+            Cors::Allowed(origin) => {
+                put(&header_field::ACCESS_CONTROL_ALLOW_ORIGIN, origin.as_bytes());
+                put(&header_field::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED_HEADERS.as_bytes());
             }
         }
-        put(&header_value::VARY_BY, b"Origin");
+        put(&header_field::VARY, b"Origin");
     }
 
     /// Puts onto the upstream's header what every answer carries.
-    pub fn apply(&self, header: &mut ResponseHeader) -> Result<()> {
-        let mut written = Ok(());
-        self.fields(&mut |field, value| {
-            if let Err(error) = insert(header, field, value) {
-                written = Err(error);
+    pub fn apply_to(&self, header: &mut ResponseHeader) -> Result<()> {
+        let mut result = Ok(());
+        self.for_each_field(&mut |field, value| {
+            if let Err(error) = insert_or_append_field(header, field, value) {
+                result = Err(error);
             }
         });
-        written
+        result
     }
 }
 
 /// `Vary` is added to what the upstream says; all others are ours alone.
-fn insert(header: &mut ResponseHeader, field: &Field, value: &[u8]) -> Result<()> {
+fn insert_or_append_field(
+    header: &mut ResponseHeader,
+    field: &HeaderField,
+    value: &[u8],
+) -> Result<()> {
     // Our own values are visible ASCII; what is not would be our fault and is left out.
     let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
     match field.name == VARY {

@@ -10,9 +10,9 @@ use idna::uts46::{AsciiDenyList, DnsLength, Hyphens, Uts46};
 use smol_str::SmolStr;
 
 /// Longest domain name in bytes, without a trailing dot (RFC 1035 section 2.3.4).
-pub const MAX_NAME: usize = 253;
+pub const MAX_NAME_LEN: usize = 253;
 /// Longest label in bytes (RFC 1035 section 2.3.4).
-pub const MAX_LABEL: usize = 63;
+pub const MAX_LABEL_LEN: usize = 63;
 
 /// A domain as it may stand behind the `@`: lower case, A-labels, two labels or more, no
 /// trailing dot (RFC 5890, UTS-46 non-transitional with STD3 rules).
@@ -21,7 +21,7 @@ pub struct Domain(SmolStr);
 
 /// A name in a list: as [`Domain`], but one label is enough, since lists also name TLDs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Name(String);
+pub struct DnsName(String);
 
 /// Why a text is no domain. The wording says what was expected and holds nothing of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,10 +34,10 @@ pub enum DomainError {
     Utf8,
     /// A character that no domain holds.
     #[error("expected a domain without @, /, :, spaces, control characters or underscores")]
-    Character,
+    ForbiddenCharacter,
     /// UTS-46 refuses a label.
     #[error("expected labels of letters, digits and inner hyphens, or valid international names")]
-    Label,
+    InvalidLabel,
     /// Fewer than two labels.
     #[error("expected at least two labels, such as example.com")]
     SingleLabel,
@@ -49,7 +49,7 @@ pub enum DomainError {
     NameLength,
     /// An address, or a last label that reads as a number.
     #[error("expected a domain name, not an IP address or a number as its last label")]
-    Numeric,
+    NumericLastLabel,
 }
 
 /// Which part of a domain is a public suffix.
@@ -63,10 +63,10 @@ pub enum SuffixKind {
 
 impl Domain {
     /// The domain in one raw path segment: one percent-decoding, then [`Domain::parse`].
-    pub fn from_segment(segment: &[u8]) -> Result<Domain, DomainError> {
-        if plain(segment) {
+    pub fn from_path_segment(segment: &[u8]) -> Result<Domain, DomainError> {
+        if is_canonical(segment) {
             let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
-            return Domain::checked(text.into());
+            return Domain::from_canonical(text.into());
         }
         let decoded = percent_decode(segment)?;
         let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
@@ -75,10 +75,10 @@ impl Domain {
 
     /// The domain in a text that was decoded already.
     pub fn parse(text: &str) -> Result<Domain, DomainError> {
-        canonical(text).map(SmolStr::from).and_then(Domain::checked)
+        canonicalize(text).map(SmolStr::from).and_then(Domain::from_canonical)
     }
 
-    fn checked(name: SmolStr) -> Result<Domain, DomainError> {
+    fn from_canonical(name: SmolStr) -> Result<Domain, DomainError> {
         check_labels(&name)?;
         if !name.as_bytes().contains(&b'.') {
             return Err(DomainError::SingleLabel);
@@ -92,22 +92,23 @@ impl Domain {
     }
 
     /// Where the public suffix begins, in bytes, and whose it is.
-    pub fn suffix(&self) -> (usize, SuffixKind) {
-        suffix_of(&self.0)
+    pub fn public_suffix_start(&self) -> (usize, SuffixKind) {
+        find_public_suffix(&self.0)
     }
 
     /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
     pub fn registrable_start(&self) -> Option<usize> {
-        registrable_start(&self.0, self.suffix().0)
+        registrable_start(&self.0, self.public_suffix_start().0)
     }
 }
 
-impl Name {
+impl DnsName {
     /// A name as a list writes it: as [`Domain::parse`], but one label is enough.
-    pub fn parse(text: &str) -> Result<Name, DomainError> {
-        let name = if plain(text.as_bytes()) { text.to_owned() } else { canonical(text)? };
+    pub fn parse(text: &str) -> Result<DnsName, DomainError> {
+        let name =
+            if is_canonical(text.as_bytes()) { text.to_owned() } else { canonicalize(text)? };
         check_labels(&name)?;
-        Ok(Name(name))
+        Ok(DnsName(name))
     }
 
     /// The canonical text.
@@ -117,12 +118,12 @@ impl Name {
 
     /// Where the registrable part begins, in bytes; `None` when the whole name is a public suffix.
     pub fn registrable_start(&self) -> Option<usize> {
-        registrable_start(&self.0, suffix_of(&self.0).0)
+        registrable_start(&self.0, find_public_suffix(&self.0).0)
     }
 
     /// The kind of public suffix that the whole name is, if it is one.
-    pub fn public_suffix(&self) -> Option<SuffixKind> {
-        match suffix_of(&self.0) {
+    pub fn public_suffix_kind(&self) -> Option<SuffixKind> {
+        match find_public_suffix(&self.0) {
             (0, kind) => Some(kind),
             _ => None,
         }
@@ -135,7 +136,7 @@ impl fmt::Display for Domain {
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for DnsName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -148,7 +149,7 @@ pub fn suffix_list_version() -> &'static str {
 }
 
 /// The name itself, then each parent, as byte offsets into it: `0`, then after each dot.
-pub fn walk(name: &str) -> impl Iterator<Item = usize> + '_ {
+pub fn ancestor_offsets(name: &str) -> impl Iterator<Item = usize> + '_ {
     std::iter::once(0)
         .chain(name.bytes().enumerate().filter(|(_, b)| *b == b'.').map(|(i, _)| i + 1))
 }
@@ -162,38 +163,38 @@ pub fn percent_decode(segment: &[u8]) -> Result<Vec<u8>, DomainError> {
             out.push(byte);
             continue;
         }
-        let high = rest.next().and_then(|b| hex(*b)).ok_or(DomainError::PercentEncoding)?;
-        let low = rest.next().and_then(|b| hex(*b)).ok_or(DomainError::PercentEncoding)?;
+        let high = rest.next().and_then(|b| hex_digit(*b)).ok_or(DomainError::PercentEncoding)?;
+        let low = rest.next().and_then(|b| hex_digit(*b)).ok_or(DomainError::PercentEncoding)?;
         out.push(high << 4 | low);
     }
     Ok(out)
 }
 
-fn hex(byte: u8) -> Option<u8> {
+fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
 /// Lower-case LDH text without A-labels needs no UTS-46: it maps to itself.
-fn plain(text: &[u8]) -> bool {
-    let is_plain = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
-    text.iter().all(is_plain)
+fn is_canonical(text: &[u8]) -> bool {
+    let is_allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
+    text.iter().all(is_allowed)
         && !(text.contains(&b'-') && text.windows(4).any(|w| w == b"xn--"))
         && text.last() != Some(&b'.')
 }
 
-fn canonical(text: &str) -> Result<String, DomainError> {
+fn canonicalize(text: &str) -> Result<String, DomainError> {
     let forbidden =
         |c: char| matches!(c, '@' | '/' | ':' | '_') || c.is_control() || c.is_whitespace();
     if text.chars().any(forbidden) {
-        return Err(DomainError::Character);
+        return Err(DomainError::ForbiddenCharacter);
     }
     // Nothing that long can shrink to 253 bytes of labels; it only costs time.
-    if text.len() > 4 * (MAX_NAME + 1) {
+    if text.len() > 4 * (MAX_NAME_LEN + 1) {
         return Err(DomainError::NameLength);
     }
     let mapped = Uts46::new()
         .to_ascii(text.as_bytes(), AsciiDenyList::STD3, Hyphens::CheckFirstLast, DnsLength::Ignore)
-        .map_err(|_| DomainError::Label)?
+        .map_err(|_| DomainError::InvalidLabel)?
         .into_owned();
     match mapped.strip_suffix('.') {
         Some(stripped) => Ok(stripped.to_owned()),
@@ -205,7 +206,7 @@ fn canonical(text: &str) -> Result<String, DomainError> {
 /// non-transitional); it need not be a [`Domain`].
 pub fn host_to_ascii(host: &str) -> Option<String> {
     // Nothing that long can shrink to 253 bytes of labels; it only costs time.
-    if host.len() > 4 * (MAX_NAME + 1) {
+    if host.len() > 4 * (MAX_NAME_LEN + 1) {
         return None;
     }
     let ascii = Uts46::new().to_ascii(
@@ -218,28 +219,28 @@ pub fn host_to_ascii(host: &str) -> Option<String> {
 }
 
 fn check_labels(name: &str) -> Result<(), DomainError> {
-    if name.len() > MAX_NAME {
+    if name.len() > MAX_NAME_LEN {
         return Err(DomainError::NameLength);
     }
     let mut last: &[u8] = b"";
     for label in name.as_bytes().split(|byte| *byte == b'.') {
-        if label.is_empty() || label.len() > MAX_LABEL {
+        if label.is_empty() || label.len() > MAX_LABEL_LEN {
             return Err(DomainError::LabelLength);
         }
         if label.starts_with(b"-") || label.ends_with(b"-") {
-            return Err(DomainError::Label);
+            return Err(DomainError::InvalidLabel);
         }
         last = label;
     }
     // inet_aton reads 0x… as a number too, and no TLD looks like that.
     let hexadecimal = last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
     if last.iter().all(u8::is_ascii_digit) || hexadecimal {
-        return Err(DomainError::Numeric);
+        return Err(DomainError::NumericLastLabel);
     }
     Ok(())
 }
 
-fn suffix_of(name: &str) -> (usize, SuffixKind) {
+fn find_public_suffix(name: &str) -> (usize, SuffixKind) {
     match psl::suffix(name.as_bytes()) {
         Some(suffix) => {
             let kind = match suffix.typ() {
@@ -263,8 +264,8 @@ fn registrable_start(name: &str, suffix: usize) -> Option<usize> {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> Result<String, DomainError> {
-        Domain::from_segment(text.as_bytes()).map(|d| d.as_str().to_owned())
+    fn parse_segment(text: &str) -> Result<String, DomainError> {
+        Domain::from_path_segment(text.as_bytes()).map(|d| d.as_str().to_owned())
     }
 
     #[test]
@@ -285,12 +286,12 @@ mod tests {
             ("1.com", "1.com"),
             ("a.b.c.d.example.co.uk", "a.b.c.d.example.co.uk"),
         ] {
-            assert_eq!(parsed(text).as_deref(), Ok(canonical), "{text}");
+            assert_eq!(parse_segment(text).as_deref(), Ok(canonical), "{text}");
         }
     }
 
     #[test]
-    fn what_is_no_domain_says_what_was_expected() {
+    fn an_invalid_domain_is_rejected_with_what_was_expected() {
         use DomainError::*;
         let long_label = format!("{}.com", "a".repeat(64));
         let long_name = format!("{}com", "abcdefg.".repeat(32));
@@ -302,35 +303,35 @@ mod tests {
             ("a..com", LabelLength),
             (".a.com", LabelLength),
             ("a.com..", LabelLength),
-            ("-a.com", Label),
-            ("a-.com", Label),
-            ("a_b.com", Character),
-            ("a b.com", Character),
-            ("a%20b.com", Character),
-            ("a%00b.com", Character),
-            ("a%0Ab.com", Character),
-            ("user@example.com", Character),
-            ("a%2Fb.com", Character),
-            ("a.com:25", Character),
+            ("-a.com", InvalidLabel),
+            ("a-.com", InvalidLabel),
+            ("a_b.com", ForbiddenCharacter),
+            ("a b.com", ForbiddenCharacter),
+            ("a%20b.com", ForbiddenCharacter),
+            ("a%00b.com", ForbiddenCharacter),
+            ("a%0Ab.com", ForbiddenCharacter),
+            ("user@example.com", ForbiddenCharacter),
+            ("a%2Fb.com", ForbiddenCharacter),
+            ("a.com:25", ForbiddenCharacter),
             ("a%2", PercentEncoding),
             ("a%zz.com", PercentEncoding),
-            ("%25.com", Label),
+            ("%25.com", InvalidLabel),
             ("%FF.com", Utf8),
-            ("1.2.3.4", Numeric),
-            ("a.123", Numeric),
-            ("127.0.0.0x1", Numeric),
-            ("a*.com", Label),
-            ("xn--a.com", Label),
-            ("\u{ff20}a.com", Label),
+            ("1.2.3.4", NumericLastLabel),
+            ("a.123", NumericLastLabel),
+            ("127.0.0.0x1", NumericLastLabel),
+            ("a*.com", InvalidLabel),
+            ("xn--a.com", InvalidLabel),
+            ("\u{ff20}a.com", InvalidLabel),
             (long_label.as_str(), LabelLength),
             (long_name.as_str(), NameLength),
         ] {
-            assert_eq!(parsed(text), Err(error), "{text:?}");
+            assert_eq!(parse_segment(text), Err(error), "{text:?}");
         }
     }
 
     #[test]
-    fn the_suffix_list_is_called_as_it_is_locked() {
+    fn the_suffix_list_version_matches_cargo_lock() {
         let lock = include_str!("../../Cargo.lock").replace("\r\n", "\n");
         let version = suffix_list_version().strip_prefix("psl ").unwrap();
         assert!(lock.contains(&format!("name = \"psl\"\nversion = \"{version}\"\n")));
@@ -341,7 +342,7 @@ mod tests {
         let parts = |text: &str| {
             let domain = Domain::parse(text).unwrap();
             let start = domain.registrable_start();
-            (start.map(|s| domain.as_str()[s..].to_owned()), domain.suffix().1)
+            (start.map(|s| domain.as_str()[s..].to_owned()), domain.public_suffix_start().1)
         };
         assert_eq!(parts("a.b.example.co.uk"), (Some("example.co.uk".into()), SuffixKind::Icann));
         assert_eq!(parts("co.uk"), (None, SuffixKind::Icann));
@@ -353,13 +354,13 @@ mod tests {
         );
         // A suffix that the list spells in Unicode is known by its A-label.
         assert_eq!(parts("a.xn--55qx5d.cn"), (Some("a.xn--55qx5d.cn".into()), SuffixKind::Icann));
-        assert_eq!(Name::parse("com.ar").unwrap().public_suffix(), Some(SuffixKind::Icann));
-        assert_eq!(Name::parse("gmail.com").unwrap().public_suffix(), None);
+        assert_eq!(DnsName::parse("com.ar").unwrap().public_suffix_kind(), Some(SuffixKind::Icann));
+        assert_eq!(DnsName::parse("gmail.com").unwrap().public_suffix_kind(), None);
     }
 
     #[test]
-    fn a_name_is_walked_by_whole_labels() {
-        assert_eq!(walk("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
+    fn ancestors_are_found_at_whole_labels() {
+        assert_eq!(ancestor_offsets("a.bc.d").collect::<Vec<_>>(), [0, 2, 5]);
     }
 
     proptest::proptest! {

@@ -1,7 +1,7 @@
 //! Texts as JSON strings.
 
 /// A text as a JSON string, quotes included (RFC 8259 section 7).
-pub fn json_string(text: &str) -> String {
+pub fn to_json_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -19,7 +19,7 @@ pub fn json_string(text: &str) -> String {
 }
 
 /// Appends a text, in parts, as a JSON string.
-pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
+pub fn push_json_string(out: &mut Vec<u8>, parts: &[&str]) {
     let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
     out.push(b'"');
     for part in parts {
@@ -27,7 +27,7 @@ pub fn push_json(out: &mut Vec<u8>, parts: &[&str]) {
         match part.bytes().fold(true, |all, byte| all & plain(&byte)) {
             true => out.extend_from_slice(part.as_bytes()),
             false => {
-                let quoted = json_string(part);
+                let quoted = to_json_string(part);
                 out.extend_from_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
             }
         }

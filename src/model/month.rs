@@ -19,7 +19,7 @@ impl Month {
     /// The month that holds this second since 1970-01-01T00:00:00Z; times before 2000 belong to
     /// its first month, times after 2340 to the last.
     pub fn containing(unix_seconds: i64) -> Month {
-        let (year, month, _) = civil(unix_seconds.div_euclid(86_400));
+        let (year, month, _) = civil_from_days(unix_seconds.div_euclid(86_400));
         let number = (year - EPOCH_YEAR) * 12 + month - 1;
         Month(number.clamp(0, i64::from(Month::LAST.0)) as u16)
     }
@@ -66,7 +66,7 @@ impl Month {
     }
 
     /// Whole seconds from `unix_seconds` to the end, at least 1.
-    pub fn seconds_left(self, unix_seconds: i64) -> u64 {
+    pub fn seconds_until_end(self, unix_seconds: i64) -> u64 {
         (self.end() - unix_seconds).max(1) as u64
     }
 }
@@ -79,8 +79,8 @@ impl fmt::Display for Month {
 }
 
 /// A second since 1970 as RFC 3339 writes it in UTC: `2026-11-21T03:47:00Z`.
-pub fn rfc3339(unix_seconds: i64) -> String {
-    let (year, month, day) = civil(unix_seconds.div_euclid(86_400));
+pub fn format_rfc3339(unix_seconds: i64) -> String {
+    let (year, month, day) = civil_from_days(unix_seconds.div_euclid(86_400));
     let second = unix_seconds.rem_euclid(86_400);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
@@ -88,7 +88,7 @@ pub fn rfc3339(unix_seconds: i64) -> String {
 
 /// Year, month and day of a number of days since 1970-01-01, in the proleptic Gregorian calendar
 /// (H. Hinnant, "chrono-compatible low-level date algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);
@@ -128,20 +128,20 @@ mod tests {
             ("2026-12-31T23:59:59Z", "2026-12", "2027-01-01T00:00:00Z"),
             ("2028-02-29T12:00:00Z", "2028-02", "2028-03-01T00:00:00Z"),
         ] {
-            let held = Month::containing(seconds(now));
-            assert_eq!(held.to_string(), month);
-            assert_eq!(held.reset_at(), reset);
-            assert_eq!(held.end(), seconds(reset));
-            assert_eq!(Month::from_number(held.number()), Some(held));
-            assert_eq!(Month::parse(month), Some(held));
+            let found = Month::containing(seconds(now));
+            assert_eq!(found.to_string(), month);
+            assert_eq!(found.reset_at(), reset);
+            assert_eq!(found.end(), seconds(reset));
+            assert_eq!(Month::from_number(found.number()), Some(found));
+            assert_eq!(Month::parse(month), Some(found));
         }
     }
 
     #[test]
     fn the_wait_for_a_reset_is_at_least_a_second() {
         let month = Month::containing(seconds("2026-11-30T23:59:59Z"));
-        assert_eq!(month.seconds_left(seconds("2026-11-30T23:59:58Z")), 2);
-        assert_eq!(month.seconds_left(seconds("2026-12-01T00:00:07Z")), 1);
+        assert_eq!(month.seconds_until_end(seconds("2026-11-30T23:59:58Z")), 2);
+        assert_eq!(month.seconds_until_end(seconds("2026-12-01T00:00:07Z")), 1);
     }
 
     #[test]
@@ -156,9 +156,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn the_calendar_is_the_usual_one(second in 0i64..8_000_000_000) {
+        fn times_are_formatted_as_jiff_formats_them(second in 0i64..8_000_000_000) {
             let expected = jiff::Timestamp::from_second(second).unwrap().to_string();
-            proptest::prop_assert_eq!(rfc3339(second), expected);
+            proptest::prop_assert_eq!(format_rfc3339(second), expected);
         }
     }
 }

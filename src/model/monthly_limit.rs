@@ -2,7 +2,7 @@
 
 /// A limit as it is stored and shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LimitRow {
+pub enum MonthlyLimit {
     /// Calls in a calendar month.
     Calls(u64),
     /// No limit.

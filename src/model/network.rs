@@ -14,7 +14,7 @@ pub struct Networks(Vec<IpNet>);
 impl Networks {
     /// Reads a list; `None` if a member is neither an address nor a network.
     pub fn parse(texts: &[String]) -> Option<Networks> {
-        texts.iter().map(|text| network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
+        texts.iter().map(|text| parse_network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
     }
 
     /// Whether one of them holds this address; an IPv4 address written as IPv6 is the same.
@@ -24,7 +24,7 @@ impl Networks {
     }
 }
 
-fn network(text: &str) -> Option<IpNet> {
+fn parse_network(text: &str) -> Option<IpNet> {
     match IpAddr::from_str(text) {
         Ok(address) => Some(IpNet::from(address.to_canonical())),
         Err(_) => IpNet::from_str(text).ok(),
@@ -33,15 +33,15 @@ fn network(text: &str) -> Option<IpNet> {
 
 /// What counts as one client: an IPv4 address, or the /64 that a household or a host has in IPv6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Site(IpAddr);
+pub struct ClientPrefix(IpAddr);
 
-impl From<IpAddr> for Site {
-    fn from(address: IpAddr) -> Site {
+impl From<IpAddr> for ClientPrefix {
+    fn from(address: IpAddr) -> ClientPrefix {
         match address.to_canonical() {
-            IpAddr::V4(address) => Site(address.into()),
+            IpAddr::V4(address) => ClientPrefix(address.into()),
             IpAddr::V6(address) => {
                 let host_bits = u128::from(u64::MAX);
-                Site(IpAddr::V6((u128::from(address) & !host_bits).into()))
+                ClientPrefix(IpAddr::V6((u128::from(address) & !host_bits).into()))
             }
         }
     }
@@ -70,8 +70,8 @@ mod tests {
     }
 
     #[test]
-    fn a_site_is_an_address_or_a_64() {
-        let site = |text: &str| Site::from(text.parse::<IpAddr>().unwrap());
+    fn a_client_prefix_is_an_ipv4_address_or_an_ipv6_64() {
+        let site = |text: &str| ClientPrefix::from(text.parse::<IpAddr>().unwrap());
         assert_eq!(site("2001:db8::1"), site("2001:db8::ffff:1"));
         assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
         assert_ne!(site("192.0.2.1"), site("192.0.2.2"));

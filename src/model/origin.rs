@@ -22,7 +22,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginPattern {
     origin: Origin,
-    subdomains: bool,
+    is_wildcard: bool,
 }
 
 /// A text that is no origin.
@@ -36,8 +36,8 @@ impl Origin {
         let (scheme, authority) = text.split_once("://").ok_or(OriginError)?;
         let scheme = scheme.to_ascii_lowercase_smolstr();
         let first = scheme.bytes().next().ok_or(OriginError)?;
-        let scheme_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
-        if !first.is_ascii_alphabetic() || !scheme.bytes().all(scheme_byte) {
+        let is_scheme_byte = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
+        if !first.is_ascii_alphabetic() || !scheme.bytes().all(is_scheme_byte) {
             return Err(OriginError);
         }
         let (host, port) = split_port(authority)?;
@@ -50,7 +50,7 @@ impl Origin {
     pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
         let pattern = |host: &str, subdomains| {
             let origin = Origin { host: host.into(), ..self.clone() };
-            OriginPattern { origin, subdomains }.to_string()
+            OriginPattern { origin, is_wildcard: subdomains }.to_string()
         };
         let parents = self.host.match_indices('.').map(|(dot, _)| &self.host[dot + 1..]);
         std::iter::once(pattern(&self.host, false))
@@ -62,7 +62,7 @@ impl OriginPattern {
     /// The pattern in a key's `origins`. An international name may be written as people read it;
     /// browsers send its A-labels, and these are kept.
     pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
-        let ascii = in_ascii(text).ok_or(OriginError)?;
+        let ascii = with_ascii_host(text).ok_or(OriginError)?;
         let text = ascii.as_str();
         match text.split_once("://*.") {
             Some((scheme, rest)) => {
@@ -73,9 +73,9 @@ impl OriginPattern {
                 if !origin.host.contains('.') || is_address {
                     return Err(OriginError);
                 }
-                Ok(OriginPattern { origin, subdomains: true })
+                Ok(OriginPattern { origin, is_wildcard: true })
             }
-            None => Ok(OriginPattern { origin: Origin::parse(text)?, subdomains: false }),
+            None => Ok(OriginPattern { origin: Origin::parse(text)?, is_wildcard: false }),
         }
     }
 
@@ -85,7 +85,7 @@ impl OriginPattern {
         if pattern.scheme != origin.scheme || pattern.port != origin.port {
             return false;
         }
-        if !self.subdomains {
+        if !self.is_wildcard {
             return pattern.host == origin.host;
         }
         origin
@@ -97,24 +97,24 @@ impl OriginPattern {
 
 impl OriginPattern {
     /// The one of two patterns that covers what both cover, if they cover anything together.
-    pub fn and<'p>(&'p self, other: &'p OriginPattern) -> Option<&'p OriginPattern> {
-        if self.contains(other) {
+    pub fn intersect<'p>(&'p self, other: &'p OriginPattern) -> Option<&'p OriginPattern> {
+        if self.covers_pattern(other) {
             Some(other)
-        } else if other.contains(self) {
+        } else if other.covers_pattern(self) {
             Some(self)
         } else {
             None
         }
     }
 
-    fn contains(&self, other: &OriginPattern) -> bool {
-        self == other || (self.subdomains && self.matches(&other.origin))
+    fn covers_pattern(&self, other: &OriginPattern) -> bool {
+        self == other || (self.is_wildcard && self.matches(&other.origin))
     }
 }
 
 impl fmt::Display for OriginPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let star = if self.subdomains { "*." } else { "" };
+        let star = if self.is_wildcard { "*." } else { "" };
         write!(f, "{}://{star}{}", self.origin.scheme, self.origin.host)?;
         match self.origin.port {
             Some(port) => write!(f, ":{port}"),
@@ -147,7 +147,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
 }
 
 /// The same pattern with A-labels, where its host holds anything but ASCII.
-fn in_ascii(text: &str) -> Option<SmolStr> {
+fn with_ascii_host(text: &str) -> Option<SmolStr> {
     if text.is_ascii() {
         return Some(text.into());
     }
@@ -264,11 +264,11 @@ mod tests {
     }
 
     #[test]
-    fn two_patterns_cover_together_what_the_narrower_one_does() {
+    fn the_intersection_of_two_patterns_is_the_narrower_one() {
         let and = |one: &str, other: &str| {
             let [one, other] = [one, other].map(|text| OriginPattern::parse(text).unwrap());
-            let both = one.and(&other).map(ToString::to_string);
-            assert_eq!(other.and(&one).map(ToString::to_string), both, "in either order");
+            let both = one.intersect(&other).map(ToString::to_string);
+            assert_eq!(other.intersect(&one).map(ToString::to_string), both, "in either order");
             both
         };
         let (wide, narrow) = ("https://*.example.com", "https://*.app.example.com");

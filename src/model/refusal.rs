@@ -6,7 +6,7 @@
 use smol_str::SmolStr;
 
 use crate::model::domain::DomainError;
-pub use crate::model::json::{json_string, push_json};
+pub use crate::model::json::{push_json_string, to_json_string};
 
 /// Why a request does not get what it asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,12 +138,12 @@ impl Refusal {
     }
 
     /// Whether clients must let their own user through: on 429 and 500.
-    pub const fn fails_open(&self) -> bool {
+    pub const fn is_fail_open(&self) -> bool {
         matches!(self.status(), 429 | 500)
     }
 
     /// Whether the connection closes behind it, since what follows can't be trusted.
-    pub const fn closes(&self) -> bool {
+    pub const fn closes_connection(&self) -> bool {
         matches!(
             self,
             Refusal::BadRequest
@@ -156,7 +156,7 @@ impl Refusal {
     /// The body: `error`, `message`, `detail`, and `reset_at` behind a spent quota.
     pub fn body(&self) -> String {
         let detail = match self.detail() {
-            Some(text) => json_string(&text),
+            Some(text) => to_json_string(&text),
             None => "null".to_owned(),
         };
         let reset_at = match self {
@@ -193,9 +193,9 @@ mod tests {
     fn failures_of_ours_let_the_user_through() {
         for refusal in [Refusal::Internal, Refusal::UpstreamUnavailable, Refusal::UpstreamTimeout] {
             assert_eq!(refusal.status(), 500);
-            assert!(refusal.fails_open());
+            assert!(refusal.is_fail_open());
             assert!(refusal.message().ends_with("Let your user through."));
         }
-        assert!(!Refusal::Unauthorized.fails_open());
+        assert!(!Refusal::Unauthorized.is_fail_open());
     }
 }

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::model::json::json_string;
+use crate::model::json::to_json_string;
 
 /// Why a domain has its score; the words of the public answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,7 +36,7 @@ impl Reason {
     }
 
     /// The reason that a word names.
-    pub fn from_word(word: &str) -> Option<Reason> {
+    pub fn parse(word: &str) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 
@@ -172,7 +172,7 @@ impl Rule {
     ];
 
     /// What this rule goes by.
-    pub const fn source(self) -> VerdictSource {
+    pub const fn verdict_source(self) -> VerdictSource {
         match self {
             Rule::Override
             | Rule::SpecialUse
@@ -245,10 +245,10 @@ pub struct Verdict {
 
 impl Verdict {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
-    pub fn render_tail(&self, label: Option<&str>) -> String {
+    pub fn render_json_tail(&self, label: Option<&str>) -> String {
         let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
         let score = score.value();
-        let label = label.map_or_else(|| "null".to_owned(), json_string);
+        let label = label.map_or_else(|| "null".to_owned(), to_json_string);
         format!(
             r#"","risk_score":{score},"reason":"{reason}","is_free_provider":{is_free_provider},"is_corporate_email":{is_corporate_email},"mx_provider_label":{label}}}"#
         )
@@ -269,22 +269,22 @@ mod tests {
             rule: Rule::DisposableA,
         };
         assert_eq!(
-            verdict.render_tail(Some("A\"B")),
+            verdict.render_json_tail(Some("A\"B")),
             "\",\"risk_score\":100,\"reason\":\"disposable\",\"is_free_provider\":false,\
              \"is_corporate_email\":false,\"mx_provider_label\":\"A\\\"B\"}"
         );
-        assert!(verdict.render_tail(None).ends_with(r#""mx_provider_label":null}"#));
+        assert!(verdict.render_json_tail(None).ends_with(r#""mx_provider_label":null}"#));
     }
 
     #[test]
-    fn words_and_numbers_lead_back() {
+    fn reasons_and_rules_are_parsed_back() {
         for reason in Reason::ALL {
-            assert_eq!(Reason::from_word(reason.as_str()), Some(reason));
+            assert_eq!(Reason::parse(reason.as_str()), Some(reason));
         }
         for rule in Rule::ALL {
             assert_eq!(Rule::from_number(rule as u8), Some(rule));
         }
-        assert_eq!(Reason::from_word("Safe"), None);
+        assert_eq!(Reason::parse("Safe"), None);
         assert_eq!(Rule::from_number(0), None);
     }
 

@@ -14,16 +14,16 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::model::month::rfc3339;
-use crate::model::refusal::push_json;
-use crate::support::regular_file::check_new_file;
+use crate::model::month::format_rfc3339;
+use crate::model::refusal::push_json_string;
+use crate::support::regular_file::check_creatable;
 
 /// Bytes of lines that may wait for the writer.
-const ROOM: usize = 4 << 20;
+const MAX_QUEUED_BYTES: usize = 4 << 20;
 /// From so many bytes on they are written at once; so many are kept while they can't be.
-const BATCH: usize = 64 << 10;
+const BATCH_BYTES: usize = 64 << 10;
 /// How long a line waits for others to be written with.
-const PATIENCE: Duration = Duration::from_millis(200);
+const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// Where the lines go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ pub enum LogTarget {
 
 /// One request, as it is logged.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Entry<'e> {
+pub struct LogEntry<'e> {
     /// Unix milliseconds.
     pub at_ms: i64,
     /// The request's id.
@@ -60,7 +60,7 @@ pub struct Entry<'e> {
     /// The account.
     pub account: Option<&'e str>,
     /// From header to end of the answer.
-    pub latency_us: u64,
+    pub duration_us: u64,
 }
 
 /// The log and what waits for it.
@@ -71,21 +71,21 @@ pub struct AccessLog {
 }
 
 struct Shared {
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<Queue>,
     /// Enough waits, or all is over.
-    filled: Condvar,
+    batch_ready: Condvar,
     dropped: AtomicU64,
     reopen: AtomicBool,
 }
 
 /// Lines that wait.
 #[derive(Default)]
-struct Waiting {
+struct Queue {
     lines: Vec<u8>,
     /// The second of the latest line, and how it is written.
-    second: (i64, String),
+    formatted_second: (i64, String),
     /// What was written last could not be written whole.
-    stuck: bool,
+    is_blocked: bool,
     closed: bool,
 }
 
@@ -93,14 +93,19 @@ impl AccessLog {
     /// Opens the target and starts its thread.
     pub fn start(target: LogTarget, enabled: bool) -> std::io::Result<AccessLog> {
         let shared = Arc::new(Shared {
-            waiting: Mutex::new(Waiting::default()),
-            filled: Condvar::new(),
+            waiting: Mutex::new(Queue::default()),
+            batch_ready: Condvar::new(),
             dropped: AtomicU64::new(0),
             reopen: AtomicBool::new(false),
         });
-        let out = open(&target)?;
-        let mut writer =
-            Writer { out, target, shared: Arc::clone(&shared), lines: Vec::new(), torn: false };
+        let out = open_target(&target)?;
+        let mut writer = Writer {
+            out,
+            target,
+            shared: Arc::clone(&shared),
+            lines: Vec::new(),
+            has_partial_line: false,
+        };
         let writer = std::thread::Builder::new()
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;
@@ -111,8 +116,8 @@ impl AccessLog {
     /// Whether a log could be started there; leaves nothing behind.
     pub fn check(target: &LogTarget) -> std::io::Result<()> {
         let LogTarget::File(path) = target else { return Ok(()) };
-        match options(false).open(path) {
-            Err(error) if error.kind() == ErrorKind::NotFound => check_new_file(path),
+        match open_options(false).open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
             outcome => outcome.map(drop),
         }
     }
@@ -128,17 +133,17 @@ impl AccessLog {
     }
 
     /// Adds a line; never waits for the disk.
-    pub fn write(&self, entry: &Entry<'_>) {
-        let mut waiting = self.shared.waiting();
-        let room = if waiting.stuck { BATCH } else { ROOM };
+    pub fn write_entry(&self, entry: &LogEntry<'_>) {
+        let mut waiting = self.shared.lock_queue();
+        let room = if waiting.is_blocked { BATCH_BYTES } else { MAX_QUEUED_BYTES };
         if waiting.closed || waiting.lines.len() >= room {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
         let before = waiting.lines.len();
-        waiting.add(entry);
-        if before < BATCH && waiting.lines.len() >= BATCH {
-            self.shared.filled.notify_one();
+        waiting.push_entry(entry);
+        if before < BATCH_BYTES && waiting.lines.len() >= BATCH_BYTES {
+            self.shared.batch_ready.notify_one();
         }
     }
 
@@ -154,8 +159,8 @@ impl AccessLog {
 
     /// Writes what waits and stops.
     pub fn close(&self) {
-        self.shared.waiting().closed = true;
-        self.shared.filled.notify_one();
+        self.shared.lock_queue().closed = true;
+        self.shared.batch_ready.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = writer.join();
         }
@@ -163,38 +168,39 @@ impl AccessLog {
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Waiting {
-    fn add(&mut self, entry: &Entry<'_>) {
+impl Queue {
+    fn push_entry(&mut self, entry: &LogEntry<'_>) {
         let second = entry.at_ms.div_euclid(1000);
-        if self.second.0 != second || self.second.1.is_empty() {
-            self.second = (second, rfc3339(second).trim_end_matches('Z').to_owned());
+        if self.formatted_second.0 != second || self.formatted_second.1.is_empty() {
+            self.formatted_second =
+                (second, format_rfc3339(second).trim_end_matches('Z').to_owned());
         }
         let out = &mut self.lines;
         let millis = entry.at_ms.rem_euclid(1000);
         out.extend_from_slice(b"{\"time\":\"");
-        out.extend_from_slice(self.second.1.as_bytes());
+        out.extend_from_slice(self.formatted_second.1.as_bytes());
         out.push(b'.');
         for place in [100, 10, 1] {
             out.push(b'0' + (millis / place % 10) as u8);
         }
         out.extend_from_slice(b"Z\",\"request_id\":");
-        push_json(out, &[entry.request_id]);
+        push_json_string(out, &[entry.request_id]);
         out.extend_from_slice(b",\"client\":\"");
         if let Some(client) = entry.client {
             // Writing to memory does not fail.
             let _ = write!(out, "{client}");
         }
         out.extend_from_slice(b"\",\"method\":");
-        push_json(out, &[entry.method]);
+        push_json_string(out, &[entry.method]);
         out.extend_from_slice(b",\"route\":\"");
         out.extend_from_slice(entry.route.as_bytes());
         out.extend_from_slice(b"\",\"path\":");
-        push_json(out, &entry.path);
+        push_json_string(out, &entry.path);
         out.extend_from_slice(b",\"status\":");
         out.extend_from_slice(itoa::Buffer::new().format(entry.status).as_bytes());
         out.extend_from_slice(b",\"outcome\":\"");
@@ -207,26 +213,26 @@ impl Waiting {
         ] {
             out.extend_from_slice(name.as_bytes());
             match value {
-                Some(value) => push_json(out, &[value]),
+                Some(value) => push_json_string(out, &[value]),
                 None => out.extend_from_slice(b"null"),
             }
         }
-        out.extend_from_slice(b",\"latency_us\":");
-        out.extend_from_slice(itoa::Buffer::new().format(entry.latency_us).as_bytes());
+        out.extend_from_slice(b",\"duration_us\":");
+        out.extend_from_slice(itoa::Buffer::new().format(entry.duration_us).as_bytes());
         out.extend_from_slice(b"}\n");
     }
 }
 
-fn open(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
+fn open_target(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
     match target {
         LogTarget::Stdout => Ok(Box::new(std::io::stdout())),
-        LogTarget::File(path) => Ok(Box::new(options(true).open(path)?)),
+        LogTarget::File(path) => Ok(Box::new(open_options(true).open(path)?)),
     }
 }
 
 /// How the file is opened. Addresses of callers are in it: it is made for its owner, and for a
 /// group that ships logs.
-fn options(creates: bool) -> OpenOptions {
+fn open_options(creates: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
     // A pipe in its place that nobody reads is an error, and not a wait without an end.
     options.append(true).create(creates).mode(0o640).custom_flags(libc::O_NONBLOCK);
@@ -240,26 +246,28 @@ struct Writer {
     /// Whole lines that are being written; of the first perhaps only the rest.
     lines: Vec<u8>,
     /// Of the first line a part was written already.
-    torn: bool,
+    has_partial_line: bool,
 }
 
 impl Writer {
     fn run(&mut self) {
         loop {
-            let left = !self.lines.is_empty();
-            let closed = self.take();
+            let has_leftover = !self.lines.is_empty();
+            let closed = self.wait_for_lines();
             if !self.lines.is_empty() && self.shared.reopen.swap(false, Ordering::AcqRel) {
-                if left {
+                if has_leftover {
                     self.flush();
-                    self.drop_torn_line();
+                    self.drop_partial_line();
                 }
-                match open(&self.target) {
+                match open_target(&self.target) {
                     Ok(out) => self.out = out,
-                    Err(error) => log::error!("log.path: the log goes on where it was: {error}"),
+                    Err(error) => {
+                        log::error!("log.path: expected to reopen it, but found: {error}")
+                    }
                 }
             }
             self.flush();
-            self.trim();
+            self.drop_excess_lines();
             if closed {
                 return self.drop_lines();
             }
@@ -268,17 +276,19 @@ impl Writer {
 
     /// Waits for lines, and takes all that wait, unless some are still to be written: then those
     /// who come wait, or are dropped. Whether there will be no more.
-    fn take(&mut self) -> bool {
-        let waiting = self.shared.waiting();
-        let few = |waiting: &mut Waiting| !waiting.closed && waiting.lines.len() < BATCH;
-        let waited = self.shared.filled.wait_timeout_while(waiting, PATIENCE, few);
+    fn wait_for_lines(&mut self) -> bool {
+        let waiting = self.shared.lock_queue();
+        let is_below_batch =
+            |waiting: &mut Queue| !waiting.closed && waiting.lines.len() < BATCH_BYTES;
+        let waited =
+            self.shared.batch_ready.wait_timeout_while(waiting, BATCH_DELAY, is_below_batch);
         let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if self.lines.is_empty() {
             std::mem::swap(&mut self.lines, &mut waiting.lines);
-        } else if waiting.lines.len() >= BATCH && !waiting.closed {
+        } else if waiting.lines.len() >= BATCH_BYTES && !waiting.closed {
             // The disk is full: it is not asked over and over.
             drop(waiting);
-            std::thread::sleep(PATIENCE);
+            std::thread::sleep(BATCH_DELAY);
             return false;
         }
         waiting.closed
@@ -296,7 +306,7 @@ impl Writer {
             }
         }
         if written > 0 {
-            self.torn = self.lines[written - 1] != b'\n';
+            self.has_partial_line = self.lines[written - 1] != b'\n';
         }
         self.lines.drain(..written);
         // Standard output keeps what lacks the end of its line.
@@ -304,30 +314,30 @@ impl Writer {
     }
 
     /// The rest of a line has no place in another file.
-    fn drop_torn_line(&mut self) {
+    fn drop_partial_line(&mut self) {
         let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-        if self.torn && end > 0 {
+        if self.has_partial_line && end > 0 {
             self.lines.drain(..end);
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
-            self.torn = false;
+            self.has_partial_line = false;
         }
     }
 
     /// Keeps no more than a batch of what could not be written, all lines but the first whole.
-    fn trim(&mut self) {
-        let kept = self.lines.len().min(BATCH);
+    fn drop_excess_lines(&mut self) {
+        let kept = self.lines.len().min(BATCH_BYTES);
         let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if end < self.lines.len() {
             let over = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
             self.shared.dropped.fetch_add(over as u64, Ordering::Relaxed);
             self.lines.truncate(end);
         }
-        self.shared.waiting().stuck = !self.lines.is_empty();
+        self.shared.lock_queue().is_blocked = !self.lines.is_empty();
     }
 
     /// Counts what there was no room for until the end.
     fn drop_lines(&self) {
-        let waiting = self.shared.waiting();
+        let waiting = self.shared.lock_queue();
         let lines = self.lines.iter().chain(&waiting.lines).filter(|byte| **byte == b'\n').count();
         self.shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
     }
@@ -342,11 +352,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::start(LogTarget::File(path.clone()), true).unwrap();
-        log.write(&Entry {
+        log.write_entry(&LogEntry {
             at_ms: 1_795_000_000_123,
             path: ["/v1/", "\"\n\u{1}"],
             status: 200,
-            ..Entry::default()
+            ..LogEntry::default()
         });
         log.close();
         let text = std::fs::read_to_string(path).unwrap();

@@ -73,8 +73,8 @@ mod tests {
             assert!(OUTCOMES.contains(&refusal.code()));
         }
         let metrics = Metrics::new().unwrap();
-        metrics.requests.request(RouteLabel::Domain, "unauthorized", 0.001);
-        metrics.requests.request(RouteLabel::Domain, "no such outcome", 0.001);
+        metrics.requests.count_request(RouteLabel::Domain, "unauthorized", 0.001);
+        metrics.requests.count_request(RouteLabel::Domain, "no such outcome", 0.001);
         let text = String::from_utf8(metrics.render()).unwrap();
         for line in [
             r#"riskgate_requests_total{outcome="unauthorized",route="domain"} 1"#,

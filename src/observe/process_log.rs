@@ -11,18 +11,18 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes of lines that may wait.
-const ROOM: usize = 256 << 10;
+const MAX_QUEUED_BYTES: usize = 256 << 10;
 /// Written in one piece: a pipe takes so much whole or not at all (PIPE_BUF), and a predecessor
 /// may write to the same place.
-const PIECE: usize = 4_096;
+const MAX_ATOMIC_WRITE: usize = 4_096;
 /// How long the last lines may take at the end, all together.
-const LAST_LINES: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// After a failed start all faults are written, however long they are, as long as some are taken
 /// within this time.
-const PATIENCE: Duration = Duration::from_secs(2);
+const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The log; when its last owner drops it, the lines that wait are written.
-pub struct ErrorLog(Arc<Shared>);
+pub struct ProcessLog(Arc<Shared>);
 
 /// The side that the `log` facade speaks to.
 struct Logger(Arc<Shared>);
@@ -38,15 +38,15 @@ struct Shared {
 struct Queue {
     lines: Vec<u8>,
     /// Bytes that the writer has taken and not yet written.
-    unwritten: usize,
+    in_write: usize,
     dropped: u64,
 }
 
-impl ErrorLog {
+impl ProcessLog {
     /// Takes over standard error: what is logged from now on is written by a thread.
-    pub fn install() -> io::Result<ErrorLog> {
+    pub fn install() -> io::Result<ProcessLog> {
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
-        let log = ErrorLog::start(out)?;
+        let log = ProcessLog::start(out)?;
         // A second log, as in a program that has one of its own, hears nothing.
         if log::set_boxed_logger(Box::new(Logger(Arc::clone(&log.0)))).is_ok() {
             log::set_max_level(log::LevelFilter::Info);
@@ -54,13 +54,13 @@ impl ErrorLog {
         Ok(log)
     }
 
-    fn start(out: impl Write + Send + 'static) -> io::Result<ErrorLog> {
+    fn start(out: impl Write + Send + 'static) -> io::Result<ProcessLog> {
         let shared = Arc::new(Shared::default());
         let writer = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("error-log".to_owned())
             .spawn(move || writer.write_lines(out))?;
-        Ok(ErrorLog(shared))
+        Ok(ProcessLog(shared))
     }
 
     /// Lines that were dropped, since too many waited or standard error did not take them.
@@ -70,22 +70,22 @@ impl ErrorLog {
 
     /// Waits until all lines are written, a second at most.
     pub fn flush(&self) {
-        self.0.wait_until_written(LAST_LINES, Some(LAST_LINES));
+        self.0.wait_until_written(FLUSH_TIMEOUT, Some(FLUSH_TIMEOUT));
     }
 
     /// Writes lines as they are, all of them, and waits as long as somebody takes them.
-    pub fn write_last(&self, lines: &[String]) {
+    pub fn write_final_lines(&self, lines: &[String]) {
         for line in lines {
             let mut queue = self.0.lock();
             queue.lines.extend_from_slice(line.as_bytes());
             queue.lines.push(b'\n');
         }
         self.0.changed.notify_all();
-        self.0.wait_until_written(PATIENCE, None);
+        self.0.wait_until_written(STALL_TIMEOUT, None);
     }
 }
 
-impl Drop for ErrorLog {
+impl Drop for ProcessLog {
     fn drop(&mut self) {
         self.flush();
     }
@@ -103,12 +103,12 @@ impl log::Log for Logger {
             let said = record.args().to_string();
             // Pingora quotes a header that it can't read whole, with the key or token in it.
             let said = said.split("buf: ").next().unwrap_or_default().trim_end();
-            self.0.add(&format!("riskgate: {level}: {said}\n"));
+            self.0.push_line(&format!("riskgate: {level}: {said}\n"));
         }
     }
 
     fn flush(&self) {
-        self.0.wait_until_written(LAST_LINES, Some(LAST_LINES));
+        self.0.wait_until_written(FLUSH_TIMEOUT, Some(FLUSH_TIMEOUT));
     }
 }
 
@@ -118,9 +118,9 @@ impl Shared {
     }
 
     /// Adds a line, or drops it; never waits for standard error.
-    fn add(&self, line: &str) {
+    fn push_line(&self, line: &str) {
         let mut queue = self.lock();
-        if queue.lines.len() + line.len() > ROOM {
+        if queue.lines.len() + line.len() > MAX_QUEUED_BYTES {
             queue.dropped += 1;
             return;
         }
@@ -131,32 +131,32 @@ impl Shared {
 
     /// Writes what comes, for as long as the process lives.
     fn write_lines(&self, mut out: impl Write) {
-        let (mut lines, mut told) = (Vec::new(), 0);
+        let (mut lines, mut dropped_reported) = (Vec::new(), 0);
         loop {
             let queue = self.lock();
             let waits = |queue: &mut Queue| queue.lines.is_empty();
             let waited = self.changed.wait_while(queue, waits);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut lines, &mut queue.lines);
-            let dropped = queue.dropped - told;
+            let dropped = queue.dropped - dropped_reported;
             if dropped > 0 {
-                told = queue.dropped;
-                let words = "lines were dropped, since nobody took them from standard error";
+                dropped_reported = queue.dropped;
+                let words = "lines were dropped because standard error was not read";
                 // Writing to memory does not fail.
                 let _ = writeln!(lines, "riskgate: warn: {dropped} {words}");
             }
-            queue.unwritten = lines.len();
+            queue.in_write = lines.len();
             drop(queue);
-            for piece in pieces(&lines) {
-                let lost = write_piece(&mut out, piece);
+            for piece in split_at_lines(&lines) {
+                let lost = write_chunk(&mut out, piece);
                 let mut queue = self.lock();
-                queue.unwritten -= piece.len();
+                queue.in_write -= piece.len();
                 queue.dropped += lost;
                 drop(queue);
                 self.changed.notify_all();
             }
             lines.clear();
-            lines.shrink_to(PIECE);
+            lines.shrink_to(MAX_ATOMIC_WRITE);
         }
     }
 
@@ -165,12 +165,12 @@ impl Shared {
         let begun = Instant::now();
         let mut queue = self.lock();
         loop {
-            let left = queue.lines.len() + queue.unwritten;
+            let left = queue.lines.len() + queue.in_write;
             let time = total.map_or(idle, |total| idle.min(total.saturating_sub(begun.elapsed())));
             if left == 0 || time.is_zero() {
                 return;
             }
-            let same = |queue: &mut Queue| queue.lines.len() + queue.unwritten >= left;
+            let same = |queue: &mut Queue| queue.lines.len() + queue.in_write >= left;
             let waited = self.changed.wait_timeout_while(queue, time, same);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
@@ -183,7 +183,7 @@ impl Shared {
 
 /// Writes these lines, and returns how many of them were not written whole. Another process may have
 /// made standard error non-blocking; it then takes only what its buffer has room for.
-fn write_piece(out: &mut impl Write, piece: &[u8]) -> u64 {
+fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
     let mut left = piece;
     while !left.is_empty() {
         match out.write(left) {
@@ -197,12 +197,13 @@ fn write_piece(out: &mut impl Write, piece: &[u8]) -> u64 {
 }
 
 /// Whole lines together up to [`PIECE`] bytes; a longer one alone.
-fn pieces(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn split_at_lines(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
         let end = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
         let first = || rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let at = end(&rest[..rest.len().min(PIECE)]).or_else(first).unwrap_or(rest.len());
+        let at =
+            end(&rest[..rest.len().min(MAX_ATOMIC_WRITE)]).or_else(first).unwrap_or(rest.len());
         let (piece, left) = rest.split_at(at);
         rest = left;
         (!piece.is_empty()).then_some(piece)
@@ -215,19 +216,19 @@ mod tests {
 
     #[test]
     fn lines_are_written_together_and_never_torn() {
-        let long = "x".repeat(PIECE);
-        let lines = format!("one\ntwo\n{long}\n{}\nlast\n", &long[..PIECE - 2]);
-        let found: Vec<&[u8]> = pieces(lines.as_bytes()).collect();
+        let long = "x".repeat(MAX_ATOMIC_WRITE);
+        let lines = format!("one\ntwo\n{long}\n{}\nlast\n", &long[..MAX_ATOMIC_WRITE - 2]);
+        let found: Vec<&[u8]> = split_at_lines(lines.as_bytes()).collect();
         let lengths: Vec<usize> = found.iter().map(|piece| piece.len()).collect();
-        assert_eq!(lengths, [8, PIECE + 1, PIECE - 1, 5]);
+        assert_eq!(lengths, [8, MAX_ATOMIC_WRITE + 1, MAX_ATOMIC_WRITE - 1, 5]);
         assert_eq!(found.concat(), lines.as_bytes());
-        assert_eq!(pieces(b"").count(), 0);
+        assert_eq!(split_at_lines(b"").count(), 0);
     }
 
     /// Takes nothing for some times, as a full pipe does that is not waited for.
-    struct Full(u32, Arc<Mutex<Vec<u8>>>);
+    struct BlockedWriter(u32, Arc<Mutex<Vec<u8>>>);
 
-    impl Write for Full {
+    impl Write for BlockedWriter {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0 = self.0.saturating_sub(1);
             match self.0 {
@@ -244,9 +245,9 @@ mod tests {
     #[test]
     fn lines_that_standard_error_does_not_take_are_counted_and_told() {
         let taken = Arc::default();
-        let log = ErrorLog::start(Full(3, Arc::clone(&taken))).unwrap();
+        let log = ProcessLog::start(BlockedWriter(3, Arc::clone(&taken))).unwrap();
         for lines in ["one\ntwo\n", "three\n", "four\n"] {
-            log.0.add(lines);
+            log.0.push_line(lines);
             log.flush();
         }
         // Three of ours, and the line that told of the first two.
@@ -258,17 +259,17 @@ mod tests {
     #[test]
     fn nobody_waits_for_a_reader_that_does_not_read() {
         let (reader, writer) = io::pipe().unwrap();
-        let log = ErrorLog::start(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
+        let log = ProcessLog::start(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
         let line = format!("{}\n", "x".repeat(1_000));
         let begun = Instant::now();
         let mut added = 0;
         while log.dropped() == 0 {
-            log.0.add(&line);
+            log.0.push_line(&line);
             added += 1;
-            assert!(added * line.len() < 2 * ROOM + (1 << 20), "there is no bound");
+            assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "there is no bound");
         }
         log.flush();
-        assert!(begun.elapsed() < LAST_LINES * 10, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", begun.elapsed());
         // Who reads again gets all lines but the dropped ones, and hears how many those are.
         let reading = std::thread::spawn(move || {
             let mut text = String::new();
@@ -278,13 +279,9 @@ mod tests {
             }
             text
         });
-        log.0.add("the next\n");
+        log.0.push_line("the next\n");
         let text = reading.join().unwrap();
         assert_eq!(text.lines().filter(|it| it.starts_with("xxx")).count(), added - 1);
-        assert!(
-            text.ends_with(
-                "warn: 1 lines were dropped, since nobody took them from standard error\n"
-            )
-        );
+        assert!(text.ends_with("warn: 1 lines were dropped because standard error was not read\n"));
     }
 }

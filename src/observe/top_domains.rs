@@ -17,10 +17,10 @@ use bytes::Bytes;
 use dashmap::DashSet;
 use siphasher::sip::SipHasher13;
 
-use crate::model::refusal::json_string;
+use crate::model::refusal::to_json_string;
 use crate::model::verdict::{Reason, Score};
-use crate::store::{Credit, MAX_ACCOUNTS, Store, StoreError, TopRow};
-use crate::support::snapshot::Live;
+use crate::store::{MAX_TOP_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
+use crate::support::snapshot::SnapshotCell;
 
 /// Rows that are counted at the same time.
 pub const MAX_ROWS: usize = 10_000;
@@ -29,8 +29,8 @@ pub const MAX_MARKS: usize = 1_000_000;
 /// What the first name of the seed order counts from the start; the n-th counts an n-th of it.
 pub const SEED_COUNT: f64 = 120.0;
 
-const QUEUE: usize = 8_192;
-const DAY: i64 = 86_400;
+const MAX_QUEUED_LOOKUPS: usize = 8_192;
+const SECONDS_PER_DAY: i64 = 86_400;
 
 /// How the list is made.
 #[derive(Clone, Copy, Debug)]
@@ -44,55 +44,55 @@ pub struct TopOptions {
 }
 
 /// What the table that serves now says of a name: flagged and how, or nothing.
-pub type Judge = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
+pub type VerdictFn = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
 /// The time that counts are decayed by, in Unix seconds: the one that requests are judged by.
-pub type Now = Box<dyn Fn() -> i64 + Send>;
+pub type ClockFn = Box<dyn Fn() -> i64 + Send>;
 /// The seed order of the table that serves now.
-pub type Seed = Box<dyn Fn() -> Vec<String> + Send>;
+pub type SeedFn = Box<dyn Fn() -> Vec<String> + Send>;
 
 /// The counts, and the list made of them.
-pub struct Top {
-    list: Arc<Live<Bytes>>,
-    seen: Arc<DashSet<u64>>,
+pub struct TopList {
+    list: Arc<SnapshotCell<Bytes>>,
+    seen_marks: Arc<DashSet<u64>>,
     day: AtomicU64,
     dropped: Arc<AtomicU64>,
-    options: Arc<Live<TopOptions>>,
-    stale: Arc<AtomicBool>,
-    sender: Mutex<Option<SyncSender<LookUp>>>,
+    options: Arc<SnapshotCell<TopOptions>>,
+    is_stale: Arc<AtomicBool>,
+    sender: Mutex<Option<SyncSender<FlaggedLookup>>>,
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// A flagged look-up that counts.
-struct LookUp {
+struct FlaggedLookup {
     domain: String,
     account: u64,
-    mark: u64,
+    credit_id: u64,
     at: i64,
 }
 
-impl Top {
+impl TopList {
     /// Starts counting where the store left off.
     pub fn start(
         mut store: Store,
         options: TopOptions,
-        judge: Judge,
-        seed: Seed,
-        now: Now,
-    ) -> Result<Top, StoreError> {
+        judge: VerdictFn,
+        seed: SeedFn,
+        now: ClockFn,
+    ) -> Result<TopList, StoreError> {
         let unix_now = now();
-        let (rows, marks) = match store.top(unix_now.div_euclid(DAY)) {
+        let (rows, marks) = match store.read_top(unix_now.div_euclid(SECONDS_PER_DAY)) {
             // A server that does not answer yet is read from once it does.
-            Err(StoreError::Unanswered { .. }) => (Vec::new(), Vec::new()),
+            Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
         };
-        let (sender, receiver) = sync_channel(QUEUE);
-        let list = Arc::new(Live::new(Bytes::new()));
+        let (sender, receiver) = sync_channel(MAX_QUEUED_LOOKUPS);
+        let list = Arc::new(SnapshotCell::new(Bytes::new()));
         let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
-        let options = Arc::new(Live::new(options));
+        let options = Arc::new(SnapshotCell::new(options));
         let stale = Arc::new(AtomicBool::new(false));
         let dropped = Arc::new(AtomicU64::new(0));
         let mut worker = Worker {
-            stored: rows.iter().map(|row| row.domain.clone()).collect(),
+            stored_domains: rows.iter().map(|row| row.domain.clone()).collect(),
             store,
             judge,
             seed,
@@ -100,25 +100,25 @@ impl Top {
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
             list: Arc::clone(&list),
             options: Arc::clone(&options),
-            stale: Arc::clone(&stale),
+            is_stale: Arc::clone(&stale),
             unsaved: BTreeMap::new(),
             unsaved_marks: 0,
             dropped: Arc::clone(&dropped),
-            gone: BTreeSet::new(),
+            evicted: BTreeSet::new(),
             read_at: Instant::now(),
         };
-        worker.rank(unix_now);
+        worker.rebuild_list(unix_now);
         let worker = std::thread::Builder::new()
             .name("top".to_owned())
             .spawn(move || worker.run(&receiver))
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
-        Ok(Top {
+        Ok(TopList {
             list,
-            seen,
-            day: AtomicU64::new(unix_now.div_euclid(DAY).cast_unsigned()),
+            seen_marks: seen,
+            day: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
             dropped,
             options,
-            stale,
+            is_stale: stale,
             sender: Mutex::new(Some(sender)),
             worker: Mutex::new(Some(worker)),
         })
@@ -130,39 +130,44 @@ impl Top {
     }
 
     /// Counts one flagged look-up of `account` for the row that matched.
-    pub fn credit(&self, row: &str, account: &str, unix_now: i64) {
-        let day = unix_now.div_euclid(DAY);
+    pub fn count_lookup(&self, row: &str, account: &str, unix_now: i64) {
+        let day = unix_now.div_euclid(SECONDS_PER_DAY);
         let today = day.cast_unsigned();
         // Looked at first: what nobody changes stays with every core.
         let is_new = self.day.load(Ordering::Relaxed) != today;
         if is_new && self.day.swap(today, Ordering::Relaxed) != today {
-            self.seen.clear();
+            self.seen_marks.clear();
         }
-        let mark = hash(&(account, row, day));
-        if self.seen.contains(&mark) {
+        let mark = stable_hash(&(account, row, day));
+        if self.seen_marks.contains(&mark) {
             return;
         }
-        if self.seen.len() >= MAX_MARKS || !self.seen.insert(mark) {
+        if self.seen_marks.len() >= MAX_MARKS || !self.seen_marks.insert(mark) {
             return;
         }
-        let credit = LookUp { domain: row.to_owned(), account: hash(&account), mark, at: unix_now };
+        let credit = FlaggedLookup {
+            domain: row.to_owned(),
+            account: stable_hash(&account),
+            credit_id: mark,
+            at: unix_now,
+        };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
         let sent = sender.as_ref().is_some_and(|sender| sender.try_send(credit).is_ok());
         if !sent {
-            self.seen.remove(&mark);
+            self.seen_marks.remove(&mark);
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// Takes new options.
-    pub fn refresh(&self, options: TopOptions) {
+    pub fn set_options(&self, options: TopOptions) {
         self.options.publish(options);
-        self.rank_anew();
+        self.mark_stale();
     }
 
     /// Looks at the table anew: it is another one.
-    pub fn rank_anew(&self) {
-        self.stale.store(true, Ordering::Release);
+    pub fn mark_stale(&self) {
+        self.is_stale.store(true, Ordering::Release);
     }
 
     /// Look-ups that were not counted: the queue was full, or too many were not saved yet.
@@ -179,13 +184,13 @@ impl Top {
     }
 }
 
-impl Drop for Top {
+impl Drop for TopList {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-fn hash(value: &impl Hash) -> u64 {
+fn stable_hash(value: &impl Hash) -> u64 {
     // Fixed keys: the marks outlive the process. Names that collide cost one count.
     let mut hasher = SipHasher13::new();
     value.hash(&mut hasher);
@@ -194,30 +199,30 @@ fn hash(value: &impl Hash) -> u64 {
 
 struct Worker {
     store: Store,
-    judge: Judge,
-    seed: Seed,
-    now: Now,
+    judge: VerdictFn,
+    seed: SeedFn,
+    now: ClockFn,
     /// As the store has them, and what was counted since.
     rows: HashMap<String, TopRow>,
-    list: Arc<Live<Bytes>>,
-    options: Arc<Live<TopOptions>>,
-    stale: Arc<AtomicBool>,
+    list: Arc<SnapshotCell<Bytes>>,
+    options: Arc<SnapshotCell<TopOptions>>,
+    is_stale: Arc<AtomicBool>,
     /// What the store does not have yet, by day: marks are of a day, and an outage may last longer.
-    unsaved: BTreeMap<i64, HashMap<String, Credit>>,
+    unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_marks: usize,
     dropped: Arc<AtomicU64>,
     /// The rows that the store has too.
-    stored: HashSet<String>,
+    stored_domains: HashSet<String>,
     /// Rows that made room, and that the store still has.
-    gone: BTreeSet<String>,
+    evicted: BTreeSet<String>,
     read_at: Instant,
 }
 
 /// What other nodes counted is read this often.
-const READ: Duration = Duration::from_secs(10);
+const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Worker {
-    fn run(mut self, receiver: &Receiver<LookUp>) {
+    fn run(mut self, receiver: &Receiver<FlaggedLookup>) {
         let second = Duration::from_secs(1);
         let mut last = Instant::now();
         let mut dirty = false;
@@ -225,7 +230,7 @@ impl Worker {
             let wait = second.saturating_sub(last.elapsed());
             let open = match receiver.recv_timeout(wait) {
                 Ok(credit) => {
-                    self.count(credit);
+                    self.apply_lookup(credit);
                     dirty = true;
                     true
                 }
@@ -236,10 +241,10 @@ impl Worker {
                 continue;
             }
             last = Instant::now();
-            let others = self.read_at.elapsed() >= READ && self.read();
-            let saved = !dirty || self.save();
-            if dirty || others || self.stale.swap(false, Ordering::AcqRel) {
-                self.rank((self.now)());
+            let others = self.read_at.elapsed() >= READ_INTERVAL && self.merge_stored_rows();
+            let saved = !dirty || self.save_counts();
+            if dirty || others || self.is_stale.swap(false, Ordering::AcqRel) {
+                self.rebuild_list((self.now)());
             }
             dirty = dirty && !saved;
             if !open {
@@ -248,9 +253,9 @@ impl Worker {
         }
     }
 
-    fn count(&mut self, look_up: LookUp) {
+    fn apply_lookup(&mut self, look_up: FlaggedLookup) {
         let half_life = self.options.peek().half_life;
-        let LookUp { domain, account, mark, at } = look_up;
+        let FlaggedLookup { domain, account, credit_id: mark, at } = look_up;
         if self.unsaved_marks >= MAX_MARKS {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -258,25 +263,25 @@ impl Worker {
         self.unsaved_marks += 1;
         let mut base = 0.0;
         if !self.rows.contains_key(&domain) && self.rows.len() >= MAX_ROWS {
-            base = self.make_room(at, half_life);
+            base = self.evict_smallest_row(at, half_life);
         }
-        let of_day = self.unsaved.entry(at.div_euclid(DAY)).or_default();
-        let credit = of_day.entry(domain.clone()).or_insert(Credit {
+        let day_credits = self.unsaved.entry(at.div_euclid(SECONDS_PER_DAY)).or_default();
+        let credit = day_credits.entry(domain.clone()).or_insert(TopCredit {
             domain: domain.clone(),
             base,
             at,
-            marks: Vec::new(),
+            sightings: Vec::new(),
         });
         credit.at = credit.at.max(at);
-        credit.marks.push((mark, account));
+        credit.sightings.push((mark, account));
         // Shown at once, whatever becomes of the saving.
         let row = self.rows.remove(&domain);
-        let now = Credit { base, at, marks: Vec::new(), domain: domain.clone() };
-        self.rows.insert(domain, TopRow::credited(row, &now, &[account], half_life));
+        let now = TopCredit { base, at, sightings: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::with_credit(row, &now, &[account], half_life));
     }
 
     /// The row that counts least makes room, and the new one takes its count over.
-    fn make_room(&mut self, at: i64, half_life: f64) -> f64 {
+    fn evict_smallest_row(&mut self, at: i64, half_life: f64) -> f64 {
         let least = self
             .rows
             .iter()
@@ -286,40 +291,43 @@ impl Worker {
         let Some((count, domain)) = least else { return 0.0 };
         self.rows.remove(&domain);
         for credits in self.unsaved.values_mut() {
-            let forgotten = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
+            let forgotten = credits.remove(&domain).map_or(0, |credit| credit.sightings.len());
             self.unsaved_marks -= forgotten;
         }
-        if self.stored.remove(&domain) {
-            self.gone.insert(domain);
+        if self.stored_domains.remove(&domain) {
+            self.evicted.insert(domain);
         }
         count
     }
 
-    fn rank(&mut self, now: i64) {
+    fn rebuild_list(&mut self, now: i64) {
         let options = **self.options.peek();
         let mut counts: HashMap<&str, f64> = HashMap::new();
         for (domain, row) in &self.rows {
-            if row.accounts.len() >= options.min_accounts.min(MAX_ACCOUNTS) {
+            if row.accounts.len() >= options.min_accounts.min(MAX_TOP_ACCOUNTS) {
                 counts.insert(domain, row.count_at(now, options.half_life));
             }
         }
         let seed = (self.seed)();
-        for (place, domain) in seed.iter().enumerate() {
-            *counts.entry(domain).or_default() += SEED_COUNT / (place + 1) as f64;
+        for (seed_rank, domain) in seed.iter().enumerate() {
+            *counts.entry(domain).or_default() += SEED_COUNT / (seed_rank + 1) as f64;
         }
-        let places: HashMap<&str, usize> =
-            seed.iter().enumerate().map(|(place, domain)| (domain.as_str(), place)).collect();
-        let place = |domain: &str| places.get(domain).copied().unwrap_or(usize::MAX);
+        let places: HashMap<&str, usize> = seed
+            .iter()
+            .enumerate()
+            .map(|(seed_rank, domain)| (domain.as_str(), seed_rank))
+            .collect();
+        let seed_rank = |domain: &str| places.get(domain).copied().unwrap_or(usize::MAX);
         let mut ranked: Vec<(&str, f64)> = counts.into_iter().collect();
         ranked.sort_unstable_by(|a, b| {
             let by_count = b.1.total_cmp(&a.1);
-            by_count.then_with(|| place(a.0).cmp(&place(b.0))).then_with(|| a.0.cmp(b.0))
+            by_count.then_with(|| seed_rank(a.0).cmp(&seed_rank(b.0))).then_with(|| a.0.cmp(b.0))
         });
         let entries: Vec<String> = ranked
             .into_iter()
             .filter_map(|(domain, _)| {
                 let (reason, score) = (self.judge)(domain)?;
-                let (domain, score) = (json_string(domain), score.value());
+                let (domain, score) = (to_json_string(domain), score.value());
                 Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
             })
             .take(options.limit)
@@ -329,18 +337,19 @@ impl Worker {
     }
 
     /// Tells the store what was counted here, and takes over what all nodes have counted.
-    fn save(&mut self) -> bool {
+    fn save_counts(&mut self) -> bool {
         let half_life = self.options.peek().half_life;
-        while let Some(of_day) = self.unsaved.first_entry() {
-            let (day, credits) = (*of_day.key(), of_day.get().values().cloned());
-            let credits: Vec<Credit> = credits.collect();
-            let gone: Vec<String> = self.gone.iter().cloned().collect();
+        while let Some(day_credits) = self.unsaved.first_entry() {
+            let (day, credits) = (*day_credits.key(), day_credits.get().values().cloned());
+            let credits: Vec<TopCredit> = credits.collect();
+            let gone: Vec<String> = self.evicted.iter().cloned().collect();
             match self.store.credit_top(&credits, &gone, day, half_life) {
                 Ok(rows) => {
-                    of_day.remove();
-                    self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
-                    self.gone.clear();
-                    self.stored.extend(rows.iter().map(|row| row.domain.clone()));
+                    day_credits.remove();
+                    self.unsaved_marks -=
+                        credits.iter().map(|it| it.sightings.len()).sum::<usize>();
+                    self.evicted.clear();
+                    self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
                     // What is counted here of a later day is in no answer yet.
                     let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
                     let saved: Vec<TopRow> = saved.collect();
@@ -360,13 +369,13 @@ impl Worker {
     }
 
     /// Takes over what other nodes have counted meanwhile; what is not saved yet stays.
-    fn read(&mut self) -> bool {
+    fn merge_stored_rows(&mut self) -> bool {
         self.read_at = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };
-        self.stored = rows.iter().map(|row| row.domain.clone()).collect();
-        self.gone.retain(|domain| self.stored.remove(domain));
+        self.stored_domains = rows.iter().map(|row| row.domain.clone()).collect();
+        self.evicted.retain(|domain| self.stored_domains.remove(domain));
         let is_kept =
-            |row: &TopRow| !self.is_unsaved(&row.domain) && !self.gone.contains(&row.domain);
+            |row: &TopRow| !self.is_unsaved(&row.domain) && !self.evicted.contains(&row.domain);
         let fresh = rows.into_iter().filter(is_kept);
         let mut rows: HashMap<String, TopRow> =
             fresh.map(|row| (row.domain.clone(), row)).collect();

@@ -3,9 +3,9 @@
 //! Owns what is told about the process and to whom. From elsewhere than the host everything but
 //! health and readiness needs a token. It shows no key and no address, and serves no caller.
 
+pub(super) mod connection;
 mod connection_limit;
 mod responses;
-pub(super) mod serve;
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,50 +19,52 @@ use subtle::ConstantTimeEq;
 use tokio::time::timeout;
 
 use crate::config::{Config, Secret};
-use crate::downstream::Traffic;
+use crate::downstream::ConnectionTracker;
 use crate::feed::FeedStatus;
-use crate::gate::State;
+use crate::gate::GateState;
 use crate::keys::KeyRing;
-use crate::model::month::rfc3339;
-use crate::observe::process_log::ErrorLog;
-use crate::process::reload::{ReloadStatus, Trigger};
+use crate::model::month::format_rfc3339;
+use crate::observe::process_log::ProcessLog;
+use crate::process::reload::{ReloadStatus, ReloadTrigger};
 use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
 
-use responses::{HTML, JSON, YAML, only, plain, pretty, respond};
+use responses::{
+    HTML, JSON, YAML, build_response, method_not_allowed, text_response, to_pretty_json,
+};
 
 /// How long a door that does not answer is waited for.
-const KNOCK: Duration = Duration::from_millis(200);
+const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// What both listeners answer.
-const DOCUMENT: &str = include_str!("../../docs/openapi.yaml");
+const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
 /// The app behind `listen.admin`.
-pub struct Admin {
-    state: Arc<State>,
-    traffic: Arc<Traffic>,
+pub struct AdminApp {
+    state: Arc<GateState>,
+    traffic: Arc<ConnectionTracker>,
     upstreams: Arc<Upstreams>,
     status: Arc<Mutex<ReloadStatus>>,
-    trigger: Trigger,
-    error_log: Option<Arc<ErrorLog>>,
+    trigger: ReloadTrigger,
+    error_log: Option<Arc<ProcessLog>>,
     token: Option<Secret>,
-    is_local: bool,
+    is_loopback: bool,
     metrics_public: bool,
-    started: i64,
-    http: SocketAddr,
-    listening: AtomicBool,
+    started_at: i64,
+    http_address: SocketAddr,
+    was_listening: AtomicBool,
 }
 
-impl Admin {
+impl AdminApp {
     /// An app that tells about these.
     pub fn new(
-        state: Arc<State>,
-        traffic: Arc<Traffic>,
+        state: Arc<GateState>,
+        traffic: Arc<ConnectionTracker>,
         upstreams: Arc<Upstreams>,
         status: Arc<Mutex<ReloadStatus>>,
-        trigger: Trigger,
+        trigger: ReloadTrigger,
         config: &Config,
-    ) -> Admin {
-        Admin {
+    ) -> AdminApp {
+        AdminApp {
             state,
             traffic,
             upstreams,
@@ -70,66 +72,76 @@ impl Admin {
             trigger,
             error_log: None,
             token: config.admin_token.clone(),
-            is_local: config.admin.ip().is_loopback(),
-            metrics_public: config.metrics_public,
-            started: unix_now(),
-            http: reachable(config.http),
-            listening: AtomicBool::new(false),
+            is_loopback: config.admin.ip().is_loopback(),
+            metrics_public: config.is_metrics_public,
+            started_at: unix_now(),
+            http_address: loopback_if_unspecified(config.http),
+            was_listening: AtomicBool::new(false),
         }
     }
 
     /// Also tells what was dropped from this log.
-    pub fn with_error_log(mut self, log: &Arc<ErrorLog>) -> Admin {
+    pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
         self.error_log = Some(Arc::clone(log));
         self
     }
 
-    async fn answer(&self, method: &str, path: &str, headers: &HeaderMap) -> Response<Vec<u8>> {
-        let reads = matches!(method, "GET" | "HEAD");
-        match (path, reads) {
-            ("/healthz", true) => plain(StatusCode::OK, "ok\n"),
-            ("/readyz", true) => self.readiness(self.may_look(headers)).await,
-            ("/healthz" | "/readyz", false) => only("GET, HEAD", "GET only\n"),
-            ("/metrics", true) if self.metrics_public => self.metrics(),
+    async fn route_request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &HeaderMap,
+    ) -> Response<Vec<u8>> {
+        let is_read = matches!(method, "GET" | "HEAD");
+        match (path, is_read) {
+            ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
+            ("/readyz", true) => self.respond_readiness(self.is_authorized(headers)).await,
+            ("/healthz" | "/readyz", false) => method_not_allowed("GET, HEAD", "GET only\n"),
+            ("/metrics", true) if self.metrics_public => self.respond_metrics(),
             ("/metrics" | "/status" | "/" | "/openapi.yaml" | "/reload", _)
-                if !self.may_look(headers) =>
+                if !self.is_authorized(headers) =>
             {
-                plain(StatusCode::UNAUTHORIZED, "a token is needed here\n")
+                text_response(StatusCode::UNAUTHORIZED, "an admin token is required\n")
             }
-            ("/metrics", true) => self.metrics(),
-            ("/status", true) => respond(StatusCode::OK, JSON, pretty(&self.describe())),
-            ("/", true) => respond(StatusCode::OK, HTML, self.page()),
-            ("/openapi.yaml", true) => respond(StatusCode::OK, YAML, DOCUMENT.into()),
-            ("/reload", false) if method == "POST" => self.reload(headers).await,
-            ("/reload", _) => only("POST", "POST only\n"),
+            ("/metrics", true) => self.respond_metrics(),
+            ("/status", true) => {
+                build_response(StatusCode::OK, JSON, to_pretty_json(&self.status_json()))
+            }
+            ("/", true) => build_response(StatusCode::OK, HTML, self.render_status_page()),
+            ("/openapi.yaml", true) => build_response(StatusCode::OK, YAML, OPENAPI_YAML.into()),
+            ("/reload", false) if method == "POST" => self.respond_reload(headers).await,
+            ("/reload", _) => method_not_allowed("POST", "POST only\n"),
             ("/metrics" | "/status" | "/" | "/openapi.yaml", false) => {
-                only("GET, HEAD", "GET only\n")
+                method_not_allowed("GET, HEAD", "GET only\n")
             }
-            _ => plain(StatusCode::NOT_FOUND, "no such page\n"),
+            _ => text_response(StatusCode::NOT_FOUND, "no such page\n"),
         }
     }
 
     /// With a token set, only who has it; without, only who asks for the host itself, so that no
     /// web page can reach in by a name of its own (DNS rebinding).
-    fn may_look(&self, headers: &HeaderMap) -> bool {
+    fn is_authorized(&self, headers: &HeaderMap) -> bool {
         match &self.token {
             Some(token) => {
                 let sent = headers.get(AUTHORIZATION).map(http::HeaderValue::as_bytes);
                 let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
                 sent.is_some_and(|sent| sent.ct_eq(token.reveal().as_bytes()).into())
             }
-            None => self.is_local && names_this_host(headers),
+            None => self.is_loopback && has_loopback_host(headers),
         }
     }
 
-    async fn reload(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
+    async fn respond_reload(&self, headers: &HeaderMap) -> Response<Vec<u8>> {
         let from_browser = headers.contains_key(ORIGIN)
             || headers.keys().any(|name| name.as_str().starts_with("sec-fetch-"));
         if from_browser {
-            return plain(StatusCode::FORBIDDEN, "not from a browser\n");
+            return text_response(
+                StatusCode::FORBIDDEN,
+                "requests from browsers are not accepted\n",
+            );
         }
-        let Some(outcome) = self.trigger.and_wait().await else {
-            return plain(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
+        let Some(outcome) = self.trigger.reload_and_wait().await else {
+            return text_response(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         };
         let good = outcome.values().all(Option::is_none);
         let status = if good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
@@ -137,11 +149,11 @@ impl Admin {
             .into_iter()
             .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
             .collect();
-        respond(status, JSON, pretty(&Value::Object(parts)))
+        build_response(status, JSON, to_pretty_json(&Value::Object(parts)))
     }
 
     /// Everybody may ask; the reasons, which name files, are for who may look.
-    async fn readiness(&self, may_look: bool) -> Response<Vec<u8>> {
+    async fn respond_readiness(&self, is_authorized: bool) -> Response<Vec<u8>> {
         let draining = self.traffic.is_draining();
         // Without a first key ring nobody can be served: another process should go on instead.
         let has_keys = self.state.keys.peek().is_some();
@@ -150,24 +162,24 @@ impl Admin {
         let body = json!({
             "ready": ready,
             "draining": draining,
-            "degraded": if may_look { self.degraded() } else { self.degraded_parts() },
+            "degraded": if is_authorized { self.list_problems() } else { self.list_problem_parts() },
         });
-        respond(status, JSON, pretty(&body))
+        build_response(status, JSON, to_pretty_json(&body))
     }
 
     /// Whether the door is open: asked until it was once.
     async fn is_listening(&self) -> bool {
-        if self.listening.load(Ordering::Relaxed) {
+        if self.was_listening.load(Ordering::Relaxed) {
             return true;
         }
-        let connect = tokio::net::TcpStream::connect(self.http);
-        let open = matches!(timeout(KNOCK, connect).await, Ok(Ok(_)));
-        self.listening.store(open, Ordering::Relaxed);
+        let connect = tokio::net::TcpStream::connect(self.http_address);
+        let open = matches!(timeout(PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
+        self.was_listening.store(open, Ordering::Relaxed);
         open
     }
 
     /// What does not stop us from serving, but should be seen to.
-    fn degraded(&self) -> Vec<String> {
+    fn list_problems(&self) -> Vec<String> {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
             status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
@@ -184,60 +196,62 @@ impl Admin {
             )),
             false if missing == 0 => {}
             false => degraded.push(format!(
-                "store: {missing} of store.wait_replicas are missing: what is stated now lies on \
+                "store: {missing} of store.wait_replicas are missing: what is reported now is stored on \
                  one server alone"
             )),
         }
-        if store.store_settling {
-            degraded.push("store: it may have lost something; numbers are restated".to_owned());
+        if store.store_recovering {
+            degraded.push(
+                "store: it may have lost data; all nodes report their totals again".to_owned(),
+            );
         }
         degraded.extend(self.state.ledger.clock_problem().map(|why| format!("clock: {why}")));
         degraded
     }
 
-    fn degraded_parts(&self) -> Vec<String> {
+    fn list_problem_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
-        self.degraded().into_iter().map(part).collect()
+        self.list_problems().into_iter().map(part).collect()
     }
 
-    fn metrics(&self) -> Response<Vec<u8>> {
+    fn respond_metrics(&self) -> Response<Vec<u8>> {
         let metrics = &self.state.metrics;
         let store = self.state.ledger.status();
         metrics.connections.connections.set(self.traffic.connections() as i64);
         metrics.connections.in_flight.set(self.traffic.in_flight() as i64);
-        metrics.requests.log_dropped.set(self.state.log.dropped().cast_signed());
+        metrics.requests.access_log_dropped.set(self.state.access_log.dropped().cast_signed());
         let error_log_dropped = self.error_log.as_ref().map_or(0, |log| log.dropped());
-        metrics.requests.error_log_dropped.set(error_log_dropped.cast_signed());
-        metrics.requests.top_dropped.set(self.state.top.dropped().cast_signed());
-        metrics.store.clock_doubted.set(i64::from(self.state.ledger.clock_problem().is_some()));
+        metrics.requests.process_log_dropped.set(error_log_dropped.cast_signed());
+        metrics.requests.top_dropped.set(self.state.top_domains.dropped().cast_signed());
+        metrics.store.clock_suspect.set(i64::from(self.state.ledger.clock_problem().is_some()));
         metrics.store.store_down.set(i64::from(store.store_down));
         metrics.store.replicas_missing.set(store.missing_replicas.cast_signed());
-        metrics.store.store_settling.set(i64::from(store.store_settling));
+        metrics.store.store_recovering.set(i64::from(store.store_recovering));
         metrics.store.store_commits.set(store.store_commits.cast_signed());
         metrics.store.store_failures.set(store.store_failures.cast_signed());
         metrics.store.store_unsettled.set(store.unsettled.cast_signed());
-        respond(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
+        build_response(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", metrics.render())
     }
 
-    fn describe(&self) -> Value {
+    fn status_json(&self) -> Value {
         let table = self.state.table.snapshot();
         let keys = self.state.keys.snapshot();
         let ring = Option::as_ref(&keys);
         let store = self.state.ledger.status();
-        let (healthy, servers) = self.upstreams.healthy();
+        let (healthy, servers) = self.upstreams.count_healthy();
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
-            "started_at": rfc3339(self.started),
+            "started_at": format_rfc3339(self.started_at),
             "draining": self.traffic.is_draining(),
-            "degraded": self.degraded(),
+            "degraded": self.list_problems(),
             "needs_restart": status.needs_restart,
             "connections": self.traffic.connections(),
             "requests_in_flight": self.traffic.in_flight(),
             "table": {
                 "version": table.version(),
-                "built_at": rfc3339(table.built_at()),
-                "rows": table.rows(),
+                "built_at": format_rfc3339(table.built_at()),
+                "rows": table.row_count(),
                 "warnings": table.warnings(self.state.ledger.now()),
             },
             "feeds": status.feeds.iter().map(FeedStatus::to_json).collect::<Vec<_>>(),
@@ -258,8 +272,8 @@ impl Admin {
         })
     }
 
-    fn page(&self) -> Vec<u8> {
-        let text = String::from_utf8_lossy(&pretty(&self.describe())).into_owned();
+    fn render_status_page(&self) -> Vec<u8> {
+        let text = String::from_utf8_lossy(&to_pretty_json(&self.status_json())).into_owned();
         let text = text.replace('&', "&amp;").replace('<', "&lt;");
         format!(
             "<!doctype html><html lang=\"en\"><meta charset=\"utf-8\"><title>riskgate</title>\
@@ -274,7 +288,7 @@ impl Admin {
 }
 
 /// An address of the host for one that means all of them.
-fn reachable(mut address: SocketAddr) -> SocketAddr {
+fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),
         IpAddr::V6(ip) if ip.is_unspecified() => address.set_ip(Ipv6Addr::LOCALHOST.into()),
@@ -283,7 +297,7 @@ fn reachable(mut address: SocketAddr) -> SocketAddr {
     address
 }
 
-fn names_this_host(headers: &HeaderMap) -> bool {
+fn has_loopback_host(headers: &HeaderMap) -> bool {
     let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use pingora_core::services::background::GenBackgroundService;
 
-use super::server::assemble::assemble;
-use super::server::inputs::{Loaded, StartError, check_files};
-use crate::config::Overrides;
+use super::server::inputs::{StartError, StartupInputs, check_log_file};
+use super::server::startup::build_state;
+use crate::config::ConfigOverrides;
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
 
@@ -19,11 +19,11 @@ pub struct Mount {
 
 impl Mount {
     /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
-    pub fn new(overrides: Overrides) -> Result<Mount, StartError> {
-        let loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
-        check_files(&loaded.config)?;
+    pub fn new(overrides: ConfigOverrides) -> Result<Mount, StartError> {
+        let loaded = StartupInputs::read(&overrides).map_err(StartError::Config)?;
+        check_log_file(&loaded.config)?;
         let trusted_proxies = loaded.config.trusted_proxies.clone();
-        let (state, reloader, _) = assemble(loaded, None, overrides)?;
+        let (state, reloader, _) = build_state(loaded, None, overrides)?;
         Ok(Mount { gate: Gate::new(state, trusted_proxies), reloader })
     }
 
@@ -33,7 +33,7 @@ impl Mount {
     }
 
     /// The service that reloads table, keys and config; add it to your server.
-    pub fn into_service(self) -> GenBackgroundService<Reloader> {
+    pub fn into_reload_service(self) -> GenBackgroundService<Reloader> {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }
 }

@@ -3,11 +3,11 @@
 //! Owns the order of start and end, the signals, and what Pingora's server is told. It decides
 //! nothing about a request.
 
-pub(super) mod assemble;
 mod exit;
 pub(super) mod inputs;
 mod signals;
 mod sockets;
+pub(super) mod startup;
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
@@ -17,181 +17,186 @@ use pingora_core::server::configuration::ServerConf;
 use pingora_core::server::{RunArgs, Server};
 use pingora_core::services::background::GenBackgroundService;
 
-use crate::config::{Config, Overrides};
-use crate::downstream::Traffic;
-use crate::gate::{Gate, State};
+use crate::config::{Config, ConfigOverrides};
+use crate::downstream::ConnectionTracker;
+use crate::gate::{Gate, GateState};
 use crate::keys::KeyRing;
-use crate::observe::process_log::ErrorLog;
-use crate::process::admin::Admin;
-use crate::process::admin::serve::AdminListener;
-use crate::process::listener::{Descriptors, LEAST_FILES, Listening};
+use crate::observe::process_log::ProcessLog;
+use crate::process::admin::AdminApp;
+use crate::process::admin::connection::AdminListener;
+use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES};
 use crate::process::reload::Reloader;
-use crate::process::systemd::{Heart, Watchdog};
-use crate::process::upgrade::{Folder, Meeting, Predecessor};
-use crate::proxy::upstream::{MAX_TRIES, MOST_IDLE, Upstreams};
-use crate::support::certificates::Certificates;
+use crate::process::systemd::{Heartbeat, Watchdog};
+use crate::process::upgrade::{Predecessor, RuntimeDir, UpgradeSocket};
+use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
+use crate::support::certificates::CurrentCertificates;
 
 pub use super::mount::Mount;
-use assemble::assemble;
-pub use exit::AtEnd;
-use exit::{End, Post, claim};
-use inputs::check_files;
-pub use inputs::{Loaded, StartError};
-use signals::{Heard, Signals};
-use sockets::{Doors, Sockets};
+pub use exit::ExitHook;
+use exit::{ExitTasks, UpgradeState, claim_runtime_dir};
+use inputs::check_log_file;
+pub use inputs::{StartError, StartupInputs};
+use signals::{SignalHandler, SignalStreams};
+use sockets::{DownstreamListeners, ListenSockets};
+use startup::build_state;
 
 /// How the process begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Start {
+pub enum StartMode {
     /// It binds its own sockets.
-    Fresh,
+    Standalone,
     /// It takes them over from the process that serves, if there is one.
-    Successor,
+    Upgrade,
 }
 
 /// Runs the gateway until a signal ends it.
 pub fn run(
-    overrides: Overrides,
-    start: Start,
-    error_log: &Arc<ErrorLog>,
-    at_end: Option<AtEnd>,
+    overrides: ConfigOverrides,
+    start: StartMode,
+    process_log: &Arc<ProcessLog>,
+    exit_hook: Option<ExitHook>,
 ) -> Result<(), StartError> {
-    signals::outlive_hangup();
+    signals::ignore_sighup();
     // A successor is in place before it has read everything: who hands over waits for it. What is
     // wrong with the config is told with all other faults.
-    let place = match (start, Config::read(&overrides)) {
-        (Start::Successor, Ok(config)) => Some(take_place(&config)?),
+    let upgrade = match (start, Config::read(&overrides)) {
+        (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
         _ => None,
     };
-    let mut loaded = Loaded::read(&overrides).map_err(StartError::Config)?;
-    let wanted = loaded.config.clone();
-    let (config, upstreams) = prepare(&wanted)?;
-    let certificates = loaded.certificates.take().map(|set| Arc::new(Certificates::new(set)));
-    let (folder, meeting) = place.unwrap_or_else(|| (open_folder(&config), None));
-    let mut upgrade = open_upgrade(&config, folder, meeting.is_some())?;
-    let (state, reloader, trigger) = assemble(loaded, certificates.clone(), overrides)?;
-    count_panics(&state);
-    if let Some(meeting) = meeting {
-        take_over_sockets(&config, &mut upgrade, meeting)?;
+    let mut inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
+    let wanted = inputs.config.clone();
+    let (config, upstreams) = resolve_resources(&wanted)?;
+    let certificates =
+        inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
+    let (folder, upgrade_socket) = upgrade.unwrap_or_else(|| (open_runtime_dir(&config), None));
+    let mut upgrade = open_upgrade(&config, folder, upgrade_socket.is_some())?;
+    let (state, reloader, reload_trigger) = build_state(inputs, certificates.clone(), overrides)?;
+    install_panic_hook(&state);
+    if let Some(upgrade_socket) = upgrade_socket {
+        take_over_sockets(&config, &mut upgrade, upgrade_socket)?;
     }
-    announce(&config, &wanted, &state);
+    log_startup(&config, &wanted, &state);
 
-    let UpgradeState { folder, sockets, heard, predecessor } = upgrade;
+    let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = upgrade;
     let gate = Gate::new(state, config.trusted_proxies.clone());
-    let traffic = Arc::new(Traffic::new(config.caps.clone()));
-    let post = Post { folder, sockets: sockets.duplicates()? };
-    let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
+    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let upgrade_state = UpgradeState { folder: runtime_dir, sockets: sockets.try_clone()? };
+    let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
-    let admin = Admin::new(
+    let admin = AdminApp::new(
         Arc::clone(gate.state()),
         Arc::clone(&traffic),
         Arc::clone(&upstreams),
         reloader.status(),
-        trigger.clone(),
+        reload_trigger.clone(),
         &config,
     )
-    .with_error_log(error_log);
-    let doors = Doors {
+    .with_process_log(process_log);
+    let listeners = DownstreamListeners {
         config: &config,
         gate: &gate,
         upstreams: &upstreams,
         traffic: &traffic,
         certificates,
-        heart: &Heart::default(),
+        heart: &Heartbeat::default(),
     };
-    add_services(&mut server, doors, sockets, admin, reloader)?;
-    let post = Arc::new(Mutex::new(post));
-    let error_log = Arc::clone(error_log);
-    let end = Arc::new(End { gate, at_end: Mutex::new(at_end), post, error_log });
-    let signals = Signals {
+    add_services(&mut server, listeners, sockets, admin, reloader)?;
+    let upgrade_state = Arc::new(Mutex::new(upgrade_state));
+    let process_log = Arc::clone(process_log);
+    let end =
+        Arc::new(ExitTasks { gate, at_end: Mutex::new(exit_hook), upgrade_state, process_log });
+    let signals = SignalHandler {
         traffic,
-        trigger,
-        end: Arc::clone(&end),
-        delay: config.drain_delay,
+        trigger: reload_trigger,
+        exit_tasks: Arc::clone(&end),
+        drain_delay: config.drain_delay,
         predecessor: Mutex::new(predecessor),
-        heard: Mutex::new(heard),
+        heard: Mutex::new(signal_streams),
     };
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
-    end.now();
+    end.run();
     Ok(())
 }
 
 /// What a process has before it serves, and its successor takes over from it.
-struct UpgradeState {
-    folder: Option<Folder>,
-    sockets: Sockets,
+struct PreparedStart {
+    runtime_dir: Option<RuntimeDir>,
+    sockets: ListenSockets,
     /// Signals, from when this process can be found.
-    heard: Option<Heard>,
+    signal_streams: Option<SignalStreams>,
     /// The process that serves until this one does.
     predecessor: Option<Predecessor>,
 }
 
-/// Claims the folder and binds the sockets, unless a predecessor hands them over.
+/// Claims the directory and binds the sockets, unless a predecessor hands them over.
 fn open_upgrade(
     config: &Config,
-    mut folder: Option<Folder>,
+    mut runtime_dir: Option<RuntimeDir>,
     has_predecessor: bool,
-) -> Result<UpgradeState, StartError> {
+) -> Result<PreparedStart, StartError> {
     if has_predecessor {
-        let sockets = Sockets::default();
-        return Ok(UpgradeState { folder, sockets, heard: None, predecessor: None });
+        let sockets = ListenSockets::default();
+        return Ok(PreparedStart { runtime_dir, sockets, signal_streams: None, predecessor: None });
     }
-    let heard = Some(signals::heed());
+    let signal_streams = Some(signals::install_signals());
     // Before it binds: who comes to succeed it now waits, and binds nothing.
-    claim(&mut folder);
-    let sockets = Sockets::bind(config, Vec::new())?;
-    Ok(UpgradeState { folder, sockets, heard, predecessor: None })
+    claim_runtime_dir(&mut runtime_dir);
+    let sockets = ListenSockets::bind(config, Vec::new())?;
+    Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
 /// Takes the sockets over, and binds those that nobody hands over.
 fn take_over_sockets(
     config: &Config,
-    upgrade: &mut UpgradeState,
-    meeting: Meeting,
+    start: &mut PreparedStart,
+    upgrade_socket: UpgradeSocket,
 ) -> Result<(), StartError> {
-    let Some(place) = &upgrade.folder else { return Ok(()) };
-    log::info!("ready to take over: waiting for SIGQUIT to the process that serves");
-    let handed = meeting.take_over(place).map_err(|error| {
+    let Some(runtime_dir) = &start.runtime_dir else { return Ok(()) };
+    log::info!("ready to take over: waiting for the serving process to get SIGQUIT");
+    let inherited = upgrade_socket.receive_sockets(runtime_dir).map_err(|error| {
         StartError::Failed(format!("expected to take sockets over, but found {error}"))
     })?;
-    upgrade.heard = Some(signals::heed());
-    let (handed, before) = handed.unzip();
-    if before.is_none() {
-        log::warn!("the process that served has ended: starting as without --upgrade");
-        claim(&mut upgrade.folder);
+    start.signal_streams = Some(signals::install_signals());
+    let (inherited, predecessor_stream) = inherited.unzip();
+    if predecessor_stream.is_none() {
+        log::warn!("the serving process has ended: starting as without --upgrade");
+        claim_runtime_dir(&mut start.runtime_dir);
     }
-    upgrade.sockets = Sockets::bind(config, handed.unwrap_or_default())?;
-    upgrade.predecessor = before;
+    start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
+    start.predecessor = predecessor_stream;
     Ok(())
 }
 
 /// Adds what serves, and what runs beside it.
 fn add_services(
     server: &mut Server,
-    doors: Doors<'_>,
-    mut sockets: Sockets,
-    admin: Admin,
+    listeners: DownstreamListeners<'_>,
+    mut sockets: ListenSockets,
+    admin: AdminApp,
     reloader: Reloader,
 ) -> Result<(), StartError> {
-    if let Some(socket) = sockets.take("admin") {
+    if let Some(socket) = sockets.remove("admin") {
         let admin = AdminListener::new(admin);
-        let timeout = doors.config.door.write_timeout;
-        server.add_service(Listening::new("admin", socket, admin, timeout));
+        let timeout = listeners.config.downstream.write_timeout;
+        server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let (balancer, heart) = (doors.upstreams.balancer(), doors.heart.clone());
-    doors.add(server, sockets)?;
+    let (balancer, heartbeat) = (listeners.upstreams.balancer(), listeners.heart.clone());
+    listeners.add_services(server, sockets)?;
     server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
-    server.add_service(GenBackgroundService::new("watchdog".to_owned(), Arc::new(Watchdog(heart))));
+    server.add_service(GenBackgroundService::new(
+        "watchdog".to_owned(),
+        Arc::new(Watchdog(heartbeat)),
+    ));
     Ok(())
 }
 
 /// What a start needs beside what was read: the config with limits that can be had, and the pool of
 /// servers; or all that keeps a process from starting with it. It starts nothing and makes nothing,
 /// so `check` asks it too.
-pub fn prepare(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
-    let files = check_files(config);
-    let limited = limited(config.clone());
+pub fn resolve_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
+    let files = check_log_file(config);
+    let limited = fit_descriptor_limit(config.clone());
     let upstreams = resolve_upstreams(limited.as_ref().unwrap_or(config));
     match (files, limited, upstreams) {
         (Ok(()), Ok(limited), Ok(upstreams)) => Ok((limited, upstreams)),
@@ -214,72 +219,80 @@ pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> 
 }
 
 /// The config with as many connections and exchanges as there are descriptors for.
-fn limited(mut config: Config) -> Result<Config, StartError> {
-    let wanted = Descriptors {
-        connections: config.caps.connections,
+fn fit_descriptor_limit(mut config: Config) -> Result<Config, StartError> {
+    let wanted = DescriptorBudget {
+        connections: config.connection_limits.connections,
         exchanges: config.upstream.max_in_flight,
     };
-    let given = Descriptors::share(wanted).map_err(|limit| {
-        let expected = format!("limit of open files: expected at least {LEAST_FILES}");
+    let given = DescriptorBudget::allocate(wanted).map_err(|limit| {
+        let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES}");
         StartError::Config(vec![format!("{expected}, but found {limit}")])
     })?;
-    config.caps.connections = given.connections;
+    config.connection_limits.connections = given.connections;
     if given.exchanges < config.upstream.max_in_flight {
         let upstream = &mut config.upstream;
-        let share = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
-        (upstream.max_in_flight, upstream.max_in_flight_per_address) = (given.exchanges, share);
+        let per_address = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
+        (upstream.max_in_flight, upstream.max_in_flight_per_address) =
+            (given.exchanges, per_address);
     }
     Ok(config)
 }
 
-/// The process's folder, without which it serves all the same.
-fn open_folder(config: &Config) -> Option<Folder> {
-    let path = config.process_folder.as_ref()?;
-    match Folder::open(path) {
+/// The process's directory, without which it serves all the same.
+fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
+    let path = config.runtime_dir.as_ref()?;
+    match RuntimeDir::open(path) {
         Ok(folder) => Some(folder),
         Err(error) => {
-            log::warn!("no hand-over will be possible: {}", folder_problem(path, &error));
+            log::warn!("an upgrade will not be possible: {}", runtime_dir_error(path, &error));
             None
         }
     }
 }
 
-/// The process's folder, without which there is nobody to succeed, and the meeting place in it, if
+/// The process's directory, without which there is nobody to succeed, and the meeting place in it, if
 /// there is somebody to meet.
-fn take_place(config: &Config) -> Result<(Option<Folder>, Option<Meeting>), StartError> {
-    let Some(path) = &config.process_folder else {
+fn open_upgrade_socket(
+    config: &Config,
+) -> Result<(Option<RuntimeDir>, Option<UpgradeSocket>), StartError> {
+    let Some(path) = &config.runtime_dir else {
         return Err(StartError::Config(vec![
-            "config: process.folder: expected a folder to meet the process that serves in, \
+            "config: process.runtime_dir: expected a directory shared with the process that serves, \
              but found none"
                 .to_owned(),
         ]));
     };
-    let failed = |error| StartError::Failed(folder_problem(path, &error));
-    let folder = Folder::open(path).map_err(failed)?;
+    let failed = |error| StartError::Failed(runtime_dir_error(path, &error));
+    let folder = RuntimeDir::open(path).map_err(failed)?;
     if !folder.is_claimed() {
-        log::info!("nobody serves from process.folder: starting as without --upgrade");
+        log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
         return Ok((Some(folder), None));
     }
-    let meeting = folder.await_predecessor().map_err(failed)?;
-    Ok((Some(folder), Some(meeting)))
+    let upgrade_socket = folder.bind_upgrade_socket().map_err(failed)?;
+    Ok((Some(folder), Some(upgrade_socket)))
 }
 
-fn folder_problem(path: &Path, error: &std::io::Error) -> String {
+fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
-    format!("process.folder: expected a folder for this process alone, but found {error}: {path}")
+    format!(
+        "process.runtime_dir: expected a directory that only this user can write to, but found {error}: {path}"
+    )
 }
 
 /// Says what begins to serve, and what of the config could not be had.
-fn announce(config: &Config, wanted: &Config, state: &State) {
-    let (connections, exchanges) = (config.caps.connections, config.upstream.max_in_flight);
-    let share = config.upstream.max_in_flight_per_address;
-    if connections < wanted.caps.connections || exchanges < wanted.upstream.max_in_flight {
+fn log_startup(config: &Config, wanted: &Config, state: &GateState) {
+    let (connections, exchanges) =
+        (config.connection_limits.connections, config.upstream.max_in_flight);
+    let per_address = config.upstream.max_in_flight_per_address;
+    if connections < wanted.connection_limits.connections
+        || exchanges < wanted.upstream.max_in_flight
+    {
         log::warn!(
             "the limit of open files leaves {connections} connections \
              (listen.max_connections {}) and {exchanges} exchanges \
-             (upstream.max_in_flight {}), {share} of them for an address \
+             (upstream.max_in_flight {}), {per_address} of them for an address \
              (upstream.max_in_flight_per_address {}): raise it with ulimit -n or LimitNOFILE",
-            wanted.caps.connections,
+            wanted.connection_limits.connections,
             wanted.upstream.max_in_flight,
             wanted.upstream.max_in_flight_per_address,
         );
@@ -292,32 +305,32 @@ fn announce(config: &Config, wanted: &Config, state: &State) {
         config.https.map(|address| format!(" and https://{address}")).unwrap_or_default(),
         config.admin,
         table.version(),
-        table.rows(),
+        table.row_count(),
         state.keys.peek().as_ref().as_ref().map_or(0, KeyRing::len),
     );
 }
 
-fn server_conf(config: &Config) -> ServerConf {
+fn pingora_server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
         // One thread has nobody to look for work at.
         work_stealing: config.threads > 1,
-        max_retries: MAX_TRIES,
+        max_retries: MAX_ATTEMPTS,
         // The drain ends by our own count; this is only how long it may take at the latest.
         grace_period_seconds: Some(config.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
-        upstream_keepalive_pool_size: MOST_IDLE,
-        ca_file: config.upstream.tls.as_ref().and_then(|tls| tls.authorities.clone()),
+        upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
+        ca_file: config.upstream.tls.as_ref().and_then(|tls| tls.ca_file.clone()),
         ..ServerConf::default()
     }
 }
 
 /// A panic costs its connection; it is counted, and told with where it happened.
-pub fn count_panics(state: &Arc<State>) {
-    let counted = Arc::clone(state);
+pub fn install_panic_hook(state: &Arc<GateState>) {
+    let state = Arc::clone(state);
     let default = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        counted.metrics.connections.panics.inc();
+        state.metrics.connections.panics.inc();
         if !log::log_enabled!(log::Level::Error) {
             return default(info);
         }

@@ -20,64 +20,66 @@ use crate::config::Config;
 
 /// Beats as long as connections are accepted.
 #[derive(Clone, Debug, Default)]
-pub struct Heart(Arc<AtomicU64>);
+pub struct Heartbeat(Arc<AtomicU64>);
 
-impl Heart {
+impl Heartbeat {
     /// Shows life.
     pub fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn beats(&self) -> u64 {
+    fn count(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// The process serves.
-pub fn ready() {
-    tell(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
+pub fn notify_ready() {
+    notify(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
 }
 
 /// Says so if there is a manager that can't be told anything: a virtual machine's host, for one.
-pub fn check() {
-    if let Some(other) = manager().filter(|address| !is_socket(address)) {
+pub fn warn_if_unreachable() {
+    if let Some(other) = notify_socket_address().filter(|address| !is_socket_address(address)) {
         let expected = "NOTIFY_SOCKET: expected a path, or a name that begins with @";
         log::warn!("{expected}, but found {other:?}: the service manager is told nothing");
     }
 }
 
 /// Where the service manager listens.
-fn manager() -> Option<OsString> {
-    Config::variable_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
+fn notify_socket_address() -> Option<OsString> {
+    Config::env_var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
 }
 
-fn is_socket(address: &OsStr) -> bool {
+fn is_socket_address(address: &OsStr) -> bool {
     matches!(address.as_bytes(), [b'/' | b'@', ..])
 }
 
 /// The process reads its config anew.
-pub fn reloading() {
+pub fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
-        Ok(now) => tell(&[NotifyState::Reloading, now]),
-        Err(_) => tell(&[NotifyState::Reloading]),
+        Ok(now) => notify(&[NotifyState::Reloading, now]),
+        Err(_) => notify(&[NotifyState::Reloading]),
     }
 }
 
 /// The process takes no more and finishes what it has.
-pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+pub fn notify_stopping() {
+    notify(&[NotifyState::Stopping]);
 }
 
-fn tell(words: &[NotifyState<'_>]) {
-    let Some(address) = manager().filter(|address| is_socket(address)) else { return };
-    if let Err(error) = send(&address, words) {
+fn notify(states: &[NotifyState<'_>]) {
+    let Some(address) = notify_socket_address().filter(|address| is_socket_address(address)) else {
+        return;
+    };
+    if let Err(error) = send_datagram(&address, states) {
         log::warn!("expected a service manager that listens, but found {error}");
     }
 }
 
 /// Sends one message, and waits for nobody: who tells it may be about to serve or to end.
-fn send(address: &OsStr, words: &[NotifyState<'_>]) -> io::Result<()> {
-    let message: String = words.iter().map(|word| format!("{word}\n")).collect();
+fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
+    let message: String = states.iter().map(|word| format!("{word}\n")).collect();
     let address = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(address)?,
@@ -88,7 +90,7 @@ fn send(address: &OsStr, words: &[NotifyState<'_>]) -> io::Result<()> {
 }
 
 /// The background service that feeds the manager's watchdog for as long as the heart beats.
-pub struct Watchdog(pub Heart);
+pub struct Watchdog(pub Heartbeat);
 
 #[async_trait]
 impl BackgroundService for Watchdog {
@@ -96,9 +98,9 @@ impl BackgroundService for Watchdog {
         let Some(interval) = sd_notify::watchdog_enabled() else { return };
         let mut last = None;
         loop {
-            let beats = self.0.beats();
+            let beats = self.0.count();
             if last.replace(beats) != Some(beats) {
-                tell(&[NotifyState::Watchdog]);
+                notify(&[NotifyState::Watchdog]);
             }
             tokio::select! {
                 () = tokio::time::sleep(interval / 3) => {}
@@ -107,7 +109,7 @@ impl BackgroundService for Watchdog {
         }
         // What is in flight may take its time now; the manager has its own limit for that.
         loop {
-            tell(&[NotifyState::Watchdog]);
+            notify(&[NotifyState::Watchdog]);
             tokio::time::sleep(interval / 3).await;
         }
     }

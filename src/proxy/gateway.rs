@@ -18,14 +18,14 @@ use pingora_http::{RequestHeader, ResponseHeader};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 
-use crate::gate::{Gate, Visit, client_address, has_answered};
+use crate::gate::{Gate, RequestContext, client_address, has_response_started};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::proxy::upstream::{Deadline, Failure, Place, Tries, Upstreams};
+use crate::proxy::upstream::{Attempts, DeadlineGuard, ExchangePermit, Failure, Upstreams};
 
 /// Of what an exchange has left of its time, as much is waited for a client that waits for a 100: 1.5
 /// of 2.5 seconds, since many of them wait for one.
-const PATIENCE: f32 = 0.6;
+const BODY_START_FRACTION: f32 = 0.6;
 
 /// riskgate as a proxy of its own: a [`Gate`] with an upstream behind it.
 pub struct Gateway {
@@ -35,15 +35,15 @@ pub struct Gateway {
 
 /// One request on its way through the gateway.
 #[derive(Default)]
-pub struct Passage {
-    visit: Visit,
-    tries: Tries,
-    server: String,
-    deadline: Option<Deadline>,
+pub struct ProxyContext {
+    visit: RequestContext,
+    attempts: Attempts,
+    server_address: String,
+    deadline: Option<DeadlineGuard>,
     /// All of the server's answer has come.
-    is_answer_whole: bool,
+    is_response_complete: bool,
     /// Its place among the exchanges under way.
-    place: Option<Place>,
+    exchange_permit: Option<ExchangePermit>,
 }
 
 impl Gateway {
@@ -52,28 +52,28 @@ impl Gateway {
         Gateway { gate, upstreams }
     }
 
-    fn is_late(&self, passage: &Passage) -> bool {
-        self.upstreams.is_late(passage.visit.started())
+    fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {
+        self.upstreams.is_past_deadline(ctx.visit.started())
     }
 
     /// Answers a client that waits for a 100 in vain: it may ask again without.
     async fn refuse_expectation(
         &self,
         session: &mut Session,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<bool> {
-        self.gate.give_back(&mut passage.visit);
-        let reply = self.gate.refused(&Refusal::ExpectationFailed, &mut passage.visit);
-        reply.write(session, &passage.visit.common).await?;
+        self.gate.refund(&mut ctx.visit);
+        let reply = self.gate.reply_to_refusal(&Refusal::ExpectationFailed, &mut ctx.visit);
+        reply.write(session, &ctx.visit.common_headers).await?;
         Ok(true)
     }
 }
 
-impl Passage {
+impl ProxyContext {
     /// Drops the deadline if the exchange is over. Pingora gives the server's connection to the next
     /// request before it calls `logging`, and that one must not be cut by this one's deadline.
-    fn end_exchange(&mut self, session: &mut Session) {
-        if self.is_answer_whole && session.as_downstream_mut().is_body_done() {
+    fn cancel_deadline_if_complete(&mut self, session: &mut Session) {
+        if self.is_response_complete && session.as_downstream_mut().is_body_done() {
             self.deadline = None;
         }
     }
@@ -88,7 +88,7 @@ fn may_have_body(session: &Session, response: &ResponseHeader) -> bool {
 }
 
 /// Whether a part of a response's header had come: Pingora tells it in words alone.
-fn has_begun_to_answer(error: &Error) -> bool {
+fn has_read_response_bytes(error: &Error) -> bool {
     let said = error.context.as_ref().map(|context| context.as_str());
     let read = said.and_then(|said| said.rsplit_once("bytes already read: "));
     read.is_some_and(|(_, read)| read != "0")
@@ -96,31 +96,37 @@ fn has_begun_to_answer(error: &Error) -> bool {
 
 #[async_trait]
 impl ProxyHttp for Gateway {
-    type CTX = Passage;
+    type CTX = ProxyContext;
 
-    fn new_ctx(&self) -> Passage {
-        Passage::default()
+    fn new_ctx(&self) -> ProxyContext {
+        ProxyContext::default()
     }
 
     /// None: every module costs each request something, and we need none.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn request_filter(&self, session: &mut Session, passage: &mut Passage) -> Result<bool> {
-        let is_answered = self.gate.filter(session, &mut passage.visit).await?;
+    async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
+        let is_answered = self.gate.run_gates(session, &mut ctx.visit).await?;
         if !is_answered {
             // Who sends a body has as long as the exchange.
-            let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
+            let left = self.upstreams.time_left(ctx.visit.started()).unwrap_or_default();
             let (address, upstreams) = (client_address(session), &self.upstreams);
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
-            let patience = left.mul_f32(PATIENCE);
-            if request_body::take_expectation(client)
-                && !request_body::begins_within(client, address, upstreams, patience).await?
+            let body_start_timeout = left.mul_f32(BODY_START_FRACTION);
+            if request_body::remove_expectation(client)
+                && !request_body::wait_for_body_start(
+                    client,
+                    address,
+                    upstreams,
+                    body_start_timeout,
+                )
+                .await?
             {
-                return self.refuse_expectation(session, passage).await;
+                return self.refuse_expectation(session, ctx).await;
             }
-            let left = self.upstreams.left(passage.visit.started()).unwrap_or_default();
-            request_body::take_short(client, address, upstreams, left).await?;
+            let left = self.upstreams.time_left(ctx.visit.started()).unwrap_or_default();
+            request_body::buffer_short_body(client, address, upstreams, left).await?;
         }
         Ok(is_answered)
     }
@@ -128,19 +134,20 @@ impl ProxyHttp for Gateway {
     async fn upstream_peer(
         &self,
         session: &mut Session,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<Box<HttpPeer>> {
-        if passage.visit.permit.is_none() {
+        if ctx.visit.permit.is_none() {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         }
-        if passage.place.is_none() {
+        if ctx.exchange_permit.is_none() {
             let full = || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            passage.place = Some(self.upstreams.enter(client_address(session)).ok_or_else(full)?);
+            ctx.exchange_permit =
+                Some(self.upstreams.acquire_exchange(client_address(session)).ok_or_else(full)?);
         }
-        passage.tries.begin();
-        let peer = self.upstreams.peer(passage.visit.started(), passage.tries.is_second());
+        ctx.attempts.start_attempt();
+        let peer = self.upstreams.select_peer(ctx.visit.started(), ctx.attempts.is_retry());
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
-        passage.server = peer._address.to_string();
+        ctx.server_address = peer._address.to_string();
         Ok(Box::new(peer))
     }
 
@@ -148,11 +155,11 @@ impl ProxyHttp for Gateway {
         &self,
         _session: &mut Session,
         peer: &HttpPeer,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
         mut error: Box<Error>,
     ) -> Box<Error> {
-        self.upstreams.eject(&peer._address);
-        error.set_retry(passage.tries.may_repeat(Failure::Unconnected, self.is_late(passage)));
+        self.upstreams.eject_server(&peer._address);
+        error.set_retry(ctx.attempts.may_retry(Failure::Connect, self.is_past_deadline(ctx)));
         error
     }
 
@@ -163,11 +170,11 @@ impl ProxyHttp for Gateway {
         _peer: &HttpPeer,
         connection: std::os::unix::io::RawFd,
         _digest: Option<&Digest>,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
-        passage.tries.connected();
-        passage.is_answer_whole = false;
-        passage.deadline = self.upstreams.watch(passage.visit.started(), connection);
+        ctx.attempts.mark_connected();
+        ctx.is_response_complete = false;
+        ctx.deadline = self.upstreams.start_deadline(ctx.visit.started(), connection);
         Ok(())
     }
 
@@ -175,10 +182,10 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         request: &mut RequestHeader,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
-        let host = self.upstreams.host(&passage.server);
-        self.gate.upstream_request_filter(session, request, &passage.visit, host)
+        let host = self.upstreams.host_header(&ctx.server_address);
+        self.gate.upstream_request_filter(session, request, &ctx.visit, host)
     }
 
     fn error_while_proxy(
@@ -186,20 +193,20 @@ impl ProxyHttp for Gateway {
         _peer: &HttpPeer,
         session: &mut Session,
         mut error: Box<Error>,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
         reused: bool,
     ) -> Box<Error> {
         let idempotent = session.req_header().method.is_idempotent();
-        let begun = has_answered(session) || has_begun_to_answer(&error);
+        let begun = has_response_started(session) || has_read_response_bytes(&error);
         // Of a long body the beginning is not kept.
         let is_kept = !session.as_downstream().retry_buffer_truncated();
         let failure = match begun {
-            true => Failure::Begun,
+            true => Failure::ResponseStarted,
             false => {
-                Failure::Unanswered { is_reused: reused, is_repeatable: idempotent && is_kept }
+                Failure::ClosedEarly { is_reused: reused, is_retryable: idempotent && is_kept }
             }
         };
-        match passage.tries.may_repeat(failure, self.is_late(passage)) {
+        match ctx.attempts.may_retry(failure, self.is_past_deadline(ctx)) {
             true => error.retry.decide_reuse(true),
             false => error.set_retry(false),
         }
@@ -210,12 +217,12 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         response: &mut ResponseHeader,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
         let is_final = !response.status.is_informational();
-        passage.is_answer_whole = is_final && !may_have_body(session, response);
-        passage.end_exchange(session);
-        self.gate.response_filter(session, response, &mut passage.visit)
+        ctx.is_response_complete = is_final && !may_have_body(session, response);
+        ctx.cancel_deadline_if_complete(session);
+        self.gate.response_filter(session, response, &mut ctx.visit)
     }
 
     async fn request_body_filter(
@@ -223,10 +230,10 @@ impl ProxyHttp for Gateway {
         _session: &mut Session,
         _body: &mut Option<Bytes>,
         end_of_stream: bool,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<()> {
-        if end_of_stream && passage.is_answer_whole {
-            passage.deadline = None;
+        if end_of_stream && ctx.is_response_complete {
+            ctx.deadline = None;
         }
         Ok(())
     }
@@ -236,12 +243,12 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         _body: &mut Option<Bytes>,
         end_of_stream: bool,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
-        passage.is_answer_whole |= end_of_stream;
-        passage.end_exchange(session);
+        ctx.is_response_complete |= end_of_stream;
+        ctx.cancel_deadline_if_complete(session);
         // What the deadline cut must not look complete.
-        let left = self.upstreams.left(passage.visit.started());
+        let left = self.upstreams.time_left(ctx.visit.started());
         let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
         // Who reads too slowly must not keep an exchange from others until then.
         let client = session.as_downstream_mut();
@@ -253,36 +260,41 @@ impl ProxyHttp for Gateway {
         &self,
         session: &mut Session,
         error: &Error,
-        passage: &mut Passage,
+        ctx: &mut ProxyContext,
     ) -> FailToProxy {
-        passage.deadline = None;
+        ctx.deadline = None;
         let timed_out = matches!(
             error.etype(),
             ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
         );
-        let unanswered = passage.tries.refusal(timed_out || self.is_late(passage));
+        let upstream_refusal = ctx.attempts.refusal(timed_out || self.is_past_deadline(ctx));
         // Who was too slow is still there, and hears it.
-        let is_slow = timed_out && self.is_late(passage);
-        self.gate.answer_failure(session, error, &mut passage.visit, &unanswered, is_slow).await
+        let is_slow = timed_out && self.is_past_deadline(ctx);
+        self.gate.answer_failure(session, error, &mut ctx.visit, &upstream_refusal, is_slow).await
     }
 
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, passage: &mut Passage) {
-        (passage.deadline, passage.place) = (None, None);
-        self.gate.logging(session, error, &mut passage.visit);
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
+        (ctx.deadline, ctx.exchange_permit) = (None, None);
+        self.gate.logging(session, error, &mut ctx.visit);
         if session.is_http2() && session.response_written().is_some() {
-            request_body::discard(session.as_downstream_mut()).await;
+            request_body::discard_body(session.as_downstream_mut()).await;
         }
     }
 
     /// Our own log says it, without the target, which may hold an address.
-    fn suppress_error_log(&self, _session: &Session, _passage: &Passage, _error: &Error) -> bool {
+    fn suppress_error_log(
+        &self,
+        _session: &Session,
+        _passage: &ProxyContext,
+        _error: &Error,
+    ) -> bool {
         true
     }
 
     fn suppress_proxy_warn_log(
         &self,
         _session: &Session,
-        _passage: &Passage,
+        _passage: &ProxyContext,
         _error: &Error,
         _context: pingora_proxy::ProxyWarnLogContext,
     ) -> bool {

@@ -2,7 +2,7 @@
 
 /// What to do with calls while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFailure {
+pub enum FailurePolicy {
     /// Serve, count locally, settle later.
     Open,
     /// Refuse with our own failure.
@@ -22,7 +22,7 @@ pub struct Allowance {
 
 /// Why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum Denial {
     /// The month's calls are spent.
     Exhausted,
     /// The store did not answer in time, or is down and the policy is closed.

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// it agree on the second, and a key that has ended stays ended over a restart.
 #[derive(Clone, Copy)]
 pub(super) struct BootClock {
-    ahead_by: Duration,
+    offset: Duration,
 }
 
 impl BootClock {
@@ -15,16 +15,16 @@ impl BootClock {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let second = Duration::from_secs(1);
         let fraction = |time: Duration| Duration::from_nanos(time.subsec_nanos().into());
-        let ahead_by = second + fraction(since_epoch) - fraction(since_boot());
-        BootClock { ahead_by }
+        let offset = second + fraction(since_epoch) - fraction(read_boottime());
+        BootClock { offset }
     }
 
     pub(super) fn seconds(self) -> i64 {
-        (since_boot() + self.ahead_by).as_secs().cast_signed()
+        (read_boottime() + self.offset).as_secs().cast_signed()
     }
 }
 
-fn since_boot() -> Duration {
+fn read_boottime() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

@@ -9,13 +9,13 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::accounting::{Numbers, Returned};
-use super::atomic_lease::Purse;
-use super::lease_report::{Occasion, Saying};
+use super::accounting::{LeaseAccounting, Refund};
+use super::atomic_lease::AtomicLease;
+use super::lease_report::{Outgoing, ReportReason};
 use super::sync::lock;
 use crate::model::month::Month;
-use crate::model::monthly_limit::LimitRow;
-use crate::store::Standing;
+use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::Grant;
 
 /// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since
 /// another node may have given calls back.
@@ -27,55 +27,55 @@ const SETTLING_FOR: u64 = 250;
 /// What one account may spend here, and how it stands with the store.
 pub struct Lease {
     account: String,
-    hand: Hand,
+    hot: HotState,
     /// [`Ledger`](super::ledger::Ledger) clock until which the month counts as spent.
-    refused_until: AtomicU64,
+    exhausted_until: AtomicU64,
     /// Clock until which the store grants this account nothing.
-    settling_until: AtomicU64,
-    queued: AtomicBool,
-    active: AtomicBool,
-    replied: Notify,
+    recovering_until: AtomicU64,
+    is_queued: AtomicBool,
+    is_active: AtomicBool,
+    reply_notify: Notify,
     /// Who waits for a call, in order: without it, those who come late take what the first waits
     /// for.
-    line: Semaphore,
-    numbers: Mutex<Numbers>,
+    wait_queue: Semaphore,
+    accounting: Mutex<LeaseAccounting>,
 }
 
 /// All that a call touches while the lease lasts, in one line of the cache.
 #[repr(align(64))]
-struct Hand {
-    purse: Purse,
+struct HotState {
+    purse: AtomicLease,
     /// What was beyond all leases a moment ago: the purse says by how much that has changed.
-    beyond: AtomicU64,
+    unleased: AtomicU64,
     /// From how many calls in hand on more are asked for.
-    low: AtomicU64,
-    unlimited: AtomicBool,
+    refill_at: AtomicU64,
+    is_unlimited: AtomicBool,
     /// What is held lasts for long enough that a wish for more may wait for others.
-    lasts: AtomicBool,
+    refill_can_wait: AtomicBool,
     /// Who waits for a call.
-    waiting: AtomicU32,
+    waiters: AtomicU32,
 }
 
 /// Whether more should be asked for, so that no call has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Need {
-    Nothing,
+pub(super) enum RefillUrgency {
+    NotNeeded,
     /// Along with what others ask for.
-    Soon,
-    Now,
+    CanWait,
+    Urgent,
 }
 
 /// A call that was spent. Whoever holds it can give it back to the lease that it came from, once.
 #[derive(Debug)]
-pub struct Spent {
+pub struct Charge {
     month: Month,
     epoch: u16,
-    pub(super) blind: bool,
+    pub(super) is_unbacked: bool,
     /// What remains of the month's limit after this call; `None` when unlimited.
     pub remaining: Option<u64>,
 }
 
-impl Spent {
+impl Charge {
     /// The month that the call belongs to.
     pub fn month(&self) -> Month {
         self.month
@@ -83,49 +83,49 @@ impl Spent {
 }
 
 /// A place in the line of those who wait for a call; left when dropped.
-pub(super) struct Place<'l> {
+pub(super) struct WaitTicket<'l> {
     lease: &'l Lease,
 }
 
-impl<'l> Place<'l> {
+impl<'l> WaitTicket<'l> {
     /// Waits until all who came before have gone; first is who holds the result.
-    pub(super) async fn first(&self) -> Option<SemaphorePermit<'l>> {
-        self.lease.line.acquire().await.ok()
+    pub(super) async fn wait_for_turn(&self) -> Option<SemaphorePermit<'l>> {
+        self.lease.wait_queue.acquire().await.ok()
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitTicket<'_> {
     fn drop(&mut self) {
-        self.lease.hand.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.lease.hot.waiters.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-fn calls(limit: LimitRow) -> Option<u64> {
+fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
     match limit {
-        LimitRow::Calls(calls) => Some(calls),
-        LimitRow::Unlimited => None,
+        MonthlyLimit::Calls(calls) => Some(calls),
+        MonthlyLimit::Unlimited => None,
     }
 }
 
 impl Lease {
-    pub(super) fn new(account: &str, limit: LimitRow) -> Lease {
+    pub(super) fn new(account: &str, limit: MonthlyLimit) -> Lease {
         Lease {
             account: account.to_owned(),
-            hand: Hand {
-                purse: Purse::new(),
-                beyond: AtomicU64::new(0),
-                low: AtomicU64::new(0),
-                unlimited: AtomicBool::new(limit == LimitRow::Unlimited),
-                lasts: AtomicBool::new(false),
-                waiting: AtomicU32::new(0),
+            hot: HotState {
+                purse: AtomicLease::new(),
+                unleased: AtomicU64::new(0),
+                refill_at: AtomicU64::new(0),
+                is_unlimited: AtomicBool::new(limit == MonthlyLimit::Unlimited),
+                refill_can_wait: AtomicBool::new(false),
+                waiters: AtomicU32::new(0),
             },
-            refused_until: AtomicU64::new(0),
-            settling_until: AtomicU64::new(0),
-            queued: AtomicBool::new(false),
-            active: AtomicBool::new(false),
-            replied: Notify::new(),
-            line: Semaphore::new(1),
-            numbers: Mutex::new(Numbers::new(calls(limit))),
+            exhausted_until: AtomicU64::new(0),
+            recovering_until: AtomicU64::new(0),
+            is_queued: AtomicBool::new(false),
+            is_active: AtomicBool::new(false),
+            reply_notify: Notify::new(),
+            wait_queue: Semaphore::new(1),
+            accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
         }
     }
 
@@ -134,211 +134,215 @@ impl Lease {
         &self.account
     }
 
-    fn numbers(&self) -> MutexGuard<'_, Numbers> {
-        lock(&self.numbers)
+    fn numbers(&self) -> MutexGuard<'_, LeaseAccounting> {
+        lock(&self.accounting)
     }
 
     // --- spending ---
 
     /// Spends one call in hand: one compare-and-swap, no lock, no allocation. Says too whether
     /// more should be asked for.
-    pub(super) fn take(&self, month: Month) -> Option<(Spent, Need)> {
-        let word = self.hand.purse.take(u64::from(month.number()))?;
-        let need = match word.held() <= self.hand.low.load(Ordering::Relaxed) {
-            false => Need::Nothing,
-            true if self.hand.lasts.load(Ordering::Relaxed) => Need::Soon,
-            true => Need::Now,
+    pub(super) fn try_spend(&self, month: Month) -> Option<(Charge, RefillUrgency)> {
+        let word = self.hot.purse.spend_one(u64::from(month.number()))?;
+        let need = match word.held() <= self.hot.refill_at.load(Ordering::Relaxed) {
+            false => RefillUrgency::NotNeeded,
+            true if self.hot.refill_can_wait.load(Ordering::Relaxed) => RefillUrgency::CanWait,
+            true => RefillUrgency::Urgent,
         };
-        let beyond = word.beyond_near(self.hand.beyond.load(Ordering::Relaxed));
+        let beyond = word.unleased_near(self.hot.unleased.load(Ordering::Relaxed));
         let remaining = word.held().saturating_add(beyond);
-        let spent = Spent {
+        let spent = Charge {
             month: match word.month() == u64::from(month.number()) {
                 true => month,
                 // The month turned since the request came.
                 false => Month::from_number(word.month() as u16)?,
             },
             epoch: word.epoch() as u16,
-            blind: false,
-            remaining: (!self.hand.unlimited.load(Ordering::Relaxed)).then_some(remaining),
+            is_unbacked: false,
+            remaining: (!self.hot.is_unlimited.load(Ordering::Relaxed)).then_some(remaining),
         };
         Some((spent, need))
     }
 
     /// Admits a call without the store's word. Refused only when what is known for certain has
     /// reached the limit already.
-    pub(super) fn take_blindly(&self, month: Month) -> Option<Spent> {
+    pub(super) fn spend_unbacked(&self, month: Month) -> Option<Charge> {
         let mut numbers = self.numbers();
         if numbers.month < month.number() {
-            self.refused_until.store(0, Ordering::Release);
+            self.exhausted_until.store(0, Ordering::Release);
         }
-        let remaining = numbers.spend_blindly(&self.hand.purse, month)?;
-        let epoch = self.hand.purse.look().epoch() as u16;
+        let remaining = numbers.spend_unbacked(&self.hot.purse, month)?;
+        let epoch = self.hot.purse.load().epoch() as u16;
         let month = Month::from_number(numbers.month)?;
-        Some(Spent { month, epoch, blind: true, remaining })
+        Some(Charge { month, epoch, is_unbacked: true, remaining })
     }
 
     /// Takes a call back, into the purse that it came from or for the store.
-    pub(super) fn give_back(&self, spent: &Spent) -> Returned {
+    pub(super) fn refund(&self, spent: &Charge) -> Refund {
         let epoch = u64::from(spent.epoch);
-        let returned = self.numbers().give_back(&self.hand.purse, spent.month, epoch);
-        if returned == Returned::Whole {
+        let returned = self.numbers().refund(&self.hot.purse, spent.month, epoch);
+        if returned == Refund::Reusable {
             // Whoever waits can have it.
-            self.wake();
+            self.wake_waiters();
         }
         returned
     }
 
     /// Takes a blind call back, unless the store may know of it already.
-    pub(super) fn take_back_blind(&self, spent: &Spent) -> bool {
-        self.numbers().take_back_blind(spent.month)
+    pub(super) fn refund_unbacked(&self, spent: &Charge) -> bool {
+        self.numbers().refund_unbacked(spent.month)
     }
 
     // --- who waits, and what the worker knows it by ---
 
     pub(super) fn mark_queued(&self) -> bool {
         // Looked at first: a call that finds it queued already changes nothing.
-        !self.queued.load(Ordering::Relaxed) && !self.queued.swap(true, Ordering::AcqRel)
+        !self.is_queued.load(Ordering::Relaxed) && !self.is_queued.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn unmark_queued(&self) {
-        self.queued.store(false, Ordering::Release);
+        self.is_queued.store(false, Ordering::Release);
     }
 
     /// Whether the worker did not look after it yet; from now on it does.
     pub(super) fn mark_active(&self) -> bool {
-        !self.active.swap(true, Ordering::AcqRel)
+        !self.is_active.swap(true, Ordering::AcqRel)
     }
 
     pub(super) fn unmark_active(&self) {
-        self.active.store(false, Ordering::Release);
+        self.is_active.store(false, Ordering::Release);
     }
 
     /// Whether somebody waits for a call of this account.
-    pub(super) fn has_line(&self) -> bool {
-        self.hand.waiting.load(Ordering::Relaxed) > 0
+    pub(super) fn has_waiters(&self) -> bool {
+        self.hot.waiters.load(Ordering::Relaxed) > 0
     }
 
     /// A place in the line of those who wait.
-    pub(super) fn stand_in_line(&self) -> Place<'_> {
-        self.hand.waiting.fetch_add(1, Ordering::Relaxed);
-        Place { lease: self }
+    pub(super) fn join_wait_queue(&self) -> WaitTicket<'_> {
+        self.hot.waiters.fetch_add(1, Ordering::Relaxed);
+        WaitTicket { lease: self }
     }
 
     pub(super) fn replied(&self) -> Notified<'_> {
-        self.replied.notified()
+        self.reply_notify.notified()
     }
 
-    pub(super) fn wake(&self) {
-        self.replied.notify_waiters();
+    pub(super) fn wake_waiters(&self) {
+        self.reply_notify.notify_waiters();
     }
 
     // --- the books ---
 
-    pub(super) fn ask_for(&self, month: Month) {
-        self.numbers().ask_for(month);
+    pub(super) fn request_calls(&self, month: Month) {
+        self.numbers().request_calls(month);
     }
 
     /// Whether the month was found spent a moment ago.
-    pub(super) fn is_refused(&self, month: Month, clock: u64) -> bool {
-        clock < self.refused_until.load(Ordering::Acquire) && self.numbers().month >= month.number()
+    pub(super) fn is_exhausted(&self, month: Month, clock: u64) -> bool {
+        clock < self.exhausted_until.load(Ordering::Acquire)
+            && self.numbers().month >= month.number()
     }
 
     /// Whether the store said a moment ago that it grants nothing, since it lost something.
-    pub(super) fn is_settling(&self, clock: u64) -> bool {
-        clock < self.settling_until.load(Ordering::Acquire)
+    pub(super) fn is_recovering(&self, clock: u64) -> bool {
+        clock < self.recovering_until.load(Ordering::Acquire)
     }
 
     /// Sets the limit in force; true if it changed, and then nothing held remains spendable.
-    pub(super) fn set_limit(&self, limit: LimitRow) -> bool {
+    pub(super) fn set_limit(&self, limit: MonthlyLimit) -> bool {
         let mut numbers = self.numbers();
-        if numbers.limit == calls(limit) {
+        if numbers.limit == calls_allowed(limit) {
             return false;
         }
-        numbers.set_limit(&self.hand.purse, calls(limit));
-        self.hand.unlimited.store(limit == LimitRow::Unlimited, Ordering::Relaxed);
-        self.refused_until.store(0, Ordering::Release);
+        numbers.set_limit(&self.hot.purse, calls_allowed(limit));
+        self.hot.is_unlimited.store(limit == MonthlyLimit::Unlimited, Ordering::Relaxed);
+        self.exhausted_until.store(0, Ordering::Release);
         true
     }
 
     /// What this node has spent of the month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
         let numbers = self.numbers();
-        if numbers.month == month.number() { numbers.spent(&self.hand.purse) } else { 0 }
+        if numbers.month == month.number() { numbers.spent(&self.hot.purse) } else { 0 }
     }
 
     /// What other nodes had spent when the store last spoke of this month, or was last read.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
         let numbers = self.numbers();
         let stated = (numbers.month == month.number()).then(|| numbers.others_spent()).flatten();
-        stated.max(numbers.others_read.filter(|read| read.0 == month).map(|read| read.1))
+        stated.max(numbers.others_spent_read.filter(|read| read.0 == month).map(|read| read.1))
     }
 
     /// Remembers what other nodes had spent when the store was read.
-    pub(super) fn note_others_spent(&self, month: Month, spent: u64) {
-        self.numbers().others_read = Some((month, spent));
+    pub(super) fn record_others_spent(&self, month: Month, spent: u64) {
+        self.numbers().others_spent_read = Some((month, spent));
     }
 
     /// What to say to the store now; at most one statement is under way.
-    pub(super) fn say(&self, occasion: Occasion, latest: Month) -> Saying {
+    pub(super) fn prepare_reports(&self, occasion: ReportReason, latest: Month) -> Outgoing {
         let mut numbers = self.numbers();
         let month = numbers.month;
-        let saying = numbers.say(&self.hand.purse, &self.account, occasion, latest);
+        let outgoing = numbers.say(&self.hot.purse, &self.account, occasion, latest);
         if numbers.month != month {
-            self.refused_until.store(0, Ordering::Release);
+            self.exhausted_until.store(0, Ordering::Release);
         }
-        saying
+        outgoing
     }
 
     /// Takes the store's reply to the latest statement; returns how many blind calls it settled.
-    pub(super) fn reply(&self, sequence: u64, standing: Standing, clock: u64) -> u64 {
-        let told = |beyond| self.hand.beyond.store(beyond, Ordering::Relaxed);
-        let outcome = self.numbers().reply(&self.hand.purse, sequence, standing, told);
+    pub(super) fn apply_grant(&self, sequence: u64, standing: Grant, clock: u64) -> u64 {
+        let publish_unleased = |beyond| self.hot.unleased.store(beyond, Ordering::Relaxed);
+        let outcome = self.numbers().reply(&self.hot.purse, sequence, standing, publish_unleased);
         let Some(outcome) = outcome else { return 0 };
-        self.hand.low.store(outcome.low, Ordering::Relaxed);
-        self.hand.lasts.store(outcome.lasts, Ordering::Relaxed);
+        self.hot.refill_at.store(outcome.low, Ordering::Relaxed);
+        self.hot.refill_can_wait.store(outcome.lasts, Ordering::Relaxed);
         let until = |holds: bool, time: u64| if holds { clock + time } else { 0 };
-        self.refused_until.store(until(outcome.refused, REFUSED_FOR), Ordering::Release);
-        self.settling_until.store(until(outcome.settling, SETTLING_FOR), Ordering::Release);
-        outcome.settled
+        self.exhausted_until.store(until(outcome.is_exhausted, REFUSED_FOR), Ordering::Release);
+        self.recovering_until.store(until(outcome.is_recovering, SETTLING_FOR), Ordering::Release);
+        outcome.settled_calls
     }
 
     /// Nothing was heard. If the store answered others, something is wrong with this account's
     /// numbers there: asking at once would only be asking often.
-    pub(super) fn no_reply(&self, others_were_answered: bool, clock: u64) {
-        self.numbers().no_reply();
+    pub(super) fn mark_unanswered(&self, others_were_answered: bool, clock: u64) {
+        self.numbers().mark_unanswered();
         if others_were_answered {
-            self.settling_until.store(clock + SETTLING_FOR, Ordering::Release);
+            self.recovering_until.store(clock + SETTLING_FOR, Ordering::Release);
         }
     }
 
-    pub(super) fn restate(&self) -> bool {
+    pub(super) fn mark_for_full_report(&self) -> bool {
         self.numbers().restate()
     }
 
-    pub(super) fn said_farewell(&self, month: Month) -> u64 {
-        self.numbers().said_farewell(month)
+    pub(super) fn confirm_final_report(&self, month: Month) -> u64 {
+        self.numbers().confirm_final_report(month)
     }
 
     #[cfg(test)]
-    pub(super) fn stakes(&self) -> (u16, u64, [Option<u64>; 2], u64) {
+    pub(super) fn exposure(&self) -> (u16, u64, [Option<u64>; 2], u64) {
         let numbers = self.numbers();
-        let (held, limits, row) = numbers.stakes(&self.hand.purse);
+        let (held, limits, row) = numbers.exposure(&self.hot.purse);
         (numbers.month, held, limits, row)
     }
 
     #[cfg(test)]
-    pub(super) fn with_accounting<R>(&self, act: impl FnOnce(&mut Numbers, &Purse) -> R) -> R {
-        act(&mut self.numbers(), &self.hand.purse)
+    pub(super) fn with_accounting<R>(
+        &self,
+        act: impl FnOnce(&mut LeaseAccounting, &AtomicLease) -> R,
+    ) -> R {
+        act(&mut self.numbers(), &self.hot.purse)
     }
 
     #[cfg(test)]
-    pub(super) fn known(&self, month: Month) -> (u64, u64) {
+    pub(super) fn known_totals(&self, month: Month) -> (u64, u64) {
         let numbers = self.numbers();
-        if numbers.month == month.number() { numbers.knows() } else { (0, 0) }
+        if numbers.month == month.number() { numbers.claimed_totals() } else { (0, 0) }
     }
 
     /// Whether nothing remains to be told to the store.
-    pub(super) fn is_settled(&self) -> bool {
-        self.numbers().is_settled(&self.hand.purse)
+    pub(super) fn is_fully_reported(&self) -> bool {
+        self.numbers().is_fully_reported(&self.hot.purse)
     }
 }

@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::calendar::Calendar;
-use super::charge::{Denied, OnFailure};
+use super::charge::{Denial, FailurePolicy};
 use super::clock::BootClock;
-use super::lease::{Lease, Spent};
-use super::node::{Node, Step};
+use super::lease::{Charge, Lease};
+use super::node::{ChargeProgress, Node};
 use super::shared::Shared;
 use super::sync::lock;
 use super::worker;
 use crate::model::month::Month;
-use crate::model::monthly_limit::LimitRow;
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Store, StoreError};
 
 /// How the ledger deals with a slow or absent store.
@@ -22,7 +22,7 @@ pub struct LedgerOptions {
     /// How long a call waits for the store at most.
     pub deadline: Duration,
     /// What to do once the store counts as down.
-    pub on_failure: OnFailure,
+    pub on_failure: FailurePolicy,
     /// The most calls that this process admits without the store's word.
     pub max_unsettled: u64,
 }
@@ -33,7 +33,7 @@ pub struct LedgerStatus {
     /// The store counts as down.
     pub store_down: bool,
     /// The store has lost something, and all nodes restate what they know.
-    pub store_settling: bool,
+    pub store_recovering: bool,
     /// So many of `store.wait_replicas` lack what was last stated.
     pub missing_replicas: u64,
     /// Operations that succeeded.
@@ -51,7 +51,7 @@ pub struct Ledger {
 }
 
 /// More reads of usage than these are answered by what is known already.
-const MAX_READERS: u64 = 16;
+const MAX_READS_IN_FLIGHT: u64 = 16;
 
 impl Ledger {
     /// Opens a ledger: `store` is written by its own thread, `reader` answers usage. A server
@@ -63,7 +63,7 @@ impl Ledger {
         unix_now: i64,
     ) -> Result<Ledger, StoreError> {
         let boot_clock = BootClock::new();
-        let begun = boot_clock.seconds();
+        let boottime_at_start = boot_clock.seconds();
         let mut id = [0u8; 16];
         getrandom::fill(&mut id).map_err(|error| {
             StoreError::Conflict(format!("expected random bits for a node id, but found {error}"))
@@ -71,15 +71,19 @@ impl Ledger {
         let latest = match store.latest_month() {
             // A node that has not heard the server's clock yet names month 0: none at all.
             Ok(latest) => latest.filter(|month| month.number() > 0),
-            Err(StoreError::Unanswered { .. }) => None,
+            Err(StoreError::Unavailable { .. }) => None,
             Err(error) => return Err(error),
         };
-        let calendar = Calendar::new(latest, unix_now, begun);
+        let calendar = Calendar::new(latest, unix_now, boottime_at_start);
         let LedgerOptions { deadline, on_failure, max_unsettled } = options;
-        let first = worker::first_pulse(&mut store);
-        if let Some(store_now) = first.as_ref().and_then(|pulse| pulse.unix_now) {
-            let passed = boot_clock.seconds();
-            calendar.hear_store(store_now, unix_now + passed - begun, passed);
+        let first_probe = worker::first_probe(&mut store);
+        if let Some(store_now) = first_probe.as_ref().and_then(|pulse| pulse.unix_now) {
+            let boottime = boot_clock.seconds();
+            calendar.observe_store_clock(
+                store_now,
+                unix_now + boottime - boottime_at_start,
+                boottime,
+            );
         }
         let shared = Arc::new(Shared {
             node: Node::new(id, calendar, on_failure, max_unsettled),
@@ -87,14 +91,14 @@ impl Ledger {
             started: Instant::now(),
             deadline,
             reader: Mutex::new(reader),
-            readers: AtomicU64::new(0),
+            reads_in_flight: AtomicU64::new(0),
         });
-        let worker = worker::spawn(Arc::clone(&shared), store, first)?;
+        let worker = worker::spawn(Arc::clone(&shared), store, first_probe)?;
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 
     /// The lease of an account, at the limit in force. A changed limit voids what is held.
-    pub fn lease(&self, account: &str, limit: LimitRow) -> Arc<Lease> {
+    pub fn lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         self.shared.node.lease(account, limit)
     }
 
@@ -105,7 +109,7 @@ impl Ledger {
     }
 
     /// The same for whoever outlives a borrow of the ledger.
-    pub fn clock(&self) -> impl Fn() -> i64 + Send + use<> {
+    pub fn uptime_ms(&self) -> impl Fn() -> i64 + Send + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.node.calendar.now(shared.boot_clock.seconds())
     }
@@ -117,80 +121,82 @@ impl Ledger {
 
     /// The month that a call at this believed time belongs to. None reopens.
     pub fn month(&self, unix_now: i64) -> Month {
-        self.shared.node.calendar.month(unix_now, || self.shared.boot_clock.seconds())
+        self.shared.node.calendar.month_at(unix_now, || self.shared.boot_clock.seconds())
     }
 
     /// Spends one call of the month, or says why not. One atomic operation while a lease lasts.
-    pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        if let Some(spent) = self.charge_at_once(lease, month) {
+    pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
+        if let Some(spent) = self.try_charge_if_no_waiters(lease, month) {
             return Ok(spent);
         }
         let deadline = tokio::time::Instant::now() + self.shared.deadline;
-        let place = lease.stand_in_line();
-        let Ok(_first) = tokio::time::timeout_at(deadline, place.first()).await else {
-            return self.charge_late(lease, month);
+        let ticket = lease.join_wait_queue();
+        let Ok(_first) = tokio::time::timeout_at(deadline, ticket.wait_for_turn()).await else {
+            return self.charge_after_timeout(lease, month);
         };
         loop {
             // Registered before the look at the lease, so that no reply is missed in between.
             let replied = lease.replied();
             tokio::pin!(replied);
             replied.as_mut().enable();
-            if let Step::Done(done) = self.shared.node.charge(lease, month, self.shared.clock()) {
+            if let ChargeProgress::Done(done) =
+                self.shared.node.charge(lease, month, self.shared.clock_fn())
+            {
                 return done;
             }
             if tokio::time::timeout_at(deadline, replied).await.is_err() {
-                return self.charge_late(lease, month);
+                return self.charge_after_timeout(lease, month);
             }
         }
     }
 
     /// Spends one call if one is in hand and nobody waits for it.
-    pub fn charge_at_once(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
-        if lease.has_line() { None } else { self.try_charge(lease, month) }
+    pub fn try_charge_if_no_waiters(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
+        if lease.has_waiters() { None } else { self.try_charge(lease, month) }
     }
 
     /// Spends one call if the lease in hand lasts; never waits.
-    pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
+    pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
         self.shared.node.try_charge(lease, month)
     }
 
     /// Gives a call back to the lease that it came from; nowhere if that is closed.
-    pub fn give_back(&self, lease: &Arc<Lease>, spent: Spent) {
-        self.shared.node.give_back(lease, spent);
+    pub fn refund(&self, lease: &Arc<Lease>, spent: Charge) {
+        self.shared.node.refund(lease, spent);
     }
 
     /// What all nodes have spent of the month: our own as of now, the others' as they published.
-    pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denied> {
-        let others = match self.others_spent(lease, month).await {
+    pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
+        let others = match self.read_others_spent(lease, month).await {
             Some(others) => {
-                lease.note_others_spent(month, others);
+                lease.record_others_spent(month, others);
                 others
             }
-            None => lease.others_spent(month).ok_or(Denied::Store)?,
+            None => lease.others_spent(month).ok_or(Denial::Store)?,
         };
         Ok(lease.own_spent(month).saturating_add(others))
     }
 
     /// Asks the store, unless it is silent or enough others are asking. One that takes no
     /// statements can still be read.
-    async fn others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
+    async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
-        let is_silent = shared.node.health.is_silent.load(Ordering::Relaxed);
-        if is_silent || shared.readers.load(Ordering::Relaxed) >= MAX_READERS {
+        let is_silent = shared.node.health.is_unreachable.load(Ordering::Relaxed);
+        if is_silent || shared.reads_in_flight.load(Ordering::Relaxed) >= MAX_READS_IN_FLIGHT {
             return None;
         }
-        shared.readers.fetch_add(1, Ordering::Relaxed);
+        shared.reads_in_flight.fetch_add(1, Ordering::Relaxed);
         let account = lease.account().to_owned();
         let read = tokio::task::spawn_blocking(move || {
             let others = lock(&shared.reader).others_spent(&account, month, &shared.node.id);
-            shared.readers.fetch_sub(1, Ordering::Relaxed);
+            shared.reads_in_flight.fetch_sub(1, Ordering::Relaxed);
             others
         });
         tokio::time::timeout(self.shared.deadline, read).await.ok()?.ok()?.ok()
     }
 
     /// Changes what is done while the store is down.
-    pub fn set_on_failure(&self, on_failure: OnFailure) {
+    pub fn set_on_failure(&self, on_failure: FailurePolicy) {
         self.shared.node.set_on_failure(on_failure);
     }
 
@@ -198,8 +204,8 @@ impl Ledger {
     pub fn status(&self) -> LedgerStatus {
         let health = &self.shared.node.health;
         LedgerStatus {
-            store_down: health.down.load(Ordering::Relaxed),
-            store_settling: self.shared.node.is_settling(self.shared.clock()),
+            store_down: health.is_down.load(Ordering::Relaxed),
+            store_recovering: self.shared.node.is_recovering(self.shared.clock_fn()),
             missing_replicas: health.missing_replicas.load(Ordering::Relaxed),
             store_commits: health.commits.load(Ordering::Relaxed),
             store_failures: health.failures.load(Ordering::Relaxed),
@@ -214,16 +220,16 @@ impl Ledger {
 
     /// Gives every unspent call back to the store and stops; called once nothing is in flight.
     pub fn close(&self) {
-        self.shared.node.queue().closing = true;
-        self.shared.node.wake.notify_all();
+        self.shared.node.queue().is_closing = true;
+        self.shared.node.worker_wakeup.notify_all();
         if let Some(worker) = lock(&self.worker).take() {
             // A worker that panicked has said so; what it held is lost as by a crash.
             let _ = worker.join();
         }
     }
 
-    fn charge_late(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
-        self.shared.node.charge_late(lease, month, self.shared.hangs())
+    fn charge_after_timeout(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
+        self.shared.node.charge_after_timeout(lease, month, self.shared.is_store_hung())
     }
 }
 

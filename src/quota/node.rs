@@ -9,18 +9,18 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
-use super::accounting::Returned;
+use super::accounting::Refund;
 use super::calendar::Calendar;
-use super::charge::{Denied, OnFailure};
-use super::lease::{Lease, Need, Spent};
-use super::lease_report::Occasion;
+use super::charge::{Denial, FailurePolicy};
+use super::lease::{Charge, Lease, RefillUrgency};
+use super::lease_report::ReportReason;
 use super::sync::lock;
 use crate::model::month::Month;
-use crate::model::monthly_limit::LimitRow;
-use crate::store::{Pulse, Standing, Statement, StoreError};
+use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::{Grant, LeaseReport, Probe, StoreError};
 
 /// Failures in a row after which the store counts as down: one slow commit is not an outage.
-const FAILURES_TO_OPEN: u32 = 3;
+const FAILURES_UNTIL_DOWN: u32 = 3;
 
 pub(super) struct Node {
     /// 128 random bits drawn at start, never stored or configured: a shared id would turn
@@ -31,8 +31,8 @@ pub(super) struct Node {
     pub health: Health,
     queue: Mutex<Queue>,
     /// One of those who want something can't wait for others.
-    pub pressing: AtomicBool,
-    pub wake: Condvar,
+    pub has_urgent: AtomicBool,
+    pub worker_wakeup: Condvar,
     fails_closed: AtomicBool,
     /// The most calls that may be admitted blindly and not yet settled.
     max_unsettled: u64,
@@ -40,34 +40,34 @@ pub(super) struct Node {
 
 #[derive(Default)]
 pub(super) struct Queue {
-    pub wanting: Vec<Arc<Lease>>,
-    pub closing: bool,
+    pub waiting_leases: Vec<Arc<Lease>>,
+    pub is_closing: bool,
 }
 
 #[derive(Default)]
 pub(super) struct Health {
-    pub down: AtomicBool,
+    pub is_down: AtomicBool,
     failures_in_a_row: AtomicU32,
     /// What went wrong last; none since it answered.
-    problem: Mutex<Option<String>>,
+    last_error: Mutex<Option<String>>,
     /// The last statement failed, whatever the pulse says: a server may be read-only or full.
-    refuses: AtomicBool,
+    rejects_reports: AtomicBool,
     /// The last pulse failed: the store is not there for reading either.
-    pub is_silent: AtomicBool,
+    pub is_unreachable: AtomicBool,
     /// How many replicas lack what was last stated.
     pub missing_replicas: AtomicU64,
     /// When the running operation began; 0 when none runs.
-    pub busy_since: AtomicU64,
+    pub operation_began_at: AtomicU64,
     /// Until when all accounts settle after a loss.
-    settling_until: AtomicU64,
+    recovering_until: AtomicU64,
     pub commits: AtomicU64,
     pub failures: AtomicU64,
     pub unsettled: AtomicU64,
 }
 
 /// What became of a call, so far.
-pub(super) enum Step {
-    Done(Result<Spent, Denied>),
+pub(super) enum ChargeProgress {
+    Done(Result<Charge, Denial>),
     /// It takes a word from the store, which is asked for one.
     Wait,
 }
@@ -75,14 +75,14 @@ pub(super) enum Step {
 /// Statements of several leases, and who is to hear the replies.
 pub(super) struct Batch {
     leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
-    pub statements: Vec<Statement>,
+    pub statements: Vec<LeaseReport>,
 }
 
 impl Node {
     pub(super) fn new(
         id: [u8; 16],
         calendar: Calendar,
-        on_failure: OnFailure,
+        on_failure: FailurePolicy,
         max_unsettled: u64,
     ) -> Node {
         Node {
@@ -91,15 +91,15 @@ impl Node {
             leases: DashMap::new(),
             health: Health::default(),
             queue: Mutex::default(),
-            pressing: AtomicBool::new(false),
-            wake: Condvar::new(),
-            fails_closed: AtomicBool::new(on_failure == OnFailure::Closed),
+            has_urgent: AtomicBool::new(false),
+            worker_wakeup: Condvar::new(),
+            fails_closed: AtomicBool::new(on_failure == FailurePolicy::Closed),
             max_unsettled,
         }
     }
 
     /// The lease of an account, at the limit in force. A changed limit voids what is held.
-    pub(super) fn lease(&self, account: &str, limit: LimitRow) -> Arc<Lease> {
+    pub(super) fn lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         let lease = match self.leases.get(account) {
             Some(lease) => Arc::clone(&lease),
             None => Arc::clone(
@@ -110,94 +110,99 @@ impl Node {
             ),
         };
         if lease.set_limit(limit) {
-            self.want(&lease);
+            self.request_refill(&lease);
         }
         lease
     }
 
-    pub(super) fn set_on_failure(&self, on_failure: OnFailure) {
-        self.fails_closed.store(on_failure == OnFailure::Closed, Ordering::Relaxed);
+    pub(super) fn set_on_failure(&self, on_failure: FailurePolicy) {
+        self.fails_closed.store(on_failure == FailurePolicy::Closed, Ordering::Relaxed);
     }
 
     // --- calls ---
 
     /// Spends one call if the lease in hand lasts; never waits.
-    pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Spent> {
-        let (spent, need) = lease.take(month)?;
+    pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
+        let (spent, need) = lease.try_spend(month)?;
         match need {
-            Need::Nothing => {}
-            Need::Soon => self.queue_up(lease, false),
-            Need::Now => self.want(lease),
+            RefillUrgency::NotNeeded => {}
+            RefillUrgency::CanWait => self.enqueue(lease, false),
+            RefillUrgency::Urgent => self.request_refill(lease),
         }
         Some(spent)
     }
 
     /// Spends one call, refuses it, or asks the store for what that takes.
-    pub(super) fn charge(&self, lease: &Arc<Lease>, month: Month, clock: u64) -> Step {
+    pub(super) fn charge(
+        &self,
+        lease: &Arc<Lease>,
+        month: Month,
+        uptime_ms: u64,
+    ) -> ChargeProgress {
         // The store's clock may have said since that the month of this call has not begun.
-        let month = month.min(self.calendar.latest());
+        let month = month.min(self.calendar.latest_month());
         if let Some(spent) = self.try_charge(lease, month) {
-            return Step::Done(Ok(spent));
+            return ChargeProgress::Done(Ok(spent));
         }
-        if lease.is_refused(month, clock) {
-            return Step::Done(Err(Denied::Exhausted));
+        if lease.is_exhausted(month, uptime_ms) {
+            return ChargeProgress::Done(Err(Denial::Exhausted));
         }
-        if self.is_down() || self.is_settling(clock) || lease.is_settling(clock) {
-            return Step::Done(self.charge_blindly(lease, month));
+        if self.is_down() || self.is_recovering(uptime_ms) || lease.is_recovering(uptime_ms) {
+            return ChargeProgress::Done(self.charge_unbacked(lease, month));
         }
-        lease.ask_for(month);
-        self.want(lease);
-        Step::Wait
+        lease.request_calls(month);
+        self.request_refill(lease);
+        ChargeProgress::Wait
     }
 
     /// The deadline has passed: a store that hangs is down, one that is merely slow is not.
-    pub(super) fn charge_late(
+    pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
         month: Month,
         hangs: bool,
-    ) -> Result<Spent, Denied> {
+    ) -> Result<Charge, Denial> {
         if hangs {
-            self.health.down.store(true, Ordering::Relaxed);
+            self.health.is_down.store(true, Ordering::Relaxed);
         }
         match self.is_down() {
-            true => self.charge_blindly(lease, month),
-            false => Err(Denied::Store),
+            true => self.charge_unbacked(lease, month),
+            false => Err(Denial::Store),
         }
     }
 
-    fn charge_blindly(&self, lease: &Arc<Lease>, month: Month) -> Result<Spent, Denied> {
+    fn charge_unbacked(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
         // The queue keeps what must be stated once the store is back.
-        lease.ask_for(month);
-        self.want(lease);
+        lease.request_calls(month);
+        self.request_refill(lease);
         if self.fails_closed() {
-            return Err(Denied::Store);
+            return Err(Denial::Store);
         }
-        let month = month.min(self.calendar.latest());
+        let month = month.min(self.calendar.latest_month());
         let unsettled = &self.health.unsettled;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
             unsettled.fetch_sub(1, Ordering::Relaxed);
-            return Err(Denied::Store);
+            return Err(Denial::Store);
         }
-        lease.take_blindly(month).ok_or_else(|| {
+        lease.spend_unbacked(month).ok_or_else(|| {
             unsettled.fetch_sub(1, Ordering::Relaxed);
-            Denied::Exhausted
+            Denial::Exhausted
         })
     }
 
     /// Gives a call back, to the lease that it came from; false if that is closed.
-    pub(super) fn give_back(&self, lease: &Arc<Lease>, spent: Spent) -> bool {
-        if spent.blind {
-            let taken_back = lease.take_back_blind(&spent);
+    pub(super) fn refund(&self, lease: &Arc<Lease>, spent: Charge) -> bool {
+        if spent.is_unbacked {
+            let taken_back = lease.refund_unbacked(&spent);
             self.health.unsettled.fetch_sub(u64::from(taken_back), Ordering::Relaxed);
             return taken_back;
         }
-        let returned = lease.give_back(&spent);
-        if returned != Returned::Closed {
+        let returned = lease.refund(&spent);
+        if returned != Refund::Stale {
             // The store is to hear of it, also when it heard the last word long ago.
-            self.want(lease);
+            self.request_refill(lease);
         }
-        returned != Returned::Closed
+        returned != Refund::Stale
     }
 
     // --- what the store is told ---
@@ -206,129 +211,131 @@ impl Node {
         lock(&self.queue)
     }
 
-    pub(super) fn want(&self, lease: &Arc<Lease>) {
-        self.queue_up(lease, true);
+    pub(super) fn request_refill(&self, lease: &Arc<Lease>) {
+        self.enqueue(lease, true);
     }
 
-    fn queue_up(&self, lease: &Arc<Lease>, pressing: bool) {
+    fn enqueue(&self, lease: &Arc<Lease>, pressing: bool) {
         let is_new = lease.mark_queued();
-        let presses = || pressing && !self.pressing.load(Ordering::Relaxed);
+        let is_urgent = || pressing && !self.has_urgent.load(Ordering::Relaxed);
         // Looked at first: a call that changes nothing takes no lock.
-        if !is_new && !presses() {
+        if !is_new && !is_urgent() {
             return;
         }
         let mut queue = self.queue();
-        let presses = presses();
-        let wakes = queue.wanting.is_empty() || presses;
+        let is_urgent = is_urgent();
+        let wakes = queue.waiting_leases.is_empty() || is_urgent;
         if is_new {
-            queue.wanting.push(Arc::clone(lease));
+            queue.waiting_leases.push(Arc::clone(lease));
         }
-        if presses {
-            self.pressing.store(true, Ordering::Relaxed);
+        if is_urgent {
+            self.has_urgent.store(true, Ordering::Relaxed);
         }
         drop(queue);
         // The first wakes the worker, and the first that can't wait does so again.
         if wakes {
-            self.wake.notify_one();
+            self.worker_wakeup.notify_one();
         }
     }
 
     /// Wishes that were taken from the queue and not spoken of go back, and those who wait look
     /// again: the store may count as down by now.
-    pub(super) fn put_back(&self, wanting: Vec<Arc<Lease>>) {
-        wanting.iter().for_each(|lease| lease.wake());
-        self.queue().wanting.extend(wanting);
+    pub(super) fn requeue(&self, waiting_leases: Vec<Arc<Lease>>) {
+        waiting_leases.iter().for_each(|lease| lease.wake_waiters());
+        self.queue().waiting_leases.extend(waiting_leases);
     }
 
     /// What these leases have to say now.
-    pub(super) fn collect(&self, leases: &[Arc<Lease>], occasion: Occasion) -> Batch {
+    pub(super) fn collect_reports(&self, leases: &[Arc<Lease>], occasion: ReportReason) -> Batch {
         let mut batch = Batch { leases: Vec::new(), statements: Vec::new() };
         for lease in leases {
-            if occasion == Occasion::Wanted {
+            if occasion == ReportReason::CallsNeeded {
                 // From here on a new wish queues it again.
                 lease.unmark_queued();
             }
-            let said = lease.say(occasion, self.calendar.latest());
-            let sequence = said.statement.as_ref().map(|statement| statement.sequence);
-            let months = said.farewells.iter().map(|farewell| farewell.month).collect();
-            batch.statements.extend(said.statement);
-            batch.statements.extend(said.farewells);
+            let said = lease.prepare_reports(occasion, self.calendar.latest_month());
+            let sequence = said.report.as_ref().map(|statement| statement.sequence);
+            let months = said.final_reports.iter().map(|farewell| farewell.month).collect();
+            batch.statements.extend(said.report);
+            batch.statements.extend(said.final_reports);
             batch.leases.push((Arc::clone(lease), sequence, months));
         }
         batch
     }
 
     /// Hands the store's words to the leases; `None` when it said nothing at all.
-    pub(super) fn deliver(
+    pub(super) fn deliver_grants(
         &self,
         batch: Batch,
-        standings: Option<Vec<Option<Standing>>>,
-        clock: u64,
+        grants: Option<Vec<Option<Grant>>>,
+        uptime_ms: u64,
     ) {
-        let answered = standings.is_some();
-        let mut standings = standings.unwrap_or_default().into_iter();
+        let answered = grants.is_some();
+        let mut grants = grants.unwrap_or_default().into_iter();
         for (lease, sequence, months) in batch.leases {
             let mut settled = 0;
             if let Some(sequence) = sequence {
-                match standings.next().flatten() {
-                    Some(standing) => settled += lease.reply(sequence, standing, clock),
-                    None => lease.no_reply(answered, clock),
+                match grants.next().flatten() {
+                    Some(standing) => settled += lease.apply_grant(sequence, standing, uptime_ms),
+                    None => lease.mark_unanswered(answered, uptime_ms),
                 }
             }
             for month in months {
-                if standings.next().flatten().is_some() {
-                    settled += lease.said_farewell(month);
+                if grants.next().flatten().is_some() {
+                    settled += lease.confirm_final_report(month);
                 }
             }
             self.health.unsettled.fetch_sub(settled, Ordering::Relaxed);
-            lease.wake();
+            lease.wake_waiters();
         }
     }
 
     /// Takes the store's pulse. After another life of it all leases restate what they know, and
     /// those that have something to say are returned.
-    pub(super) fn feel(
+    pub(super) fn on_probe(
         &self,
-        before: Option<&Pulse>,
-        pulse: &Pulse,
-        clock: u64,
+        before: Option<&Probe>,
+        pulse: &Probe,
+        uptime_ms: u64,
     ) -> Vec<Arc<Lease>> {
-        let settle = pulse.settle.as_millis() as u64;
-        let until = if settle > 0 { clock + settle } else { 0 };
-        self.health.settling_until.store(until, Ordering::Relaxed);
+        let settle = pulse.recovery_left.as_millis() as u64;
+        let until = if settle > 0 { uptime_ms + settle } else { 0 };
+        self.health.recovering_until.store(until, Ordering::Relaxed);
         if before.is_none_or(|before| before.incarnation == pulse.incarnation) {
             return Vec::new();
         }
-        log::warn!("the store was restarted, replaced or emptied: numbers are restated");
+        log::warn!(
+            "the store was restarted, replaced or emptied: all nodes report their totals again"
+        );
         let leases = self.leases.iter().map(|entry| Arc::clone(entry.value()));
-        leases.filter(|lease| lease.restate()).collect()
+        leases.filter(|lease| lease.mark_for_full_report()).collect()
     }
 
     // --- health ---
 
     pub(super) fn is_down(&self) -> bool {
-        self.health.down.load(Ordering::Relaxed)
+        self.health.is_down.load(Ordering::Relaxed)
     }
 
     /// Why the store counts as down, if it said anything.
     pub(super) fn store_problem(&self) -> Option<String> {
-        lock(&self.health.problem).clone().filter(|_| self.is_down())
+        lock(&self.health.last_error).clone().filter(|_| self.is_down())
     }
 
-    pub(super) fn is_settling(&self, clock: u64) -> bool {
-        clock < self.health.settling_until.load(Ordering::Relaxed)
+    pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
+        uptime_ms < self.health.recovering_until.load(Ordering::Relaxed)
     }
 
     /// For how long all accounts still settle, in milliseconds.
-    pub(super) fn settles_for(&self, clock: u64) -> u64 {
-        self.health.settling_until.load(Ordering::Relaxed).saturating_sub(clock)
+    pub(super) fn recovery_ms_left(&self, uptime_ms: u64) -> u64 {
+        self.health.recovering_until.load(Ordering::Relaxed).saturating_sub(uptime_ms)
     }
 
     /// Takes note of how stating went.
-    pub(super) fn note(&self, error: Option<&StoreError>) {
-        self.health.refuses.store(error.is_some(), Ordering::Relaxed);
+    pub(super) fn record_report_outcome(&self, error: Option<&StoreError>) {
+        self.health.rejects_reports.store(error.is_some(), Ordering::Relaxed);
         self.health.commits.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
-        self.note_answer(error);
+        self.record_outcome(error);
     }
 
     pub(super) fn fails_closed(&self) -> bool {
@@ -336,41 +343,43 @@ impl Node {
     }
 
     /// Takes note of how many replicas lack what was last stated.
-    pub(super) fn note_replicas(&self, missing: usize) {
+    pub(super) fn record_missing_replicas(&self, missing: usize) {
         let before = self.health.missing_replicas.swap(missing as u64, Ordering::Relaxed);
         match (before, missing) {
-            (0, 1..) => log::error!("{missing} of store.wait_replicas do not have what was stated"),
-            (1.., 0) => log::warn!("store.wait_replicas have what was stated, or are out of reach"),
+            (0, 1..) => log::error!("{missing} of store.wait_replicas lack the latest report"),
+            (1.., 0) => log::warn!(
+                "store.wait_replicas have the latest report, or the store is unreachable"
+            ),
             _ => {}
         }
     }
 
     /// Takes note of how taking the pulse went.
-    pub(super) fn note_pulse(&self, error: Option<&StoreError>) {
-        self.health.is_silent.store(error.is_some(), Ordering::Relaxed);
-        if error.is_some() || !self.health.refuses.load(Ordering::Relaxed) {
-            self.note_answer(error);
+    pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
+        self.health.is_unreachable.store(error.is_some(), Ordering::Relaxed);
+        if error.is_some() || !self.health.rejects_reports.load(Ordering::Relaxed) {
+            self.record_outcome(error);
         }
     }
 
-    fn note_answer(&self, error: Option<&StoreError>) {
+    fn record_outcome(&self, error: Option<&StoreError>) {
         let health = &self.health;
         let Some(error) = error else {
             if health.failures_in_a_row.swap(0, Ordering::Relaxed) > 0 {
-                *lock(&health.problem) = None;
+                *lock(&health.last_error) = None;
             }
-            if health.down.swap(false, Ordering::Relaxed) {
+            if health.is_down.swap(false, Ordering::Relaxed) {
                 log::warn!("the store answers again");
             }
             return;
         };
-        *lock(&health.problem) = Some(error.to_string());
+        *lock(&health.last_error) = Some(error.to_string());
         health.failures.fetch_add(1, Ordering::Relaxed);
         let failures = health.failures_in_a_row.fetch_add(1, Ordering::Relaxed) + 1;
         if failures == 1 {
             log::warn!("{error}");
         }
-        if failures >= FAILURES_TO_OPEN && !health.down.swap(true, Ordering::Relaxed) {
+        if failures >= FAILURES_UNTIL_DOWN && !health.is_down.swap(true, Ordering::Relaxed) {
             log::error!("the store counts as down: {error}");
         }
     }

@@ -3,24 +3,26 @@
 //! Bits and bounds only; who changes the word, and when, is the lease's business.
 
 /// No process holds more unspent calls of one account than this.
-pub const MAX_HELD: u64 = 64;
+pub const MAX_HELD_CALLS: u64 = 64;
 
 /// month 12 bits | epoch 10 | held 10 | beyond 32.
 ///
 /// `held` is what may be spent here at once; `beyond` the low half of what the limit still leaves
 /// outside of every lease. Both in one word, so that "remaining" is exact for every call.
 #[derive(Clone, Copy)]
-pub(super) struct Word(pub(super) u64);
+pub(super) struct PackedLease(pub(super) u64);
 
-impl Word {
+impl PackedLease {
     /// One call in `held`.
-    pub(super) const HELD_ONE: u64 = 1 << 32;
+    pub(super) const ONE_HELD_CALL: u64 = 1 << 32;
     /// The most that `held` can say.
-    pub(super) const HELD_MAX: u64 = 0x3ff;
+    pub(super) const HELD_MASK: u64 = 0x3ff;
 
-    pub(super) fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> Word {
+    pub(super) fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> PackedLease {
         let beyond = beyond & u64::from(u32::MAX);
-        Word(month << 52 | (epoch & 0x3ff) << 42 | held.min(Word::HELD_MAX) << 32 | beyond)
+        PackedLease(
+            month << 52 | (epoch & 0x3ff) << 42 | held.min(PackedLease::HELD_MASK) << 32 | beyond,
+        )
     }
     pub(super) fn month(self) -> u64 {
         self.0 >> 52
@@ -29,28 +31,28 @@ impl Word {
         self.0 >> 42 & 0x3ff
     }
     pub(super) fn held(self) -> u64 {
-        self.0 >> 32 & Word::HELD_MAX
+        self.0 >> 32 & PackedLease::HELD_MASK
     }
-    pub(super) fn beyond(self) -> u64 {
+    pub(super) fn unleased_low(self) -> u64 {
         self.0 & u64::from(u32::MAX)
     }
     /// The whole of `beyond`, of which a value near it is known: one that is less than 2^31 away.
-    pub(super) fn beyond_near(self, near: u64) -> u64 {
-        let apart = (self.beyond() as u32).wrapping_sub(near as u32).cast_signed();
+    pub(super) fn unleased_near(self, near: u64) -> u64 {
+        let apart = (self.unleased_low() as u32).wrapping_sub(near as u32).cast_signed();
         near.wrapping_add_signed(i64::from(apart))
     }
 }
 
 /// The most unspent calls that one process may hold, what it asks for included: a hundredth of
 /// the limit, 64 at most, 1 at least, and 1 in the last hundredth.
-pub(super) fn bound(limit: Option<u64>, leased_by_all: u64) -> u64 {
-    let Some(limit) = limit else { return MAX_HELD };
+pub(super) fn held_limit(limit: Option<u64>, leased_by_all: u64) -> u64 {
+    let Some(limit) = limit else { return MAX_HELD_CALLS };
     let hundredth = limit / 100;
     if limit.saturating_sub(leased_by_all) <= hundredth {
         return 1;
     }
     // Not so many that the grant itself would lead into the last hundredth and beyond it.
-    hundredth.min(MAX_HELD).min((limit - leased_by_all - hundredth).max(1)).max(1)
+    hundredth.min(MAX_HELD_CALLS).min((limit - leased_by_all - hundredth).max(1)).max(1)
 }
 
 #[cfg(test)]
@@ -58,21 +60,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_gives_back_what_went_in() {
-        let word = Word::new(323, 1025, 64, u64::MAX);
-        assert_eq!(word.beyond_near(u64::MAX - 70), u64::MAX);
+    fn a_packed_lease_unpacks_to_what_was_packed() {
+        let word = PackedLease::new(323, 1025, 64, u64::MAX);
+        assert_eq!(word.unleased_near(u64::MAX - 70), u64::MAX);
         assert_eq!((word.month(), word.epoch(), word.held()), (323, 1, 64));
-        assert_eq!(word.beyond(), u64::from(u32::MAX));
-        assert_eq!(Word(word.0 - Word::HELD_ONE).held(), 63);
-        assert_eq!(Word::new(0, 0, 5_000, 0).held(), Word::HELD_MAX);
+        assert_eq!(word.unleased_low(), u64::from(u32::MAX));
+        assert_eq!(PackedLease(word.0 - PackedLease::ONE_HELD_CALL).held(), 63);
+        assert_eq!(PackedLease::new(0, 0, 5_000, 0).held(), PackedLease::HELD_MASK);
     }
 
     #[test]
-    fn what_is_beyond_is_whole_again_by_a_value_near_it() {
+    fn unleased_calls_are_restored_from_a_value_near_them() {
         for beyond in [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 3, 9_999_999_999, 1 << 60] {
             for near in [-(1 << 31) + 1, -3, 0, 64, (1 << 31) - 1] {
                 let Some(near) = beyond.checked_add_signed(near) else { continue };
-                assert_eq!(Word::new(323, 0, 64, beyond).beyond_near(near), beyond, "{near}");
+                assert_eq!(
+                    PackedLease::new(323, 0, 64, beyond).unleased_near(near),
+                    beyond,
+                    "{near}"
+                );
             }
         }
     }
@@ -90,7 +96,7 @@ mod tests {
             (Some(0), 0, 1),
             (None, u64::MAX, 64),
         ] {
-            assert_eq!(bound(limit, leased), held, "{limit:?} {leased}");
+            assert_eq!(held_limit(limit, leased), held, "{limit:?} {leased}");
         }
     }
 }

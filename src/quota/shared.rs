@@ -15,20 +15,20 @@ pub(super) struct Shared {
     pub(super) deadline: Duration,
     pub(super) reader: Mutex<Store>,
     /// Reads of usage that wait or are under way.
-    pub(super) readers: AtomicU64,
+    pub(super) reads_in_flight: AtomicU64,
 }
 
 impl Shared {
     /// Milliseconds since the start, never 0.
-    pub(super) fn clock(&self) -> u64 {
+    pub(super) fn clock_fn(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
 
     /// An operation that runs for twice a call's deadline hangs, and hanging is an outage; a
     /// queue that is merely long is not.
-    pub(super) fn hangs(&self) -> bool {
-        let since = self.node.health.busy_since.load(Ordering::Relaxed);
+    pub(super) fn is_store_hung(&self) -> bool {
+        let since = self.node.health.operation_began_at.load(Ordering::Relaxed);
         let limit = 2 * self.deadline.as_millis() as u64;
-        since != 0 && self.clock().saturating_sub(since) > limit
+        since != 0 && self.clock_fn().saturating_sub(since) > limit
     }
 }

@@ -1,4 +1,4 @@
-//! Locks of this folder.
+//! Locks of this directory.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

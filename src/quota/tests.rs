@@ -1,4 +1,4 @@
-mod first_word;
+mod before_first_probe;
 mod node;
 mod simulation;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::*;
 use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
-use crate::store::{LimitRow, RedisOptions, Store, StoreUrl};
+use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use std::path::Path;
 
 /// The last second of November 2026, so that the next month is not far.
@@ -22,7 +22,7 @@ fn store(path: &Path) -> Store {
     Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap()
 }
 
-fn ledger(path: &Path, on_failure: OnFailure) -> Arc<Ledger> {
+fn ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
     let open = || store(path);
     let options = LedgerOptions { deadline: PATIENCE, on_failure, max_unsettled: 1_000 };
     Arc::new(Ledger::start(open(), open(), options, NOW).unwrap())
@@ -34,7 +34,7 @@ fn stored(path: &Path, month: Month) -> (u64, u64) {
     rows.first().map_or((0, 0), |row| (row.spent, row.leased))
 }
 
-async fn admitted(ledgers: &[Arc<Ledger>], limit: LimitRow, calls: usize) -> usize {
+async fn admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usize) -> usize {
     let tasks: Vec<_> = (0..calls)
         .map(|call| {
             let ledger = Arc::clone(&ledgers[call % ledgers.len()]);
@@ -44,7 +44,7 @@ async fn admitted(ledgers: &[Arc<Ledger>], limit: LimitRow, calls: usize) -> usi
                 match ledger.charge(&lease, month).await {
                     Ok(_) => 1,
                     Err(denied) => {
-                        assert_eq!(denied, Denied::Exhausted);
+                        assert_eq!(denied, Denial::Exhausted);
                         0
                     }
                 }
@@ -63,8 +63,8 @@ async fn exactly_the_limit_of_four_times_as_many_calls() {
     for limit in [0u64, 1, 7, 100, 1000] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let node = [ledger(&path, OnFailure::Open)];
-        let sum = admitted(&node, LimitRow::Calls(limit), 4 * limit as usize + 3).await;
+        let node = [ledger(&path, FailurePolicy::Open)];
+        let sum = admitted(&node, MonthlyLimit::Calls(limit), 4 * limit as usize + 3).await;
         assert_eq!(sum as u64, limit);
         node[0].close();
         assert_eq!(stored(&path, Month::containing(NOW)), (limit, limit));
@@ -75,15 +75,15 @@ async fn exactly_the_limit_of_four_times_as_many_calls() {
 async fn two_nodes_on_one_store_never_pass_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let nodes = [ledger(&path, OnFailure::Open), ledger(&path, OnFailure::Open)];
-    let mut sum = admitted(&nodes, LimitRow::Calls(500), 1500).await;
+    let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
+    let mut sum = admitted(&nodes, MonthlyLimit::Calls(500), 1500).await;
     // What one node held idle is given back within two seconds.
     for _ in 0..40 {
         if sum >= 500 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        sum += admitted(&nodes, LimitRow::Calls(500), 20).await;
+        sum += admitted(&nodes, MonthlyLimit::Calls(500), 20).await;
     }
     assert_eq!(sum, 500);
 }
@@ -91,13 +91,13 @@ async fn two_nodes_on_one_store_never_pass_the_limit() {
 #[tokio::test]
 async fn remaining_is_exact_for_every_call() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
-    let lease = ledger.lease("acme", LimitRow::Calls(1000));
+    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
+    let lease = ledger.lease("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
         let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
         assert_eq!(spent.remaining, Some(1000 - call));
     }
-    let unlimited = ledger.lease("other", LimitRow::Unlimited);
+    let unlimited = ledger.lease("other", MonthlyLimit::Unlimited);
     let spent = ledger.charge(&unlimited, ledger.month(NOW)).await.unwrap();
     assert_eq!(spent.remaining, None);
 }
@@ -106,8 +106,8 @@ async fn remaining_is_exact_for_every_call() {
 async fn a_crash_loses_at_most_one_lease() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let first = ledger(&path, OnFailure::Open);
-    let lease = first.lease("acme", LimitRow::Calls(1000));
+    let first = ledger(&path, FailurePolicy::Open);
+    let lease = first.lease("acme", MonthlyLimit::Calls(1000));
     for _ in 0..300 {
         first.charge(&lease, first.month(NOW)).await.unwrap();
     }
@@ -116,32 +116,32 @@ async fn a_crash_loses_at_most_one_lease() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     let (_, leased) = stored(&path, Month::containing(NOW));
     assert!((300..=310).contains(&leased), "{leased}");
-    let second = [ledger(&path, OnFailure::Open)];
-    let sum = admitted(&second, LimitRow::Calls(1000), 1100).await;
+    let second = [ledger(&path, FailurePolicy::Open)];
+    let sum = admitted(&second, MonthlyLimit::Calls(1000), 1100).await;
     assert!((690..=700).contains(&sum), "{sum}");
 }
 
 #[tokio::test]
-async fn a_call_given_back_can_be_spent_once_more() {
+async fn a_refunded_call_can_be_spent_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, OnFailure::Open);
-    let lease = ledger.lease("acme", LimitRow::Calls(3));
+    let ledger = ledger(&path, FailurePolicy::Open);
+    let lease = ledger.lease("acme", MonthlyLimit::Calls(3));
     let month = ledger.month(NOW);
     let mut calls = Vec::new();
     for _ in 0..3 {
         calls.push(ledger.charge(&lease, month).await.unwrap());
     }
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
-    ledger.give_back(&lease, calls.pop().unwrap());
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    ledger.refund(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, month).await, Ok(2));
     ledger.charge(&lease, month).await.unwrap();
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     // A call of a month that is over goes nowhere.
-    until(|| ledger.month(NEXT_MONTH) > month).await;
+    wait_until(|| ledger.month(NEXT_MONTH) > month).await;
     let next = ledger.month(NEXT_MONTH);
     ledger.charge(&lease, next).await.unwrap();
-    ledger.give_back(&lease, calls.pop().unwrap());
+    ledger.refund(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
     assert_eq!(stored(&path, month), (3, 3));
@@ -152,33 +152,33 @@ async fn a_call_given_back_can_be_spent_once_more() {
 async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let first = ledger(&path, OnFailure::Open);
+    let first = ledger(&path, FailurePolicy::Open);
     let before = first.month(NOW);
-    until(|| first.month(NEXT_MONTH) > before).await;
+    wait_until(|| first.month(NEXT_MONTH) > before).await;
     let later = first.month(NEXT_MONTH);
     assert_eq!(first.month(NOW), later);
-    let lease = first.lease("acme", LimitRow::Calls(10));
+    let lease = first.lease("acme", MonthlyLimit::Calls(10));
     first.charge(&lease, later).await.unwrap();
     first.close();
     // Not after a restart either.
-    assert_eq!(ledger(&path, OnFailure::Open).month(NOW), later);
+    assert_eq!(ledger(&path, FailurePolicy::Open).month(NOW), later);
 }
 
 #[tokio::test]
 async fn a_changed_limit_holds_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
+    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     let month = ledger.month(NOW);
-    let lease = ledger.lease("acme", LimitRow::Calls(10_000));
+    let lease = ledger.lease("acme", MonthlyLimit::Calls(10_000));
     for _ in 0..200 {
         ledger.charge(&lease, month).await.unwrap();
     }
-    ledger.lease("acme", LimitRow::Calls(150));
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
-    ledger.lease("acme", LimitRow::Calls(201));
+    ledger.lease("acme", MonthlyLimit::Calls(150));
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    ledger.lease("acme", MonthlyLimit::Calls(201));
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, Some(0));
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Exhausted));
-    ledger.lease("acme", LimitRow::Unlimited);
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
+    ledger.lease("acme", MonthlyLimit::Unlimited);
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, None);
     assert_eq!(ledger.usage(&lease, month).await, Ok(202));
 }
@@ -187,9 +187,9 @@ async fn a_changed_limit_holds_at_once() {
 async fn an_outage_is_served_and_settled_or_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, OnFailure::Open);
+    let ledger = ledger(&path, FailurePolicy::Open);
     let month = ledger.month(NOW);
-    let lease = ledger.lease("acme", LimitRow::Calls(100));
+    let lease = ledger.lease("acme", MonthlyLimit::Calls(100));
     ledger.charge(&lease, month).await.unwrap();
     let breaker = rusqlite::Connection::open(&path).unwrap();
     breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
@@ -198,8 +198,8 @@ async fn an_outage_is_served_and_settled_or_refused() {
     }
     assert!(ledger.status().store_down);
     assert!(ledger.status().unsettled > 40);
-    ledger.set_on_failure(OnFailure::Closed);
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denied::Store));
+    ledger.set_on_failure(FailurePolicy::Closed);
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Store));
     breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
     let settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
     for _ in 0..100 {
@@ -215,18 +215,18 @@ async fn an_outage_is_served_and_settled_or_refused() {
 }
 
 #[tokio::test]
-async fn a_call_given_back_long_after_can_be_spent_by_another_node() {
+async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let nodes = [ledger(&path, OnFailure::Open), ledger(&path, OnFailure::Open)];
-    let lease = nodes[0].lease("acme", LimitRow::Calls(1));
+    let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
+    let lease = nodes[0].lease("acme", MonthlyLimit::Calls(1));
     let month = nodes[0].month(NOW);
     let spent = nodes[0].charge(&lease, month).await.unwrap();
     // The store has heard the last word on it, and nobody looks after the lease any more.
-    until(|| lease.is_settled() && lease.mark_active()).await;
+    wait_until(|| lease.is_fully_reported() && lease.mark_active()).await;
     lease.unmark_active();
-    nodes[0].give_back(&lease, spent);
-    let other = nodes[1].lease("acme", LimitRow::Calls(1));
+    nodes[0].refund(&lease, spent);
+    let other = nodes[1].lease("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
         admitted += usize::from(nodes[1].charge(&other, month).await.is_ok());
@@ -241,26 +241,26 @@ async fn a_call_given_back_long_after_can_be_spent_by_another_node() {
 #[tokio::test]
 async fn remaining_is_exact_beyond_four_thousand_million_calls_too() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), OnFailure::Open);
+    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
-        let lease = ledger.lease(&format!("with {limit}"), LimitRow::Calls(limit));
+        let lease = ledger.lease(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
             let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
             assert_eq!(spent.remaining, Some(limit - call));
         }
         // Also for what is held when the limit changes by more than that.
-        ledger.lease(lease.account(), LimitRow::Calls(limit * 3));
+        ledger.lease(lease.account(), MonthlyLimit::Calls(limit * 3));
         let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
         assert_eq!(spent.remaining, Some(limit * 3 - 301));
     }
 }
 
 #[tokio::test]
-async fn a_store_whose_word_is_less_than_what_was_admitted_is_not_believed() {
+async fn a_grant_below_the_admitted_calls_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, OnFailure::Closed);
-    let lease = ledger.lease("acme", LimitRow::Calls(1_000));
+    let ledger = ledger(&path, FailurePolicy::Closed);
+    let lease = ledger.lease("acme", MonthlyLimit::Calls(1_000));
     let month = ledger.month(NOW);
     for _ in 0..30 {
         ledger.charge(&lease, month).await.unwrap();
@@ -278,15 +278,15 @@ async fn a_store_whose_word_is_less_than_what_was_admitted_is_not_believed() {
 }
 
 /// A server's ledger, with a clock that says `now`.
-fn on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
+fn ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();
     let open = || Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
     let options =
-        LedgerOptions { deadline: PATIENCE, on_failure: OnFailure::Closed, max_unsettled: 0 };
+        LedgerOptions { deadline: PATIENCE, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Arc::new(Ledger::start(open(), open(), options, now).unwrap())
 }
 
-async fn until(mut holds: impl FnMut() -> bool) {
+async fn wait_until(mut holds: impl FnMut() -> bool) {
     for _ in 0..1_200 {
         if holds() {
             return;
@@ -299,33 +299,34 @@ async fn until(mut holds: impl FnMut() -> bool) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_only_refused_remembers_what_others_spent() {
     let mut server = RedisServer::start();
-    let (spender, refused) = (on_server(&server, unix_now()), on_server(&server, unix_now()));
-    let limit = LimitRow::Calls(40);
+    let (spender, refused) =
+        (ledger_on_server(&server, unix_now()), ledger_on_server(&server, unix_now()));
+    let limit = MonthlyLimit::Calls(40);
     let lease = spender.lease("acme", limit);
     for _ in 0..40 {
         spender.charge(&lease, spender.month(unix_now())).await.unwrap();
     }
     let lease = refused.lease("acme", limit);
     let month = refused.month(unix_now());
-    assert_eq!(refused.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+    assert_eq!(refused.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     spender.close();
     // The server comes back empty, and who spent is no more.
     server.kill();
     server.restart();
-    until(|| refused.status().store_settling).await;
-    until(|| !refused.status().store_settling).await;
-    let fresh = on_server(&server, unix_now());
+    wait_until(|| refused.status().store_recovering).await;
+    wait_until(|| !refused.status().store_recovering).await;
+    let fresh = ledger_on_server(&server, unix_now());
     let lease = fresh.lease("acme", limit);
-    assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denied::Exhausted));
+    assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denial::Exhausted));
 }
 
 #[test]
-fn a_node_that_starts_beside_others_knows_the_month_before_it_is_told() {
+fn a_node_that_starts_beside_others_knows_the_month_before_its_first_probe() {
     let server = RedisServer::start();
     // The first of them names none yet, and the others read that.
     let month = Month::containing(unix_now());
     let nodes: Vec<(Arc<Ledger>, Month)> = (0..20)
-        .map(|_| on_server(&server, unix_now()))
+        .map(|_| ledger_on_server(&server, unix_now()))
         .map(|node| (Arc::clone(&node), node.month(unix_now())))
         .collect();
     assert!(nodes.iter().all(|(_, named)| *named >= month));
@@ -335,11 +336,11 @@ fn a_node_that_starts_beside_others_knows_the_month_before_it_is_told() {
 async fn a_wrong_clock_brings_no_month_forward_on_a_server() {
     let mut server = RedisServer::start();
     server.kill();
-    let wrong = on_server(&server, unix_now() + 40 * 86_400);
+    let wrong = ledger_on_server(&server, unix_now() + 40 * 86_400);
     server.restart();
     let now = Month::containing(unix_now());
-    until(|| wrong.month(unix_now()) <= now).await;
+    wait_until(|| wrong.month(unix_now()) <= now).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let right = on_server(&server, unix_now());
+    let right = ledger_on_server(&server, unix_now());
     assert_eq!((wrong.month(unix_now()), right.month(unix_now())), (now, now));
 }

@@ -13,32 +13,32 @@ pub enum StoreError {
     },
     /// It is there but is not ours, is damaged, can't be opened, or is set up so that it would
     /// lose what it acknowledged.
-    #[error("{place}: expected {expected}, but found {found}")]
+    #[error("{location}: expected {expected}, but found {found}")]
     Unusable {
         /// The store's file or address.
-        place: String,
+        location: String,
         /// What would have been right.
         expected: &'static str,
         /// What is there, and what to do.
         found: String,
     },
     /// The embedded store failed.
-    #[error("{place}: {doing}: {source}")]
-    Failed {
+    #[error("{location}: {operation}: {source}")]
+    Sqlite {
         /// The store's file.
-        place: String,
+        location: String,
         /// What was being done.
-        doing: &'static str,
+        operation: &'static str,
         /// What the engine says.
         source: rusqlite::Error,
     },
     /// A server did not answer, or not with what was asked for.
-    #[error("{place}: {doing}: {found}")]
-    Unanswered {
+    #[error("{location}: {operation}: {found}")]
+    Unavailable {
         /// The store's address.
-        place: String,
+        location: String,
         /// What was being done.
-        doing: &'static str,
+        operation: &'static str,
         /// What came instead of an answer.
         found: String,
     },
@@ -52,29 +52,29 @@ impl StoreError {
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         let code = match self {
-            StoreError::Failed { source, .. } => source.sqlite_error_code(),
+            StoreError::Sqlite { source, .. } => source.sqlite_error_code(),
             _ => None,
         };
         matches!(code, Some(DatabaseBusy | DatabaseLocked))
     }
 }
 
-pub(super) fn not_new(id: &str, known: &str) -> StoreError {
+pub(super) fn key_exists_error(id: &str, known: &str) -> StoreError {
     StoreError::Conflict(format!(
         "key {id}: expected a new key, but found it in the store as {known}"
     ))
 }
 
-pub(super) fn unknown_key(id: &str) -> StoreError {
+pub(super) fn unknown_key_error(id: &str) -> StoreError {
     StoreError::Conflict(format!("expected the id of a key in the store, but found {id:?}"))
 }
 
-pub(super) fn has_ended() -> StoreError {
+pub(super) fn key_ended_error() -> StoreError {
     StoreError::Conflict("expected a key that is in use, but it has ended".to_owned())
 }
 
-pub(super) fn not_empty(place: &str) -> StoreError {
+pub(super) fn store_not_empty_error(location: &str) -> StoreError {
     StoreError::Conflict(format!(
-        "{place}: expected an empty store, but found one with keys, accounts or numbers"
+        "{location}: expected an empty store, but found one with keys, accounts or numbers"
     ))
 }

@@ -6,13 +6,13 @@ use crate::model::month::Month;
 
 /// What holds for all statements that a node makes at once.
 #[derive(Clone, Copy, Debug)]
-pub struct Round<'r> {
+pub struct BatchContext<'r> {
     /// Who speaks: 128 random bits, drawn for one process run.
     pub node: &'r [u8; 16],
     /// The latest month that the node counts in.
     pub month: Month,
     /// For how long the node knows that the store may have lost something; usually zero.
-    pub settle: Duration,
+    pub recovery_left: Duration,
     /// Whether a word that too few replicas have is none. Without it the server's own is taken,
     /// and [`Store::missing_replicas`](super::Store::missing_replicas) tells how many lack it.
     pub needs_replicas: bool,
@@ -22,7 +22,7 @@ pub struct Round<'r> {
 ///
 /// It names totals and never differences, so that saying it twice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Statement {
+pub struct LeaseReport {
     /// Whose calls.
     pub account: String,
     /// Which month they belong to.
@@ -38,12 +38,12 @@ pub struct Statement {
     /// The limit in force; `None` when unlimited.
     pub limit: Option<u64>,
     /// What the store has acknowledged before: it must still know.
-    pub known: Known,
+    pub known: KnownState,
 }
 
 /// What a node remembers of the store's latest word on an account and month; zeros before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
+pub struct KnownState {
     /// The node's own statement that was acknowledged.
     pub sequence: u64,
     /// How often the account's numbers had changed.
@@ -56,9 +56,9 @@ pub struct Known {
 
 /// The store's word on a [`Statement`], once it is as durable as the store makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct Grant {
     /// This node's leased number as it now stands.
-    pub own: u64,
+    pub own_leased: u64,
     /// The sum of what all other nodes have leased.
     pub others_leased: u64,
     /// The sum of what all other nodes have spent.
@@ -66,16 +66,16 @@ pub struct Standing {
     /// How often the account's numbers have changed.
     pub revision: u64,
     /// The store has lost something: it takes numbers, and grants nothing for a few seconds.
-    pub settling: bool,
+    pub is_recovering: bool,
 }
 
-impl Standing {
+impl Grant {
     /// The number that a statement leads to, given what others hold: the one rule of the
     /// ledger, the same in every store.
     ///
     /// What goes beyond the floor is a grant, and is granted as far as the sum stays within the
     /// limit. The floor always stands: it was admitted, or may be at this moment.
-    pub fn decide(statement: &Statement, others_leased: u64) -> u64 {
+    pub fn decide_leased(statement: &LeaseReport, others_leased: u64) -> u64 {
         let room = match statement.limit {
             Some(limit) => limit.saturating_sub(others_leased),
             None => u64::MAX,
@@ -86,13 +86,13 @@ impl Standing {
 
 /// How a store is: asked for once a second, and after every failure before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Pulse {
+pub struct Probe {
     /// Which server, and which life of it. Another one than before may have lost something.
     pub incarnation: String,
     /// The store's own clock in Unix seconds, if it is not ours.
     pub unix_now: Option<i64>,
     /// For how long nothing is granted, since something may have been lost.
-    pub settle: Duration,
+    pub recovery_left: Duration,
 }
 
 #[cfg(test)]

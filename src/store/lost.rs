@@ -13,16 +13,16 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::rows::{AccountRow, Damaged, KeyRow, RingChanges, RingRows};
-use crate::model::month::rfc3339;
-use crate::model::monthly_limit::LimitRow;
+use super::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows};
+use crate::model::month::format_rfc3339;
+use crate::model::monthly_limit::MonthlyLimit;
 
 /// How many losses are told by name.
-const NAMED: usize = 5;
+const MAX_NAMED: usize = 5;
 
 /// Rows that were known, and that the store does not hold as they were.
 #[derive(Debug, Default)]
-pub struct Lost {
+pub struct LostRows {
     /// Keys that the store does not hold, or that end later there, by digest.
     keys: BTreeMap<[u8; 32], LostKey>,
     /// Accounts that the store does not hold.
@@ -36,20 +36,20 @@ pub struct Lost {
 struct LostKey {
     row: KeyRow,
     /// The store holds it, and only its end was lost.
-    is_there: bool,
+    is_in_store: bool,
     /// The id that it had until another key got it.
-    had_id: Option<String>,
+    previous_id: Option<String>,
 }
 
-impl Lost {
+impl LostRows {
     /// Adds to all rows of a store what was known and is not there, and remembers it.
     ///
     /// `is_other_history` is true if the store is known to have lost something. Otherwise its
     /// plans and limits were only changed, and a key that ends later is one whose rotation was
     /// taken back. A row or a revocation that is gone was lost in any case: no command takes one
     /// away.
-    pub fn keep(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
-        self.keep_keys(known, now, is_other_history);
+    pub fn keep_lost_rows(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
+        self.keep_lost_keys(known, now, is_other_history);
         self.accounts.clear();
         let old = known.accounts.iter().map(|row| (row.name.as_str(), row));
         let mut old: BTreeMap<&str, &AccountRow> = old.collect();
@@ -72,15 +72,15 @@ impl Lost {
         }
     }
 
-    fn keep_keys(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
-        let pending = std::mem::take(&mut self.keys);
+    fn keep_lost_keys(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
+        let lost_before = std::mem::take(&mut self.keys);
         let mut old: BTreeMap<[u8; 32], &KeyRow> =
             known.keys.iter().map(|row| (row.digest, row)).collect();
         for row in &mut now.keys {
             let Some(before) = old.remove(&row.digest) else { continue };
-            let was_lost = is_other_history || pending.contains_key(&row.digest);
-            if row.end_at(before.expires_at.filter(|_| was_lost), before.revoked_at) {
-                let lost = LostKey { row: row.clone(), is_there: true, had_id: None };
+            let was_lost = is_other_history || lost_before.contains_key(&row.digest);
+            if row.advance_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
+                let lost = LostKey { row: row.clone(), is_in_store: true, previous_id: None };
                 self.keys.insert(row.digest, lost);
             }
         }
@@ -90,10 +90,10 @@ impl Lost {
             if is_damaged(&now.damaged, row) {
                 continue;
             }
-            let had_id = pending.get(&digest).and_then(|lost| lost.had_id.clone());
-            let mut lost = LostKey { row: row.clone(), is_there: false, had_id };
+            let had_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
+            let mut lost = LostKey { row: row.clone(), is_in_store: false, previous_id: had_id };
             if ids.contains(row.id.as_str()) {
-                lost.leave_id();
+                lost.assign_new_id();
             }
             kept.push(lost.row.clone());
             self.keys.insert(digest, lost);
@@ -102,25 +102,25 @@ impl Lost {
     }
 
     /// Adds to later changes of the store what they still lack, and forgets what they bring back.
-    pub fn keep_in(&mut self, changes: &mut RingChanges) {
+    pub fn keep_lost_rows_in(&mut self, changes: &mut RingChanges) {
         self.accounts.retain(|name, _| {
             let is_there = changes.accounts.iter().any(|row| row.name == *name);
             !is_there && !changes.damaged.accounts.contains(name)
         });
-        self.forget_set(changes);
+        self.forget_reset_accounts(changes);
         for row in &mut changes.keys {
             let Some(mut lost) = self.keys.remove(&row.digest) else { continue };
-            if row.end_with(&lost.row) {
-                (lost.row, lost.is_there) = (row.clone(), true);
+            if row.merge_end(&lost.row) {
+                (lost.row, lost.is_in_store) = (row.clone(), true);
                 self.keys.insert(row.digest, lost);
             }
         }
         self.keys.retain(|_, lost| !is_damaged(&changes.damaged, &lost.row));
         let ids: HashSet<&str> = changes.keys.iter().map(|row| row.id.as_str()).collect();
-        let missing = self.keys.values_mut().filter(|lost| !lost.is_there);
+        let missing = self.keys.values_mut().filter(|lost| !lost.is_in_store);
         let mut kept = Vec::new();
         for lost in missing.filter(|lost| ids.contains(lost.row.id.as_str())) {
-            lost.leave_id();
+            lost.assign_new_id();
             kept.push(lost.row.clone());
         }
         changes.keys.extend(kept);
@@ -129,7 +129,7 @@ impl Lost {
     /// Forgets lost plans and limits of accounts that were set since: of those that changed after
     /// the loss, or after the version that was known. One that was set anew in a change before
     /// that version is told as lost too, until it is set once more: nobody can tell which it is.
-    pub fn forget_set(&mut self, changes: &RingChanges) {
+    pub fn forget_reset_accounts(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
             // A new key names its account too, and changes nothing of it.
             let is_named = changes.keys.iter().any(|key| key.account == row.name);
@@ -144,55 +144,56 @@ impl Lost {
     }
 
     /// Whether nothing remains to be written back.
-    pub fn is_written(&self) -> bool {
+    pub fn is_fully_restored(&self) -> bool {
         self.keys.is_empty() && self.accounts.is_empty()
     }
 
     /// What is to be written back.
-    pub fn rows(&self) -> (Vec<KeyRow>, Vec<AccountRow>) {
+    pub fn rows_to_restore(&self) -> (Vec<KeyRow>, Vec<AccountRow>) {
         let keys = self.keys.values().map(|lost| lost.row.clone());
         (keys.collect(), self.accounts.values().cloned().collect())
     }
 
     /// A line for each loss that is not made good yet, and what to run; some by name, and first
     /// what would open again.
-    pub fn lines(&self) -> Vec<String> {
+    pub fn describe(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.keys.values().collect();
-        keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_there, &lost.row.id));
-        let keys = keys.into_iter().map(LostKey::line);
+        keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_in_store, &lost.row.id));
+        let keys = keys.into_iter().map(LostKey::describe);
         let accounts = self.accounts.values().map(|row| {
-            let (name, flags) = (&row.name, flags(row, row.plan.is_some(), true).join(" "));
+            let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
             format!("account {name}; or run `riskgate accounts set {name} {flags}`")
         });
-        let of_keys = some(keys.chain(accounts)).map(|lost| {
-            let what = "the store lost what it had acknowledged, which stays in force here and is";
+        let of_keys = first_few(keys.chain(accounts)).map(|lost| {
+            let what =
+                "the store lost data that it had acknowledged; it stays in force here and is";
             format!("{what} written back: {lost}")
         });
-        of_keys.chain(some(self.replaced.values().map(replaced))).collect()
+        of_keys.chain(first_few(self.replaced.values().map(describe_replaced))).collect()
     }
 }
 
 impl LostKey {
     /// Takes an id that no other key has. Of the digest it shows too little to find a key by.
-    fn leave_id(&mut self) {
+    fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let mark = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
         // The name of a key has 128 bytes at most.
         let kept: String = id.chars().take(100).collect();
         let own = format!("{kept}-{mark:016x}");
-        self.had_id = Some(std::mem::replace(id, own));
+        self.previous_id = Some(std::mem::replace(id, own));
     }
 
-    fn line(&self) -> String {
+    fn describe(&self) -> String {
         let KeyRow { id, account, expires_at, revoked_at, .. } = &self.row;
         let revoke = format!("run `riskgate keys revoke {id}`");
-        let had_id = self.had_id.as_ref();
+        let had_id = self.previous_id.as_ref();
         let renamed = had_id.map(|had| format!(" (its id {had} is another key's now)"));
         let renamed = renamed.unwrap_or_default();
-        match (revoked_at, self.is_there, expires_at) {
+        match (revoked_at, self.is_in_store, expires_at) {
             (Some(_), ..) => format!("that key {id} was revoked{renamed}; or {revoke}"),
             (None, true, Some(at)) => {
-                format!("that key {id} ends at {}; or {revoke} then", rfc3339(*at))
+                format!("that key {id} ends at {}; or {revoke} then", format_rfc3339(*at))
             }
             _ => format!(
                 "key {id} of account {account}{renamed}; or run `riskgate keys create --account \
@@ -203,14 +204,14 @@ impl LostKey {
 }
 
 /// Whether the store holds a row of this key, or of its id, that can't be read.
-fn is_damaged(damaged: &Damaged, row: &KeyRow) -> bool {
+fn is_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
     let mut digests = damaged.keys.values().flatten();
     damaged.keys.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
 }
 
-fn some(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+fn first_few(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut lines = lines;
-    let mut some: Vec<String> = lines.by_ref().take(NAMED).collect();
+    let mut some: Vec<String> = lines.by_ref().take(MAX_NAMED).collect();
     let more = lines.count();
     if more > 0 {
         some.push(format!("and {more} more"));
@@ -219,7 +220,7 @@ fn some(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
 }
 
 /// An account's plan and limit as `riskgate accounts set` takes them.
-fn flags(row: &AccountRow, plan: bool, limit: bool) -> Vec<String> {
+fn account_flags(row: &AccountRow, plan: bool, limit: bool) -> Vec<String> {
     let plan = plan.then(|| format!("--plan {}", plan_of(row)));
     let limit = limit.then(|| format!("--limit {}", limit_of(row)));
     plan.into_iter().chain(limit).collect()
@@ -231,18 +232,18 @@ fn plan_of(row: &AccountRow) -> &str {
 
 fn limit_of(row: &AccountRow) -> String {
     match row.limit {
-        Some(LimitRow::Calls(calls)) => calls.to_string(),
-        Some(LimitRow::Unlimited) => "unlimited".to_owned(),
+        Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
+        Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
         None => "plan".to_owned(),
     }
 }
 
-fn replaced([before, now]: &[AccountRow; 2]) -> String {
+fn describe_replaced([before, now]: &[AccountRow; 2]) -> String {
     let is_other = (before.plan != now.plan, before.limit != now.limit);
     let plan = is_other.0.then(|| format!("the plan {}", plan_of(before)));
     let limit = is_other.1.then(|| format!("the limit {}", limit_of(before)));
     let lost: Vec<String> = plan.into_iter().chain(limit).collect();
-    let flags = flags(before, is_other.0, is_other.1).join(" ");
+    let flags = account_flags(before, is_other.0, is_other.1).join(" ");
     let (name, lost) = (&before.name, lost.join(" and "));
     format!(
         "account {name}: the store lost {lost}, and what it says now is followed; run `riskgate \

@@ -15,11 +15,11 @@ mod month;
 mod reply;
 mod restore;
 mod ring;
+mod ring_state;
 mod rotate;
 mod rows;
 mod scan;
 mod scripts;
-mod standing;
 mod top;
 mod write;
 

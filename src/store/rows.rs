@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::model::month::Month;
-use crate::model::monthly_limit::LimitRow;
+use crate::model::monthly_limit::MonthlyLimit;
 
 /// Marks of accounts kept with a row of the top list.
-pub const MAX_ACCOUNTS: usize = 16;
+pub const MAX_TOP_ACCOUNTS: usize = 16;
 
 /// Names of which the store keeps what the DNS said: those written last.
-pub const MOST_LEARNED: usize = 100_000;
+pub const MAX_LEARNED: usize = 100_000;
 
 /// So many are read or written at once.
-pub(super) const LEARNED_AT_ONCE: usize = 1_000;
+pub(super) const LEARNED_PAGE: usize = 1_000;
 
 /// An account as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct AccountRow {
     /// Its plan, if one was set.
     pub plan: Option<String>,
     /// A limit of its own, instead of the plan's.
-    pub limit: Option<LimitRow>,
+    pub limit: Option<MonthlyLimit>,
 }
 
 /// A key as the store keeps it: never the key itself.
@@ -50,12 +50,12 @@ pub struct KeyRow {
 
 impl KeyRow {
     /// Ends when either row of the same key says so; true if this one did not say so before.
-    pub fn end_with(&mut self, other: &KeyRow) -> bool {
-        self.digest == other.digest && self.end_at(other.expires_at, other.revoked_at)
+    pub fn merge_end(&mut self, other: &KeyRow) -> bool {
+        self.digest == other.digest && self.advance_end(other.expires_at, other.revoked_at)
     }
 
     /// Ends at these times at the latest; true if it did not before.
-    pub(super) fn end_at(&mut self, expires_at: Option<i64>, revoked_at: Option<i64>) -> bool {
+    pub(super) fn advance_end(&mut self, expires_at: Option<i64>, revoked_at: Option<i64>) -> bool {
         let before = (self.expires_at, self.revoked_at);
         self.expires_at = match (self.expires_at, expires_at) {
             (Some(one), Some(another)) => Some(one.min(another)),
@@ -68,7 +68,7 @@ impl KeyRow {
 
 /// Rows that the store holds and that can't be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Damaged {
+pub struct DamagedRows {
     /// Keys, by id, with the digest if the store still tells it.
     pub keys: BTreeMap<String, Option<[u8; 32]>>,
     /// Accounts, by name.
@@ -83,27 +83,27 @@ pub struct RingRows {
     /// Grows with every change of keys and accounts.
     pub version: u64,
     /// The id of the change that led to this version.
-    pub history: Option<String>,
+    pub change_id: Option<String>,
     /// The accounts that were created or set.
     pub accounts: Vec<AccountRow>,
     /// The keys, revoked ones included.
     pub keys: Vec<KeyRow>,
     /// What else is there.
-    pub damaged: Damaged,
+    pub damaged: DamagedRows,
 }
 
 impl RingRows {
     /// Which state of which store they are.
-    pub fn mark(&self) -> RingMark {
-        let RingRows { store_id, version, history, .. } = self;
-        RingMark { store_id: store_id.clone(), version: *version, history: history.clone() }
+    pub fn ring_version(&self) -> RingVersion {
+        let RingRows { store_id, version, change_id: history, .. } = self;
+        RingVersion { store_id: store_id.clone(), version: *version, change_id: history.clone() }
     }
 
     /// Takes changes over: what changed is replaced or added.
-    pub fn apply(&mut self, changes: RingChanges) {
+    pub fn apply_changes(&mut self, changes: RingChanges) {
         let RingChanges { mark, accounts, keys, damaged, .. } = changes;
-        let RingMark { store_id, version, history } = mark;
-        (self.store_id, self.version, self.history) = (store_id, version, history);
+        let RingVersion { store_id, version, change_id: history } = mark;
+        (self.store_id, self.version, self.change_id) = (store_id, version, history);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
         // One that the store lost may come back under another id.
@@ -124,21 +124,21 @@ impl RingRows {
 /// Which store this is, and the state of its keys and accounts. Two states with the same version
 /// are of different histories if another change led to it: one was lost in between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RingMark {
+pub struct RingVersion {
     /// Drawn when the store was created.
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
     /// The id of the change that led to this version, drawn with it. None before the first
     /// change, and after one by a riskgate that drew none.
-    pub history: Option<String>,
+    pub change_id: Option<String>,
 }
 
 /// Keys and accounts that changed after some version.
 #[derive(Clone, Debug, Default)]
 pub struct RingChanges {
     /// The state that they lead to.
-    pub mark: RingMark,
+    pub mark: RingVersion,
     /// The id of the change that led to the version after which these are, in the history of the
     /// state that they lead to. None if the store does not know it any more.
     pub since: Option<String>,
@@ -147,27 +147,27 @@ pub struct RingChanges {
     /// The keys that changed, as they now are.
     pub keys: Vec<KeyRow>,
     /// What changed, and can't be read.
-    pub damaged: Damaged,
+    pub damaged: DamagedRows,
 }
 
 impl RingChanges {
     /// Whether they lead on from a state that is known: of the same store and history.
-    pub fn follow(&self, known: &RingMark) -> bool {
+    pub fn follows(&self, known: &RingVersion) -> bool {
         self.mark.store_id == known.store_id
             && self.mark.version >= known.version
             && self.since.is_some()
-            && self.since == known.history
+            && self.since == known.change_id
     }
 
     /// Whether they show that the store has lost a state that was known.
-    pub fn show_loss(&self, known: &RingMark) -> bool {
-        self.mark.version < known.version || self.since.is_some() && self.since != known.history
+    pub fn shows_loss_since(&self, known: &RingVersion) -> bool {
+        self.mark.version < known.version || self.since.is_some() && self.since != known.change_id
     }
 }
 
 /// What `riskgate store copy` moves.
 #[derive(Clone, Debug)]
-pub struct Contents {
+pub struct StoreContents {
     /// Keys and accounts.
     pub ring: RingRows,
     /// The month that the numbers are of.
@@ -182,7 +182,7 @@ pub struct Contents {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairedMonth {
     /// The latest month as it was; none if no node had counted in any.
-    pub was: Option<Month>,
+    pub previous: Option<Month>,
     /// Numbers of later months that were dropped: of so many accounts and months.
     pub dropped: u64,
 }
@@ -215,9 +215,9 @@ pub struct TopRow {
 
 impl TopRow {
     /// A row after a credit of which the marks of these accounts were new.
-    pub(crate) fn credited(
+    pub(crate) fn with_credit(
         known: Option<TopRow>,
-        credit: &Credit,
+        credit: &TopCredit,
         accounts: &[u64],
         half_life: f64,
     ) -> TopRow {
@@ -230,7 +230,7 @@ impl TopRow {
         row.count = row.count_at(credit.at, half_life) + accounts.len() as f64;
         row.at = row.at.max(credit.at);
         for account in accounts {
-            if row.accounts.len() < MAX_ACCOUNTS && !row.accounts.contains(account) {
+            if row.accounts.len() < MAX_TOP_ACCOUNTS && !row.accounts.contains(account) {
                 row.accounts.push(*account);
             }
         }
@@ -256,7 +256,7 @@ pub struct LearnedRow {
 
 /// Flagged look-ups of one row, to be counted.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Credit {
+pub struct TopCredit {
     /// The name of the row that matched.
     pub domain: String,
     /// What a row that is not there yet starts with: the count of the one that made room for it.
@@ -264,5 +264,5 @@ pub struct Credit {
     /// Unix seconds.
     pub at: i64,
     /// For each account that asked: its mark of the day for this row, and its own.
-    pub marks: Vec<(u64, u64)>,
+    pub sightings: Vec<(u64, u64)>,
 }

@@ -1,12 +1,12 @@
 //! Keys, accounts, top counts and copies: one body of tests for both stores, then what only a
 //! server can go through.
 
-mod both;
+mod acl;
+mod both_stores;
 mod copy;
 mod foreign;
 mod history;
 mod learned;
-mod rights;
 mod server;
 
 use std::time::Duration;
@@ -15,38 +15,38 @@ use super::redis_server::RedisServer;
 use super::{AccountRow, KeyRow, RedisOptions, RingRows, Store, StoreUrl};
 
 /// Where a store of one kind is, for as long as a test needs it.
-pub(super) enum Place {
+pub(super) enum TestStore {
     File(tempfile::TempDir),
     Server(Box<RedisServer>),
 }
 
-impl Place {
-    fn file() -> Place {
-        Place::File(tempfile::tempdir().unwrap())
+impl TestStore {
+    fn file() -> TestStore {
+        TestStore::File(tempfile::tempdir().unwrap())
     }
 
-    fn server() -> Place {
-        Place::Server(Box::new(RedisServer::start()))
+    fn server() -> TestStore {
+        TestStore::Server(Box::new(RedisServer::start()))
     }
 
     pub(super) fn open(&self) -> Store {
         match self {
-            Place::File(folder) => {
+            TestStore::File(folder) => {
                 let url = StoreUrl::Sqlite(folder.path().join("store.db"));
                 Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
             }
-            Place::Server(server) => open(&server.url()),
+            TestStore::Server(server) => open(&server.url()),
         }
     }
 }
 
 /// The same test on an empty store of each kind.
-pub(super) fn on_both(test: impl Fn(&Place)) {
+pub(super) fn on_both_stores(test: impl Fn(&TestStore)) {
     // A test that fails shows the last of these.
     println!("on SQLite");
-    test(&Place::file());
+    test(&TestStore::file());
     println!("on Redis");
-    test(&Place::server());
+    test(&TestStore::server());
 }
 
 fn open(url: &str) -> Store {
@@ -96,5 +96,5 @@ fn rows(store: &mut Store) -> RingRows {
 
 #[track_caller]
 fn version(store: &mut Store) -> u64 {
-    store.ring_mark().unwrap().expect("a store").version
+    store.ring_version().unwrap().expect("a store").version
 }

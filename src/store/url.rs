@@ -7,7 +7,7 @@ use siphasher::sip::SipHasher13;
 use super::error::StoreError;
 
 /// What `store.url` may be.
-pub const STORE_URL_FORM: &str =
+pub const STORE_URL_SYNTAX: &str =
     "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…";
 
 /// Where the store is: `store.url`.
@@ -26,23 +26,23 @@ pub struct RedisUrl(pub(super) String);
 impl StoreUrl {
     /// The store that a setting names.
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
-        let wrong = || StoreError::Url { expected: STORE_URL_FORM, found: without_password(text) };
+        let url_error = || StoreError::Url { expected: STORE_URL_SYNTAX, found: redact_url(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
             // What a path holds is shown, so it is no place for what other programs take there.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
             let is_no_file =
                 path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');
             return match is_no_file || path.contains('?') || is_url {
-                true => Err(wrong()),
+                true => Err(url_error()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
         }
         // A fragment could switch the verification of certificates off.
         let known = (text.starts_with("redis://") || text.starts_with("rediss://"))
             && !text.contains(['#', '?']);
-        match known && is_address(text) {
+        match known && is_redis_url(text) {
             true => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
-            false => Err(wrong()),
+            false => Err(url_error()),
         }
     }
 }
@@ -54,8 +54,8 @@ impl RedisUrl {
     }
 
     /// As it may be shown: without user and password.
-    pub fn shown(&self) -> String {
-        without_password(&self.0)
+    pub fn redacted(&self) -> String {
+        redact_url(&self.0)
     }
 }
 
@@ -63,15 +63,15 @@ impl std::fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // What differs must show as different, or a changed password would go unnoticed; what it
         // is must not show.
-        let print = SipHasher13::new().hash(self.0.as_bytes());
-        write!(f, "{} ({print:016x})", self.shown())
+        let fingerprint = SipHasher13::new().hash(self.0.as_bytes());
+        write!(f, "{} ({fingerprint:016x})", self.redacted())
     }
 }
 
 /// A text that may be the address of a server, without what may be a password: what stands before
 /// the last `@`, also where the rest is wrong, behind a `?` or `#`, and where a port or a database
 /// should stand.
-pub fn without_password(text: &str) -> String {
+pub fn redact_url(text: &str) -> String {
     let (before, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may hold `://` too, so only what looks like a scheme is shown as one.
     let (scheme, rest) = match (scheme_of(before), scheme_of(rest)) {
@@ -82,7 +82,7 @@ pub fn without_password(text: &str) -> String {
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
     let (authority, behind) = rest.split_at(end);
-    format!("{scheme}{}{}", shown_authority(authority), shown_path(behind))
+    format!("{scheme}{}{}", redact_authority(authority), redact_path(behind))
 }
 
 /// What looks like a scheme, with its `://`.
@@ -93,7 +93,7 @@ fn scheme_of(text: &str) -> Option<&str> {
 }
 
 /// A host and its port; of what is neither nothing.
-fn shown_authority(authority: &str) -> String {
+fn redact_authority(authority: &str) -> String {
     let is_name = |host: &str| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
         let of_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
@@ -112,7 +112,7 @@ fn shown_authority(authority: &str) -> String {
 }
 
 /// A database; of what is none nothing.
-fn shown_path(path: &str) -> &str {
+fn redact_path(path: &str) -> &str {
     let is_database = |name: &str| name.len() <= 5 && name.bytes().all(|b| b.is_ascii_digit());
     match path.strip_prefix('/') {
         _ if path.is_empty() => "",
@@ -123,7 +123,7 @@ fn shown_path(path: &str) -> &str {
 }
 
 /// Whether a text names a server in a form that we can use.
-fn is_address(text: &str) -> bool {
+fn is_redis_url(text: &str) -> bool {
     redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
 }
 
@@ -136,7 +136,7 @@ mod tests {
         let url = StoreUrl::parse("rediss://me:s3cr3t@cache.internal:6380/2").unwrap();
         let StoreUrl::Redis(url) = url else { panic!("{url:?}") };
         assert!(url.has_tls());
-        assert_eq!(url.shown(), "rediss://cache.internal:6380/2");
+        assert_eq!(url.redacted(), "rediss://cache.internal:6380/2");
         let debug = format!("{url:?}");
         assert!(!debug.contains("s3cr3t") && !debug.contains("me:"), "{debug}");
         let other = StoreUrl::parse("rediss://me:other@cache.internal:6380/2").unwrap();
@@ -211,7 +211,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_store_is_refused_without_showing_a_password() {
+    fn a_wrong_store_url_is_refused_without_showing_a_password() {
         for text in NO_STORES {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
@@ -231,7 +231,7 @@ mod tests {
     fn check(text: &str) {
         let shown = match StoreUrl::parse(text) {
             Err(error) => format!("{error} {error:?}"),
-            Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.shown()),
+            Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.redacted()),
             // A path is no secret, and shown as it is.
             Ok(StoreUrl::Sqlite(path)) => panic!("{text} is taken for a file: {path:?}"),
         };

@@ -16,11 +16,11 @@ use rustls::sign::CertifiedKey;
 use rustls::version::{TLS12, TLS13};
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-use crate::support::regular_file::read_regular;
-use crate::support::snapshot::Live;
+use crate::support::regular_file::read_regular_file;
+use crate::support::snapshot::SnapshotCell;
 
 /// The largest file of certificates or of a key, in bytes.
-const LARGEST: u64 = 1 << 20;
+const MAX_PEM_BYTES: u64 = 1 << 20;
 
 /// A certificate's files, both in PEM form.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,15 +34,15 @@ pub struct CertificateFiles {
 /// What is wrong with a file, as `file: expected …, but found …`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{path}: expected {expected}, but found {found}")]
-pub struct TlsFault {
+pub struct CertificateFault {
     path: String,
     expected: &'static str,
     found: String,
 }
 
-impl TlsFault {
-    fn new(path: &Path, expected: &'static str, found: impl ToString) -> TlsFault {
-        TlsFault { path: path.display().to_string(), expected, found: found.to_string() }
+impl CertificateFault {
+    fn new(path: &Path, expected: &'static str, found: impl ToString) -> CertificateFault {
+        CertificateFault { path: path.display().to_string(), expected, found: found.to_string() }
     }
 }
 
@@ -52,17 +52,19 @@ pub struct CertificateSet {
     /// By name in lower case; `*.example.com` for all names one label below.
     by_name: HashMap<String, Arc<CertifiedKey>>,
     /// For a client that names none of them, or nobody.
-    first: Arc<CertifiedKey>,
+    default: Arc<CertifiedKey>,
     expires_at: i64,
 }
 
 impl CertificateSet {
     /// Reads certificates; the first also serves who asks for a name that none is for.
-    pub fn load(files: &[CertificateFiles]) -> Result<Option<CertificateSet>, Vec<TlsFault>> {
+    pub fn load(
+        files: &[CertificateFiles],
+    ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
         let (mut by_name, mut first, mut expires_at) = (HashMap::new(), None, i64::MAX);
         let mut faults = Vec::new();
         for certificate in files {
-            match read_certificate(certificate) {
+            match read_certified_key(certificate) {
                 Ok((names, expires, certified)) => {
                     expires_at = expires_at.min(expires);
                     first.get_or_insert_with(|| Arc::clone(&certified));
@@ -76,7 +78,7 @@ impl CertificateSet {
         if !faults.is_empty() {
             return Err(faults);
         }
-        Ok(first.map(|first| CertificateSet { by_name, first, expires_at }))
+        Ok(first.map(|first| CertificateSet { by_name, default: first, expires_at }))
     }
 
     /// When the first of them expires, in seconds since 1970.
@@ -86,31 +88,32 @@ impl CertificateSet {
 
     fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let name = name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
-        let below = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
+        let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let found = self.by_name.get(&name);
-        let found = found.or_else(|| self.by_name.get(below.as_deref()?));
-        Arc::clone(found.unwrap_or(&self.first))
+        let found = found.or_else(|| self.by_name.get(wildcard.as_deref()?));
+        Arc::clone(found.unwrap_or(&self.default))
     }
 }
 
-fn read_certificate(
+fn read_certified_key(
     files: &CertificateFiles,
-) -> Result<(Vec<String>, i64, Arc<CertifiedKey>), TlsFault> {
+) -> Result<(Vec<String>, i64, Arc<CertifiedKey>), CertificateFault> {
     const CHAIN: &str = "certificates in PEM form";
     const KEY: &str = "a private key in PEM form";
-    let chain = read_certificates(&files.chain, CHAIN)?;
-    let text = read(&files.key, KEY)?;
+    let chain = read_pem_certificates(&files.chain, CHAIN)?;
+    let text = read_pem_file(&files.key, KEY)?;
     // What was found is a secret, or nearly one.
     let key = PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| TlsFault::new(&files.key, KEY, "something else"))?;
-    let key = any_supported_type(&key)
-        .map_err(|error| TlsFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error))?;
+        .map_err(|_| CertificateFault::new(&files.key, KEY, "something else"))?;
+    let key = any_supported_type(&key).map_err(|error| {
+        CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error)
+    })?;
     let (names, expires) = names_and_expiry(&chain[0])
-        .ok_or_else(|| TlsFault::new(&files.chain, CHAIN, "one that can't be read"))?;
+        .ok_or_else(|| CertificateFault::new(&files.chain, CHAIN, "one that can't be read"))?;
     let certified = CertifiedKey::new(chain, key);
-    certified
-        .keys_match()
-        .map_err(|_| TlsFault::new(&files.key, "the key of the certificate", "another key"))?;
+    certified.keys_match().map_err(|_| {
+        CertificateFault::new(&files.key, "the key of the certificate", "another key")
+    })?;
     Ok((names, expires, Arc::new(certified)))
 }
 
@@ -127,31 +130,32 @@ fn names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i6
 }
 
 /// Certificates of authorities to trust; at least one.
-pub fn read_certificates(
+pub fn read_pem_certificates(
     path: &Path,
     expected: &'static str,
-) -> Result<Vec<CertificateDer<'static>>, TlsFault> {
-    let text = read(path, expected)?;
+) -> Result<Vec<CertificateDer<'static>>, CertificateFault> {
+    let text = read_pem_file(path, expected)?;
     let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
     match certificates {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        Ok(_) => Err(TlsFault::new(path, expected, "none")),
-        Err(error) => Err(TlsFault::new(path, expected, error)),
+        Ok(_) => Err(CertificateFault::new(path, expected, "none")),
+        Err(error) => Err(CertificateFault::new(path, expected, error)),
     }
 }
 
-fn read(path: &Path, expected: &'static str) -> Result<Vec<u8>, TlsFault> {
-    read_regular(path, LARGEST).map_err(|found| TlsFault::new(path, expected, found))
+fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, CertificateFault> {
+    read_regular_file(path, MAX_PEM_BYTES)
+        .map_err(|found| CertificateFault::new(path, expected, found))
 }
 
 /// The certificates that serve now.
 #[derive(Debug)]
-pub struct Certificates(Live<CertificateSet>);
+pub struct CurrentCertificates(SnapshotCell<CertificateSet>);
 
-impl Certificates {
+impl CurrentCertificates {
     /// Serves these.
-    pub fn new(set: CertificateSet) -> Certificates {
-        Certificates(Live::new(set))
+    pub fn new(set: CertificateSet) -> CurrentCertificates {
+        CurrentCertificates(SnapshotCell::new(set))
     }
 
     /// Serves others from now on.
@@ -167,20 +171,22 @@ impl Certificates {
 
 /// Lets rustls ask for the certificate of each handshake.
 #[derive(Debug)]
-struct ByName(Arc<Certificates>);
+struct SniResolver(Arc<CurrentCertificates>);
 
-impl ResolvesServerCert for ByName {
+impl ResolvesServerCert for SniResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.0.0.peek().find(hello.server_name()))
     }
 }
 
 /// What a listener speaks: TLS 1.2 and 1.3 with these certificates, and by ALPN HTTP/2 or HTTP/1.1.
-pub fn server_config(certificates: Arc<Certificates>) -> Result<ServerConfig, rustls::Error> {
+pub fn tls_server_config(
+    certificates: Arc<CurrentCertificates>,
+) -> Result<ServerConfig, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&TLS13, &TLS12])?
         .with_no_client_auth()
-        .with_cert_resolver(Arc::new(ByName(certificates)));
+        .with_cert_resolver(Arc::new(SniResolver(certificates)));
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(config)
 }

@@ -8,44 +8,44 @@ use std::sync::Arc;
 
 use dashmap::DashMap;
 
-use crate::model::network::{Networks, Site};
+use crate::model::network::{ClientPrefix, Networks};
 
 /// What each address has (each /64 of IPv6), up to the same number for all.
-pub struct Shares {
-    most: usize,
+pub struct PerClientLimit {
+    max: usize,
     exempt: Networks,
-    taken: DashMap<Site, usize>,
+    in_use: DashMap<ClientPrefix, usize>,
 }
 
 /// One of an address's share, until it is dropped.
-pub struct Share(Option<(Arc<Shares>, Site)>);
+pub struct PerClientGuard(Option<(Arc<PerClientLimit>, ClientPrefix)>);
 
-impl Shares {
+impl PerClientLimit {
     /// Nobody has anything yet, and may have `most`; of those who are exempt nothing is counted.
-    pub fn new(most: usize, exempt: Networks) -> Shares {
-        Shares { most, exempt, taken: DashMap::new() }
+    pub fn new(max: usize, exempt: Networks) -> PerClientLimit {
+        PerClientLimit { max, exempt, in_use: DashMap::new() }
     }
 
     /// One more for this address; `None` if it has its share.
-    pub fn take(self: &Arc<Self>, address: IpAddr) -> Option<Share> {
+    pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<PerClientGuard> {
         if self.exempt.contains(address) {
-            return Some(Share(None));
+            return Some(PerClientGuard(None));
         }
-        let site = Site::from(address);
-        let mut taken = self.taken.entry(site).or_insert(0);
-        if *taken >= self.most {
+        let site = ClientPrefix::from(address);
+        let mut taken = self.in_use.entry(site).or_insert(0);
+        if *taken >= self.max {
             return None;
         }
         *taken += 1;
         drop(taken);
-        Some(Share(Some((Arc::clone(self), site))))
+        Some(PerClientGuard(Some((Arc::clone(self), site))))
     }
 }
 
-impl Drop for Share {
+impl Drop for PerClientGuard {
     fn drop(&mut self) {
         let Some((shares, site)) = &self.0 else { return };
-        shares.taken.remove_if_mut(site, |_, taken| {
+        shares.in_use.remove_if_mut(site, |_, taken| {
             *taken -= 1;
             *taken == 0
         });
@@ -57,18 +57,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_address_has_its_share_and_no_more() {
+    fn each_client_gets_its_limit_and_no_more() {
         let exempt = Networks::parse(&["10.0.0.0/8".to_owned()]).unwrap();
-        let shares = Arc::new(Shares::new(2, exempt));
-        let take = |text: &str| shares.take(text.parse().unwrap());
+        let shares = Arc::new(PerClientLimit::new(2, exempt));
+        let take = |text: &str| shares.acquire(text.parse().unwrap());
         let (first, second) = (take("192.0.2.1").unwrap(), take("192.0.2.1").unwrap());
         assert!(take("192.0.2.1").is_none());
         assert!(take("192.0.2.2").is_some());
         drop(first);
         assert!(take("192.0.2.1").is_some());
         drop(second);
-        assert!(shares.taken.is_empty(), "nothing is kept of who left");
-        let exempt: Vec<Share> = (0..9).map(|_| take("10.1.1.1").unwrap()).collect();
+        assert!(shares.in_use.is_empty(), "nothing is kept of who left");
+        let exempt: Vec<PerClientGuard> = (0..9).map(|_| take("10.1.1.1").unwrap()).collect();
         assert_eq!(exempt.len(), 9);
     }
 }

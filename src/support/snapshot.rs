@@ -9,12 +9,12 @@ use arc_swap::{ArcSwap, Guard};
 
 /// A value that is replaced as a whole while others read it.
 #[derive(Debug)]
-pub struct Live<T: Send + Sync + 'static>(ArcSwap<T>);
+pub struct SnapshotCell<T: Send + Sync + 'static>(ArcSwap<T>);
 
-impl<T: Send + Sync + 'static> Live<T> {
+impl<T: Send + Sync + 'static> SnapshotCell<T> {
     /// Holds `value` until the first [`Live::publish`].
-    pub fn new(value: T) -> Live<T> {
-        Live(ArcSwap::from_pointee(value))
+    pub fn new(value: T) -> SnapshotCell<T> {
+        SnapshotCell(ArcSwap::from_pointee(value))
     }
 
     /// The value as it is now, for a moment: not to be kept over an await.

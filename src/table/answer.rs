@@ -5,23 +5,23 @@
 use std::borrow::Cow;
 
 use super::layout::parts::ListInfo;
-use super::packages::{self, SourceInfo};
-use super::table_data::{Table, label};
+use super::source_packages::{self, SourcePackage};
+use super::table_data::{Table, label_of_answer};
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score, Verdict, VerdictSource};
 
 /// What a table says of a domain.
 #[derive(Clone, Copy)]
-pub struct Found<'t> {
+pub struct Lookup<'t> {
     /// Reason, score and facts.
     pub verdict: Verdict,
     /// The label of the mail service.
     pub label: Option<&'t str>,
     /// Where in the domain the row that matched begins, in bytes; `None` without a row.
-    pub matched: Option<usize>,
+    pub matched_at: Option<usize>,
     pub(super) table: &'t Table,
     /// The number of the answer in the table.
-    pub(super) answer: u16,
+    pub(super) answer_number: u16,
     /// The DNS said something of the name that counts.
     pub(super) is_learned: bool,
     /// The DNS named a mail host of the name, whether anything follows from that or not.
@@ -30,13 +30,13 @@ pub struct Found<'t> {
 
 /// One row of a table.
 #[derive(Clone, Copy)]
-pub struct Row<'t> {
+pub struct ListRow<'t> {
     /// The name.
     pub name: &'t str,
     /// What the table says of the name itself.
-    pub own: Found<'t>,
+    pub own: Lookup<'t>,
     /// What it says of names below it; `None` if the row covers none.
-    pub below: Option<Found<'t>>,
+    pub below: Option<Lookup<'t>>,
 }
 
 /// Why a table says what it says.
@@ -47,34 +47,34 @@ pub struct Explanation<'t> {
     /// The lists that name the row or a suffix above it.
     pub lists: Vec<&'t ListInfo>,
     /// The sources behind these lists, and those that vote for the row.
-    pub sources: Vec<&'t SourceInfo>,
+    pub sources: Vec<&'t SourcePackage>,
 }
 
 impl Table {
     /// The answer of this number; `matched` is where in the domain its row begins.
-    pub(super) fn found(&self, number: u16, matched: Option<usize>) -> Found<'_> {
-        let answer = &self.parts.answers[usize::from(number)];
-        let label = label(&self.parts, answer);
+    pub(super) fn make_lookup(&self, number: u16, matched: Option<usize>) -> Lookup<'_> {
+        let answer = &self.decoded.answers[usize::from(number)];
+        let label = label_of_answer(&self.decoded, answer);
         let verdict = answer.verdict;
-        Found {
+        Lookup {
             verdict,
             label,
-            matched,
+            matched_at: matched,
             table: self,
-            answer: number,
+            answer_number: number,
             is_learned: false,
             has_learned_host: false,
         }
     }
 }
 
-impl<'t> Found<'t> {
+impl<'t> Lookup<'t> {
     /// What follows the domain in the public answer, from the quote that ends the domain on.
-    pub fn tail(&self) -> Cow<'t, str> {
-        let answer = usize::from(self.answer);
-        match self.verdict == self.table.parts.answers[answer].verdict {
-            true => Cow::Borrowed(&self.table.tails[answer]),
-            false => Cow::Owned(self.verdict.render_tail(self.label)),
+    pub fn json_tail(&self) -> Cow<'t, str> {
+        let answer = usize::from(self.answer_number);
+        match self.verdict == self.table.decoded.answers[answer].verdict {
+            true => Cow::Borrowed(&self.table.json_tails[answer]),
+            false => Cow::Owned(self.verdict.render_json_tail(self.label)),
         }
     }
 
@@ -93,8 +93,8 @@ impl<'t> Found<'t> {
     }
 
     /// What it goes by.
-    pub fn source(&self) -> VerdictSource {
-        if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.source() }
+    pub fn verdict_source(&self) -> VerdictSource {
+        if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
     }
 
     /// Whether it is flagged, by what the DNS said alone.
@@ -103,13 +103,13 @@ impl<'t> Found<'t> {
     }
 
     /// Whether a list of the manifest has a row for exactly this name.
-    pub(super) fn is_in_lists(&self) -> bool {
-        self.table.parts.answers[usize::from(self.answer)].is_in_lists
+    pub(super) fn is_in_manifest_lists(&self) -> bool {
+        self.table.decoded.answers[usize::from(self.answer_number)].is_in_manifest_lists
     }
 
     /// Whether a list of the manifest protects exactly this name, whatever an override says.
     pub fn is_protected_by_name(&self) -> bool {
-        self.table.parts.answers[usize::from(self.answer)].is_protected_by_name
+        self.table.decoded.answers[usize::from(self.answer_number)].is_protected_by_name
     }
 
     /// Whether the name is flagged, and not by the operator's own word beside the lists.
@@ -119,7 +119,7 @@ impl<'t> Found<'t> {
         self.verdict.reason.is_flagged() && !is_own_word
     }
 
-    /// The well-known provider that the asked name was probably meant to be: the name is close to
+    /// The well-known provider that the asked name was probably  suggest  to be: the name is close to
     /// it, and is flagged or not known to work. With a mail host that the DNS named it works.
     pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
@@ -128,34 +128,34 @@ impl<'t> Found<'t> {
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                let answer = &self.table.parts.answers[usize::from(self.answer)];
-                answer.is_real || self.table.inference.says_it_works(answer.votes)
+                let answer = &self.table.decoded.answers[usize::from(self.answer_number)];
+                answer.is_real || self.table.inference.has_verified_mx(answer.votes)
             }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
             // A row that says nothing else says that the name is real.
-            Rule::Unknown => self.matched.is_some(),
+            Rule::Unknown => self.matched_at.is_some(),
         };
         let is_known_to_work =
             is_known_to_work || self.has_learned_host && !self.verdict.reason.is_flagged();
         // A parent that matched is another name than the one that was mistyped.
-        let is_other = self.matched.is_some_and(|at| at > 0);
+        let is_other = self.matched_at.is_some_and(|at| at > 0);
         if is_known_to_work || is_other {
             return None;
         }
         let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
-        self.table.inference.suggest(domain.as_str(), cannot_receive_mail)
+        self.table.inference.suggest_provider(domain.as_str(), cannot_receive_mail)
     }
 
     /// Which rule, which lists and which sources.
     pub fn explain(&self) -> Explanation<'t> {
-        let answer = &self.table.parts.answers[usize::from(self.answer)];
+        let answer = &self.table.decoded.answers[usize::from(self.answer_number)];
         let lists: Vec<&ListInfo> = (0..)
             .zip(self.table.lists())
             .filter(|(number, _)| answer.lists >> number & 1 == 1)
             .map(|(_, list)| list)
             .collect();
-        let votes = |source: &SourceInfo| {
-            source.vote.is_some_and(|letter| answer.votes & packages::vote_bit(letter) != 0)
+        let votes = |source: &SourcePackage| {
+            source.vote.is_some_and(|letter| answer.votes & source_packages::vote_bit(letter) != 0)
         };
         let sources = self.table.sources().iter().filter(|source| {
             votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
@@ -164,13 +164,13 @@ impl<'t> Found<'t> {
     }
 }
 
-impl Row<'_> {
+impl ListRow<'_> {
     /// Whether two rows give the same answers, to the name and to those below it.
-    pub fn says_the_same(&self, other: &Row) -> bool {
-        fn said<'t>(found: &Found<'t>) -> (Verdict, Option<&'t str>) {
+    pub fn has_same_answers(&self, other: &ListRow) -> bool {
+        fn answer_of<'t>(found: &Lookup<'t>) -> (Verdict, Option<&'t str>) {
             (found.verdict, found.label)
         }
-        said(&self.own) == said(&other.own)
-            && self.below.as_ref().map(said) == other.below.as_ref().map(said)
+        answer_of(&self.own) == answer_of(&other.own)
+            && self.below.as_ref().map(answer_of) == other.below.as_ref().map(answer_of)
     }
 }

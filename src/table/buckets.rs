@@ -9,31 +9,31 @@
 use siphasher::sip128::SipHasher13;
 
 /// Bytes of a line.
-pub(super) const LINE: usize = 64;
+pub(super) const BUCKET_BYTES: usize = 64;
 /// Entries of a line.
-pub(super) const SLOTS: usize = 9;
+pub(super) const SLOTS_PER_BUCKET: usize = 9;
 /// Lines behind the last one that a hash can name, so that nothing wraps around.
-pub(super) const PADDING: usize = 16;
+pub(super) const OVERFLOW_BUCKETS: usize = 16;
 
-const VALUES: usize = 4 * SLOTS;
-const HIGHS: usize = VALUES + 2 * SLOTS;
-const OVERFLOW: usize = HIGHS + SLOTS;
+const VALUES_OFFSET: usize = 4 * SLOTS_PER_BUCKET;
+const HIGH_BITS_OFFSET: usize = VALUES_OFFSET + 2 * SLOTS_PER_BUCKET;
+const OVERFLOW_OFFSET: usize = HIGH_BITS_OFFSET + SLOTS_PER_BUCKET;
 
 /// Where a name belongs, and how it is recognised there.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
-    line: u64,
+pub(super) struct NameHash {
+    home_bucket: u64,
     low: u32,
     high: u8,
     overflow: u8,
 }
 
 /// The place of a name among all lines of a table, its padding included.
-pub(super) fn place(key: &[u8; 16], name: &str, lines: usize) -> Place {
+pub(super) fn hash_name(key: &[u8; 16], name: &str, lines: usize) -> NameHash {
     let hash = SipHasher13::new_with_key(key).hash(name.as_bytes());
-    let homes = lines.saturating_sub(PADDING) as u128;
-    Place {
-        line: ((u128::from(hash.h1) * homes) >> 64) as u64,
+    let home_buckets = lines.saturating_sub(OVERFLOW_BUCKETS) as u128;
+    NameHash {
+        home_bucket: ((u128::from(hash.h1) * home_buckets) >> 64) as u64,
         low: hash.h2 as u32,
         high: (hash.h2 >> 32) as u8,
         overflow: 1 << ((hash.h2 >> 40) & 7),
@@ -41,34 +41,35 @@ pub(super) fn place(key: &[u8; 16], name: &str, lines: usize) -> Place {
 }
 
 /// The value of a slot; 0 if it is empty.
-pub(super) fn value(line: &[u8; LINE], slot: usize) -> u16 {
-    u16::from_le_bytes([line[VALUES + 2 * slot], line[VALUES + 2 * slot + 1]])
+pub(super) fn slot_value(bucket: &[u8; BUCKET_BYTES], slot: usize) -> u16 {
+    u16::from_le_bytes([bucket[VALUES_OFFSET + 2 * slot], bucket[VALUES_OFFSET + 2 * slot + 1]])
 }
 
 /// Asks `confirm` for each entry that may be the name, with its line and slot, until it says so.
 pub(super) fn probe(
     lines: &[u8],
-    place: Place,
+    display_name: NameHash,
     mut confirm: impl FnMut(usize, usize) -> bool,
 ) -> Option<u16> {
-    let first = place.line as usize;
-    for number in first..=first + PADDING {
-        let line: &[u8; LINE] = lines.get(number * LINE..)?.first_chunk()?;
+    let first = display_name.home_bucket as usize;
+    for number in first..=first + OVERFLOW_BUCKETS {
+        let bucket: &[u8; BUCKET_BYTES] = lines.get(number * BUCKET_BYTES..)?.first_chunk()?;
         let mut found = 0_u16;
-        for slot in 0..SLOTS {
-            let low = &line[4 * slot..4 * slot + 4];
-            let same = u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == place.low;
-            found |= u16::from(same && line[HIGHS + slot] == place.high) << slot;
+        for slot in 0..SLOTS_PER_BUCKET {
+            let low = &bucket[4 * slot..4 * slot + 4];
+            let same = u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == display_name.low;
+            found |=
+                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == display_name.high) << slot;
         }
         while found != 0 {
             let slot = found.trailing_zeros() as usize;
             found &= found - 1;
-            let value = value(line, slot);
+            let value = slot_value(bucket, slot);
             if value != 0 && confirm(number, slot) {
                 return Some(value);
             }
         }
-        if line[OVERFLOW] & place.overflow == 0 {
+        if bucket[OVERFLOW_OFFSET] & display_name.overflow == 0 {
             return None;
         }
     }
@@ -76,34 +77,36 @@ pub(super) fn probe(
 }
 
 /// How many lines, padding included, hold that many names at a load of three quarters.
-pub(super) fn lines_for(names: usize) -> usize {
-    (names * 4).div_ceil(SLOTS * 3).max(1) + PADDING
+pub(super) fn bucket_count(names: usize) -> usize {
+    (names * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKETS
 }
 
 /// Lines that hold the names, and for each slot the number of its name and 1; `None` when the
 /// key crowds too many of them together and another must be tried.
-pub(super) fn fill<'n>(
+pub(super) fn fill_buckets<'n>(
     key: &[u8; 16],
     names: impl ExactSizeIterator<Item = (&'n str, u16)>,
 ) -> Option<(Vec<u8>, Vec<u32>)> {
-    let count = lines_for(names.len());
-    let mut lines = vec![0; count * LINE];
-    let mut slots = vec![0; count * SLOTS];
+    let count = bucket_count(names.len());
+    let mut lines = vec![0; count * BUCKET_BYTES];
+    let mut slots = vec![0; count * SLOTS_PER_BUCKET];
     let mut used = vec![0_u8; count];
     for (number, (name, value)) in (1..).zip(names) {
-        let place = place(key, name, count);
-        let home = place.line as usize;
-        let at = (home..=home + PADDING).find(|line| usize::from(used[*line]) < SLOTS)?;
+        let display_name = hash_name(key, name, count);
+        let home = display_name.home_bucket as usize;
+        let at = (home..=home + OVERFLOW_BUCKETS)
+            .find(|bucket| usize::from(used[*bucket]) < SLOTS_PER_BUCKET)?;
         for full in home..at {
-            lines[full * LINE + OVERFLOW] |= place.overflow;
+            lines[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= display_name.overflow;
         }
         let slot = usize::from(used[at]);
         used[at] += 1;
-        let line = &mut lines[at * LINE..(at + 1) * LINE];
-        line[4 * slot..4 * slot + 4].copy_from_slice(&place.low.to_le_bytes());
-        line[VALUES + 2 * slot..VALUES + 2 * slot + 2].copy_from_slice(&value.to_le_bytes());
-        line[HIGHS + slot] = place.high;
-        slots[at * SLOTS + slot] = number;
+        let bucket = &mut lines[at * BUCKET_BYTES..(at + 1) * BUCKET_BYTES];
+        bucket[4 * slot..4 * slot + 4].copy_from_slice(&display_name.low.to_le_bytes());
+        bucket[VALUES_OFFSET + 2 * slot..VALUES_OFFSET + 2 * slot + 2]
+            .copy_from_slice(&value.to_le_bytes());
+        bucket[HIGH_BITS_OFFSET + slot] = display_name.high;
+        slots[at * SLOTS_PER_BUCKET + slot] = number;
     }
     Some((lines, slots))
 }
@@ -117,11 +120,11 @@ mod tests {
         let names: Vec<String> = (0..20_000).map(|n| format!("name-{n}.example")).collect();
         let key = [7; 16];
         let pairs = names.iter().map(|name| (name.as_str(), 1 + (name.len() % 5) as u16));
-        let (lines, slots) = fill(&key, pairs).unwrap();
-        let count = lines.len() / LINE;
+        let (lines, slots) = fill_buckets(&key, pairs).unwrap();
+        let count = lines.len() / BUCKET_BYTES;
         let find = |name: &str| {
-            probe(&lines, place(&key, name, count), |line, slot| {
-                let number = slots[line * SLOTS + slot] as usize;
+            probe(&lines, hash_name(&key, name, count), |bucket, slot| {
+                let number = slots[bucket * SLOTS_PER_BUCKET + slot] as usize;
                 names[number - 1] == name
             })
         };
@@ -134,11 +137,11 @@ mod tests {
     #[test]
     fn names_that_share_every_hash_bit_are_told_apart() {
         let key = [1; 16];
-        let (mut lines, _) = fill(&key, [("a.com", 1), ("a.com", 2)].into_iter()).unwrap();
-        let at = place(&key, "a.com", lines.len() / LINE);
+        let (mut lines, _) = fill_buckets(&key, [("a.com", 1), ("a.com", 2)].into_iter()).unwrap();
+        let at = hash_name(&key, "a.com", lines.len() / BUCKET_BYTES);
         assert_eq!(probe(&lines, at, |_, slot| slot == 1), Some(2));
         assert_eq!(probe(&lines, at, |_, _| false), None);
-        lines.truncate(LINE / 2);
+        lines.truncate(BUCKET_BYTES / 2);
         assert_eq!(probe(&lines, at, |_, _| true), None);
     }
 }

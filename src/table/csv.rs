@@ -5,10 +5,10 @@
 
 use std::borrow::Cow;
 
-use super::fault::quoted;
+use super::fault::quote_excerpt;
 
 /// The fields of a line, or what was expected and what was found.
-pub(super) fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, String)> {
+pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, String)> {
     let mut fields = Vec::with_capacity(8);
     let mut rest = line;
     loop {
@@ -17,14 +17,14 @@ pub(super) fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, Str
                 let end = rest.find(',').unwrap_or(rest.len());
                 let (field, after) = rest.split_at(end);
                 if field.contains('"') {
-                    return Err(("quotes around a whole field only", quoted(field)));
+                    return Err(("quotes around a whole field only", quote_excerpt(field)));
                 }
                 fields.push(Cow::Borrowed(field));
                 after
             }
             Some(quoted_field) => {
                 let (field, after) = unquote(quoted_field)
-                    .ok_or_else(|| ("a closing quote on the same line", quoted(rest)))?;
+                    .ok_or_else(|| ("a closing quote on the same line", quote_excerpt(rest)))?;
                 fields.push(Cow::Owned(field));
                 after
             }
@@ -32,13 +32,13 @@ pub(super) fn fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, Str
         match after.strip_prefix(',') {
             Some(next) => rest = next,
             None if after.is_empty() => return Ok(fields),
-            None => return Err(("a comma behind a quoted field", quoted(after))),
+            None => return Err(("a comma behind a quoted field", quote_excerpt(after))),
         }
     }
 }
 
 /// A line of these fields, with its end. No field may hold a line break.
-pub(super) fn line(fields: &[&str]) -> String {
+pub(super) fn format_line(fields: &[&str]) -> String {
     let quote = |field: &&str| {
         let needs_quotes =
             field.contains([',', '"']) || field.starts_with('#') || field.trim() != *field;
@@ -81,15 +81,15 @@ mod tests {
             ("a,\"b, \"\"c\"\"\",d", vec!["a", "b, \"c\"", "d"]),
             ("\"\"", vec![""]),
         ] {
-            assert_eq!(fields(line).unwrap(), expected, "{line}");
+            assert_eq!(parse_fields(line).unwrap(), expected, "{line}");
         }
     }
 
     #[test]
-    fn a_line_leads_back_to_its_fields() {
+    fn a_formatted_line_parses_to_the_same_fields() {
         for texts in [vec!["a", "", "b"], vec!["a,b", "say \"no\"", " c "], vec!["#a", "\""]] {
-            let written = line(&texts);
-            assert_eq!(fields(written.trim_end_matches('\n')).unwrap(), texts, "{written}");
+            let written = format_line(&texts);
+            assert_eq!(parse_fields(written.trim_end_matches('\n')).unwrap(), texts, "{written}");
             assert!(!written.starts_with('#'));
         }
     }
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn stray_quotes_are_faults() {
         for line in ["a\"b,c", "\"a", "\"a\"b,c", "a,\"b"] {
-            assert!(fields(line).is_err(), "{line}");
+            assert!(parse_fields(line).is_err(), "{line}");
         }
     }
 }

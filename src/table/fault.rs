@@ -8,16 +8,16 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use crate::support::regular_file::Unreadable;
+use crate::support::regular_file::ReadError;
 
 /// How many faults a [`TableError`] keeps; it counts the others.
-const SHOWN: usize = 20;
+const MAX_KEPT_FAULTS: usize = 20;
 /// How much of a foreign text a fault repeats, in characters.
-const QUOTED: usize = 60;
+const MAX_QUOTED_CHARS: usize = 60;
 
 /// One thing that is wrong.
 #[derive(Debug, thiserror::Error)]
-pub enum Fault {
+pub enum TableFault {
     /// Something else stands there than should.
     #[error("{at}: expected {expected}, but found {found}")]
     Expected {
@@ -46,7 +46,7 @@ pub enum Fault {
     },
     /// The same thing is said a second time.
     #[error("{at}: expected {what} once, but found it again (first in line {first})")]
-    Twice {
+    Duplicate {
         /// File and line.
         at: String,
         /// What is said.
@@ -55,7 +55,7 @@ pub enum Fault {
         first: u32,
     },
     /// A name that must not be flagged would be.
-    #[error("{at}: would flag a protected name: {name} (guard.flag_protected allows it)")]
+    #[error("{at}: a protected name would be flagged: {name} (guard.allow_flagging allows it)")]
     FlagsProtected {
         /// The file and line that would flag it, or the table.
         at: String,
@@ -64,45 +64,45 @@ pub enum Fault {
     },
     /// Too much differs from the table that serves.
     #[error(
-        "{at}: expected at most {most} of {before} rows to come or go, but found {came} new and \
-         {went} gone (guard.max_changed_share)"
+        "{at}: expected at most {max} of {before} rows to be added or removed, but found {added} new and \
+         {removed} gone (guard.max_changed_share)"
     )]
-    Changed {
+    TooManyChanges {
         /// The table.
         at: String,
         /// How many rows may differ.
-        most: usize,
+        max: usize,
         /// How many rows the table that serves has.
         before: usize,
         /// Rows that it does not have.
-        came: usize,
+        added: usize,
         /// Rows that only it has.
-        went: usize,
+        removed: usize,
     },
 }
 
-impl Fault {
+impl TableFault {
     /// The fault of a text that should be something else.
     pub(super) fn expected(
         at: impl Into<String>,
         expected: impl Into<String>,
         found: impl Into<String>,
-    ) -> Fault {
-        Fault::Expected { at: at.into(), expected: expected.into(), found: found.into() }
+    ) -> TableFault {
+        TableFault::Expected { at: at.into(), expected: expected.into(), found: found.into() }
     }
 
     /// The fault that the system reports for a file.
-    pub(super) fn io(path: &Path, source: io::Error) -> Fault {
-        Fault::Io { at: path.display().to_string(), source }
+    pub(super) fn io(path: &Path, source: io::Error) -> TableFault {
+        TableFault::Io { at: path.display().to_string(), source }
     }
 }
 
 /// A foreign text as a fault repeats it: quoted, short, and never an e-mail address.
-pub(super) fn quoted(text: &str) -> String {
+pub(super) fn quote_excerpt(text: &str) -> String {
     if text.contains('@') {
         return "a text with an @".to_owned();
     }
-    match text.char_indices().nth(QUOTED) {
+    match text.char_indices().nth(MAX_QUOTED_CHARS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
         None => format!("{text:?}"),
     }
@@ -111,13 +111,13 @@ pub(super) fn quoted(text: &str) -> String {
 /// Why there is no table: one fault or many.
 #[derive(Debug, Default)]
 pub struct TableError {
-    faults: Vec<Fault>,
+    faults: Vec<TableFault>,
     count: usize,
 }
 
 impl TableError {
     /// The first faults, in the order in which they were found.
-    pub fn faults(&self) -> &[Fault] {
+    pub fn faults(&self) -> &[TableFault] {
         &self.faults
     }
 
@@ -126,9 +126,9 @@ impl TableError {
         self.count
     }
 
-    pub(super) fn push(&mut self, fault: Fault) {
+    pub(super) fn push(&mut self, fault: TableFault) {
         self.count += 1;
-        if self.faults.len() < SHOWN {
+        if self.faults.len() < MAX_KEPT_FAULTS {
             self.faults.push(fault);
         }
     }
@@ -139,8 +139,8 @@ impl TableError {
     }
 }
 
-impl From<Fault> for TableError {
-    fn from(fault: Fault) -> TableError {
+impl From<TableFault> for TableError {
+    fn from(fault: TableFault) -> TableError {
         TableError { faults: vec![fault], count: 1 }
     }
 }
@@ -163,29 +163,31 @@ impl fmt::Display for TableError {
 impl std::error::Error for TableError {}
 
 /// The fault that the TOML parser reports, with its line.
-pub(super) fn toml_fault(error: &toml::de::Error, text: &str, place: &str) -> Fault {
-    let line = error.span().map_or(1, |span| line_of(text, &span));
+pub(super) fn toml_fault(error: &toml::de::Error, text: &str, display_name: &str) -> TableFault {
+    let line = error.span().map_or(1, |span| line_number(text, &span));
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
-    Fault::Toml { at: format!("{place}:{line}"), message }
+    TableFault::Toml { at: format!("{display_name}:{line}"), message }
 }
 
 /// The line of a text at which a span begins, counted from 1.
-pub(super) fn line_of(text: &str, span: &Range<usize>) -> u32 {
+pub(super) fn line_number(text: &str, span: &Range<usize>) -> u32 {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     1 + before.iter().filter(|b| **b == b'\n').count() as u32
 }
 
 /// What is wrong with a file, where it should be regular and not too large.
-pub(super) fn unreadable(path: &Path, found: Unreadable) -> Fault {
-    let place = path.display().to_string();
+pub(super) fn read_fault(path: &Path, found: ReadError) -> TableFault {
+    let display_name = path.display().to_string();
     match found {
-        Unreadable::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            Fault::expected(place, "a folder of lists or a compiled table", "nothing")
-        }
-        Unreadable::Io(error) => Fault::io(path, error),
-        Unreadable::Kind(kind) => Fault::expected(place, "a regular file", kind),
-        Unreadable::TooLarge { most, found } => {
-            Fault::expected(place, format!("at most {most} bytes"), found.to_string())
+        ReadError::Io(error) if error.kind() == io::ErrorKind::NotFound => TableFault::expected(
+            display_name,
+            "a directory of lists or a compiled table",
+            "nothing",
+        ),
+        ReadError::Io(error) => TableFault::io(path, error),
+        ReadError::NotRegular(kind) => TableFault::expected(display_name, "a regular file", kind),
+        ReadError::TooLarge { max: most, found } => {
+            TableFault::expected(display_name, format!("at most {most} bytes"), found.to_string())
         }
     }
 }
@@ -198,7 +200,7 @@ mod tests {
     fn an_error_shows_twenty_faults_and_counts_the_rest() {
         let mut error = TableError::default();
         for line in 1..=25 {
-            error.push(Fault::expected(format!("a.txt:{line}"), "a name", quoted("-")));
+            error.push(TableFault::expected(format!("a.txt:{line}"), "a name", quote_excerpt("-")));
         }
         let text = error.to_string();
         assert_eq!(text.lines().count(), 21);
@@ -209,7 +211,7 @@ mod tests {
 
     #[test]
     fn no_fault_repeats_an_address_or_a_long_text() {
-        assert!(!quoted("user@example.com").contains("example"));
-        assert!(quoted(&"a".repeat(500)).len() < 80);
+        assert!(!quote_excerpt("user@example.com").contains("example"));
+        assert!(quote_excerpt(&"a".repeat(500)).len() < 80);
     }
 }

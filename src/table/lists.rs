@@ -4,58 +4,70 @@
 //! add up to is decided in `rules`; how names cover one another in `cover`.
 
 use super::csv;
-use super::fault::{Fault, TableError, quoted};
-use super::manifest::{Kind, List, Origin};
-use super::records::{self, Header};
-use super::rows::{Context, Lists, Said, read_name};
+use super::csv_lists::{self, HeaderState};
+use super::fault::{TableError, TableFault, quote_excerpt};
+use super::manifest::{ListKind, ListOrigin, ListSpec};
+use super::rows::{LineContext, ParsedLists, RowFacts, parse_name};
 use super::rules;
 use crate::model::verdict::Rule;
 
-impl<'a> Lists<'a> {
+impl<'a> ParsedLists<'a> {
     /// Adds one list. Those of kind `mx_label` must be added before those of kind `mx`.
-    pub(super) fn add(
+    pub(super) fn parse_list(
         &mut self,
-        (number, list): (u8, &List),
-        place: &str,
+        (number, list): (u8, &ListSpec),
+        display_name: &str,
         text: &'a str,
         votes: u32,
         faults: &mut TableError,
     ) {
-        self.once.clear();
-        let mut context = Context { number, kind: list.kind, place, votes, line: 0 };
-        let is_feed = list.origin == Origin::Feed;
-        let mut header = Header::Expected;
+        self.first_lines.clear();
+        let mut context = LineContext {
+            list_number: number,
+            kind: list.kind,
+            place: display_name,
+            votes,
+            line: 0,
+        };
+        let is_feed = list.list_origin == ListOrigin::Feed;
+        let mut header = HeaderState::Expected;
         for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
             context.line = line;
             let content = content.trim();
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let read = match records::columns(list.kind) {
-                None => self.name_line(&context, content),
-                Some(columns) => csv::fields(content)
-                    .map_err(|(expected, found)| Fault::expected(context.at(""), expected, found))
-                    .and_then(|fields| self.csv_line(&context, columns, &mut header, fields)),
+            let read = match csv_lists::columns_of(list.kind) {
+                None => self.parse_name_line(&context, content),
+                Some(columns) => csv::parse_fields(content)
+                    .map_err(|(expected, found)| {
+                        TableFault::expected(context.location(""), expected, found)
+                    })
+                    .and_then(|fields| self.parse_csv_line(&context, columns, &mut header, fields)),
             };
             match read {
-                Ok(()) => self.read[usize::from(number)] += 1,
+                Ok(()) => self.row_counts[usize::from(number)] += 1,
                 // Nobody here wrote the line, and the other names are good.
-                Err(_) if is_feed => self.ignored[usize::from(number)] += 1,
+                Err(_) if is_feed => self.ignored_counts[usize::from(number)] += 1,
                 Err(fault) => faults.push(fault),
             }
         }
-        if let Some(columns) = records::columns(list.kind) {
+        if let Some(columns) = csv_lists::columns_of(list.kind) {
             // The header is no row.
-            let read = &mut self.read[usize::from(number)];
+            let read = &mut self.row_counts[usize::from(number)];
             *read = read.saturating_sub(1);
-            if header == Header::Expected {
+            if header == HeaderState::Expected {
                 let expected = format!("the header {}", columns.join(","));
-                faults.push(Fault::expected(place, expected, "no row"));
+                faults.push(TableFault::expected(display_name, expected, "no row"));
             }
         }
     }
 
-    fn name_line(&mut self, context: &Context, content: &'a str) -> Result<(), Fault> {
+    fn parse_name_line(
+        &mut self,
+        context: &LineContext,
+        content: &'a str,
+    ) -> Result<(), TableFault> {
         let (name, letters) = content.split_once(' ').unwrap_or((content, ""));
         let (name, exact) = match name.strip_prefix('=') {
             Some(name) => (name, true),
@@ -70,36 +82,42 @@ impl<'a> Lists<'a> {
                     .map(char::from)
                     .collect();
                 let expected = format!("one name and vote letters of sources.toml ({known})");
-                Fault::expected(context.at(""), expected, quoted(content))
+                TableFault::expected(context.location(""), expected, quote_excerpt(content))
             })?;
         }
-        let (name, parsed) = read_name(context, "", name.into())?;
+        let (name, parsed) = parse_name(context, "", name.into())?;
         match context.kind {
-            Kind::Tlds if name.contains('.') => {
-                Err(Fault::expected(context.at(""), "one label", quoted(&name)))
+            ListKind::Tlds if name.contains('.') => {
+                Err(TableFault::expected(context.location(""), "one label", quote_excerpt(&name)))
             }
-            Kind::Tlds => {
+            ListKind::Tlds => {
                 self.tlds.push(name);
                 Ok(())
             }
-            Kind::Seed => {
+            ListKind::Seed => {
                 self.seed.push(name);
                 Ok(())
             }
             kind => {
                 let bits = match kind {
-                    Kind::SpecialUse => rules::bit(Rule::SpecialUse),
-                    Kind::Protected => rules::bit(Rule::Protected),
-                    Kind::Corporate => rules::bit(Rule::Protected) | rules::CORPORATE,
-                    Kind::Alias => rules::bit(Rule::Alias),
-                    Kind::Disposable(rule) => rules::bit(rule),
-                    Kind::Role => rules::bit(Rule::Role),
-                    Kind::FreeSubdomain => rules::bit(Rule::FreeSubdomain),
-                    Kind::Known => rules::REAL,
-                    Kind::Cleared => rules::REAL | rules::CLEARED,
-                    _ => rules::bit(Rule::Free),
+                    ListKind::SpecialUse => rules::rule_bit(Rule::SpecialUse),
+                    ListKind::Protected => rules::rule_bit(Rule::Protected),
+                    ListKind::Corporate => rules::rule_bit(Rule::Protected) | rules::CORPORATE_BIT,
+                    ListKind::Alias => rules::rule_bit(Rule::Alias),
+                    ListKind::Disposable(rule) => rules::rule_bit(rule),
+                    ListKind::Role => rules::rule_bit(Rule::Role),
+                    ListKind::FreeSubdomain => rules::rule_bit(Rule::FreeSubdomain),
+                    ListKind::Known => rules::REAL_NAME_BIT,
+                    ListKind::Cleared => rules::REAL_NAME_BIT | rules::CLEARED_BIT,
+                    _ => rules::rule_bit(Rule::Free),
                 };
-                self.push(context, name, &parsed, exact, Said { bits, label: 0, votes });
+                self.push_unless_icann_suffix(
+                    context,
+                    name,
+                    &parsed,
+                    exact,
+                    RowFacts { fact_bits: bits, label: 0, votes },
+                );
                 Ok(())
             }
         }

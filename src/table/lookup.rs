@@ -3,121 +3,134 @@
 //! The nearest row wins; the rules for names without a row come last. Reads the table's bytes in
 //! place and changes nothing.
 
-use super::answer::{Found, Row};
+use super::answer::{ListRow, Lookup};
 use super::buckets;
 use super::entry::{
-    Entry, MAIL_IN_NAME, NONE, THROWAWAY_NAME, TLD_BEYOND_AT, TLD_BEYOND_BELOW, TLD_EXISTS, TYPO,
-    UNKNOWN, UNKNOWN_TLD,
+    ANSWER_MAIL_IN_NAME, ANSWER_THROWAWAY_NAME, ANSWER_TYPO, ANSWER_UNKNOWN, ANSWER_UNKNOWN_TLD,
+    Entry, NO_ANSWER, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
 };
-use super::infer::Inferred;
-use super::manifest::TLDS_DAYS;
-use super::packages::DAY;
+use super::inference::InferredRule;
+use super::manifest::MAX_TLD_LIST_AGE_DAYS;
+use super::source_packages::SECONDS_PER_DAY;
 use super::table_data::Table;
-use crate::model::domain::{Domain, walk};
+use crate::model::domain::{Domain, ancestor_offsets};
 
 impl Table {
     /// What the table says of a domain at a moment, in seconds since 1970.
-    pub fn lookup(&self, domain: &Domain, now: i64) -> Found<'_> {
+    pub fn lookup(&self, domain: &Domain, now: i64) -> Lookup<'_> {
         let name = domain.as_str();
-        let owner = domain.registrable_start();
-        let found = match owner {
-            Some(owner) => self.lookup_owned(name, owner),
+        let registrable_start = domain.registrable_start();
+        let found = match registrable_start {
+            Some(registrable_start) => self.lookup_registrable(name, registrable_start),
             // A public suffix: only a row of its own matches it, or one that covers suffixes.
             None => self.probe(name).map(|entry| (entry.own, 0)),
         };
-        if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NONE) {
-            return match self.leaves_to_rules[usize::from(answer)] {
-                true => self.infer(name, owner).unwrap_or_else(|| self.found(answer, Some(at))),
-                false => self.found(answer, Some(at)),
+        if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NO_ANSWER) {
+            return match self.defers_to_rules[usize::from(answer)] {
+                true => self
+                    .apply_inference(name, registrable_start)
+                    .unwrap_or_else(|| self.make_lookup(answer, Some(at))),
+                false => self.make_lookup(answer, Some(at)),
             };
         }
         let tld_at = name.rfind('.').map_or(0, |dot| dot + 1);
         let tld = self.tlds.flags(&name[tld_at..]);
-        if tld & (TLD_BEYOND_AT | TLD_BEYOND_BELOW) != 0
-            && let Some((answer, at)) = self.lookup_beyond(name, owner.unwrap_or(0), tld)
+        if tld & (TLD_COVERS_ALL | TLD_HAS_COVERING_SUFFIX) != 0
+            && let Some((answer, at)) =
+                self.lookup_suffix_rows(name, registrable_start.unwrap_or(0), tld)
         {
-            return self.found(answer, Some(at));
+            return self.make_lookup(answer, Some(at));
         }
-        let is_young = self
-            .parts
-            .meta
-            .tlds_date
-            .is_some_and(|date| now < date.saturating_add(TLDS_DAYS * DAY));
+        let is_young =
+            self.decoded.meta.tlds_date.is_some_and(|date| {
+                now < date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY)
+            });
         if tld & TLD_EXISTS == 0 && is_young {
-            return self.found(UNKNOWN_TLD, None);
+            return self.make_lookup(ANSWER_UNKNOWN_TLD, None);
         }
-        self.infer(name, owner).unwrap_or_else(|| self.found(UNKNOWN, None))
+        self.apply_inference(name, registrable_start)
+            .unwrap_or_else(|| self.make_lookup(ANSWER_UNKNOWN, None))
     }
 
     /// What the rules say of a name that no row judges.
-    fn infer(&self, name: &str, owner: Option<usize>) -> Option<Found<'_>> {
-        let label = owner.map_or("", |owner| registrable_label(&name[owner..]));
-        let answer = match self.inference.judge(name, label)? {
-            Inferred::Typo => TYPO,
-            Inferred::ThrowawayName => THROWAWAY_NAME,
-            Inferred::MailInName => MAIL_IN_NAME,
+    fn apply_inference(&self, name: &str, registrable_start: Option<usize>) -> Option<Lookup<'_>> {
+        let label = registrable_start
+            .map_or("", |registrable_start| registrable_label(&name[registrable_start..]));
+        let answer = match self.inference.infer_rule(name, label)? {
+            InferredRule::Typo => ANSWER_TYPO,
+            InferredRule::ThrowawayName => ANSWER_THROWAWAY_NAME,
+            InferredRule::MailInName => ANSWER_MAIL_IN_NAME,
         };
-        Some(self.found(answer, None))
+        Some(self.make_lookup(answer, None))
     }
 
     /// Whether this is one of the large providers that the rules suggest.
     pub fn is_large_provider(&self, name: &str) -> bool {
-        self.inference.knows_provider(name)
+        self.inference.is_provider(name)
     }
 
     /// The registrable domain first: its row says whether there are rows below it, so that a
     /// miss costs one probe.
-    fn lookup_owned(&self, name: &str, owner: usize) -> Option<(u16, usize)> {
-        let owned = self.probe(&name[owner..]);
-        if owned.is_some_and(|entry| entry.has_rows_below) || self.full_walk {
-            for at in walk(name).take_while(|at| *at < owner) {
+    fn lookup_registrable(&self, name: &str, registrable_start: usize) -> Option<(u16, usize)> {
+        let registrable_entry = self.probe(&name[registrable_start..]);
+        if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.needs_full_walk {
+            for at in ancestor_offsets(name).take_while(|at| *at < registrable_start) {
                 let entry = self.probe(&name[at..]);
                 let answer =
-                    entry.map_or(NONE, |entry| if at == 0 { entry.own } else { entry.below });
-                if answer != NONE {
+                    entry.map_or(NO_ANSWER, |entry| if at == 0 { entry.own } else { entry.below });
+                if answer != NO_ANSWER {
                     return Some((answer, at));
                 }
             }
         }
-        owned.map(|entry| (if owner == 0 { entry.own } else { entry.below }, owner))
+        registrable_entry.map(|entry| {
+            (if registrable_start == 0 { entry.own } else { entry.below }, registrable_start)
+        })
     }
 
     /// Rows above the registrable domain: those that cover public suffixes.
-    fn lookup_beyond(&self, name: &str, owner: usize, tld: u8) -> Option<(u16, usize)> {
-        walk(name).skip_while(|at| *at <= owner).find_map(|at| {
+    fn lookup_suffix_rows(
+        &self,
+        name: &str,
+        registrable_start: usize,
+        tld: u8,
+    ) -> Option<(u16, usize)> {
+        ancestor_offsets(name).skip_while(|at| *at <= registrable_start).find_map(|at| {
             let is_tld = !name[at..].contains('.');
-            let flag = if is_tld { TLD_BEYOND_AT } else { TLD_BEYOND_BELOW };
+            let flag = if is_tld { TLD_COVERS_ALL } else { TLD_HAS_COVERING_SUFFIX };
             if tld & flag == 0 {
                 return None;
             }
-            let answer = self.probe(&name[at..])?.beyond;
-            (answer != NONE).then_some((answer, at))
+            let answer = self.probe(&name[at..])?.across_suffixes;
+            (answer != NO_ANSWER).then_some((answer, at))
         })
     }
 
     pub(super) fn probe(&self, name: &str) -> Option<&Entry> {
-        let all = self.bytes.of();
-        let lines = &all[self.parts.lines.clone()];
-        let place = buckets::place(&self.parts.key, name, lines.len() / buckets::LINE);
-        let value = buckets::probe(lines, place, |line, slot| {
-            self.names_of(line).nth(slot).flatten() == Some(name.as_bytes())
+        let all = self.bytes.as_slice();
+        let lines = &all[self.decoded.buckets.clone()];
+        let display_name =
+            buckets::hash_name(&self.decoded.hash_key, name, lines.len() / buckets::BUCKET_BYTES);
+        let value = buckets::probe(lines, display_name, |line, slot| {
+            self.names_in_bucket(line).nth(slot).flatten() == Some(name.as_bytes())
         })?;
-        self.parts.entries.get(usize::from(value) - 1)
+        self.decoded.entries.get(usize::from(value) - 1)
     }
 
-    fn row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<Row<'t>> {
-        let found = |number: u16| (number != NONE).then(|| self.found(number, Some(0)));
-        Some(Row { name, own: found(entry.own)?, below: found(entry.below) })
+    fn make_row<'t>(&'t self, name: &'t str, entry: &Entry) -> Option<ListRow<'t>> {
+        let found = |number: u16| (number != NO_ANSWER).then(|| self.make_lookup(number, Some(0)));
+        Some(ListRow { name, own: found(entry.own)?, below: found(entry.below) })
     }
 
     /// The row of exactly this name.
-    pub fn row_of<'t>(&'t self, name: &'t str) -> Option<Row<'t>> {
-        self.row(name, self.probe(name)?)
+    pub fn find_row<'t>(&'t self, name: &'t str) -> Option<ListRow<'t>> {
+        self.make_row(name, self.probe(name)?)
     }
 
     /// All rows, in no order that means anything.
-    pub fn names(&self) -> impl Iterator<Item = Row<'_>> {
-        self.slots().filter_map(|(name, number)| self.row(name, &self.parts.entries[number]))
+    pub fn rows(&self) -> impl Iterator<Item = ListRow<'_>> {
+        self.iter_entries()
+            .filter_map(|(name, number)| self.make_row(name, &self.decoded.entries[number]))
     }
 }
 

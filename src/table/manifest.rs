@@ -9,14 +9,14 @@ use std::ops::Range;
 use serde::Deserialize;
 use toml::{Spanned, Value};
 
-use super::fault::{Fault, TableError, line_of, quoted, toml_fault};
-use super::infer::InferenceSettings;
-use super::packages::SourceInfo;
+use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
+use super::inference::InferenceSettings;
+use super::source_packages::SourcePackage;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score};
 
 /// How long a list of TLDs is believed, in days.
-pub(super) const TLDS_DAYS: i64 = 90;
+pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
 /// The share of rows that may come or go, unless the manifest says otherwise.
 const MAX_CHANGED_SHARE: f64 = 0.3;
 /// Each row knows its lists by a bit of 64.
@@ -24,7 +24,7 @@ pub(super) const MAX_LISTS: usize = 64;
 
 /// What the rows of a list are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum ListKind {
     MxLabel,
     Override,
     SpecialUse,
@@ -47,23 +47,23 @@ pub(super) enum Kind {
     Seed,
 }
 
-const KINDS: [(&str, Kind); 16] = [
-    ("override", Kind::Override),
-    ("special_use", Kind::SpecialUse),
-    ("tlds", Kind::Tlds),
-    ("protected", Kind::Protected),
-    ("corporate", Kind::Corporate),
-    ("alias", Kind::Alias),
-    ("disposable", Kind::Disposable(Rule::DisposableA)),
-    ("mx", Kind::Mx),
-    ("mx_label", Kind::MxLabel),
-    ("role", Kind::Role),
-    ("free", Kind::Free),
-    ("free_subdomain", Kind::FreeSubdomain),
-    ("known", Kind::Known),
-    ("cleared", Kind::Cleared),
-    ("label", Kind::Label),
-    ("seed", Kind::Seed),
+const KINDS: [(&str, ListKind); 16] = [
+    ("override", ListKind::Override),
+    ("special_use", ListKind::SpecialUse),
+    ("tlds", ListKind::Tlds),
+    ("protected", ListKind::Protected),
+    ("corporate", ListKind::Corporate),
+    ("alias", ListKind::Alias),
+    ("disposable", ListKind::Disposable(Rule::DisposableA)),
+    ("mx", ListKind::Mx),
+    ("mx_label", ListKind::MxLabel),
+    ("role", ListKind::Role),
+    ("free", ListKind::Free),
+    ("free_subdomain", ListKind::FreeSubdomain),
+    ("known", ListKind::Known),
+    ("cleared", ListKind::Cleared),
+    ("label", ListKind::Label),
+    ("seed", ListKind::Seed),
 ];
 
 const TIERS: [(&str, Rule); 4] = [
@@ -74,11 +74,11 @@ const TIERS: [(&str, Rule); 4] = [
 ];
 const TIER_NAMES: &str = "a, b, c or d";
 
-impl Kind {
+impl ListKind {
     /// The word in the manifest; a disposable list says its tier too.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Kind::Disposable(rule) => rule.as_str(),
+            ListKind::Disposable(rule) => rule.as_str(),
             _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word),
         }
     }
@@ -109,20 +109,20 @@ const SCORES: [(Rule, u8); 19] = [
 
 /// One list of the manifest.
 #[derive(Clone, Debug)]
-pub(super) struct List {
+pub(super) struct ListSpec {
     pub file: String,
-    pub kind: Kind,
+    pub kind: ListKind,
     /// The entry of `sources.toml` that it was made from.
     pub source: Option<String>,
     /// The line of the manifest.
     pub line: u32,
     /// Who put it there.
-    pub origin: Origin,
+    pub list_origin: ListOrigin,
 }
 
 /// Who put a list into a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
+pub(super) enum ListOrigin {
     /// The manifest names it.
     Manifest,
     /// The operator, beside the lists.
@@ -133,13 +133,13 @@ pub(super) enum Origin {
 
 /// The manifest, checked.
 pub(super) struct Manifest {
-    pub lists: Vec<List>,
+    pub lists: Vec<ListSpec>,
     pub scores: Scores,
     pub max_changed_share: f64,
     /// Protected names that may be flagged, with their line.
-    pub flag_protected: Vec<(String, u32)>,
+    pub allow_flagging: Vec<(String, u32)>,
     /// What the rules for names in no list go by.
-    pub inferred: InferenceSettings,
+    pub inference: InferenceSettings,
 }
 
 /// The score of each rule.
@@ -147,7 +147,7 @@ pub(super) struct Manifest {
 pub(super) struct Scores([Score; Rule::ALL.len() + 1]);
 
 impl Scores {
-    pub(super) fn of(&self, rule: Rule) -> Score {
+    pub(super) fn score_of(&self, rule: Rule) -> Score {
         self.0[rule as usize]
     }
 }
@@ -176,7 +176,7 @@ struct RawRules {
     throwaway_words: Vec<Spanned<String>>,
     #[serde(default)]
     mail_words: Vec<Spanned<String>>,
-    works_vote: Option<char>,
+    verified_mx_vote: Option<char>,
 }
 
 #[derive(Deserialize)]
@@ -193,28 +193,31 @@ struct RawList {
 struct RawGuard {
     max_changed_share: Option<Spanned<f64>>,
     #[serde(default)]
-    flag_protected: Vec<Spanned<String>>,
+    allow_flagging: Vec<Spanned<String>>,
 }
 
 impl Manifest {
     /// Reads `manifest.toml`; `sources` are those that its lists may name.
-    pub(super) fn read(
+    pub(super) fn parse(
         text: &str,
-        place: &str,
-        sources: &[SourceInfo],
+        display_name: &str,
+        sources: &[SourcePackage],
     ) -> Result<Manifest, TableError> {
-        let raw: RawManifest = toml::from_str(text).map_err(|e| toml_fault(&e, text, place))?;
+        let raw: RawManifest =
+            toml::from_str(text).map_err(|e| toml_fault(&e, text, display_name))?;
         let mut faults = TableError::default();
-        let at = |span: Range<usize>, key: &str| format!("{place}:{}: {key}", line_of(text, &span));
+        let at = |span: Range<usize>, key: &str| {
+            format!("{display_name}:{}: {key}", line_number(text, &span))
+        };
 
-        let mut lists: Vec<List> = Vec::with_capacity(raw.list.len());
+        let mut lists: Vec<ListSpec> = Vec::with_capacity(raw.list.len());
         for spanned in raw.list {
-            let line = line_of(text, &spanned.span());
-            match read_list(spanned.into_inner(), line, &at, sources) {
+            let line = line_number(text, &spanned.span());
+            match parse_list_spec(spanned.into_inner(), line, &at, sources) {
                 Ok(list) => match lists.iter().find(|other| other.file == list.file) {
-                    Some(other) => faults.push(Fault::Twice {
-                        at: format!("{place}:{line}: file"),
-                        what: quoted(&list.file),
+                    Some(other) => faults.push(TableFault::Duplicate {
+                        at: format!("{display_name}:{line}: file"),
+                        what: quote_excerpt(&list.file),
                         first: other.line,
                     }),
                     None => lists.push(list),
@@ -224,61 +227,81 @@ impl Manifest {
         }
         if lists.len() > MAX_LISTS {
             let found = lists.len().to_string();
-            faults.push(Fault::expected(place, format!("at most {MAX_LISTS} lists"), found));
+            faults.push(TableFault::expected(
+                display_name,
+                format!("at most {MAX_LISTS} lists"),
+                found,
+            ));
         }
-        let scores = read_scores(raw.scores, &at, &mut faults);
+        let scores = parse_scores(raw.scores, &at, &mut faults);
         let max_changed_share = match raw.guard.max_changed_share {
             None => MAX_CHANGED_SHARE,
             Some(share) => {
                 let value = *share.get_ref();
                 if !(0.0..=1.0).contains(&value) {
                     let at = at(share.span(), "guard.max_changed_share");
-                    faults.push(Fault::expected(at, "a number from 0 to 1", value.to_string()));
+                    faults.push(TableFault::expected(
+                        at,
+                        "a number from 0 to 1",
+                        value.to_string(),
+                    ));
                 }
                 value
             }
         };
-        let flag_protected = raw
+        let allow_flagging = raw
             .guard
-            .flag_protected
+            .allow_flagging
             .into_iter()
-            .map(|name| (line_of(text, &name.span()), name.into_inner()))
+            .map(|name| (line_number(text, &name.span()), name.into_inner()))
             .map(|(line, name)| (name, line))
             .collect();
-        let inferred = read_rules(raw.rules, &at, &mut faults);
+        let inferred = parse_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
-        Ok(Manifest { lists, scores, max_changed_share, flag_protected, inferred })
+        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, inference: inferred })
     }
 }
 
-fn read_list(
+fn parse_list_spec(
     raw: RawList,
     line: u32,
     at: &impl Fn(Range<usize>, &str) -> String,
-    sources: &[SourceInfo],
-) -> Result<List, Fault> {
+    sources: &[SourcePackage],
+) -> Result<ListSpec, TableFault> {
     let word = raw.kind.get_ref();
     let Some((_, kind)) = KINDS.iter().find(|(name, _)| name == word) else {
         let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", names.join(", "));
-        return Err(Fault::expected(at(raw.kind.span(), "kind"), expected, quoted(word)));
+        return Err(TableFault::expected(
+            at(raw.kind.span(), "kind"),
+            expected,
+            quote_excerpt(word),
+        ));
     };
     let kind = match (kind, raw.tier) {
-        (Kind::Disposable(_), Some(tier)) => {
+        (ListKind::Disposable(_), Some(tier)) => {
             match TIERS.iter().find(|(name, _)| name == tier.get_ref()) {
-                Some((_, rule)) => Kind::Disposable(*rule),
+                Some((_, rule)) => ListKind::Disposable(*rule),
                 None => {
                     let at = at(tier.span(), "tier");
-                    return Err(Fault::expected(at, TIER_NAMES, quoted(tier.get_ref())));
+                    return Err(TableFault::expected(
+                        at,
+                        TIER_NAMES,
+                        quote_excerpt(tier.get_ref()),
+                    ));
                 }
             }
         }
-        (Kind::Disposable(_), None) => {
-            return Err(Fault::expected(at(raw.kind.span(), "tier"), TIER_NAMES, "no tier"));
+        (ListKind::Disposable(_), None) => {
+            return Err(TableFault::expected(at(raw.kind.span(), "tier"), TIER_NAMES, "no tier"));
         }
         (_, Some(tier)) => {
             let expected = "no tier, since only disposable lists have one";
-            return Err(Fault::expected(at(tier.span(), "tier"), expected, quoted(tier.get_ref())));
+            return Err(TableFault::expected(
+                at(tier.span(), "tier"),
+                expected,
+                quote_excerpt(tier.get_ref()),
+            ));
         }
         (kind, None) => *kind,
     };
@@ -286,39 +309,39 @@ fn read_list(
         && !sources.iter().any(|known| known.name == *source.get_ref())
     {
         let expected = "the name of an entry of sources.toml";
-        let found = quoted(source.get_ref());
-        return Err(Fault::expected(at(source.span(), "source"), expected, found));
+        let found = quote_excerpt(source.get_ref());
+        return Err(TableFault::expected(at(source.span(), "source"), expected, found));
     }
     let source = raw.source.map(Spanned::into_inner);
-    if kind == Kind::Tlds && source.is_none() {
+    if kind == ListKind::Tlds && source.is_none() {
         let expected = "the entry of sources.toml whose date says how old the list is";
-        return Err(Fault::expected(at(raw.kind.span(), "source"), expected, "none"));
+        return Err(TableFault::expected(at(raw.kind.span(), "source"), expected, "none"));
     }
-    Ok(List { file: raw.file, kind, source, line, origin: Origin::Manifest })
+    Ok(ListSpec { file: raw.file, kind, source, line, list_origin: ListOrigin::Manifest })
 }
 
-fn read_rules(
+fn parse_rules(
     raw: RawRules,
     at: &impl Fn(Range<usize>, &str) -> String,
     faults: &mut TableError,
 ) -> InferenceSettings {
     let mut read =
-        |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_good: fn(&str) -> bool| {
-            let mut good = Vec::with_capacity(texts.len());
+        |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_valid: fn(&str) -> bool| {
+            let mut accepted = Vec::with_capacity(texts.len());
             for text in texts {
-                if is_good(text.get_ref()) {
-                    good.push(text.into_inner());
+                if is_valid(text.get_ref()) {
+                    accepted.push(text.into_inner());
                 } else {
                     let at = at(text.span(), &format!("rules.{key}"));
-                    faults.push(Fault::expected(at, expected, quoted(text.get_ref())));
+                    faults.push(TableFault::expected(at, expected, quote_excerpt(text.get_ref())));
                 }
             }
-            good
+            accepted
         };
     let is_domain = |text: &str| Domain::parse(text).is_ok_and(|domain| domain.as_str() == text);
     let is_word = |text: &str| {
-        let is_good = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-        text.len() >= 3 && text.bytes().all(is_good)
+        let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+        text.len() >= 3 && text.bytes().all(is_valid)
     };
     let word = "three or more of a-z, 0-9 and -";
     let domain = "a domain in its canonical form";
@@ -327,11 +350,11 @@ fn read_rules(
         suggest: read("suggest", raw.suggest, domain, is_domain),
         throwaway_words: read("throwaway_words", raw.throwaway_words, word, is_word),
         mail_words: read("mail_words", raw.mail_words, word, is_word),
-        works_vote: raw.works_vote,
+        verified_mx_vote: raw.verified_mx_vote,
     }
 }
 
-fn read_scores(
+fn parse_scores(
     raw: BTreeMap<String, Spanned<Value>>,
     at: &impl Fn(Range<usize>, &str) -> String,
     faults: &mut TableError,
@@ -345,7 +368,7 @@ fn read_scores(
         let Some((rule, _)) = SCORES.iter().find(|(rule, _)| rule.as_str() == key) else {
             let names: Vec<&str> = SCORES.iter().map(|(rule, _)| rule.as_str()).collect();
             let expected = format!("a rule, one of {}", names.join(", "));
-            faults.push(Fault::expected(at, expected, quoted(&key)));
+            faults.push(TableFault::expected(at, expected, quote_excerpt(&key)));
             continue;
         };
         let score = value.get_ref().as_integer().and_then(|n| u8::try_from(n).ok());
@@ -353,7 +376,7 @@ fn read_scores(
             Some(score) => scores[*rule as usize] = score,
             None => {
                 let found = value.get_ref().to_string();
-                faults.push(Fault::expected(at, "an integer from 0 to 100", found));
+                faults.push(TableFault::expected(at, "an integer from 0 to 100", found));
             }
         }
     }

@@ -6,14 +6,14 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use super::aligned_bytes;
 use super::csv;
-use super::disk;
-use super::fault::{Fault, TableError, quoted, unreadable};
-use super::packages::is_day;
-use super::records::{NEEDED_OF_OVERRIDE, OVERRIDE};
-use super::source::MAX_LIST;
-use crate::model::domain::Name;
-use crate::support::regular_file::{Unreadable, folder_of, read_regular_text};
+use super::csv_lists::{OVERRIDE_COLUMNS, REQUIRED_OVERRIDE_COLUMNS};
+use super::fault::{TableError, TableFault, quote_excerpt, read_fault};
+use super::location::MAX_LIST_BYTES;
+use super::source_packages::is_valid_day;
+use crate::model::domain::DnsName;
+use crate::support::regular_file::{ReadError, parent_dir, read_regular_text};
 
 /// The file of overrides that stands beside the lists.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct OverrideFile {
 
 /// What an operator says of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Word {
+pub enum OverrideAction {
     /// Safe, score 0.
     Allow,
     /// Disposable, score 100.
@@ -34,9 +34,9 @@ pub enum Word {
 #[derive(Clone, Debug)]
 pub struct NewOverride<'a> {
     /// The name.
-    pub name: &'a Name,
+    pub name: &'a DnsName,
     /// What is said of it.
-    pub word: Word,
+    pub action: OverrideAction,
     /// Whether names below it are left as they are.
     pub is_exact: bool,
     /// Words for people, on one line.
@@ -47,12 +47,12 @@ pub struct NewOverride<'a> {
 
 impl OverrideFile {
     /// The file at this path, which need not exist yet.
-    pub fn at(path: &Path) -> OverrideFile {
+    pub fn new(path: &Path) -> OverrideFile {
         OverrideFile { path: path.to_owned() }
     }
 
     /// The whole path, for people.
-    pub fn shown_path(&self) -> String {
+    pub fn display_path(&self) -> String {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
@@ -62,66 +62,74 @@ impl OverrideFile {
     ///
     /// # Errors
     /// If the end is no day, the note has more than one line, or the file can't be read or written.
-    pub fn set(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
-        if let Some(until) = new.until.filter(|until| !is_day(until)) {
-            return Err(
-                Fault::expected("--until", "a day such as 2026-12-31", quoted(until)).into()
-            );
+    pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
+        if let Some(until) = new.until.filter(|until| !is_valid_day(until)) {
+            return Err(TableFault::expected(
+                "--until",
+                "a day such as 2026-12-31",
+                quote_excerpt(until),
+            )
+            .into());
         }
         if new.note.chars().any(char::is_control) {
             return Err(
-                Fault::expected("--note", "words on one line", "a control character").into()
+                TableFault::expected("--note", "words on one line", "a control character").into()
             );
         }
         let scope = if new.is_exact { "exact" } else { "subtree" };
-        let (reason, score) = match new.word {
-            Word::Allow => ("safe", "0"),
-            Word::Deny => ("disposable", "100"),
+        let (reason, score) = match new.action {
+            OverrideAction::Allow => ("safe", "0"),
+            OverrideAction::Deny => ("disposable", "100"),
         };
-        let _lock = self.lock()?;
+        let _lock = self.lock_directory()?;
         let is_outdated = |other: &str| other == scope || !new.is_exact;
-        let Rest { mut text, taken_out } = self.without(new.name, is_outdated)?;
-        let same_scope = taken_out.iter().find(|fields| fields[1] == scope);
+        let EditedFile { mut text, removed } = self.remove_rows(new.name, is_outdated)?;
+        let same_scope = removed.iter().find(|fields| fields[1] == scope);
         let facts = same_scope.map_or([""; 3], |fields| [4, 5, 6].map(|at| fields[at].as_str()));
         let [is_free, is_corporate, label] = facts;
         let name = new.name.as_str();
         let (note, until) = (new.note, new.until.unwrap_or(""));
         let fields = [name, scope, reason, score, is_free, is_corporate, label, note, until];
-        text.push_str(&csv::line(&fields));
-        disk::write(&self.path, text.as_bytes())?;
-        Ok(lines(&taken_out))
+        text.push_str(&csv::format_line(&fields));
+        aligned_bytes::write_file(&self.path, text.as_bytes())?;
+        Ok(format_rows(&removed))
     }
 
     /// Keeps other commands from writing until the lock is dropped.
-    fn lock(&self) -> Result<File, TableError> {
-        let folder = folder_of(&self.path);
-        let locked = File::open(folder).and_then(|folder| folder.lock().map(|()| folder));
-        locked.map_err(|error| Fault::io(folder, error).into())
+    fn lock_directory(&self) -> Result<File, TableError> {
+        let source_files = parent_dir(&self.path);
+        let locked = File::open(source_files)
+            .and_then(|source_files| source_files.lock().map(|()| source_files));
+        locked.map_err(|error| TableFault::io(source_files, error).into())
     }
 
     /// Takes out the rows of a name, and gives them back.
     ///
     /// # Errors
     /// If the file can't be read or written.
-    pub fn clear(&self, name: &Name) -> Result<Vec<String>, TableError> {
-        let _lock = self.lock()?;
-        let Rest { text, taken_out } = self.without(name, |_| true)?;
-        if !taken_out.is_empty() {
-            disk::write(&self.path, text.as_bytes())?;
+    pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableError> {
+        let _lock = self.lock_directory()?;
+        let EditedFile { text, removed } = self.remove_rows(name, |_| true)?;
+        if !removed.is_empty() {
+            aligned_bytes::write_file(&self.path, text.as_bytes())?;
         }
-        Ok(lines(&taken_out))
+        Ok(format_rows(&removed))
     }
 
     /// The file without those rows of this name whose scope is one of these.
-    fn without(&self, name: &Name, is_outdated: impl Fn(&str) -> bool) -> Result<Rest, TableError> {
-        let header = csv::line(&OVERRIDE);
-        let before = match read_regular_text(&self.path, MAX_LIST) {
-            Err(Unreadable::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(Rest { text: header, taken_out: Vec::new() });
+    fn remove_rows(
+        &self,
+        name: &DnsName,
+        is_outdated: impl Fn(&str) -> bool,
+    ) -> Result<EditedFile, TableError> {
+        let header = csv::format_line(&OVERRIDE_COLUMNS);
+        let before = match read_regular_text(&self.path, MAX_LIST_BYTES) {
+            Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                return Ok(EditedFile { text: header, removed: Vec::new() });
             }
-            read => read.map_err(|found| unreadable(&self.path, found))?,
+            read => read.map_err(|found| read_fault(&self.path, found))?,
         };
-        let (mut text, mut taken_out, mut is_headed) = (String::new(), Vec::new(), false);
+        let (mut text, mut removed, mut has_header) = (String::new(), Vec::new(), false);
         for (number, line) in (1..).zip(before.trim_start_matches('\u{feff}').lines()) {
             let content = line.trim();
             if content.is_empty() || content.starts_with('#') {
@@ -130,46 +138,46 @@ impl OverrideFile {
                 continue;
             }
             let at = || format!("{}:{number}", self.path.display());
-            let fields = csv::fields(content)
-                .map_err(|(expected, found)| Fault::expected(at(), expected, found))?;
-            if !std::mem::replace(&mut is_headed, true) {
-                let known = &OVERRIDE[..NEEDED_OF_OVERRIDE];
+            let fields = csv::parse_fields(content)
+                .map_err(|(expected, found)| TableFault::expected(at(), expected, found))?;
+            if !std::mem::replace(&mut has_header, true) {
+                let known = &OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS];
                 if !fields.iter().map(|field| &**field).take(known.len()).eq(known.iter().copied())
                 {
                     let expected = format!("the header {}", known.join(","));
-                    return Err(Fault::expected(at(), expected, quoted(content)).into());
+                    return Err(TableFault::expected(at(), expected, quote_excerpt(content)).into());
                 }
                 text.push_str(&header);
                 continue;
             }
             let mut fields: Vec<String> = fields.iter().map(|field| field.to_string()).collect();
-            fields.resize(fields.len().max(OVERRIDE.len()), String::new());
-            let is_of_name = Name::parse(&fields[0]).is_ok_and(|read| read == *name);
+            fields.resize(fields.len().max(OVERRIDE_COLUMNS.len()), String::new());
+            let is_of_name = DnsName::parse(&fields[0]).is_ok_and(|read| read == *name);
             if is_of_name && is_outdated(&fields[1]) {
-                taken_out.push(fields);
+                removed.push(fields);
             } else {
-                text.push_str(&line_of(&fields));
+                text.push_str(&format_row(&fields));
             }
         }
-        if !is_headed {
+        if !has_header {
             text.push_str(&header);
         }
-        Ok(Rest { text, taken_out })
+        Ok(EditedFile { text, removed })
     }
 }
 
 /// A file of overrides without some of its rows.
-struct Rest {
+struct EditedFile {
     /// In the form that has a note and an end.
     text: String,
     /// The fields of the rows that are gone.
-    taken_out: Vec<Vec<String>>,
+    removed: Vec<Vec<String>>,
 }
 
-fn line_of(fields: &[String]) -> String {
-    csv::line(&fields.iter().map(String::as_str).collect::<Vec<_>>())
+fn format_row(fields: &[String]) -> String {
+    csv::format_line(&fields.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-fn lines(rows: &[Vec<String>]) -> Vec<String> {
-    rows.iter().map(|row| line_of(row).trim_end().to_owned()).collect()
+fn format_rows(rows: &[Vec<String>]) -> Vec<String> {
+    rows.iter().map(|row| format_row(row).trim_end().to_owned()).collect()
 }

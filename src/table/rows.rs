@@ -5,10 +5,10 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use super::fault::{Fault, quoted};
-use super::manifest::Kind;
-use super::rules::{self, Override};
-use crate::model::domain::{Name, SuffixKind};
+use super::fault::{TableFault, quote_excerpt};
+use super::manifest::ListKind;
+use super::rules::{self, OverrideRow};
+use crate::model::domain::{DnsName, SuffixKind};
 use crate::model::verdict::Rule;
 
 /// How the mail service behind an MX suffix is judged.
@@ -24,8 +24,8 @@ impl MxClass {
     /// The fact that follows for a name with such a host.
     pub(super) fn bits(self) -> u32 {
         match self {
-            MxClass::Professional => rules::bit(Rule::Professional),
-            MxClass::Disposable => rules::bit(Rule::DisposableMx),
+            MxClass::Professional => rules::rule_bit(Rule::Professional),
+            MxClass::Disposable => rules::rule_bit(Rule::DisposableMx),
             // A forwarder's or a shared host's customers are not judged by it.
             MxClass::Consumer | MxClass::Shared => 0,
         }
@@ -34,20 +34,20 @@ impl MxClass {
 
 /// How far down a row reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Reach {
+pub(super) enum Coverage {
     /// The name alone.
-    Exact,
+    NameOnly,
     /// All below it, down to where somebody else's names begin.
-    Below,
+    Subdomains,
     /// All below it, names under public suffixes too.
-    Beyond,
+    AcrossSuffixes,
 }
 
 /// One fact about one name.
 pub(super) struct Row<'a> {
     pub name: Cow<'a, str>,
     /// Facts as `rules` numbers them.
-    pub bits: u32,
+    pub fact_bits: u32,
     /// A label and 1, or 0.
     pub label: u32,
     /// Sources that list the name, bit 0 for `a`.
@@ -55,69 +55,69 @@ pub(super) struct Row<'a> {
     pub line: u32,
     /// The number of the list in the manifest.
     pub list: u8,
-    pub reach: Reach,
-    /// Where the registrable part begins; `NO_OWNER` when the name is a public suffix.
-    pub owner: u8,
+    pub coverage: Coverage,
+    /// Where the registrable part begins; `NO_REGISTRABLE` when the name is a public suffix.
+    pub registrable_start: u8,
 }
 
 /// No name is that long: the name is a public suffix.
-pub(super) const NO_OWNER: u8 = u8::MAX;
+pub(super) const NO_REGISTRABLE: u8 = u8::MAX;
 
 /// All lists, read.
 #[derive(Default)]
-pub(super) struct Lists<'a> {
+pub(super) struct ParsedLists<'a> {
     pub rows: Vec<Row<'a>>,
-    pub overrides: Vec<Override<'a>>,
+    pub overrides: Vec<OverrideRow<'a>>,
     pub labels: Labels,
     pub tlds: Vec<Cow<'a, str>>,
     pub seed: Vec<Cow<'a, str>>,
     /// For each list: rows that were read.
-    pub read: Vec<u32>,
+    pub row_counts: Vec<u32>,
     /// For each list: rows among them that name an ICANN suffix and so match nothing.
-    pub ignored: Vec<u32>,
+    pub ignored_counts: Vec<u32>,
     pub mx_labels: HashMap<String, (u32, MxClass)>,
     /// The moment at which overrides have ended or not, in seconds since 1970.
     pub now: i64,
     /// How many overrides have ended.
-    pub ended: u32,
+    pub expired_overrides: u32,
     /// When the next override ends.
-    pub next_end: Option<i64>,
+    pub next_override_expiry: Option<i64>,
     /// Names of the present list that may stand there once, with their line.
-    pub once: HashMap<(Cow<'a, str>, bool), u32>,
+    pub first_lines: HashMap<(Cow<'a, str>, bool), u32>,
 }
 
 /// Label texts, each once.
 #[derive(Default)]
 pub(super) struct Labels {
     pub texts: Vec<String>,
-    numbers: HashMap<String, u32>,
+    numbers_by_text: HashMap<String, u32>,
 }
 
 impl Labels {
     /// The number of a label, counted from 1.
-    pub(super) fn number(&mut self, text: &str) -> u32 {
-        if let Some(number) = self.numbers.get(text) {
+    pub(super) fn intern(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.numbers_by_text.get(text) {
             return *number;
         }
         self.texts.push(text.to_owned());
         let number = self.texts.len() as u32;
-        self.numbers.insert(text.to_owned(), number);
+        self.numbers_by_text.insert(text.to_owned(), number);
         number
     }
 }
 
 /// Where a line stands, and what it may say.
-pub(super) struct Context<'c> {
-    pub number: u8,
-    pub kind: Kind,
+pub(super) struct LineContext<'c> {
+    pub list_number: u8,
+    pub kind: ListKind,
     pub place: &'c str,
     /// The letters that `sources.toml` knows, bit 0 for `a`.
     pub votes: u32,
     pub line: u32,
 }
 
-impl Context<'_> {
-    pub(super) fn at(&self, key: &str) -> String {
+impl LineContext<'_> {
+    pub(super) fn location(&self, key: &str) -> String {
         match key {
             "" => format!("{}:{}", self.place, self.line),
             key => format!("{}:{}: {key}", self.place, self.line),
@@ -125,81 +125,86 @@ impl Context<'_> {
     }
 }
 
-impl<'a> Lists<'a> {
-    pub(super) fn with_capacity(rows: usize, lists: usize) -> Lists<'a> {
-        Lists {
+impl<'a> ParsedLists<'a> {
+    pub(super) fn with_capacity(rows: usize, lists: usize) -> ParsedLists<'a> {
+        ParsedLists {
             rows: Vec::with_capacity(rows),
-            read: vec![0; lists],
-            ignored: vec![0; lists],
-            ..Lists::default()
+            row_counts: vec![0; lists],
+            ignored_counts: vec![0; lists],
+            ..ParsedLists::default()
         }
     }
 
     /// Keeps a row, unless it names an ICANN suffix without being entitled to.
-    pub(super) fn push(
+    pub(super) fn push_unless_icann_suffix(
         &mut self,
-        context: &Context,
+        context: &LineContext,
         name: Cow<'a, str>,
-        parsed: &Name,
+        parsed: &DnsName,
         exact: bool,
-        said: Said,
+        said: RowFacts,
     ) {
-        let suffix = parsed.public_suffix();
-        let covers_suffixes =
-            matches!(context.kind, Kind::SpecialUse | Kind::Protected | Kind::FreeSubdomain);
+        let suffix = parsed.public_suffix_kind();
+        let covers_suffixes = matches!(
+            context.kind,
+            ListKind::SpecialUse | ListKind::Protected | ListKind::FreeSubdomain
+        );
         let reach = match suffix {
-            _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => Reach::Exact,
-            Some(_) if covers_suffixes => Reach::Beyond,
+            _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => {
+                Coverage::NameOnly
+            }
+            Some(_) if covers_suffixes => Coverage::AcrossSuffixes,
             Some(SuffixKind::Icann) => {
-                self.ignored[usize::from(context.number)] += 1;
+                self.ignored_counts[usize::from(context.list_number)] += 1;
                 return;
             }
-            Some(SuffixKind::Private) => Reach::Exact,
-            None => Reach::Below,
+            Some(SuffixKind::Private) => Coverage::NameOnly,
+            None => Coverage::Subdomains,
         };
         self.push_row(context, name, parsed, reach, said);
     }
 
     pub(super) fn push_row(
         &mut self,
-        context: &Context,
+        context: &LineContext,
         name: Cow<'a, str>,
-        parsed: &Name,
-        reach: Reach,
-        said: Said,
+        parsed: &DnsName,
+        reach: Coverage,
+        said: RowFacts,
     ) {
-        let owner = parsed.registrable_start().and_then(|start| u8::try_from(start).ok());
+        let registrable_start =
+            parsed.registrable_start().and_then(|start| u8::try_from(start).ok());
         self.rows.push(Row {
             name,
-            bits: said.bits,
+            fact_bits: said.fact_bits,
             label: said.label,
             votes: said.votes,
             line: context.line,
-            list: context.number,
-            reach,
-            owner: owner.unwrap_or(NO_OWNER),
+            list: context.list_number,
+            coverage: reach,
+            registrable_start: registrable_start.unwrap_or(NO_REGISTRABLE),
         });
     }
 }
 
 /// What a line says of its name.
 #[derive(Default)]
-pub(super) struct Said {
-    pub bits: u32,
+pub(super) struct RowFacts {
+    pub fact_bits: u32,
     pub label: u32,
     pub votes: u32,
 }
 
 /// The name in its canonical form: the text itself, if it is written so.
-pub(super) fn read_name<'t>(
-    context: &Context,
+pub(super) fn parse_name<'t>(
+    context: &LineContext,
     key: &str,
     text: Cow<'t, str>,
-) -> Result<(Cow<'t, str>, Name), Fault> {
-    let name = Name::parse(&text).map_err(|error| {
+) -> Result<(Cow<'t, str>, DnsName), TableFault> {
+    let name = DnsName::parse(&text).map_err(|error| {
         let error = error.to_string();
         let expected = error.strip_prefix("expected ").unwrap_or(&error);
-        Fault::expected(context.at(key), expected, quoted(&text))
+        TableFault::expected(context.location(key), expected, quote_excerpt(&text))
     })?;
     let canonical = match name.as_str() == text {
         true => text,

@@ -2,31 +2,31 @@
 
 use std::path::Path;
 
-use super::additions::TableSources;
+use super::added_lists::TableInputs;
+use super::aligned_bytes::{self, AlignedBytes};
 use super::buckets;
 use super::build;
-use super::carried;
-use super::disk::{self, Bytes};
-use super::fault::{Fault, TableError};
-use super::infer::Inference;
-use super::layout::parts::{ListInfo, Parts};
-use super::layout::sections::Texts;
+use super::embedded_lists;
+use super::fault::{TableError, TableFault};
+use super::inference::Inference;
+use super::layout::parts::{DecodedTable, ListInfo};
+use super::layout::sections::LengthPrefixed;
 use super::layout::{decode, encode};
-use super::manifest::{Kind, TLDS_DAYS};
+use super::location::{SourceFiles, TableLocation};
+use super::manifest::{ListKind, MAX_TLD_LIST_AGE_DAYS};
 use super::mx::MxHosts;
-use super::packages::{DAY, SourceInfo};
-use super::rules::Answer;
-use super::source::{Folder, Source};
+use super::rules::StoredAnswer;
+use super::source_packages::{SECONDS_PER_DAY, SourcePackage};
 use super::tlds::Tlds;
 use crate::model::domain::suffix_list_version;
 use crate::model::verdict::{Reason, Rule, Verdict};
 
 /// A table of e-mail domains.
 pub struct Table {
-    pub(super) bytes: Bytes,
-    pub(super) parts: Parts,
+    pub(super) bytes: AlignedBytes,
+    pub(super) decoded: DecodedTable,
     /// What follows the domain in the public answer, for each answer.
-    pub(super) tails: Vec<String>,
+    pub(super) json_tails: Vec<String>,
     pub(super) tlds: Tlds,
     /// The rules for names without a row.
     pub(super) inference: Inference,
@@ -35,115 +35,127 @@ pub struct Table {
     pub(super) version: String,
     /// The public suffixes are others than those that the table was built with, so that its
     /// way-marks prove nothing.
-    pub(super) full_walk: bool,
+    pub(super) needs_full_walk: bool,
     /// How many rows each entry has.
-    pub(super) uses: Vec<u32>,
+    pub(super) row_counts: Vec<u32>,
     /// For each answer: its row says nothing of a name that a rule could judge.
-    pub(super) leaves_to_rules: Vec<bool>,
+    pub(super) defers_to_rules: Vec<bool>,
 }
 
 impl Table {
-    /// The table of a source, whole or not at all. A folder is read and built, a file is read
+    /// The table of a source, whole or not at all. A directory is read and built, a file is read
     /// and checked. Overrides count whether they have ended or not.
-    pub fn load(source: &Source) -> Result<Table, TableError> {
-        Table::assemble(&TableSources::of(source.clone()), i64::MIN)
+    pub fn load(source: &TableLocation) -> Result<Table, TableError> {
+        Table::build(&TableInputs::from_base(source.clone()), i64::MIN)
     }
 
     /// The table of a source with all that is added to it, whole or not at all. A compiled file to
     /// which something is added must carry its lists, as [`Table::compile`] makes it. `now` is in
     /// seconds since 1970: overrides that have ended say nothing.
-    pub fn assemble(sources: &TableSources, now: i64) -> Result<Table, TableError> {
-        let additions = sources.additions()?;
-        let build = |folder: &Folder, place: &str| {
-            Table::open(build::build(folder, &additions, now, build::Texts::Left)?, place)
+    pub fn build(sources: &TableInputs, now: i64) -> Result<Table, TableError> {
+        let added_lists = sources.read_added_lists()?;
+        let build_table = |source_files: &SourceFiles, display_name: &str| {
+            Table::from_bytes(
+                build::build_table(source_files, &added_lists, now, build::ListTexts::Omitted)?,
+                display_name,
+            )
         };
-        match &sources.base {
-            Source::Bundled => build(&Folder::Bundled, "the bundled table"),
-            Source::Path(path) if path.is_dir() => {
-                build(&Folder::Path(path), &path.display().to_string())
+        match &sources.location {
+            TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table"),
+            TableLocation::Directory(path) if path.is_dir() => {
+                build_table(&SourceFiles::Directory(path), &path.display().to_string())
             }
-            Source::Path(path) => {
-                let place = path.display().to_string();
-                let compiled = Table::open(disk::read(path)?, &place)?;
-                let has_ended = compiled.next_end().is_some_and(|end| end <= now);
-                if additions.is_empty() && !has_ended {
+            TableLocation::Directory(path) => {
+                let display_name = path.display().to_string();
+                let compiled =
+                    Table::from_bytes(aligned_bytes::read_compiled(path)?, &display_name)?;
+                let has_ended = compiled.next_override_expiry().is_some_and(|end| end <= now);
+                if added_lists.is_empty() && !has_ended {
                     return Ok(compiled);
                 }
-                let carried = carried::read(&compiled.bytes, &place)?;
+                let carried = embedded_lists::decode_lists(&compiled.bytes, &display_name)?;
                 if carried.is_empty() {
                     let expected = "a compiled table that carries its lists, so that overrides and \
                                     feeds can be added (`riskgate table build` makes one)";
-                    return Err(Fault::expected(place, expected, "one without them").into());
+                    return Err(
+                        TableFault::expected(display_name, expected, "one without them").into()
+                    );
                 }
-                build(&Folder::Compiled(path, carried), &place)?.stamp(compiled.built_at())
+                build_table(&SourceFiles::Compiled(path, carried), &display_name)?
+                    .with_built_at(compiled.built_at())
             }
         }
     }
 
-    /// The table of a folder or a compiled file as it should be written: with the moment at which
+    /// The table of a directory or a compiled file as it should be written: with the moment at which
     /// it was compiled, in seconds since 1970, and with the texts of its lists.
-    pub fn compile(source: &Source, built_at: i64) -> Result<Table, TableError> {
-        let build = |folder: &Folder, place: &str| {
-            Table::open(build::build(folder, &[], built_at, build::Texts::Carried)?, place)
+    pub fn compile(source: &TableLocation, built_at: i64) -> Result<Table, TableError> {
+        let build_table = |source_files: &SourceFiles, display_name: &str| {
+            Table::from_bytes(
+                build::build_table(source_files, &[], built_at, build::ListTexts::Embedded)?,
+                display_name,
+            )
         };
         let table = match source {
-            Source::Bundled => build(&Folder::Bundled, "the bundled table")?,
-            Source::Path(path) if path.is_dir() => {
-                build(&Folder::Path(path), &path.display().to_string())?
+            TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table")?,
+            TableLocation::Directory(path) if path.is_dir() => {
+                build_table(&SourceFiles::Directory(path), &path.display().to_string())?
             }
-            Source::Path(_) => Table::load(source)?,
+            TableLocation::Directory(_) => Table::load(source)?,
         };
-        table.stamp(built_at)
+        table.with_built_at(built_at)
     }
 
-    pub(super) fn open(bytes: Bytes, place: &str) -> Result<Table, TableError> {
-        let parts = decode::open(&bytes, place)?;
-        let tails = parts
+    pub(super) fn from_bytes(bytes: AlignedBytes, display_name: &str) -> Result<Table, TableError> {
+        let parts = decode::decode_table(&bytes, display_name)?;
+        let json_tails = parts
             .answers
             .iter()
-            .map(|answer| answer.verdict.render_tail(label(&parts, answer)))
+            .map(|answer| answer.verdict.render_json_tail(label_of_answer(&parts, answer)))
             .collect();
         let tlds = Tlds::new(&parts.tlds);
         let version = format!("{:012x}", parts.hash >> 80);
-        let full_walk = parts.meta.suffixes != suffix_list_version();
+        let needs_full_walk = parts.meta.suffix_list_version != suffix_list_version();
         let uses = vec![0; parts.entries.len()];
         let inference = Inference::new(&parts.meta.inferred);
         let mx = MxHosts::new(&parts.meta.mx);
-        let leaves_to_rules = leaves_to_rules(&parts);
+        let leaves_to_rules = find_deferring_answers(&parts);
         let mut table = Table {
             bytes,
-            parts,
-            tails,
+            decoded: parts,
+            json_tails,
             tlds,
             inference,
             mx,
             version,
-            full_walk,
-            uses,
-            leaves_to_rules,
+            needs_full_walk,
+            row_counts: uses,
+            defers_to_rules: leaves_to_rules,
         };
-        let mut uses = std::mem::take(&mut table.uses);
-        table.slots().for_each(|(_, number)| uses[number] += 1);
-        table.uses = uses;
+        let mut uses = std::mem::take(&mut table.row_counts);
+        table.iter_entries().for_each(|(_, number)| uses[number] += 1);
+        table.row_counts = uses;
         Ok(table)
     }
 
     /// The names of a line, in the order of its slots.
-    pub(super) fn names_of(&self, line: usize) -> Texts<'_> {
-        let all = self.bytes.of();
-        let start = all[self.parts.starts.clone()]
+    pub(super) fn names_in_bucket(&self, line: usize) -> LengthPrefixed<'_> {
+        let all = self.bytes.as_slice();
+        let start = all[self.decoded.name_offsets.clone()]
             .get(4 * line..)
             .and_then(|bytes| bytes.first_chunk())
             .map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
-        Texts { rest: all[self.parts.names.clone()].get(start..).unwrap_or_default() }
+        LengthPrefixed { rest: all[self.decoded.names.clone()].get(start..).unwrap_or_default() }
     }
 
     /// Every name in the lines, with the number of its entry.
-    pub(super) fn slots(&self) -> impl Iterator<Item = (&str, usize)> {
-        let (lines, _) = self.bytes.of()[self.parts.lines.clone()].as_chunks::<{ buckets::LINE }>();
+    pub(super) fn iter_entries(&self) -> impl Iterator<Item = (&str, usize)> {
+        let (lines, _) = self.bytes.as_slice()[self.decoded.buckets.clone()]
+            .as_chunks::<{ buckets::BUCKET_BYTES }>();
         lines.iter().enumerate().flat_map(|(number, line)| {
-            let values = (0..buckets::SLOTS).map(|slot| usize::from(buckets::value(line, slot)));
-            self.names_of(number)
+            let values = (0..buckets::SLOTS_PER_BUCKET)
+                .map(|slot| usize::from(buckets::slot_value(line, slot)));
+            self.names_in_bucket(number)
                 .zip(values.take_while(|value| *value != 0))
                 .filter_map(|(text, value)| Some((std::str::from_utf8(text?).ok()?, value - 1)))
         })
@@ -157,31 +169,31 @@ impl Table {
     /// When it was compiled, in seconds since 1970; for a table built from lists just now, the
     /// day of its youngest source.
     pub fn built_at(&self) -> i64 {
-        self.parts.meta.built_at
+        self.decoded.meta.built_at
     }
 
     /// When an override ends, so that the table should be made anew; in seconds since 1970.
-    pub fn next_end(&self) -> Option<i64> {
-        self.parts.meta.next_end
+    pub fn next_override_expiry(&self) -> Option<i64> {
+        self.decoded.meta.next_override_expiry
     }
 
     /// The same table with the moment at which it was compiled.
-    pub fn stamp(mut self, built_at: i64) -> Result<Table, TableError> {
-        self.parts.meta.built_at = built_at;
-        let bytes = encode::with_meta(&self.bytes, &self.parts)?;
-        Table::open(bytes, "the stamped table")
+    pub fn with_built_at(mut self, built_at: i64) -> Result<Table, TableError> {
+        self.decoded.meta.built_at = built_at;
+        let bytes = encode::replace_meta(&self.bytes, &self.decoded)?;
+        Table::from_bytes(bytes, "the stamped table")
     }
 
     /// How many names have a row.
-    pub fn rows(&self) -> usize {
-        self.rows_by_class().iter().map(|(_, _, rows)| rows).sum()
+    pub fn row_count(&self) -> usize {
+        self.row_counts_by_rule().iter().map(|(_, _, rows)| rows).sum()
     }
 
     /// How many rows each rule decided, and for which reason.
-    pub fn rows_by_class(&self) -> Vec<(Reason, Rule, usize)> {
+    pub fn row_counts_by_rule(&self) -> Vec<(Reason, Rule, usize)> {
         let mut classes: Vec<(Reason, Rule, usize)> = Vec::new();
-        for (entry, uses) in self.parts.entries.iter().zip(&self.uses) {
-            let Some(answer) = self.parts.answers.get(usize::from(entry.own)) else { continue };
+        for (entry, uses) in self.decoded.entries.iter().zip(&self.row_counts) {
+            let Some(answer) = self.decoded.answers.get(usize::from(entry.own)) else { continue };
             let Verdict { reason, rule, .. } = answer.verdict;
             match classes.iter_mut().find(|class| (class.0, class.1) == (reason, rule)) {
                 Some(class) => class.2 += *uses as usize,
@@ -193,41 +205,41 @@ impl Table {
     }
 
     /// The packages that the lists were made from.
-    pub fn sources(&self) -> &[SourceInfo] {
-        &self.parts.meta.source
+    pub fn sources(&self) -> &[SourcePackage] {
+        &self.decoded.meta.source
     }
 
     /// The lists, in the order of the manifest.
     pub fn lists(&self) -> &[ListInfo] {
-        &self.parts.meta.list
+        &self.decoded.meta.list
     }
 
     /// The first order of the top list: names that the table flags, best known first.
     pub fn seed(&self) -> &[String] {
-        &self.parts.meta.seed
+        &self.decoded.meta.seed
     }
 
     /// What an operator should know at a moment, in seconds since 1970.
     pub fn warnings(&self, now: i64) -> Vec<String> {
         let mut warnings = Vec::new();
-        match self.parts.meta.tlds_date {
+        match self.decoded.meta.tlds_date {
             None => warnings.push(
                 "no list of top-level domains: names below one that does not exist count as \
                  unknown domains"
                     .to_owned(),
             ),
-            Some(date) if now >= date.saturating_add(TLDS_DAYS * DAY) => warnings.push(format!(
-                "the list of top-level domains is {} days old, over {TLDS_DAYS}: names below one \
+            Some(date) if now >= date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY) => warnings.push(format!(
+                "the list of top-level domains is {} days old, over {MAX_TLD_LIST_AGE_DAYS}: names below one \
                  that does not exist count as unknown domains",
-                now.saturating_sub(date) / DAY
+                now.saturating_sub(date) / SECONDS_PER_DAY
             )),
             Some(_) => {}
         }
-        if self.full_walk {
+        if self.needs_full_walk {
             warnings.push(format!(
                 "compiled with the public suffixes of {}, read with those of {}: look-ups take \
                  longer",
-                self.parts.meta.suffixes,
+                self.decoded.meta.suffix_list_version,
                 suffix_list_version()
             ));
         }
@@ -236,24 +248,29 @@ impl Table {
 
     /// Writes the compiled table: beside the path first, then in one step in its place.
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
-        disk::write(path, self.bytes.of()).map_err(TableError::from)
+        aligned_bytes::write_file(path, self.bytes.as_slice()).map_err(TableError::from)
     }
 }
 
 /// For each answer whether its row says nothing: it neither decides, nor labels, nor says that the
 /// name is real.
-fn leaves_to_rules(parts: &Parts) -> Vec<bool> {
-    let says_real = |list: &ListInfo| list.kind == Kind::Known.word();
-    let real = (0..).zip(&parts.meta.list).filter(|(_, list)| says_real(list));
-    let real = real.fold(0u64, |lists, (number, _)| lists | 1 << number);
-    let says_nothing = |answer: &Answer| {
-        answer.verdict.rule == Rule::Unknown && answer.label == 0 && answer.lists & real == 0
+fn find_deferring_answers(parts: &DecodedTable) -> Vec<bool> {
+    let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.word();
+    let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
+    let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
+    let has_no_facts = |answer: &StoredAnswer| {
+        answer.verdict.rule == Rule::Unknown
+            && answer.label == 0
+            && answer.lists & real_name_lists == 0
     };
-    parts.answers.iter().map(says_nothing).collect()
+    parts.answers.iter().map(has_no_facts).collect()
 }
 
 /// The label of an answer.
-pub(super) fn label<'t>(parts: &'t Parts, answer: &Answer) -> Option<&'t str> {
+pub(super) fn label_of_answer<'t>(
+    parts: &'t DecodedTable,
+    answer: &StoredAnswer,
+) -> Option<&'t str> {
     let index = (answer.label as usize).checked_sub(1)?;
     parts.labels.get(index).map(String::as_str)
 }

@@ -1,11 +1,11 @@
 //! The table as a whole: the rules of matching and of deciding, on small lists and on ours.
 
-mod added;
+mod added_lists;
 mod bundled;
 mod compiled;
+mod dns_facts;
 mod faults;
-mod inferred;
-mod learned;
+mod inference;
 mod lookup;
 mod succession;
 mod support;

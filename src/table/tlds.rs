@@ -4,12 +4,12 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-const HEADS: usize = 2048;
+const BUCKETS: usize = 2048;
 
 /// Flags of top-level domains; 0 for one that is not known.
 pub(super) struct Tlds {
     /// For each hash where its texts begin, and behind the last one where they end.
-    heads: Vec<u32>,
+    bucket_starts: Vec<u32>,
     /// Flags, length and name of each, in the order of their hashes.
     texts: Vec<u8>,
 }
@@ -17,22 +17,22 @@ pub(super) struct Tlds {
 impl Tlds {
     pub(super) fn new(tlds: &[(String, u8)]) -> Tlds {
         let mut sorted: Vec<(usize, &str, u8)> =
-            tlds.iter().map(|(name, flags)| (head(name), name.as_str(), *flags)).collect();
+            tlds.iter().map(|(name, flags)| (bucket_of(name), name.as_str(), *flags)).collect();
         sorted.sort_unstable();
-        let mut heads = Vec::with_capacity(HEADS + 1);
+        let mut bucket_starts = Vec::with_capacity(BUCKETS + 1);
         let mut texts = Vec::with_capacity(tlds.len() * 8);
         for (head, name, flags) in sorted {
-            heads.resize(head + 1, texts.len() as u32);
+            bucket_starts.resize(head + 1, texts.len() as u32);
             texts.extend_from_slice(&[flags, name.len() as u8]);
             texts.extend_from_slice(name.as_bytes());
         }
-        heads.resize(HEADS + 1, texts.len() as u32);
-        Tlds { heads, texts }
+        bucket_starts.resize(BUCKETS + 1, texts.len() as u32);
+        Tlds { bucket_starts, texts }
     }
 
     pub(super) fn flags(&self, name: &str) -> u8 {
-        let head = head(name);
-        let range = self.heads[head] as usize..self.heads[head + 1] as usize;
+        let head = bucket_of(name);
+        let range = self.bucket_starts[head] as usize..self.bucket_starts[head + 1] as usize;
         let mut rest = self.texts.get(range).unwrap_or_default();
         while let Some(([flags, length], after)) = rest.split_first_chunk() {
             let Some((text, after)) = after.split_at_checked(usize::from(*length)) else { break };
@@ -45,8 +45,8 @@ impl Tlds {
     }
 }
 
-fn head(name: &str) -> usize {
-    xxh3_64(name.as_bytes()) as usize % HEADS
+fn bucket_of(name: &str) -> usize {
+    xxh3_64(name.as_bytes()) as usize % BUCKETS
 }
 
 #[cfg(test)]

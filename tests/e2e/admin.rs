@@ -5,31 +5,31 @@ use std::io::Write;
 use std::time::Duration;
 
 use crate::harness::{
-    Answer, Connection, Gateway, Request, Setup, StandIn, free_port, get, request, stream_from,
-    until_true,
+    Connection, Gateway, MockUpstream, Request, Response, Setup, free_address, get, request,
+    stream_from, wait_until,
 };
 
-fn ask(gateway: &Gateway, request: Request) -> Answer {
+fn send_to_admin(gateway: &Gateway, request: Request) -> Response {
     request.send(gateway.admin)
 }
 
-fn local(method: &str, path: &str) -> Request {
-    request(method, path).with("Host", "localhost")
+fn localhost_request(method: &str, path: &str) -> Request {
+    request(method, path).with_header("Host", "localhost")
 }
 
 #[test]
-fn nobody_stays_at_the_operators_door_for_long() {
+fn slow_clients_of_the_admin_listener_are_closed() {
     let gateway = Setup::new().start();
     let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
     trickles.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
-    until_true("it is shown out", || {
+    wait_until("it is shown out", || {
         std::thread::sleep(Duration::from_millis(200));
         trickles.write_all(b"X: a\r\n").is_err()
     });
     // Whoever has an answer does not stay either.
     let mut kept = Connection::open(gateway.admin);
-    kept.ask(&local("GET", "/healthz")).expect(200);
-    assert!(kept.is_closed());
+    kept.ask(&localhost_request("GET", "/healthz")).expect(200);
+    assert!(kept.is_closed_by_peer());
 }
 
 /// Whoever holds connections open and never sends a whole request.
@@ -50,7 +50,7 @@ fn health_and_readiness_answer_while_one_address_holds_connections_open() {
             held.push_back(hold());
             for prober in ["127.0.0.1", "127.0.0.3"] {
                 let mut prober = Connection::open_from(prober.parse().unwrap(), gateway.admin);
-                prober.ask(&local("GET", path)).expect(200);
+                prober.ask(&localhost_request("GET", path)).expect(200);
             }
         }
     }
@@ -59,102 +59,106 @@ fn health_and_readiness_answer_while_one_address_holds_connections_open() {
 #[test]
 fn every_page_answers_on_loopback() {
     let gateway = Setup::new().start();
-    assert_eq!(gateway.admin("/healthz").expect(200).text(), "ok\n");
+    assert_eq!(gateway.get_admin_page("/healthz").expect(200).text(), "ok\n");
     let ready = gateway.readyz().expect(200).json();
     assert_eq!((&ready["ready"], &ready["draining"]), (&true.into(), &false.into()));
     assert_eq!(ready["degraded"].as_array().unwrap().len(), 0);
-    let status = gateway.admin("/status").expect(200);
+    let status = gateway.get_admin_page("/status").expect(200);
     assert_eq!(status.header("Content-Type"), Some("application/json"));
     assert_eq!(status.json()["draining"], false);
     assert!(status.json()["table"]["rows"].as_u64().unwrap() > 0);
-    let page = gateway.admin("/").expect(200);
+    let page = gateway.get_admin_page("/").expect(200);
     assert!(page.header("Content-Type").unwrap().starts_with("text/html"));
     assert!(page.text().contains("riskgate"));
-    let metrics = gateway.admin("/metrics").expect(200);
+    let metrics = gateway.get_admin_page("/metrics").expect(200);
     assert!(metrics.header("Content-Type").unwrap().starts_with("text/plain"));
-    gateway.admin("/nowhere").expect(404);
-    gateway.admin("/v1/usage").expect(404);
-    let document = gateway.admin("/openapi.yaml").expect(200);
+    gateway.get_admin_page("/nowhere").expect(404);
+    gateway.get_admin_page("/v1/usage").expect(404);
+    let document = gateway.get_admin_page("/openapi.yaml").expect(200);
     assert_eq!(document.header("Content-Type"), Some("application/yaml"));
     assert!(document.text() == include_str!("../../docs/openapi.yaml"));
     for path in ["/healthz", "/readyz", "/metrics", "/status", "/", "/openapi.yaml"] {
-        let head = ask(&gateway, local("HEAD", path)).expect(200);
+        let head = send_to_admin(&gateway, localhost_request("HEAD", path)).expect(200);
         assert!(head.body.is_empty(), "{path}");
-        let refused = ask(&gateway, local("DELETE", path)).expect(405);
+        let refused = send_to_admin(&gateway, localhost_request("DELETE", path)).expect(405);
         assert_eq!(refused.header("Allow"), Some("GET, HEAD"), "{path}");
     }
-    let refused = ask(&gateway, local("GET", "/reload")).expect(405);
+    let refused = send_to_admin(&gateway, localhost_request("GET", "/reload")).expect(405);
     assert_eq!(refused.header("Allow"), Some("POST"));
 }
 
 #[test]
 fn a_post_from_a_browser_is_refused() {
     let gateway = Setup::new().start();
-    let reload = || local("POST", "/reload");
-    ask(&gateway, reload()).expect(200);
-    ask(&gateway, reload().with("Origin", "http://localhost:9090")).expect(403);
-    ask(&gateway, reload().with("Origin", "null")).expect(403);
-    ask(&gateway, reload().with("Sec-Fetch-Site", "cross-site")).expect(403);
+    let reload = || localhost_request("POST", "/reload");
+    send_to_admin(&gateway, reload()).expect(200);
+    send_to_admin(&gateway, reload().with_header("Origin", "http://localhost:9090")).expect(403);
+    send_to_admin(&gateway, reload().with_header("Origin", "null")).expect(403);
+    send_to_admin(&gateway, reload().with_header("Sec-Fetch-Site", "cross-site")).expect(403);
 }
 
 #[test]
-fn a_name_that_is_not_this_host_s_opens_only_health_and_readiness() {
+fn a_foreign_host_name_reaches_only_health_and_readiness() {
     let gateway = Setup::new().start();
     for host in
         ["evil.example", "evil.example:9090", "localhost.evil.example", "10.0.0.1", "0.0.0.0"]
     {
         for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
-            let answer = ask(&gateway, get(path).with("Host", host));
+            let answer = send_to_admin(&gateway, get(path).with_header("Host", host));
             assert!(matches!(answer.status, 401 | 403 | 421), "{host} {path} {}", answer.status);
             assert!(!answer.text().contains("riskgate_"), "{host} {path}");
         }
-        ask(&gateway, get("/healthz").with("Host", host)).expect(200);
-        ask(&gateway, get("/readyz").with("Host", host)).expect(200);
-        let reload = request("POST", "/reload").with("Host", host);
-        assert!(ask(&gateway, reload).status >= 400, "{host}");
+        send_to_admin(&gateway, get("/healthz").with_header("Host", host)).expect(200);
+        send_to_admin(&gateway, get("/readyz").with_header("Host", host)).expect(200);
+        let reload = request("POST", "/reload").with_header("Host", host);
+        assert!(send_to_admin(&gateway, reload).status >= 400, "{host}");
     }
     for host in ["127.0.0.1", "127.0.0.1:9090", "localhost:1", "[::1]:9090"] {
-        ask(&gateway, get("/status").with("Host", host)).expect(200);
+        send_to_admin(&gateway, get("/status").with_header("Host", host)).expect(200);
     }
 }
 
 #[test]
 fn with_a_token_everything_but_health_and_readiness_needs_it() {
     let token = "a-token-of-the-operator";
-    let gateway = Setup::new().text("admin.token", token).start();
+    let gateway = Setup::new().set_text("admin.token", token).start();
     let with = |path: &str, token: &str| {
-        ask(&gateway, local("GET", path).with("Authorization", &format!("Bearer {token}")))
+        send_to_admin(
+            &gateway,
+            localhost_request("GET", path).with_header("Authorization", &format!("Bearer {token}")),
+        )
     };
     for path in ["/", "/status", "/metrics", "/openapi.yaml"] {
-        gateway.admin(path).expect(401);
+        gateway.get_admin_page(path).expect(401);
         with(path, "another-token-altogether").expect(401);
         with(path, "").expect(401);
         with(path, &token[..token.len() - 1]).expect(401);
         with(path, token).expect(200);
     }
-    gateway.admin("/healthz").expect(200);
+    gateway.get_admin_page("/healthz").expect(200);
     gateway.readyz().expect(200);
-    ask(&gateway, local("POST", "/reload")).expect(401);
-    let authorised = local("POST", "/reload").with("Authorization", &format!("Bearer {token}"));
-    ask(&gateway, authorised.clone()).expect(200);
-    ask(&gateway, authorised.with("Origin", "http://localhost")).expect(403);
+    send_to_admin(&gateway, localhost_request("POST", "/reload")).expect(401);
+    let authorised = localhost_request("POST", "/reload")
+        .with_header("Authorization", &format!("Bearer {token}"));
+    send_to_admin(&gateway, authorised.clone()).expect(200);
+    send_to_admin(&gateway, authorised.with_header("Origin", "http://localhost")).expect(403);
     assert!(!gateway.stderr().contains(token));
 }
 
 #[test]
 fn a_header_that_nobody_can_read_is_refused_and_its_token_told_to_nobody() {
     let token = "a-token-of-the-operator";
-    let mut gateway = Setup::new().text("admin.token", token).start();
+    let mut gateway = Setup::new().set_text("admin.token", token).start();
     let header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
     for more in ["X-Null: \0\r\n\r\n", "Host: localhost\r\n\r\n", "Content-Length: x\r\n\r\n"] {
         let mut connection = Connection::open(gateway.admin);
         connection.send(format!("{header}{more}").as_bytes());
-        let answer = connection.read().expect("an answer").expect(400);
+        let answer = connection.read_response().expect("an answer").expect(400);
         assert!(!answer.text().contains(token), "{more:?}: {}", answer.text());
-        assert!(connection.is_closed(), "{more:?}");
+        assert!(connection.is_closed_by_peer(), "{more:?}");
     }
-    gateway.signal("TERM");
-    assert!(gateway.wait().success());
+    gateway.send_signal("TERM");
+    assert!(gateway.wait_for_exit().success());
     assert!(!gateway.stderr().contains(token), "{}", gateway.stderr());
 }
 
@@ -165,11 +169,11 @@ fn connections_that_end_in_the_middle_of_a_header_do_not_fill_the_log() {
     for _ in 0..50 {
         let mut connection = Connection::open(gateway.admin);
         connection.send(b"G");
-        connection.finish_sending();
-        assert!(connection.is_closed());
+        connection.shutdown_write();
+        assert!(connection.is_closed_by_peer());
     }
-    gateway.signal("TERM");
-    assert!(gateway.wait().success());
+    gateway.send_signal("TERM");
+    assert!(gateway.wait_for_exit().success());
     let all = gateway.stderr();
     let lines: Vec<&str> = all[before.len()..].lines().collect();
     assert!(lines.len() < 5, "{lines:?}");
@@ -183,7 +187,7 @@ fn a_reload_is_answered_however_many_connections_come_after_it() {
     setup.lists().write("role.txt", &names);
     let gateway = setup.start();
     let mut reloads = Connection::open(gateway.admin);
-    reloads.send(&local("POST", "/reload").bytes());
+    reloads.send(&localhost_request("POST", "/reload").to_bytes());
     let hold = |_| {
         let mut stream = std::net::TcpStream::connect(gateway.admin).unwrap();
         // It may be closed already.
@@ -191,33 +195,33 @@ fn a_reload_is_answered_however_many_connections_come_after_it() {
         stream
     };
     let held: Vec<_> = (0..80).map(hold).collect();
-    let answer = reloads.read_to("POST").expect("an answer").expect(200);
+    let answer = reloads.read_response_to("POST").expect("an answer").expect(200);
     assert_eq!(answer.json()["table"], "ok");
     drop(held);
 }
 
 #[test]
 fn metrics_can_be_opened_by_a_setting() {
-    let setup = Setup::new().text("admin.token", "a-token-of-the-operator");
+    let setup = Setup::new().set_text("admin.token", "a-token-of-the-operator");
     let gateway = setup.set("admin.metrics_public", "true").start();
-    gateway.admin("/metrics").expect(200);
-    gateway.admin("/status").expect(401);
+    gateway.get_admin_page("/metrics").expect(200);
+    gateway.get_admin_page("/status").expect(401);
 }
 
 #[test]
 fn metrics_have_their_names_and_count_what_happened() {
-    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_port()]).start();
-    let key = gateway.key("acme", &[]);
+    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_address()]).start();
+    let key = gateway.create_active_key("acme", &[]);
     let outcome = |route: &str, outcome: &str| {
         let labels = [format!("route=\"{route}\""), format!("outcome=\"{outcome}\"")];
-        gateway.metric("riskgate_requests_total", &[&labels[0], &labels[1]])
+        gateway.sum_of_samples("riskgate_requests_total", &[&labels[0], &labels[1]])
     };
-    gateway.domain("first.test", &key).expect(200);
-    gateway.domain("a..b", &key).expect(422);
-    gateway.domain("first.test", &key).expect(429);
-    gateway.ask(&get("/v1/public/top-domains")).expect(401);
+    gateway.get_domain("first.test", &key).expect(200);
+    gateway.get_domain("a..b", &key).expect(422);
+    gateway.get_domain("first.test", &key).expect(429);
+    gateway.send_request(&get("/v1/public/top-domains")).expect(401);
     gateway.get("/nowhere", &key).expect(404);
-    until_true("all of it was counted", || {
+    wait_until("all of it was counted", || {
         outcome("domain", "ok") == 1.0
             && outcome("domain", "validation_error") == 1.0
             && outcome("domain", "quota_exceeded") == 1.0
@@ -239,11 +243,11 @@ fn metrics_have_their_names_and_count_what_happened() {
 
 #[test]
 fn the_access_log_names_the_key_s_id_and_account_and_never_a_key_or_a_local_part() {
-    let stand_in = StandIn::start();
-    let gateway = Setup::new().upstream(&[stand_in.address]).start();
-    let (key, id) = gateway.key_with_id("acme", &[]);
+    let upstream = MockUpstream::start();
+    let gateway = Setup::new().upstream(&[upstream.address]).start();
+    let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     let numbered = |at: usize, request: Request| {
-        gateway.ask(&request.with("X-Request-Id", &format!("logged-{at}"))).status
+        gateway.send_request(&request.with_header("X-Request-Id", &format!("logged-{at}"))).status
     };
     let requests = [
         (get("/v1/public/domain/first.test?secret=1").key(&key), 200),
@@ -255,17 +259,17 @@ fn the_access_log_names_the_key_s_id_and_account_and_never_a_key_or_a_local_part
         (get("/v1/public/domain/jane.doe%40example.com").key(&key), 422),
         (get("/jane.doe%40example.com"), 404),
         (get("/v1/usage").key("rg_jane.doe_not_a_key_at_all"), 401),
-        (get("/v1/usage").key(&key).with("Referer", "https://x/?jane.doe"), 200),
+        (get("/v1/usage").key(&key).with_header("Referer", "https://x/?jane.doe"), 200),
     ];
     let count = requests.len();
     for (at, (request, status)) in requests.into_iter().enumerate() {
         assert_eq!(numbered(at, request), status, "{at}");
     }
-    until_true("all lines are written", || {
+    wait_until("all lines are written", || {
         let text = std::fs::read_to_string(gateway.path("access.log")).unwrap_or_default();
         (0..count).all(|at| text.contains(&format!("\"logged-{at}\"")))
     });
-    let lines = gateway.log();
+    let lines = gateway.read_access_log();
     for at in 0..count {
         let id_of = format!("logged-{at}");
         let found: Vec<_> = lines.iter().filter(|l| l.to_string().contains(&id_of)).collect();
@@ -282,10 +286,12 @@ fn the_access_log_names_the_key_s_id_and_account_and_never_a_key_or_a_local_part
 }
 
 #[test]
-fn the_access_log_tells_what_the_door_refused() {
+fn the_access_log_records_requests_refused_while_parsing() {
     let gateway = Setup::new().start();
     let mut connection = gateway.connect();
     connection.send(b"NONSENSE\r\n\r\n");
-    assert_eq!(connection.read().unwrap().status, 400);
-    until_true("the refusal is logged", || gateway.log().iter().any(|line| line["status"] == 400));
+    assert_eq!(connection.read_response().unwrap().status, 400);
+    wait_until("the refusal is logged", || {
+        gateway.read_access_log().iter().any(|line| line["status"] == 400)
+    });
 }

@@ -5,9 +5,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-use crate::harness::{BINARY, Ran, Setup, listing, run, until_true};
+use crate::harness::{BINARY, CommandOutput, Setup, list_recursively, run_command, wait_until};
 
-fn at(setup: &Setup, name: &str) -> String {
+fn path_text(setup: &Setup, name: &str) -> String {
     setup.path(name).display().to_string()
 }
 
@@ -16,69 +16,75 @@ fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
     let log = |place: fn(&Setup) -> String| {
         move |setup: Setup| {
             let path = place(&setup);
-            setup.text("log.path", &path)
+            setup.set_text("log.path", &path)
         }
     };
     type Change = Box<dyn Fn(Setup) -> Setup>;
     let cases: [(&str, Change); 9] = [
-        ("log.path: expected a file to append to", Box::new(log(|setup| at(setup, "lists")))),
+        (
+            "log.path: expected a file to append to",
+            Box::new(log(|setup| path_text(setup, "lists"))),
+        ),
         (
             "log.path: expected a file to append to",
             Box::new(log(|setup| {
-                run(Command::new("mkfifo").arg(setup.path("fifo"))).expect(0);
-                at(setup, "fifo")
+                run_command(Command::new("mkfifo").arg(setup.path("fifo"))).expect(0);
+                path_text(setup, "fifo")
             })),
         ),
-        ("log.path: expected a file to append to", Box::new(log(|setup| at(setup, "no/log")))),
         (
             "log.path: expected a file to append to",
-            Box::new(log(|setup| at(setup, "lists/disposable.txt/log"))),
+            Box::new(log(|setup| path_text(setup, "no/log"))),
         ),
         (
-            "expected a folder that we may create and write",
+            "log.path: expected a file to append to",
+            Box::new(log(|setup| path_text(setup, "lists/disposable.txt/log"))),
+        ),
+        (
+            "expected a directory that we may create and write",
             Box::new(|setup| {
-                let file = at(&setup, "lists/disposable.txt/new/riskgate.db");
-                setup.text("store.url", &format!("sqlite:{file}"))
+                let file = path_text(&setup, "lists/disposable.txt/new/riskgate.db");
+                setup.set_text("store.url", &format!("sqlite:{file}"))
             }),
         ),
         (
             "listen.admin: expected another address than listen.http, but found 127.0.0.1:1",
             Box::new(|setup| {
-                let setup = setup.text("listen.http", "0.0.0.0:1");
-                setup.text("listen.admin", "127.0.0.1:1")
+                let setup = setup.set_text("listen.http", "0.0.0.0:1");
+                setup.set_text("listen.admin", "127.0.0.1:1")
             }),
         ),
         (
             "listen.https: expected another address than listen.http, but found [::]:1",
             Box::new(|setup| {
-                setup.text("listen.http", "127.0.0.1:1").text("listen.https", "[::]:1")
+                setup.set_text("listen.http", "127.0.0.1:1").set_text("listen.https", "[::]:1")
             }),
         ),
         (
             "keys.toml: expected keys, but found an empty file",
             Box::new(|setup| {
                 std::fs::write(setup.path("keys.toml"), "\n").unwrap();
-                let path = at(&setup, "keys.toml");
-                setup.text("keys.file", &path)
+                let path = path_text(&setup, "keys.toml");
+                setup.set_text("keys.file", &path)
             }),
         ),
         (
             "limit of open files: expected at least 64, but found 50",
             Box::new(|setup| {
-                setup.under(&["sh", "-c", "ulimit -n 50; exec timeout 20 \"$0\" \"$@\""])
+                setup.run_under(&["sh", "-c", "ulimit -n 50; exec timeout 20 \"$0\" \"$@\""])
             }),
         ),
     ];
     for (expected, change) in cases {
         // What serves all the same is ended, and that is another exit code.
-        let setup = change(Setup::new().under(&["timeout", "20"]));
-        setup.write();
-        let before = listing(&setup.path(""));
+        let setup = change(Setup::new().run_under(&["timeout", "20"]));
+        setup.write_config();
+        let before = list_recursively(&setup.path(""));
         let check = setup.cli(&["check"]).expect(78);
         assert!(check.stderr.contains(expected), "{expected}: {}", check.stderr);
-        assert_eq!(listing(&setup.path("")), before, "{expected}");
+        assert_eq!(list_recursively(&setup.path("")), before, "{expected}");
         let start = setup.cli(&["run"]).expect(78);
-        let faults = |ran: &Ran| -> Vec<String> {
+        let faults = |ran: &CommandOutput| -> Vec<String> {
             let lines = ran.stderr.lines().filter(|line| line.contains(expected));
             lines.map(str::to_owned).collect()
         };
@@ -95,7 +101,7 @@ fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
         for verb in [&["run"][..], &["check"], &["keys", "list"]] {
             let mut command = Command::new("timeout");
             command.args(["20", BINARY]).args(verb).arg("-c").arg(&config);
-            let told = run(&mut command).expect(78).stderr;
+            let told = run_command(&mut command).expect(78).stderr;
             let expected = "empty.toml: expected settings, but found an empty file\n";
             assert!(told.ends_with(expected) && told.lines().count() == 1, "{verb:?}: {told}");
         }
@@ -103,18 +109,18 @@ fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
     std::fs::write(&config, "# Nothing yet.\n").unwrap();
     let mut command = Command::new(BINARY);
     command.args(["check", "-c"]).arg(&config).current_dir(setup.path(""));
-    run(&mut command).expect(0);
+    run_command(&mut command).expect(0);
 }
 
 #[test]
 fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matter() {
     let setup = Setup::new();
-    let config = setup.write();
+    let config = setup.write_config();
     let secret = OsString::from_vec(b"redis://me:s3cr3t\xff@host".to_vec());
     let with = |name: &OsStr, arguments: &[&str]| {
         let mut command = Command::new("timeout");
         command.args(["20", BINARY]).args(arguments).arg("-c").arg(&config);
-        run(command.env(name, &secret))
+        run_command(command.env(name, &secret))
     };
     let verbs: [&[&str]; 7] = [
         &["run"],
@@ -145,8 +151,8 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
     // A key's own variable is no key then.
     let keys = setup.path("keys.toml");
     std::fs::write(&keys, "[[key]]\nid = \"a\"\naccount = \"a\"\nenv = \"WEB_KEY\"\n").unwrap();
-    let setup = setup.text("keys.file", keys.to_str().unwrap());
-    setup.write();
+    let setup = setup.set_text("keys.file", keys.to_str().unwrap());
+    setup.write_config();
     let ran = with(OsStr::new("WEB_KEY"), &["check"]).expect(78);
     let form = "the variable WEB_KEY to hold 16 to 256 visible ASCII characters";
     assert!(ran.stderr.contains(form) && !ran.stderr.contains("s3cr3t"), "{}", ran.stderr);
@@ -156,21 +162,21 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
 fn arguments_that_are_no_text_are_refused_without_a_panic() {
     let odd = OsString::from_vec(b"a\xff".to_vec());
     let setup = Setup::new();
-    let config = setup.write();
+    let config = setup.write_config();
     let mut command = Command::new(BINARY);
     command.args(["keys", "create", "--account"]).arg(&odd).arg("-c").arg(&config);
-    let ran = run(&mut command).expect(2);
+    let ran = run_command(&mut command).expect(2);
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
     // A path may be any bytes.
     let path = setup.path("").join(&odd);
     std::fs::copy(&config, &path).unwrap();
-    run(Command::new(BINARY).args(["check", "-c"]).arg(path)).expect(0);
+    run_command(Command::new(BINARY).args(["check", "-c"]).arg(path)).expect(0);
 }
 
 #[test]
 fn no_fault_of_an_address_shows_its_password() {
     let setup = Setup::new();
-    let config = setup.write();
+    let config = setup.write_config();
     let gateway = setup.start();
     for url in [
         "redis://127.0.0.1:1?password=s3cr3t",
@@ -187,26 +193,26 @@ fn no_fault_of_an_address_shows_its_password() {
         for setting in ["STORE__URL", "UPSTREAM__SERVERS", "LISTEN__HTTP", "STORE__DEADLINE"] {
             let mut command = Command::new(BINARY);
             command.args(["check", "-c"]).arg(&config).env(format!("RISKGATE__{setting}"), url);
-            silent(setting, &run(&mut command).expect(78).stderr);
+            silent(setting, &run_command(&mut command).expect(78).stderr);
         }
         let ours = format!("sqlite:{}", gateway.path("riskgate.db").display());
         for arguments in [[url, &ours], [&ours, url]] {
             let mut command = Command::new(BINARY);
             command.args(["store", "copy"]).args(arguments).arg("-c").arg(&config);
-            silent("store copy", &run(&mut command).expect(2).stderr);
+            silent("store copy", &run_command(&mut command).expect(2).stderr);
         }
         let before = std::fs::read_to_string(&gateway.config).unwrap();
         let own = format!("{:?}", format!("sqlite:{}", gateway.path("riskgate.db").display()));
-        gateway.rewrite(|text| text.replace(&own, &format!("{url:?}")));
+        gateway.edit_config(|text| text.replace(&own, &format!("{url:?}")));
         let told = || gateway.readyz().text();
-        until_true("the reload is told", || told().contains("store.url: expected sqlite:PATH"));
+        wait_until("the reload is told", || told().contains("store.url: expected sqlite:PATH"));
         silent("/readyz", &told());
         silent("standard error", &gateway.stderr());
-        gateway.rewrite(|_| before);
-        until_true("the config is good again", || !told().contains("store.url"));
+        gateway.edit_config(|_| before);
+        wait_until("the config is good again", || !told().contains("store.url"));
     }
     // The command line repeats what it can't take.
-    let ran = run(Command::new(BINARY).args(["run", "redis://me:s3cr3t@host"])).expect(2);
+    let ran = run_command(Command::new(BINARY).args(["run", "redis://me:s3cr3t@host"])).expect(2);
     assert!(
         ran.stderr.contains("redis://host") && !ran.stderr.contains("s3cr3t"),
         "{}",
@@ -218,11 +224,11 @@ fn no_fault_of_an_address_shows_its_password() {
 fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
     let setup = Setup::new();
     let store = setup.path("deep/state/riskgate.db");
-    let setup = setup.text("store.url", &format!("sqlite:{}", store.display()));
-    let setup = setup.under(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
+    let setup = setup.set_text("store.url", &format!("sqlite:{}", store.display()));
+    let setup = setup.run_under(&["sh", "-c", "umask 0; exec \"$0\" \"$@\""]);
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
-    gateway.domain("first.test", &key).expect(200);
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
     let mode = |name: &str| {
         let metadata = std::fs::metadata(gateway.path(name));
         metadata.unwrap_or_else(|error| panic!("{name}: {error}")).permissions().mode() & 0o7777
@@ -240,7 +246,7 @@ fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
         assert_eq!(format!("{:o}", mode(name)), format!("{expected:o}"), "{name}");
     }
     // One that was made before stores were private is closed; one that others write to is theirs.
-    let setup = gateway.end();
+    let setup = gateway.shut_down();
     for (before, after) in [(0o644, 0o640), (0o664, 0o660), (0o640, 0o640), (0o666, 0o666)] {
         std::fs::set_permissions(&store, PermissionsExt::from_mode(before)).unwrap();
         setup.cli(&["keys", "list"]).expect(0);

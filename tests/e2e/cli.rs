@@ -4,16 +4,16 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{BINARY, Lists, Setup, run};
+use crate::harness::{BINARY, ListFolder, Setup, run_command};
 
-fn keys_of(value: &Value) -> Vec<&str> {
+fn member_names(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();
     keys
 }
 
 #[track_caller]
-fn assert_time(value: &Value) {
+fn assert_rfc3339(value: &Value) {
     let text = value.as_str().expect("a time");
     assert!(text.len() == 20 && text.ends_with('Z') && text.parse::<jiff::Timestamp>().is_ok());
 }
@@ -26,7 +26,7 @@ fn keys_create_prints_the_key_alone_and_words_beside() {
     assert!(made.stdout.starts_with("rg_") && made.stdout.trim_end().len() == 35);
     assert!(!made.stderr.is_empty() && !made.stderr.contains("rg_"));
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
-    assert_eq!(keys_of(&made), ["account", "id", "key"]);
+    assert_eq!(member_names(&made), ["account", "id", "key"]);
 }
 
 #[test]
@@ -53,14 +53,14 @@ fn keys_list_as_json_has_the_promised_members() {
             "restricted",
             "revoked_at",
         ];
-        assert_eq!(keys_of(row), members);
-        assert_time(&row["created_at"]);
+        assert_eq!(member_names(row), members);
+        assert_rfc3339(&row["created_at"]);
         assert_eq!(row["revoked_at"], Value::Null);
     }
     let full = rows.iter().find(|row| row["account"] == "acme").unwrap();
     assert_eq!((&full["plan"], &full["label"]), (&json!("pro"), &json!("web")));
     assert_eq!(full["origins"], json!(["https://a.com", "https://*.b.com"]));
-    assert_time(&full["expires_at"]);
+    assert_rfc3339(&full["expires_at"]);
     let bare = rows.iter().find(|row| row["account"] == "bare").unwrap();
     assert_eq!((&bare["plan"], &bare["label"]), (&json!("free"), &Value::Null));
     assert_eq!((&bare["origins"], &bare["expires_at"]), (&json!([]), &Value::Null));
@@ -81,11 +81,12 @@ fn accounts_and_usage_have_their_shapes() {
     let listed = setup.cli(&["accounts", "list", "--json"]).expect(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 2);
     let gateway = setup.set("plans.free", "100").set("plans.pro", "10000").start();
-    let (acme, big) = (gateway.key("acme", &[]), gateway.key("big", &[]));
+    let (acme, big) =
+        (gateway.create_active_key("acme", &[]), gateway.create_active_key("big", &[]));
     for _ in 0..3 {
-        gateway.domain("first.test", &acme).expect(200);
+        gateway.get_domain("first.test", &acme).expect(200);
     }
-    gateway.domain("first.test", &big).expect(200);
+    gateway.get_domain("first.test", &big).expect(200);
     let gateway = gateway.restart();
     let usage = gateway.cli(&["usage", "--json"]).expect(0).json();
     let counts: Vec<_> = usage
@@ -145,35 +146,35 @@ fn every_command_says_help_and_the_binary_its_version() {
         &["usage", "--help"],
         &["table", "--help"],
     ] {
-        let ran = run(Command::new(BINARY).args(arguments)).expect(0);
+        let ran = run_command(Command::new(BINARY).args(arguments)).expect(0);
         assert!(ran.stdout.contains("Usage:"), "{arguments:?}");
     }
-    let version = run(Command::new(BINARY).arg("--version")).expect(0);
+    let version = run_command(Command::new(BINARY).arg("--version")).expect(0);
     assert!(version.stdout.starts_with("riskgate "));
 }
 
 #[test]
 fn run_takes_its_addresses_from_flags() {
-    let stand_in = crate::harness::StandIn::start();
-    let (http, admin) = (crate::harness::free_port(), crate::harness::free_port());
+    let upstream = crate::harness::MockUpstream::start();
+    let (http, admin) = (crate::harness::free_address(), crate::harness::free_address());
     let setup = Setup::new();
     let key = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
     let mut child = Command::new(BINARY)
         .args(["run", "-c"])
-        .arg(setup.write())
+        .arg(setup.write_config())
         .args(["--listen", &http.to_string(), "--admin", &admin.to_string()])
-        .args(["--upstream", &stand_in.address.to_string()])
+        .args(["--upstream", &upstream.address.to_string()])
         .env("RISKGATE__LOG__ACCESS", "false")
         .stderr(std::process::Stdio::null())
         .spawn()
         .unwrap();
     let up = || std::net::TcpStream::connect(http).is_ok();
-    crate::harness::until_true("the gateway listens where the flag says", up);
+    crate::harness::wait_until("the gateway listens where the flag says", up);
     let check = crate::harness::get("/v1/check/a@b.com").key(key.trim_end()).send(http);
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(check.status, 200);
-    assert_eq!(stand_in.count(), 1);
+    assert_eq!(upstream.request_count(), 1);
     let log = std::fs::read_to_string(setup.path("access.log")).unwrap_or_default();
     assert_eq!(log, "", "the environment overrides the file");
 }
@@ -182,7 +183,7 @@ fn run_takes_its_addresses_from_flags() {
 fn a_table_is_built_inspected_looked_up_and_compared() {
     let setup = Setup::new();
     let (lists, built) = (setup.path("lists"), setup.path("built.table"));
-    let table = |arguments: &[&str]| run(Command::new(BINARY).arg("table").args(arguments));
+    let table = |arguments: &[&str]| run_command(Command::new(BINARY).arg("table").args(arguments));
     let (lists, built) = (lists.to_str().unwrap(), built.to_str().unwrap());
     table(&["build", lists, "-o", built]).expect(0);
     let inspected = table(&["inspect", built, "--json"]).expect(0).json();
@@ -191,15 +192,15 @@ fn a_table_is_built_inspected_looked_up_and_compared() {
     assert_eq!(found[0]["answer"]["reason"], "disposable");
     assert_eq!(found[0]["row"], "first.test");
     table(&["lookup", "a_b", "--table", built]).expect(1);
-    let other = Lists::create(setup.path("other"));
+    let other = ListFolder::create(setup.path("other"));
     other.write("disposable.txt", "first.test\nsecond.test\nthird.test\nfourth.test\nmail.com\n");
     let diff = table(&["diff", lists, other.path.to_str().unwrap(), "--json"]).expect(0).json();
     assert_eq!(diff["added"], json!(["fourth.test"]));
     assert_eq!(diff["removed"], json!(["exact.test"]));
     // A compiled file serves as the folder does.
-    let gateway = setup.text("table.path", built).start();
-    let key = gateway.key("acme", &[]);
-    let answer = gateway.domain("a.first.test", &key).expect(200);
+    let gateway = setup.set_text("table.path", built).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let answer = gateway.get_domain("a.first.test", &key).expect(200);
     assert_eq!(answer.header("X-Matched-Domain"), Some("first.test"));
     assert_eq!(answer.json()["mx_provider_label"], "First Mail");
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{BINARY, DemoUpstream, Setup, get, request, run};
+use crate::harness::{BINARY, DemoUpstream, Setup, get, request, run_command};
 
 const ANY_PORT: &str = "127.0.0.1:0";
 
@@ -72,13 +72,13 @@ fn a_gateway_with_http_health_checks_passes_calls_to_the_stand_in() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
     let setup = Setup::new().upstream(&[upstream.address]);
     let gateway = setup
-        .text("upstream.health_interval", "50ms")
-        .text("upstream.health_path", "/healthz")
+        .set_text("upstream.health_interval", "50ms")
+        .set_text("upstream.health_path", "/healthz")
         .start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let checked = gateway.get("/v1/check/jane%40example.com", &key).expect(200).json();
     assert_eq!(checked["email"], "****@example.com");
-    assert_eq!(gateway.month_count(&key), 1);
+    assert_eq!(gateway.get_month_count(&key), 1);
 }
 
 #[test]
@@ -101,12 +101,12 @@ fn a_second_stand_in_without_an_address_listens_on_a_free_port() {
 fn an_address_that_is_taken_is_an_error_that_says_what_to_do() {
     let listener = TcpListener::bind(ANY_PORT).unwrap();
     let taken = listener.local_addr().unwrap().to_string();
-    let ran = run(Command::new(BINARY).args(["demo", "--upstream-only", &taken])).expect(1);
+    let ran = run_command(Command::new(BINARY).args(["demo", "--upstream-only", &taken])).expect(1);
     assert!(
         ran.stderr.contains(&format!("expected to listen on {taken}, but found ")),
         "{}",
         ran.stderr
     );
     assert!(ran.stderr.contains("name another address"), "{}", ran.stderr);
-    run(Command::new(BINARY).args(["demo", "--upstream-only", "localhost"])).expect(2);
+    run_command(Command::new(BINARY).args(["demo", "--upstream-only", "localhost"])).expect(2);
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::harness::{Answer, DnsServer, Gateway, Setup, SlowDns, get, until, until_true};
+use crate::harness::{
+    DelayingDnsProxy, DnsServer, Gateway, Response, Setup, get, wait_for, wait_until,
+};
 use crate::redis_server::RedisServer;
 
 /// Large providers are known, or nothing is believed.
@@ -51,43 +53,43 @@ fn records() -> String {
 }
 
 fn setup(resolver: SocketAddr) -> Setup {
-    let setup = Setup::bundled().set("plans.free", "\"unlimited\"");
+    let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     setup.set("dns.learn", "true").set("dns.resolvers", &format!("[\"{resolver}\"]"))
 }
 
-fn start(resolver: SocketAddr) -> (Gateway, String) {
+fn start_learning_gateway(resolver: SocketAddr) -> (Gateway, String) {
     let gateway = setup(resolver).set("dns.rate", "1000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
-fn source(answer: &Answer) -> &str {
+fn verdict_source(answer: &Response) -> &str {
     answer.header("X-Verdict-Source").unwrap()
 }
 
 /// Reason, score and source of an answer.
-fn said(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
-    let answer = gateway.domain(name, key).expect(200);
+fn verdict_of(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
+    let answer = gateway.get_domain(name, key).expect(200);
     let body = answer.json();
     let reason = body["reason"].as_str().unwrap().to_owned();
-    (reason, body["risk_score"].as_u64().unwrap(), source(&answer).to_owned())
+    (reason, body["risk_score"].as_u64().unwrap(), verdict_source(&answer).to_owned())
 }
 
-fn dns(gateway: &Gateway) -> Value {
-    gateway.admin("/status").json()["dns"].clone()
+fn dns_status(gateway: &Gateway) -> Value {
+    gateway.get_admin_page("/status").json()["dns"].clone()
 }
 
 /// Waits until nothing is asked any more: of this many names something came, or nothing.
-fn await_asked(gateway: &Gateway, names: u64) {
-    until_true("all names were asked", || {
-        gateway.metric("riskgate_dns_queries_total", &[]) >= names as f64
+fn wait_for_queries(gateway: &Gateway, names: u64) {
+    wait_until("all names were asked", || {
+        gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]) >= names as f64
     });
 }
 
 #[test]
 fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
     let server = DnsServer::start(&records());
-    let (gateway, key) = start(server.address);
+    let (gateway, key) = start_learning_gateway(server.address);
     let cases = [
         ("null.com", "undeliverable", 95),
         ("there-is-no-such-name.com", "undeliverable", 95),
@@ -105,21 +107,22 @@ fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
         ("underscore.com", "disposable", 85),
         ("gmqil.com", "disposable", 85),
     ];
-    let version = gateway.domain("null.com", &key).header("X-Table-Version").unwrap().to_owned();
+    let version =
+        gateway.get_domain("null.com", &key).header("X-Table-Version").unwrap().to_owned();
     for (name, reason, score) in cases {
-        let before = said(&gateway, &key, name);
-        let now = until(&format!("{name} is known"), || {
-            Some(said(&gateway, &key, name)).filter(|said| said.2 == "dns")
+        let before = verdict_of(&gateway, &key, name);
+        let now = wait_for(&format!("{name} is known"), || {
+            Some(verdict_of(&gateway, &key, name)).filter(|said| said.2 == "dns")
         });
         assert_eq!((now.0.as_str(), now.1), (reason, score), "{name}");
         assert!(before.2 != "dns" || before == now, "{name}: {before:?}");
     }
-    let pro = gateway.domain("pro.com", &key);
+    let pro = gateway.get_domain("pro.com", &key);
     assert_eq!(pro.json()["is_corporate_email"], true);
     assert_eq!(pro.json()["mx_provider_label"], "Google Workspace");
     assert_eq!(pro.header("X-Table-Version"), Some(version.as_str()), "the table is the same");
-    until_true("the status page tells of it", || {
-        let status = dns(&gateway);
+    wait_until("the status page tells of it", || {
+        let status = dns_status(&gateway);
         status["learning"] == true
             && status["problem"].is_null()
             && status["answered_at"].is_string()
@@ -131,43 +134,43 @@ fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
 #[test]
 fn what_is_not_clear_or_says_nothing_changes_no_answer() {
     let server = DnsServer::start(&records());
-    let (gateway, key) = start(server.address);
+    let (gateway, key) = start_learning_gateway(server.address);
     let names =
         ["a-only.com", "own.com", "lame.com", "sub.lame.com", "x.broken.net", "strange.com"];
-    let before: Vec<_> = names.iter().map(|name| said(&gateway, &key, name)).collect();
-    await_asked(&gateway, 6);
-    let after: Vec<_> = names.iter().map(|name| said(&gateway, &key, name)).collect();
+    let before: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
+    wait_for_queries(&gateway, 6);
+    let after: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
     assert_eq!(before, after);
     assert!(
         after.iter().all(|said| *said == ("safe".to_owned(), 10, "none".to_owned())),
         "{after:?}"
     );
     let outcome = |word: &str| {
-        gateway.metric("riskgate_dns_queries_total", &[&format!("outcome=\"{word}\"")])
+        gateway.sum_of_samples("riskgate_dns_resolutions_total", &[&format!("outcome=\"{word}\"")])
     };
-    assert_eq!((outcome("host"), outcome("not_known")), (2.0, 4.0));
-    assert_eq!(dns(&gateway)["problem"], Value::Null, "no fault of ours");
+    assert_eq!((outcome("host"), outcome("unknown")), (2.0, 4.0));
+    assert_eq!(dns_status(&gateway)["problem"], Value::Null, "no fault of ours");
 }
 
 #[test]
 fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     let server = DnsServer::start(&records());
-    let (gateway, key) = start(server.address);
-    until("the operator's word outranks what was learned", || {
-        said(&gateway, &key, "null.com");
-        said(&gateway, &key, "burner.com");
-        (said(&gateway, &key, "null.com").2 == "dns"
-            && said(&gateway, &key, "burner.com").2 == "dns")
+    let (gateway, key) = start_learning_gateway(server.address);
+    wait_for("the operator's word outranks what was learned", || {
+        verdict_of(&gateway, &key, "null.com");
+        verdict_of(&gateway, &key, "burner.com");
+        (verdict_of(&gateway, &key, "null.com").2 == "dns"
+            && verdict_of(&gateway, &key, "burner.com").2 == "dns")
             .then_some(())
     });
     gateway.cli(&["table", "allow", "null.com"]).expect(0);
     gateway.cli(&["table", "deny", "pro.com"]).expect(0);
-    until_true("both words count", || {
-        said(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
-            && said(&gateway, &key, "pro.com").2 == "list"
+    wait_until("both words count", || {
+        verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
+            && verdict_of(&gateway, &key, "pro.com").2 == "list"
     });
-    assert_eq!(said(&gateway, &key, "burner.com").2, "dns", "another table, and still known");
-    let asked = gateway.metric("riskgate_dns_queries_total", &[]);
+    assert_eq!(verdict_of(&gateway, &key, "burner.com").2, "dns", "another table, and still known");
+    let asked = gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]);
     for (name, reason, from) in [
         ("yopmail.com", "disposable", "list"),
         ("x.yopmail.com", "disposable", "list"),
@@ -176,24 +179,24 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         ("any.invalid", "undeliverable", "list"),
         ("name.nosuchtld", "undeliverable", "rule"),
     ] {
-        let (said_reason, _, said_from) = said(&gateway, &key, name);
+        let (said_reason, _, said_from) = verdict_of(&gateway, &key, name);
         assert_eq!((said_reason.as_str(), said_from.as_str()), (reason, from), "{name}");
     }
-    said(&gateway, &key, "own.com");
-    await_asked(&gateway, asked as u64 + 1);
-    let known = dns(&gateway)["known"].as_u64().unwrap();
+    verdict_of(&gateway, &key, "own.com");
+    wait_for_queries(&gateway, asked as u64 + 1);
+    let known = dns_status(&gateway)["known"].as_u64().unwrap();
     assert!(known <= asked as u64 + 2, "names of lists are not asked for: {known}");
 }
 
 /// How long 300 new names take, the middle one.
-fn typical_time(gateway: &Gateway, key: &str) -> Duration {
+fn median_latency_sum(gateway: &Gateway, key: &str) -> Duration {
     let mut connection = gateway.connect();
     let mut times: Vec<Duration> = (0..300)
         .map(|number| {
             let target = format!("/v1/public/domain/name-{number}.com");
             let begun = Instant::now();
             let answer = connection.ask(&get(&target).key(key)).expect(200);
-            assert_eq!(source(&answer), "none");
+            assert_eq!(verdict_source(&answer), "none");
             begun.elapsed()
         })
         .collect();
@@ -203,89 +206,90 @@ fn typical_time(gateway: &Gateway, key: &str) -> Duration {
 
 #[test]
 fn a_silent_server_costs_no_request_anything_and_is_told() {
-    let silent = SlowDns::start(None, Duration::ZERO);
-    let (gateway, key) = start(silent.address);
+    let silent = DelayingDnsProxy::start(None, Duration::ZERO);
+    let (gateway, key) = start_learning_gateway(silent.address);
     let other = setup(silent.address).set("dns.learn", "false").start();
-    let other_key = other.key("acme", &[]);
-    let with = typical_time(&gateway, &key);
-    let without = typical_time(&other, &other_key);
+    let other_key = other.create_active_key("acme", &[]);
+    let with = median_latency_sum(&gateway, &key);
+    let without = median_latency_sum(&other, &other_key);
     // Waiting for the DNS would take seconds.
     assert!(with < 3 * without + Duration::from_millis(2), "{with:?}, without {without:?}");
-    until_true("it is told", || {
-        let problem = dns(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
+    wait_until("it is told", || {
+        let problem = dns_status(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
         problem.contains("expected the mail hosts of") && problem.contains("no answer within 2 s")
     });
     assert!(gateway.readyz().expect(200).text().contains("dns: "));
-    assert_eq!(dns(&gateway)["queue"], 300, "they wait for better days");
+    assert_eq!(dns_status(&gateway)["queue"], 300, "they wait for better days");
 }
 
 #[test]
 fn a_slow_server_is_learned_from_in_the_end() {
     let server = DnsServer::start(&records());
-    let slow = SlowDns::start(Some(server.address), Duration::from_millis(900));
-    let (gateway, key) = start(slow.address);
+    let slow = DelayingDnsProxy::start(Some(server.address), Duration::from_millis(900));
+    let (gateway, key) = start_learning_gateway(slow.address);
     let begun = Instant::now();
-    said(&gateway, &key, "null.com");
-    said(&gateway, &key, "burner.com");
+    verdict_of(&gateway, &key, "null.com");
+    verdict_of(&gateway, &key, "burner.com");
     assert!(begun.elapsed() < Duration::from_millis(900), "no request waits for it");
-    until_true("both are known", || {
-        said(&gateway, &key, "null.com").1 == 95 && said(&gateway, &key, "burner.com").1 == 85
+    wait_until("both are known", || {
+        verdict_of(&gateway, &key, "null.com").1 == 95
+            && verdict_of(&gateway, &key, "burner.com").1 == 85
     });
 }
 
 #[test]
 fn no_more_is_asked_than_the_rate_allows() {
     let server = DnsServer::start(&records());
-    let door = SlowDns::start(Some(server.address), Duration::ZERO);
+    let door = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
     let gateway = setup(door.address).set("dns.rate", "10").start();
-    let key = gateway.key("acme", &[]);
-    let asked = || door.asked.load(Ordering::Relaxed);
-    until_true("the resolvers are believed", || asked() > 0);
+    let key = gateway.create_active_key("acme", &[]);
+    let asked = || door.query_count.load(Ordering::Relaxed);
+    wait_until("the resolvers are believed", || asked() > 0);
     let (begun, before) = (Instant::now(), asked());
     for number in 0..100 {
-        said(&gateway, &key, &format!("there-is-no-{number}.com"));
+        verdict_of(&gateway, &key, &format!("there-is-no-{number}.com"));
     }
-    until_true("thirty were asked", || asked() >= before + 30);
+    wait_until("thirty were asked", || asked() >= before + 30);
     assert!(begun.elapsed() > Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn resolvers_that_deny_large_providers_are_not_believed() {
     let mut server = DnsServer::start("x A 192.0.2.1\n");
-    let (gateway, key) = start(server.address);
-    until_true("it is told", || {
-        dns(&gateway)["problem"].as_str().is_some_and(|it| it.contains("found no such name"))
+    let (gateway, key) = start_learning_gateway(server.address);
+    wait_until("it is told", || {
+        dns_status(&gateway)["problem"].as_str().is_some_and(|it| it.contains("found no such name"))
     });
-    assert_eq!(said(&gateway, &key, "there-is-no-such-name.com").2, "none");
-    assert_eq!(gateway.metric("riskgate_dns_queries_total", &[]), 0.0);
-    server.serve(&records());
-    until_true("they are believed again", || {
-        said(&gateway, &key, "there-is-no-such-name.com").1 == 95
+    assert_eq!(verdict_of(&gateway, &key, "there-is-no-such-name.com").2, "none");
+    assert_eq!(gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]), 0.0);
+    server.replace_records(&records());
+    wait_until("they are believed again", || {
+        verdict_of(&gateway, &key, "there-is-no-such-name.com").1 == 95
     });
-    until_true("all is well", || dns(&gateway)["problem"].is_null());
+    wait_until("all is well", || dns_status(&gateway)["problem"].is_null());
 }
 
 #[test]
 fn a_server_that_is_gone_for_a_while_leaves_what_is_known() {
     let mut server = DnsServer::start(&records());
-    let (gateway, key) = start(server.address);
-    until_true("it is known", || said(&gateway, &key, "null.com").1 == 95);
+    let (gateway, key) = start_learning_gateway(server.address);
+    wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
     server.stop();
-    said(&gateway, &key, "burner.com");
-    assert_eq!(said(&gateway, &key, "null.com").1, 95);
-    server.serve(&records());
-    assert_eq!(said(&gateway, &key, "null.com").1, 95);
+    verdict_of(&gateway, &key, "burner.com");
+    assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
+    server.replace_records(&records());
+    assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
 }
 
 #[test]
 fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
     let server = DnsServer::start(&records());
-    let (gateway, key) = start(server.address);
-    until_true("it is known", || said(&gateway, &key, "null.com").1 == 95);
+    let (gateway, key) = start_learning_gateway(server.address);
+    wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
     // What was learned is written within a second or so.
     std::mem::drop(server);
     let path = gateway.path("riskgate.db");
-    until_true("it is in the store", || {
+    wait_until("it is in the store", || {
         let wal = path.with_extension("db-wal");
         let bytes =
             [std::fs::read(&path).unwrap(), std::fs::read(wal).unwrap_or_default()].concat();
@@ -300,40 +304,42 @@ fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
     let shown = gateway.cli(&["table", "lookup", "--json", "null.com"]).expect(0).json();
     assert_eq!((&shown[0]["learned"], &shown[0]["source"]), (&".".into(), &"dns".into()));
     let gateway = gateway.restart();
-    until_true("it is known again", || said(&gateway, &key, "null.com").1 == 95);
-    gateway.rewrite(|text| text.replace("learn = true", "learn = false"));
-    until_true("the table alone answers", || {
-        said(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
+    wait_until("it is known again", || verdict_of(&gateway, &key, "null.com").1 == 95);
+    gateway.edit_config(|text| text.replace("learn = true", "learn = false"));
+    wait_until("the table alone answers", || {
+        verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
     });
-    until_true("it says so", || dns(&gateway)["learning"] == false && dns(&gateway)["known"] == 0);
+    wait_until("it says so", || {
+        dns_status(&gateway)["learning"] == false && dns_status(&gateway)["known"] == 0
+    });
 }
 
 #[test]
 fn nodes_that_share_a_store_tell_each_other() {
     let (server, redis) = (DnsServer::start(&records()), RedisServer::start());
-    let first = setup(server.address).redis(&redis).start();
-    let key = first.key("acme", &[]);
+    let first = setup(server.address).with_redis(&redis).start();
+    let key = first.create_active_key("acme", &[]);
     // The second one has nobody to ask.
-    let silent = SlowDns::start(None, Duration::ZERO);
-    let second = setup(silent.address).redis(&redis).start();
-    until_true("the key opens", || second.get("/v1/usage", &key).status == 200);
-    until_true("the first one knows", || said(&first, &key, "burner.com").1 == 85);
-    until_true("the second one knows too", || said(&second, &key, "burner.com").1 == 85);
+    let silent = DelayingDnsProxy::start(None, Duration::ZERO);
+    let second = setup(silent.address).with_redis(&redis).start();
+    wait_until("the key opens", || second.get("/v1/usage", &key).status == 200);
+    wait_until("the first one knows", || verdict_of(&first, &key, "burner.com").1 == 85);
+    wait_until("the second one knows too", || verdict_of(&second, &key, "burner.com").1 == 85);
 }
 
 #[test]
 fn names_beyond_the_queue_are_dropped_and_counted_and_memory_stays_small() {
-    let silent = SlowDns::start(None, Duration::ZERO);
-    let (gateway, key) = start(silent.address);
+    let silent = DelayingDnsProxy::start(None, Duration::ZERO);
+    let (gateway, key) = start_learning_gateway(silent.address);
     let mut connection = gateway.connect();
     for number in 0..12_000 {
         let target = format!("/v1/public/domain/a-name-that-nobody-has-{number}.com");
         connection.ask(&get(&target).key(&key)).expect(200);
     }
-    until_true("the rest is counted", || {
-        gateway.metric("riskgate_dns_dropped_total", &[]) >= 1_900.0
+    wait_until("the rest is counted", || {
+        gateway.sum_of_samples("riskgate_dns_names_dropped_total", &[]) >= 1_900.0
     });
-    assert_eq!(gateway.metric("riskgate_dns_queue", &[]), 10_000.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_dns_queue_length", &[]), 10_000.0);
 }
 
 #[test]

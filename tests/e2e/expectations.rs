@@ -5,20 +5,22 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, PATIENCE, Setup, StandIn, Step, answer, free_port, get};
+use crate::harness::{
+    Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, free_address, get, response_bytes,
+};
 use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, frame};
 
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
 /// A client that reads exactly what comes.
-struct Client(BufReader<TcpStream>);
+struct RawClient(BufReader<TcpStream>);
 
-impl Client {
-    fn open(gateway: &Gateway) -> Client {
+impl RawClient {
+    fn open(gateway: &Gateway) -> RawClient {
         let stream = TcpStream::connect(gateway.http).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        Client(BufReader::new(stream))
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        RawClient(BufReader::new(stream))
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -26,7 +28,7 @@ impl Client {
     }
 
     /// The next header, interim ones included; empty at the end.
-    fn header(&mut self) -> String {
+    fn read_header(&mut self) -> String {
         let mut header = String::new();
         while !header.ends_with("\r\n\r\n") {
             if self.0.read_line(&mut header).unwrap() == 0 {
@@ -37,8 +39,8 @@ impl Client {
     }
 
     /// The next answer, which must be the final one, with its body.
-    fn answer(&mut self) -> (String, String) {
-        let header = self.header().to_ascii_lowercase();
+    fn read_final_response(&mut self) -> (String, String) {
+        let header = self.read_header().to_ascii_lowercase();
         let length = header.lines().find_map(|line| line.strip_prefix("content-length: "));
         let length = length.unwrap_or_else(|| panic!("{header:?}")).parse().unwrap();
         let mut body = vec![0; length];
@@ -47,7 +49,7 @@ impl Client {
     }
 }
 
-fn post(target: &str, key: &str, length: usize) -> String {
+fn expecting_post(target: &str, key: &str, length: usize) -> String {
     format!(
         "POST {target} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {key}\r\n\
          Expect: 100-Continue\r\nContent-Length: {length}\r\n\r\n"
@@ -57,141 +59,145 @@ fn post(target: &str, key: &str, length: usize) -> String {
 /// Long enough that a loaded machine answers well within a part of it.
 const DEADLINE: Duration = Duration::from_secs(6);
 
-fn before(stand_in: &StandIn) -> (Gateway, String) {
-    let setup = Setup::new().tail(ROUTES).upstream(&[stand_in.address]);
-    let setup = setup.text("upstream.deadline", &format!("{}s", DEADLINE.as_secs()));
+fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
+    let setup = Setup::new().append_toml(ROUTES).upstream(&[upstream.address]);
+    let setup = setup.set_text("upstream.deadline", &format!("{}s", DEADLINE.as_secs()));
     let gateway = setup.set("listen.h2c", "true").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
 #[test]
 fn a_client_that_waits_for_100_gets_it_before_its_body_whatever_its_length() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
     for length in [1, 4, 65_536, 65_537, 500_000] {
-        let mut client = Client::open(&gateway);
-        client.send(post("/v1/signup", &key, length).as_bytes());
-        assert_eq!(client.header(), CONTINUE, "{length}");
+        let mut client = RawClient::open(&gateway);
+        client.send(expecting_post("/v1/signup", &key, length).as_bytes());
+        assert_eq!(client.read_header(), CONTINUE, "{length}");
         client.send("b".repeat(length).as_bytes());
-        let (header, body) = client.answer();
+        let (header, body) = client.read_final_response();
         assert!(header.starts_with("http/1.1 200 "), "{length}: {header}");
         assert!(header.contains("\r\nconnection: keep-alive"), "{length}: {header}");
-        assert_eq!((body.as_str(), stand_in.last().body.len()), (r#"{"checked":true}"#, length));
-        assert!(stand_in.last().all("Expect").is_empty());
+        assert_eq!(
+            (body.as_str(), upstream.last_request().body.len()),
+            (r#"{"checked":true}"#, length)
+        );
+        assert!(upstream.last_request().all("Expect").is_empty());
         // The next request on it waits for its own.
-        client.send(post("/v1/signup", &key, 4).as_bytes());
-        assert_eq!(client.header(), CONTINUE, "{length}");
+        client.send(expecting_post("/v1/signup", &key, 4).as_bytes());
+        assert_eq!(client.read_header(), CONTINUE, "{length}");
         client.send(b"next");
-        assert!(client.answer().0.starts_with("http/1.1 200 "));
+        assert!(client.read_final_response().0.starts_with("http/1.1 200 "));
     }
-    assert_eq!(gateway.month_count(&key), 10);
+    assert_eq!(gateway.get_month_count(&key), 10);
 }
 
 #[test]
 fn a_body_that_comes_unasked_needs_no_100() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
-    let mut client = Client::open(&gateway);
-    client.send((post("/v1/signup", &key, 4) + "body").as_bytes());
-    assert!(client.answer().0.starts_with("http/1.1 200 "));
-    assert_eq!(stand_in.last().body, "body");
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
+    let mut client = RawClient::open(&gateway);
+    client.send((expecting_post("/v1/signup", &key, 4) + "body").as_bytes());
+    assert!(client.read_final_response().0.starts_with("http/1.1 200 "));
+    assert_eq!(upstream.last_request().body, "body");
 }
 
 #[test]
 fn a_refused_request_gets_its_final_answer_and_no_100() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
     for (status, target, key) in [
         (404, "/nowhere", key.as_str()),
         (401, "/v1/signup", "rg_nobody"),
         (405, "/v1/usage", key.as_str()),
     ] {
         for length in [4, 100_000] {
-            let mut client = Client::open(&gateway);
-            client.send(post(target, key, length).as_bytes());
-            let (header, _) = client.answer();
+            let mut client = RawClient::open(&gateway);
+            client.send(expecting_post(target, key, length).as_bytes());
+            let (header, _) = client.read_final_response();
             assert!(header.starts_with(&format!("http/1.1 {status} ")), "{header}");
             // Whether a body follows only the client knows.
             assert!(header.contains("\r\nconnection: close"), "{header}");
-            assert_eq!(client.header(), "", "the end");
+            assert_eq!(client.read_header(), "", "the end");
         }
     }
-    assert_eq!((stand_in.count(), gateway.month_count(&key)), (0, 0));
+    assert_eq!((upstream.request_count(), gateway.get_month_count(&key)), (0, 0));
 }
 
 #[test]
 fn no_body_is_asked_for_where_no_server_is_there_for_it() {
-    let gateway = Setup::new().tail(ROUTES).upstream(&[free_port()]).start();
-    let key = gateway.key("acme", &[]);
-    let mut client = Client::open(&gateway);
-    client.send(post("/v1/signup", &key, 100_000).as_bytes());
-    let (header, body) = client.answer();
+    let gateway = Setup::new().append_toml(ROUTES).upstream(&[free_address()]).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut client = RawClient::open(&gateway);
+    client.send(expecting_post("/v1/signup", &key, 100_000).as_bytes());
+    let (header, body) = client.read_final_response();
     assert!(header.starts_with("http/1.1 500 "), "{header}");
     assert!(body.contains("upstream_unavailable"), "{body}");
-    assert_eq!(gateway.month_count(&key), 0, "given back");
+    assert_eq!(gateway.get_month_count(&key), 0, "given back");
 }
 
 #[test]
 fn a_100_of_the_servers_own_is_not_passed_on() {
-    let both = [CONTINUE.as_bytes().to_vec(), answer(200, "", "done")].concat();
-    let stand_in = StandIn::playing(move |_| vec![Step::Send(both.clone())]);
-    let (gateway, key) = before(&stand_in);
+    let both = [CONTINUE.as_bytes().to_vec(), response_bytes(200, "", "done")].concat();
+    let upstream = MockUpstream::with_script(move |_| vec![Step::Send(both.clone())]);
+    let (gateway, key) = gateway_in_front_of(&upstream);
     for length in [4, 100_000] {
-        let mut client = Client::open(&gateway);
-        client.send(post("/v1/signup", &key, length).as_bytes());
-        assert_eq!(client.header(), CONTINUE, "{length}");
+        let mut client = RawClient::open(&gateway);
+        client.send(expecting_post("/v1/signup", &key, length).as_bytes());
+        assert_eq!(client.read_header(), CONTINUE, "{length}");
         client.send("b".repeat(length).as_bytes());
-        let (header, body) = client.answer();
+        let (header, body) = client.read_final_response();
         assert!(header.starts_with("http/1.1 200 ") && body == "done", "{length}: {header}{body}");
     }
 }
 
 #[test]
 fn http_1_0_and_requests_without_a_body_get_no_100() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
-    let old = post("/v1/signup", &key, 4).replace("HTTP/1.1", "HTTP/1.0");
-    let mut client = Client::open(&gateway);
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
+    let old = expecting_post("/v1/signup", &key, 4).replace("HTTP/1.1", "HTTP/1.0");
+    let mut client = RawClient::open(&gateway);
     client.send((old + "bo").as_bytes());
     client.send(b"dy");
-    assert!(client.answer().0.starts_with("http/1.1 200 "));
-    let mut client = Client::open(&gateway);
-    client.send(&get("/v1/check/a@b.com").key(&key).with("Expect", "100-continue").bytes());
-    assert!(client.answer().0.starts_with("http/1.1 200 "));
+    assert!(client.read_final_response().0.starts_with("http/1.1 200 "));
+    let mut client = RawClient::open(&gateway);
+    client
+        .send(&get("/v1/check/a@b.com").key(&key).with_header("Expect", "100-continue").to_bytes());
+    assert!(client.read_final_response().0.starts_with("http/1.1 200 "));
 }
 
 /// The frames that begin a POST whose client waits.
-fn waits(stream: u32, key: &str) -> Vec<u8> {
+fn expecting_post_frames(stream: u32, key: &str) -> Vec<u8> {
     let fields = [("content-length", "4"), ("expect", "100-continue")];
     frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", "/v1/signup", key, &fields))
 }
 
 #[test]
-fn over_http2_a_client_that_waits_on_is_told_in_time_and_gets_its_call_back() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
+fn over_http2_a_client_that_never_sends_its_body_gets_a_timely_refusal_and_a_refund() {
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
     let mut frames = Frames::open(gateway.http);
     let begun = Instant::now();
-    assert!(frames.send(&waits(1, &key)));
+    assert!(frames.send(&expecting_post_frames(1, &key)));
     assert_eq!(frames.status(1), 417);
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
-    assert_eq!((stand_in.count(), gateway.month_count(&key)), (0, 0));
+    assert_eq!((upstream.request_count(), gateway.get_month_count(&key)), (0, 0));
     // One that does not wait for long is served.
-    assert!(frames.send(&waits(3, &key)));
+    assert!(frames.send(&expecting_post_frames(3, &key)));
     std::thread::sleep(Duration::from_secs(1));
     assert!(frames.send(&frame(DATA, END_STREAM, 3, b"body")));
     assert_eq!(frames.status(3), 200);
-    assert_eq!((stand_in.last().body.as_str(), gateway.month_count(&key)), ("body", 1));
+    assert_eq!((upstream.last_request().body.as_str(), gateway.get_month_count(&key)), ("body", 1));
 }
 
 #[test]
 fn over_http2_a_refused_request_and_an_unknown_expectation_are_answered_at_once() {
-    let stand_in = StandIn::start();
-    let (gateway, key) = before(&stand_in);
+    let upstream = MockUpstream::start();
+    let (gateway, key) = gateway_in_front_of(&upstream);
     let mut frames = Frames::open(gateway.http);
     let begun = Instant::now();
-    assert!(frames.send(&waits(1, "rg_nobody")));
+    assert!(frames.send(&expecting_post_frames(1, "rg_nobody")));
     assert_eq!(frames.status(1), 401);
     let fields = [("content-length", "4"), ("expect", "miracles")];
     let block = crate::http2::request("POST", "/v1/signup", &key, &fields);

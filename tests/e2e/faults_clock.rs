@@ -1,20 +1,20 @@
 //! Clocks that step: a month begins on time, never again, and never too early; and never is more
 //! admitted in one than its limit.
 
-use crate::harness::{Clock, Gateway, Setup, get, until_true};
+use crate::harness::{FakeClock, Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 30;
 /// So long before a month's end that everything that must happen before it does.
 const BEFORE_THE_END: &str = "2031-04-30T23:59:45Z";
-const APRIL: &str = "2031-05-01T00:00:00Z";
-const MAY: &str = "2031-06-01T00:00:00Z";
-const JUNE: &str = "2031-07-01T00:00:00Z";
+const END_OF_APRIL: &str = "2031-05-01T00:00:00Z";
+const END_OF_MAY: &str = "2031-06-01T00:00:00Z";
+const END_OF_JUNE: &str = "2031-07-01T00:00:00Z";
 const DAY: i64 = 86_400;
 
-fn setup(clock: &Clock) -> Setup {
-    Setup::new().set("plans.free", &LIMIT.to_string()).clock(clock)
+fn setup(clock: &FakeClock) -> Setup {
+    Setup::new().set("plans.free", &LIMIT.to_string()).run_by_clock(clock)
 }
 
 /// When the running month ends, and how much of it is spent.
@@ -40,49 +40,50 @@ fn assert_spent(gateway: &Gateway, key: &str, reset_at: &str) {
 fn spend_two_months(gateway: &Gateway, key: &str) {
     assert_eq!(spend_all(gateway, key), LIMIT);
     let refused = gateway.get(DOMAIN, key).expect(429);
-    assert_eq!(refused.json()["reset_at"], APRIL);
+    assert_eq!(refused.json()["reset_at"], END_OF_APRIL);
     let wait: u64 = refused.header("Retry-After").unwrap().parse().unwrap();
     assert!((1..=15).contains(&wait), "{wait}");
-    assert_spent(gateway, key, APRIL);
-    until_true("May has begun", || usage(gateway, key) == (MAY.to_owned(), 0));
+    assert_spent(gateway, key, END_OF_APRIL);
+    wait_until("May has begun", || usage(gateway, key) == (END_OF_MAY.to_owned(), 0));
     assert_eq!(spend_all(gateway, key), LIMIT);
-    assert_spent(gateway, key, MAY);
+    assert_spent(gateway, key, END_OF_MAY);
 }
 
 #[test]
 fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
-    let clock = Clock::at(BEFORE_THE_END);
+    let clock = FakeClock::starting_at(BEFORE_THE_END);
     let gateway = setup(&clock).start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     spend_two_months(&gateway, &key);
     // Back over the month's end, by little and by much: April is over.
     for back in [60, DAY, 20 * DAY] {
         clock.step(-back);
-        assert_spent(&gateway, &key, MAY);
+        assert_spent(&gateway, &key, END_OF_MAY);
         clock.step(back);
     }
     // Ahead, where nothing confirms it.
     clock.step(40 * DAY);
-    assert_spent(&gateway, &key, MAY);
+    assert_spent(&gateway, &key, END_OF_MAY);
     clock.step(-40 * DAY);
-    assert_spent(&gateway, &key, MAY);
+    assert_spent(&gateway, &key, END_OF_MAY);
     // Nor does a start with a clock that is wrong.
     for wrong in [-40 * DAY, 70 * DAY] {
         clock.step(wrong);
     }
-    let setup = gateway.end();
+    let setup = gateway.shut_down();
     let gateway = setup.start();
-    assert_spent(&gateway, &key, MAY);
+    assert_spent(&gateway, &key, END_OF_MAY);
     clock.step(-70 * DAY);
     let gateway = gateway.restart();
-    assert_spent(&gateway, &key, MAY);
+    assert_spent(&gateway, &key, END_OF_MAY);
 }
 
 #[test]
 fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
-    let (ours, theirs) = (Clock::at(BEFORE_THE_END), Clock::at(BEFORE_THE_END));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = setup(&ours).redis(&server).text("store.deadline", "2s");
+    let (ours, theirs) =
+        (FakeClock::starting_at(BEFORE_THE_END), FakeClock::starting_at(BEFORE_THE_END));
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     spend_two_months(&gateway, key);
@@ -90,31 +91,31 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     let jumps = || gateway.stderr().matches("clock jumped by").count();
     for step in [-DAY, 40 * DAY] {
         ours.step(step);
-        assert_spent(&gateway, key, MAY);
+        assert_spent(&gateway, key, END_OF_MAY);
         ours.step(-step);
         let before = jumps();
         theirs.step(step);
-        until_true("the step was noticed", || jumps() > before);
-        assert_spent(&gateway, key, MAY);
+        wait_until("the step was noticed", || jumps() > before);
+        assert_spent(&gateway, key, END_OF_MAY);
         theirs.step(-step);
-        assert_spent(&gateway, key, MAY);
+        assert_spent(&gateway, key, END_OF_MAY);
     }
     // Numbers that the server threw away when their time had come are told anew.
     let counted = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"] == LIMIT;
-    until_true("the server knows it again", counted);
+    wait_until("the server knows it again", counted);
     // Both, back: April is over, also for one that starts.
     ours.step(-DAY);
     theirs.step(-DAY);
     let gateway = gateway.restart();
-    assert_spent(&gateway, key, MAY);
+    assert_spent(&gateway, key, END_OF_MAY);
     ours.step(DAY);
     theirs.step(DAY);
     // Both, ahead: each confirms the other.
     ours.step(31 * DAY);
     theirs.step(31 * DAY);
-    until_true("June has begun", || usage(&gateway, key) == (JUNE.to_owned(), 0));
+    wait_until("June has begun", || usage(&gateway, key) == (END_OF_JUNE.to_owned(), 0));
     assert_eq!(spend_all(&gateway, key), LIMIT);
-    assert_spent(&gateway, key, JUNE);
+    assert_spent(&gateway, key, END_OF_JUNE);
 }
 
 /// What a client learns of the time: seconds to the reset, by an answer that counts and by a 429.
@@ -126,16 +127,16 @@ fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
 }
 
 /// Steps a clock about; keys stay as they are, and so does what is said of the time.
-fn assert_unmoved(gateway: &Gateway, step: impl Fn(i64)) {
-    let good = gateway.key("good", &["--plan", "large", "--expires", "12h"]);
-    let spent = gateway.key("spent", &["--expires", "2d", "--plan", "free"]);
-    let expired = gateway.key("short", &["--plan", "large", "--expires", "3s"]);
+fn assert_clock_step_has_no_effect(gateway: &Gateway, step: impl Fn(i64)) {
+    let good = gateway.create_active_key("good", &["--plan", "large", "--expires", "12h"]);
+    let spent = gateway.create_active_key("spent", &["--expires", "2d", "--plan", "free"]);
+    let expired = gateway.create_active_key("short", &["--plan", "large", "--expires", "3s"]);
     assert_eq!(spend_all(gateway, &spent), LIMIT);
     for _ in 0..40 {
         // So that calls are in hand, for the lane.
         gateway.get(DOMAIN, &good).expect(200);
     }
-    until_true("it has expired", || gateway.get(DOMAIN, &expired).status == 401);
+    wait_until("it has expired", || gateway.get(DOMAIN, &expired).status == 401);
     let before = seconds_left(gateway, &good, &spent);
     for by in [DAY, -DAY, 40 * DAY, -40 * DAY] {
         step(by);
@@ -149,18 +150,18 @@ fn assert_unmoved(gateway: &Gateway, step: impl Fn(i64)) {
     }
 }
 
-fn with_lane(setup: Setup, lane: bool) -> Setup {
-    setup.set("plans.large", "1000000").set("listen.lane", &lane.to_string())
+fn with_fast_path(setup: Setup, fast_path: bool) -> Setup {
+    setup.set("plans.large", "1000000").set("listen.fast_path", &fast_path.to_string())
 }
 
 #[test]
 fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
     std::thread::scope(|scope| {
-        for lane in [false, true] {
+        for fast_path in [false, true] {
             scope.spawn(move || {
-                let clock = Clock::at("2031-04-10T12:00:00Z");
-                let gateway = with_lane(setup(&clock), lane).start();
-                assert_unmoved(&gateway, |by| clock.step(by));
+                let clock = FakeClock::starting_at("2031-04-10T12:00:00Z");
+                let gateway = with_fast_path(setup(&clock), fast_path).start();
+                assert_clock_step_has_no_effect(&gateway, |by| clock.step(by));
             });
         }
     });
@@ -168,47 +169,55 @@ fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
 
 #[test]
 fn a_step_of_a_server_s_clock_opens_no_expired_key_and_closes_no_good_one() {
-    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = with_lane(setup(&ours).redis(&server), true).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup =
+        with_fast_path(setup(&ours).with_redis(&server), true).set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
-    assert_unmoved(&gateway, |by| {
+    assert_clock_step_has_no_effect(&gateway, |by| {
         theirs.step(by);
-        until_true("the step was seen, or taken back", || {
-            ((theirs.now() - ours.now()).abs() > DAY / 2) == tells_of_a_clock(&gateway)
+        wait_until("the step was seen, or taken back", || {
+            ((theirs.now() - ours.now()).abs() > DAY / 2) == is_clock_doubted(&gateway)
         });
     });
 }
 
 #[test]
 fn where_nodes_go_by_a_server_s_clock_a_step_of_the_machine_s_moves_nothing() {
-    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = with_lane(setup(&ours).redis(&server), false).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup =
+        with_fast_path(setup(&ours).with_redis(&server), false).set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
-    assert_unmoved(&setup.start(), |by| ours.step(by));
+    assert_clock_step_has_no_effect(&setup.start(), |by| ours.step(by));
 }
 
-fn tells_of_a_clock(gateway: &Gateway) -> bool {
+fn is_clock_doubted(gateway: &Gateway) -> bool {
     let told = gateway.readyz().json()["degraded"].to_string().contains("clock: ");
-    let metric = gateway.metric("riskgate_clock_doubted", &[]) == 1.0;
+    let metric = gateway.sum_of_samples("riskgate_clock_suspect", &[]) == 1.0;
     told && metric
 }
 
 #[test]
 fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
-    let clock = Clock::at("2031-04-10T12:00:00Z");
+    let clock = FakeClock::starting_at("2031-04-10T12:00:00Z");
     let gateway = setup(&clock).start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     for step in [0, 2 * DAY - 600, 1_200, -1_200] {
         clock.step(step);
         gateway.get(DOMAIN, &key).expect(200);
     }
-    until_true("all is logged", || {
-        gateway.log().iter().filter(|l| l["path"] == DOMAIN).count() == 4
+    wait_until("all is logged", || {
+        gateway.read_access_log().iter().filter(|l| l["path"] == DOMAIN).count() == 4
     });
-    let lines = gateway.log();
+    let lines = gateway.read_access_log();
     let mut mine = lines.iter().filter(|line| line["path"] == DOMAIN);
     let mut next = || mine.next().unwrap()["time"].as_str().unwrap().to_owned();
     for day in ["2031-04-10T12:", "2031-04-12T11:5", "2031-04-12T12:1", "2031-04-12T11:5"] {
@@ -216,38 +225,41 @@ fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
         assert!(time.starts_with(day), "{time}");
     }
     for line in &lines {
-        assert!(line["latency_us"].as_u64().unwrap() < 5_000_000, "{line}");
+        assert!(line["duration_us"].as_u64().unwrap() < 5_000_000, "{line}");
     }
 }
 
 #[test]
 fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
-    let (ours, theirs) = (Clock::at("2031-04-10T12:00:00Z"), Clock::at("2031-04-10T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = || setup(&ours).redis(&server).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+        FakeClock::starting_at("2031-04-10T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup = || setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
     // A server that is new and wrong from its first second on.
     theirs.step(70 * DAY);
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup().start(), made.stdout.trim_end());
     assert_eq!(spend_all(&gateway, key), LIMIT);
-    assert_spent(&gateway, key, APRIL);
-    assert!(tells_of_a_clock(&gateway), "{}", gateway.readyz().text());
+    assert_spent(&gateway, key, END_OF_APRIL);
+    assert!(is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     theirs.step(-70 * DAY);
-    until_true("all is well", || !tells_of_a_clock(&gateway));
+    wait_until("all is well", || !is_clock_doubted(&gateway));
     // It jumps while nobody runs: as far as it would have thrown the numbers away.
-    drop(gateway.end());
+    drop(gateway.shut_down());
     for jump in [70 * DAY, 200 * DAY] {
         theirs.step(jump);
         let gateways = [setup().start(), setup().start()];
         for gateway in &gateways {
-            assert_spent(gateway, key, APRIL);
-            until_true("it is told", || tells_of_a_clock(gateway));
+            assert_spent(gateway, key, END_OF_APRIL);
+            wait_until("it is told", || is_clock_doubted(gateway));
             assert_eq!(gateway.readyz().status, 200, "it serves");
         }
         theirs.step(-jump);
         for gateway in &gateways {
-            until_true("all is well", || !tells_of_a_clock(gateway));
-            assert_spent(gateway, key, APRIL);
+            wait_until("all is well", || !is_clock_doubted(gateway));
+            assert_spent(gateway, key, END_OF_APRIL);
         }
     }
     let listed = setup().cli(&["usage", "--json"]).expect(0).json();
@@ -259,15 +271,15 @@ fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
 
 /// The month ran ahead: a gateway counted in it, and now the clocks are right. It is told what to
 /// do, and that brings back the true month as it was.
-fn repair(gateway: Gateway, key: &str, url: &str) {
-    assert_spent(&gateway, key, MAY);
-    until_true("it is told what to do", || {
+fn repair_month(gateway: Gateway, key: &str, url: &str) {
+    assert_spent(&gateway, key, END_OF_MAY);
+    wait_until("it is told what to do", || {
         gateway.readyz().text().contains("riskgate store repair-month 2031-04")
     });
     let words = ["store", "repair-month", "2031-04", "--json"];
     let refused = gateway.cli(&words).expect(1);
-    assert_eq!(refused.stderr, "expected no gateway to run, but found one that serves\n", "{url}");
-    let setup = gateway.end();
+    assert_eq!(refused.stderr, "expected no running gateway, but found one\n", "{url}");
+    let setup = gateway.shut_down();
     for month in ["2031-05", "2031-03", "2027-01"] {
         let refused = setup.cli(&["store", "repair-month", month]).expect(1);
         assert!(refused.stderr.contains("set it right first"), "{}", refused.stderr);
@@ -281,70 +293,79 @@ fn repair(gateway: Gateway, key: &str, url: &str) {
     let again = setup.cli(&words).expect(0).json();
     assert_eq!((&again["changed"], &again["dropped"]), (&false.into(), &0.into()));
     let gateway = setup.start();
-    assert_eq!(usage(&gateway, key), (APRIL.to_owned(), 7));
-    assert!(!tells_of_a_clock(&gateway), "{}", gateway.readyz().text());
+    assert_eq!(usage(&gateway, key), (END_OF_APRIL.to_owned(), 7));
+    assert!(!is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     assert_eq!(spend_all(&gateway, key), LIMIT - 7);
-    assert_spent(&gateway, key, APRIL);
+    assert_spent(&gateway, key, END_OF_APRIL);
 }
 
 #[test]
 fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
-    let clock = Clock::at("2031-04-20T12:00:00Z");
+    let clock = FakeClock::starting_at("2031-04-20T12:00:00Z");
     let gateway = setup(&clock).start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (0..7).for_each(|_| drop(gateway.get(DOMAIN, &key).expect(200)));
-    let setup = gateway.end();
+    let setup = gateway.shut_down();
     // Less than a month ahead at a start it is believed.
     clock.step(20 * DAY);
     let gateway = setup.start();
     assert_eq!(spend_all(&gateway, &key), LIMIT);
-    let setup = gateway.end();
+    let setup = gateway.shut_down();
     clock.step(-20 * DAY);
-    repair(setup.start(), &key, "sqlite");
+    repair_month(setup.start(), &key, "sqlite");
 }
 
 #[test]
 fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
-    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = setup(&ours).redis(&server).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     (0..7).for_each(|_| drop(gateway.get(DOMAIN, key).expect(200)));
     // Both clocks, while it runs: each confirms the other.
     ours.step(20 * DAY);
     theirs.step(20 * DAY);
-    until_true("May has begun", || usage(&gateway, key) == (MAY.to_owned(), 0));
+    wait_until("May has begun", || usage(&gateway, key) == (END_OF_MAY.to_owned(), 0));
     assert_eq!(spend_all(&gateway, key), LIMIT);
     ours.step(-20 * DAY);
     theirs.step(-20 * DAY);
-    repair(gateway, key, "redis");
+    repair_month(gateway, key, "redis");
 }
 
 #[test]
 fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
-    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = || setup(&ours).redis(&server).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup = || setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.trim_end();
     for wrong in [20 * DAY, 70 * DAY, -40 * DAY] {
         ours.step(wrong);
         let gateway = setup().start();
-        assert_eq!(usage(&gateway, key).0, APRIL, "{wrong}");
+        assert_eq!(usage(&gateway, key).0, END_OF_APRIL, "{wrong}");
         gateway.get(DOMAIN, key).expect(200);
-        gateway.end();
+        gateway.shut_down();
         ours.step(-wrong);
     }
-    let month = server.tell(&["HGET", "riskgate:{ring}:mark", "month"]);
+    let month = server.run(&["HGET", "riskgate:{ring}:meta", "month"]);
     assert_eq!(month, "375", "April 2031, since January 2000");
 }
 
 #[test]
 fn a_key_lasts_as_long_as_was_said_where_the_clock_of_the_command_is_wrong() {
-    let (ours, theirs) = (Clock::at("2031-04-20T12:00:00Z"), Clock::at("2031-04-20T12:00:00Z"));
-    let server = RedisServer::start_among(&theirs.environment());
-    let setup = setup(&ours).redis(&server).text("store.deadline", "2s");
+    let (ours, theirs) = (
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+        FakeClock::starting_at("2031-04-20T12:00:00Z"),
+    );
+    let server = RedisServer::start_with_env(&theirs.environment());
+    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
     for wrong in [-2 * DAY, 2 * DAY] {
@@ -354,10 +375,10 @@ fn a_key_lasts_as_long_as_was_said_where_the_clock_of_the_command_is_wrong() {
         assert!(made.stderr.contains("warning: the server's clock is"), "{}", made.stderr);
         let (id, key) = (made.json()["id"].clone(), made.json()["key"].clone());
         let opens = |key: &str| gateway.get("/v1/usage", key).status == 200;
-        until_true("it opens", || opens(key.as_str().unwrap()));
+        wait_until("it opens", || opens(key.as_str().unwrap()));
         let rotate = ["keys", "rotate", id.as_str().unwrap(), "--overlap", "2s"];
         gateway.cli(&rotate).expect(0);
-        until_true("its time is over", || !opens(key.as_str().unwrap()));
+        wait_until("its time is over", || !opens(key.as_str().unwrap()));
         ours.step(-wrong);
     }
 }

@@ -8,30 +8,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Connection, Crowd, DoneOnDrop, Gateway, Setup, StandIn, Step, answer, get, run, until_true,
+    Connection, Gateway, LoadGenerator, MockUpstream, SetOnDrop, Setup, Step, get, response_bytes,
+    run_command, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
 /// How many descriptors the process may have from now on.
-fn bound_descriptors(gateway: &Gateway, most: usize) {
+fn limit_descriptors(gateway: &Gateway, most: usize) {
     let (pid, limit) = (gateway.pid().to_string(), format!("--nofile={most}:{most}"));
-    run(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
+    run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
 }
 
 #[test]
 fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alone() {
-    let stand_in = StandIn::start();
-    let setup = Setup::new().upstream(&[stand_in.address]).set("plans.free", "1000000");
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
     // Each way keeps a connection to the upstream; the first call has none in hand for the lane.
     for _ in 0..2 {
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     let room = 20;
-    bound_descriptors(&gateway, gateway.descriptors() + room);
+    limit_descriptors(&gateway, gateway.open_descriptors() + room);
     let crowd: Vec<Connection> =
         (0..200).filter_map(|_| Connection::try_open(gateway.http)).collect();
     assert!(crowd.len() > room);
@@ -41,13 +42,13 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     drop(crowd);
-    until_true("others are served again", || {
+    wait_until("others are served again", || {
         Connection::try_open(gateway.http)
-            .and_then(|mut connection| connection.try_ask(&get(DOMAIN).key(&key)))
+            .and_then(|mut connection| connection.try_send_request(&get(DOMAIN).key(&key)))
             .is_some_and(|answer| answer.status == 200)
     });
-    assert_eq!(gateway.month_count(&key), stand_in.count() as u64 + 51);
-    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
+    assert_eq!(gateway.get_month_count(&key), upstream.request_count() as u64 + 51);
+    assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
     gateway.restart().get(DOMAIN, &key).expect(200);
 }
 
@@ -57,9 +58,9 @@ enum Flood {
     /// A header larger than there may be.
     LargeHeaders,
     /// One that never ends.
-    OpenHeaders,
+    UnfinishedHeaders,
     /// A body, most of which never comes.
-    OpenBodies,
+    UnfinishedBodies,
 }
 
 impl Flood {
@@ -70,8 +71,8 @@ impl Flood {
             Flood::LargeHeaders => {
                 format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}{fields}\r\n")
             }
-            Flood::OpenHeaders => format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}"),
-            Flood::OpenBodies => format!(
+            Flood::UnfinishedHeaders => format!("GET {DOMAIN} HTTP/1.1\r\nHost: a\r\n{fields}"),
+            Flood::UnfinishedBodies => format!(
                 "POST /v1/signup HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {key}\r\n\
                  Content-Length: 1048576\r\n\r\n{}",
                 "b".repeat(64 * 1024)
@@ -81,7 +82,7 @@ impl Flood {
     }
 
     /// Comes on and on, and keeps its last hundred connections open.
-    fn rise(self, gateway: SocketAddr, key: &str, is_over: &AtomicBool) {
+    fn run_flood(self, gateway: SocketAddr, key: &str, is_over: &AtomicBool) {
         let bytes = self.bytes(key);
         let mut kept = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
@@ -99,39 +100,43 @@ impl Flood {
 #[test]
 fn a_flood_of_headers_and_bodies_takes_little_memory() {
     const MEBIBYTE: u64 = 1_024;
-    let stand_in = StandIn::start();
+    let upstream = MockUpstream::start();
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
     let gateway = setup.set("plans.free", "1000000").set("log.access", "false").start();
-    let key = gateway.key("acme", &[]);
-    let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(2));
+    let key = gateway.create_active_key("acme", &[]);
+    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     let is_over = AtomicBool::new(false);
-    let before = gateway.peak_memory();
+    let before = gateway.peak_memory_kib();
     std::thread::scope(|scope| {
-        let _ending = (crowd.ending(), DoneOnDrop(&is_over));
-        crowd.come(scope, gateway.http, 2);
-        for flood in [Flood::LargeHeaders, Flood::OpenHeaders, Flood::OpenBodies] {
+        let _stop_guard = (crowd.stop_on_drop(), SetOnDrop(&is_over));
+        crowd.spawn_clients(scope, gateway.http, 2);
+        for flood in [Flood::LargeHeaders, Flood::UnfinishedHeaders, Flood::UnfinishedBodies] {
             let (address, key, is_over) = (gateway.http, &key, &is_over);
-            scope.spawn(move || flood.rise(address, key, is_over));
+            scope.spawn(move || flood.run_flood(address, key, is_over));
         }
-        until_true("the flood is high", || {
-            gateway.metric("riskgate_connections", &[]) > 150.0
-                && gateway.metric("riskgate_requests_total", &["headers_too_large"]) > 500.0
-                && crowd.said().admitted > 500
+        wait_until("the flood is high", || {
+            gateway.sum_of_samples("riskgate_connections", &[]) > 150.0
+                && gateway.sum_of_samples("riskgate_requests_total", &["headers_too_large"]) > 500.0
+                && crowd.counts().admitted > 500
         });
     });
-    let grown = gateway.peak_memory() - before;
-    println!("{before} KiB, and {grown} more; {:?} {:?}", crowd.said(), crowd.took());
+    let grown = gateway.peak_memory_kib() - before;
+    println!(
+        "{before} KiB, and {grown} more; {:?} {:?}",
+        crowd.counts(),
+        crowd.latency_p99_and_max()
+    );
     assert!(grown < 128 * MEBIBYTE, "{grown} KiB");
-    assert_eq!((crowd.said().failed, crowd.said().unknown), (0, 0));
-    until_true("all of it is gone", || gateway.metric("riskgate_connections", &[]) <= 1.0);
+    assert_eq!((crowd.counts().internal_errors, crowd.counts().unknown), (0, 0));
+    wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
     gateway.get(DOMAIN, &key).expect(200);
 }
 
 /// A pipe with a name, held open by somebody who never reads from it.
 fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {
     let path = setup.path("pipe");
-    run(Command::new("mkfifo").arg(&path)).expect(0);
+    run_command(Command::new("mkfifo").arg(&path)).expect(0);
     let reader = std::fs::OpenOptions::new()
         .read(true)
         .write(true)
@@ -142,19 +147,19 @@ fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {
 }
 
 /// Far more lines than a pipe takes; then the process is to end in time. How many were dropped.
-fn goes_on_and_ends(setup: Setup) -> f64 {
+fn overflow_log_and_shut_down(setup: Setup) -> f64 {
     let mut gateway = setup.set("plans.free", "1000000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     for _ in 0..1_500 {
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
     }
-    let dropped = gateway.metric("riskgate_access_log_dropped", &[]);
+    let dropped = gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
     let begun = Instant::now();
-    gateway.signal("TERM");
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    gateway.send_signal("TERM");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
     assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
-    assert_eq!(gateway.start_again().month_count(&key), 1_500);
+    assert_eq!(gateway.start_again().get_month_count(&key), 1_500);
     dropped
 }
 
@@ -162,7 +167,7 @@ fn goes_on_and_ends(setup: Setup) -> f64 {
 fn a_log_to_a_pipe_that_nobody_reads_holds_nothing_up() {
     let setup = Setup::new();
     let (path, _reader) = unread_pipe(&setup);
-    let dropped = goes_on_and_ends(setup.text("log.path", &path));
+    let dropped = overflow_log_and_shut_down(setup.set_text("log.path", &path));
     assert!(dropped > 500.0, "{dropped}");
 }
 
@@ -171,7 +176,8 @@ fn a_log_to_a_pipe_that_nobody_has_open_stops_the_start() {
     let setup = Setup::new();
     let (path, reader) = unread_pipe(&setup);
     drop(reader);
-    let ran = setup.text("log.path", &path).under(&["timeout", "20"]).cli(&["run"]).expect(78);
+    let ran =
+        setup.set_text("log.path", &path).run_under(&["timeout", "20"]).cli(&["run"]).expect(78);
     assert!(ran.stderr.contains("log.path: expected a file to append to"), "{}", ran.stderr);
 }
 
@@ -180,51 +186,52 @@ fn a_standard_output_that_nobody_reads_holds_nothing_up() {
     let setup = Setup::new();
     let (path, _reader) = unread_pipe(&setup);
     let script = format!("[ \"$2\" != run ] || exec >>{path}; exec \"$@\"");
-    let setup = setup.unset("log.path").under(&["sh", "-c", &script, "sh"]);
-    goes_on_and_ends(setup);
+    let setup = setup.unset("log.path").run_under(&["sh", "-c", &script, "sh"]);
+    overflow_log_and_shut_down(setup);
 }
 
 #[test]
 fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
     let told = "limit of open files: expected at least 64, but found 63";
-    let ran = Setup::new().under(&["timeout", "20", "prlimit", "--nofile=63:63"]).cli(&["run"]);
+    let ran = Setup::new().run_under(&["timeout", "20", "prlimit", "--nofile=63:63"]).cli(&["run"]);
     assert!(ran.expect(78).stderr.contains(told));
-    let gateway = Setup::new().under(&["prlimit", "--nofile=64:64"]).start();
-    let key = gateway.key("acme", &[]);
+    let gateway = Setup::new().run_under(&["prlimit", "--nofile=64:64"]).start();
+    let key = gateway.create_active_key("acme", &[]);
     gateway.get(DOMAIN, &key).expect(200);
 }
 
 #[test]
 fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
     // Its upstream closes each connection, so that every exchange needs a new descriptor.
-    let closing = StandIn::playing(|_| {
-        vec![Step::Send(answer(200, "Connection: close\r\n", "{}")), Step::Close]
+    let closing = MockUpstream::with_script(|_| {
+        vec![Step::Send(response_bytes(200, "Connection: close\r\n", "{}")), Step::Close]
     });
     let setup = Setup::new().upstream(&[closing.address]).set("plans.free", "1000000");
-    let gateway = setup.under(&["prlimit", "--nofile=256:256"]).start();
+    let gateway = setup.run_under(&["prlimit", "--nofile=256:256"]).start();
     assert!(gateway.stderr().contains("the limit of open files leaves"), "{}", gateway.stderr());
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
     first.ask(&get("/v1/usage").key(&key)).expect(200);
     let crowd: Vec<Connection> =
         (0..300).filter_map(|_| Connection::try_open(gateway.http)).collect();
-    until_true("the house is full", || {
-        gateway.metric("riskgate_connections_refused_total", &[]) > 100.0
+    wait_until("the house is full", || {
+        gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
     });
     for _ in 0..50 {
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     // So can its store and its files.
     gateway.create_key("other", &[]);
-    gateway.signal("HUP");
-    until_true("it reloads", || {
-        gateway.metric("riskgate_reload_total", &["part=\"table\"", "outcome=\"ok\""]) >= 1.0
+    gateway.send_signal("HUP");
+    wait_until("it reloads", || {
+        gateway.sum_of_samples("riskgate_reloads_total", &["part=\"table\"", "outcome=\"ok\""])
+            >= 1.0
     });
     drop(crowd);
-    until_true("others are served again", || {
+    wait_until("others are served again", || {
         Connection::try_open(gateway.http)
-            .and_then(|mut connection| connection.try_ask(&get(DOMAIN).key(&key)))
+            .and_then(|mut connection| connection.try_send_request(&get(DOMAIN).key(&key)))
             .is_some_and(|answer| answer.status == 200)
     });
-    assert_eq!(gateway.month_count(&key), 51);
+    assert_eq!(gateway.get_month_count(&key), 51);
 }

@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::harness::{
-    Crowd, DoneOnDrop, Gateway, PATIENCE, Setup, StandIn, Step, answer, run, until_true,
+    Gateway, LoadGenerator, MockUpstream, SetOnDrop, Setup, Step, TEST_TIMEOUT, response_bytes,
+    run_command, wait_until,
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const CONNECTIONS: usize = 400;
 const EXCHANGES: usize = 50;
 /// What the process may have of its own, its stacks included; see docs/operations.md.
-const BOUND: &str = "--data=192000000";
+const DATA_LIMIT_OPTION: &str = "--data=192000000";
 
 /// What clients can make a gateway keep, each as much as it may be.
 #[derive(Clone, Copy)]
@@ -50,7 +51,7 @@ impl Flood {
     }
 
     /// Comes on and on, and keeps its last connections open.
-    fn rise(self, gateway: &Gateway, key: &str, is_over: &AtomicBool) {
+    fn run_flood(self, gateway: &Gateway, key: &str, is_over: &AtomicBool) {
         let bytes = self.bytes(key);
         let mut kept = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
@@ -68,26 +69,26 @@ impl Flood {
 }
 
 /// A gateway under the bound, in front of answers that no buffer takes; its table is compiled.
-fn start(stand_in: &StandIn) -> (Gateway, String) {
+fn start(upstream: &MockUpstream) -> (Gateway, String) {
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[stand_in.address]).tail(route);
+    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
     let setup = setup.set("listen.max_connections", &CONNECTIONS.to_string());
     let setup = setup.set("upstream.max_in_flight", &EXCHANGES.to_string());
-    let setup = setup.set("plans.free", "10000000").under(&["prlimit", BOUND]);
+    let setup = setup.set("plans.free", "10000000").run_under(&["prlimit", DATA_LIMIT_OPTION]);
     let keys = setup.path("keys.toml");
     std::fs::write(&keys, "# None.\n").unwrap();
     let table = setup.path("built.table");
     let mut build = std::process::Command::new(crate::harness::BINARY);
     build.args(["table", "build"]).arg(setup.path("lists")).arg("-o").arg(&table);
-    run(&mut build).expect(0);
-    let setup = setup.text("keys.file", keys.to_str().unwrap());
-    let gateway = setup.text("table.path", table.to_str().unwrap()).start();
-    let key = gateway.key("acme", &[]);
+    run_command(&mut build).expect(0);
+    let setup = setup.set_text("keys.file", keys.to_str().unwrap());
+    let gateway = setup.set_text("table.path", table.to_str().unwrap()).start();
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
 /// A memory of the process, as the kernel calls it, in KiB.
-fn memory(gateway: &Gateway, name: &str) -> String {
+fn proc_status_line(gateway: &Gateway, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     status.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
 }
@@ -95,43 +96,48 @@ fn memory(gateway: &Gateway, name: &str) -> String {
 #[test]
 fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
     let large = "x".repeat(2 << 20);
-    let stand_in = StandIn::playing(move |seen| match seen.line().contains("/v1/check/") {
-        true => vec![Step::Send(answer(200, "", &large))],
-        false => vec![Step::Send(answer(200, "", "{}"))],
-    });
-    let (gateway, key) = start(&stand_in);
-    let other = gateway.key("other", &[]);
-    println!("before: {}", memory(&gateway, "VmData"));
-    let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(2));
+    let upstream =
+        MockUpstream::with_script(move |seen| match seen.request_line().contains("/v1/check/") {
+            true => vec![Step::Send(response_bytes(200, "", &large))],
+            false => vec![Step::Send(response_bytes(200, "", "{}"))],
+        });
+    let (gateway, key) = start(&upstream);
+    let other = gateway.create_active_key("other", &[]);
+    println!("before: {}", proc_status_line(&gateway, "VmData"));
+    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _ending = (crowd.ending(), DoneOnDrop(&is_over));
-        crowd.come(scope, gateway.http, 2);
-        until_true("calls are under way", || crowd.said().admitted > 20);
+        let _stop_guard = (crowd.stop_on_drop(), SetOnDrop(&is_over));
+        crowd.spawn_clients(scope, gateway.http, 2);
+        wait_until("calls are under way", || crowd.counts().admitted > 20);
         for flood in [Flood::Headers, Flood::Bodies, Flood::ShortBodies, Flood::Answers] {
             let (gateway, key, is_over) = (&gateway, &other, &is_over);
-            scope.spawn(move || flood.rise(gateway, key, is_over));
+            scope.spawn(move || flood.run_flood(gateway, key, is_over));
         }
-        until_true("connections are turned away", || {
-            gateway.metric("riskgate_connections_refused_total", &[]) > 100.0
+        wait_until("connections are turned away", || {
+            gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
         });
-        let before = crowd.said();
-        until_true("others are served", || crowd.said().admitted > before.admitted + 200);
-        println!("in the flood: {}, {}", memory(&gateway, "VmData"), memory(&gateway, "VmRSS"));
+        let before = crowd.counts();
+        wait_until("others are served", || crowd.counts().admitted > before.admitted + 200);
+        println!(
+            "in the flood: {}, {}",
+            proc_status_line(&gateway, "VmData"),
+            proc_status_line(&gateway, "VmRSS")
+        );
     });
-    println!("{:?} {:?}", crowd.said(), crowd.took());
-    assert_eq!((crowd.said().failed, crowd.said().unknown), (0, 0));
-    assert!(crowd.took().1 < PATIENCE / 2, "{:?}", crowd.took());
-    until_true("all of it is gone", || gateway.metric("riskgate_connections", &[]) <= 1.0);
-    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
-    gateway.domain("first.test", &key).expect(200);
-    gateway.restart().domain("first.test", &key).expect(200);
+    println!("{:?} {:?}", crowd.counts(), crowd.latency_p99_and_max());
+    assert_eq!((crowd.counts().internal_errors, crowd.counts().unknown), (0, 0));
+    assert!(crowd.latency_p99_and_max().1 < TEST_TIMEOUT / 2, "{:?}", crowd.latency_p99_and_max());
+    wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+    gateway.get_domain("first.test", &key).expect(200);
+    gateway.restart().get_domain("first.test", &key).expect(200);
 }
 
 #[test]
 fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
-    let (gateway, key) = start(&StandIn::start());
-    let fails = |part: &str| gateway.metric("riskgate_reload_failing", &[part]) == 1.0;
+    let (gateway, key) = start(&MockUpstream::start());
+    let fails = |part: &str| gateway.sum_of_samples("riskgate_reload_failing", &[part]) == 1.0;
     let table = std::fs::read(gateway.path("built.table")).unwrap();
     let swap = |name: &str, bytes: &[u8], length: u64| {
         let beside = gateway.path("beside");
@@ -143,15 +149,15 @@ fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
     // First it is more than is ever read.
     for (length, words) in [(2 << 30, "at most"), (900 << 20, "out of memory")] {
         swap("built.table", &table, length);
-        until_true("it is refused", || fails("table") && gateway.stderr().contains(words));
+        wait_until("it is refused", || fails("table") && gateway.stderr().contains(words));
     }
     swap("keys.toml", b"", 1 << 30);
-    until_true("it is refused", || fails("keys"));
-    gateway.domain("first.test", &key).expect(200);
+    wait_until("it is refused", || fails("keys"));
+    gateway.get_domain("first.test", &key).expect(200);
     assert_eq!(gateway.readyz().status, 200);
     // The next ones serve.
     swap("keys.toml", b"# None.\n", 8);
-    until_true("keys are taken", || !fails("keys"));
+    wait_until("keys are taken", || !fails("keys"));
     swap("built.table", &table, table.len() as u64);
-    until_true("a table is taken", || !fails("table"));
+    wait_until("a table is taken", || !fails("table"));
 }

@@ -8,15 +8,15 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 
-use crate::harness::{DoneOnDrop, Gateway, Setup, until_true};
+use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
 /// A server of one list. It plays its answers one after the other, and the last one for ever.
 struct ListServer {
     address: SocketAddr,
     answers: Arc<Mutex<VecDeque<String>>>,
     /// The header of each request.
-    asked: Arc<Mutex<Vec<String>>>,
-    played: Arc<AtomicUsize>,
+    request_headers: Arc<Mutex<Vec<String>>>,
+    response_count: Arc<AtomicUsize>,
 }
 
 impl ListServer {
@@ -25,11 +25,11 @@ impl ListServer {
         let server = ListServer {
             address: listener.local_addr().unwrap(),
             answers: Arc::default(),
-            asked: Arc::default(),
-            played: Arc::default(),
+            request_headers: Arc::default(),
+            response_count: Arc::default(),
         };
-        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.asked));
-        let played = Arc::clone(&server.played);
+        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.request_headers));
+        let response_count = Arc::clone(&server.response_count);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
@@ -43,7 +43,7 @@ impl ListServer {
                     }
                 };
                 let _ = (&stream).write_all(answer.as_bytes());
-                played.fetch_add(1, Ordering::SeqCst);
+                response_count.fetch_add(1, Ordering::SeqCst);
             }
         });
         server
@@ -54,11 +54,13 @@ impl ListServer {
     }
 
     /// Plays this answer from now on, and waits until it was given.
-    fn play(&self, answer: &str) {
+    fn respond_with(&self, answer: &str) {
         *self.answers.lock().unwrap() = VecDeque::from([answer.to_owned()]);
-        let before = self.played.load(Ordering::SeqCst);
+        let before = self.response_count.load(Ordering::SeqCst);
         // A fetch that was under way may still have got the answer before.
-        until_true("the feed is fetched", || self.played.load(Ordering::SeqCst) >= before + 2);
+        wait_until("the feed is fetched", || {
+            self.response_count.load(Ordering::SeqCst) >= before + 2
+        });
     }
 }
 
@@ -69,12 +71,12 @@ fn read_header(stream: &TcpStream) -> String {
     header
 }
 
-fn list(names: &[String], fields: &str) -> String {
+fn list_response(names: &[String], fields: &str) -> String {
     let body = names.join("\n");
     format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-fn answer(status: &str, body: &str) -> String {
+fn response_text(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
@@ -84,7 +86,7 @@ fn names_of(day: usize) -> Vec<String> {
 }
 
 /// A list that ends only with its connection.
-fn until_close(body: &str) -> String {
+fn response_until_close(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}")
 }
 
@@ -93,88 +95,104 @@ fn feed(name: &str, url: &str, more: &str) -> String {
 }
 
 fn setup() -> Setup {
-    let setup = Setup::bundled().set("plans.free", "\"unlimited\"");
+    let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     let folder = setup.path("feeds").display().to_string();
-    setup.text("table.feed_folder", &folder)
+    setup.set_text("table.feed_dir", &folder)
 }
 
 fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
-    let body = gateway.domain(name, key).expect(200).json();
+    let body = gateway.get_domain(name, key).expect(200).json();
     body["reason"] == "disposable" && body["risk_score"] == 100
 }
 
 /// Whether the table holds the list of this day and of no other.
-fn has_day(gateway: &Gateway, key: &str, day: usize) -> bool {
+fn serves_list_of_day(gateway: &Gateway, key: &str, day: usize) -> bool {
     let name = |n: usize| format!("abused-{n}.test-feed.com");
     is_flagged(gateway, key, &name(5 * day))
         && is_flagged(gateway, key, &name(5 * day + 59))
         && !is_flagged(gateway, key, &name(5 * day + 60))
 }
 
-fn problem(gateway: &Gateway) -> String {
-    let status: Value = gateway.admin("/status").json();
+fn feed_problem(gateway: &Gateway) -> String {
+    let status: Value = gateway.get_admin_page("/status").json();
     status["feeds"][0]["problem"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]
 fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(list(&names_of(0), "ETag: \"day-0\"\r\n"));
-    let gateway = setup().tail(&feed("daily", &server.url(), "interval = \"1s\"")).start();
-    let key = gateway.key("acme", &[]);
-    until_true("the first list is in the table", || has_day(&gateway, &key, 0));
+    server.answers.lock().unwrap().push_back(list_response(&names_of(0), "ETag: \"day-0\"\r\n"));
+    let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"1s\"")).start();
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the first list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _ending = DoneOnDrop(&is_done);
+        let _stop_guard = SetOnDrop(&is_done);
         // Names of day 0 that no later day has, and the versions that answered: one version never
         // gives two answers.
         scope.spawn(|| {
             let mut seen = std::collections::BTreeMap::new();
             while !is_done.load(Ordering::SeqCst) {
-                let answer = gateway.domain("abused-7.test-feed.com", &key).expect(200);
+                let answer = gateway.get_domain("abused-7.test-feed.com", &key).expect(200);
                 let version = answer.header("X-Table-Version").unwrap().to_owned();
                 let score = answer.json()["risk_score"].as_u64().unwrap();
                 assert_eq!(*seen.entry(version).or_insert(score), score);
                 assert!(score == 100 || score == 10, "{score}");
             }
         });
-        server.play("HTTP/1.1 304 Not Modified\r\n\r\n");
-        assert!(server.asked.lock().unwrap().last().unwrap().contains("if-none-match: \"day-0\""));
-        until_true("nothing is wrong", || problem(&gateway).is_empty());
+        server.respond_with("HTTP/1.1 304 Not Modified\r\n\r\n");
+        assert!(
+            server
+                .request_headers
+                .lock()
+                .unwrap()
+                .last()
+                .unwrap()
+                .contains("if-none-match: \"day-0\"")
+        );
+        wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         let day_1 = names_of(1).join("\n");
         let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());
         let mut with_gmail = names_of(1);
         with_gmail.push("gmail.com".to_owned());
         for (wrong, expected) in [
-            (answer("500 Oh", "x.com"), "expected status 200, but found 500"),
+            (response_text("500 Oh", "x.com"), "expected status 200, but found 500"),
             (long, "list.txt: expected the whole list"),
-            (answer("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
-            (answer("200 OK", ""), "but found an empty one"),
-            (answer("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
-            (until_close(&day_1), "expected the whole list, but found a part"),
-            (list(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""), "but found HTML"),
-            (list(&with_gmail, ""), "expected no protected name, but found gmail.com"),
-            (list(&names_of(0)[..20], ""), "expected at most 30 of 60 rows to come and to go"),
-            (list(&names_of(40), ""), "60 new and 60 gone"),
+            (response_text("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
+            (response_text("200 OK", ""), "but found an empty one"),
+            (response_text("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
+            (response_until_close(&day_1), "expected the whole list, but found a part"),
+            (
+                list_response(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""),
+                "but found HTML",
+            ),
+            (list_response(&with_gmail, ""), "expected no protected name, but found gmail.com"),
+            (
+                list_response(&names_of(0)[..20], ""),
+                "expected at most 30 of 60 rows to be added and to be removed",
+            ),
+            (list_response(&names_of(40), ""), "60 new and 60 gone"),
         ] {
-            server.play(&wrong);
-            until_true(&format!("it is told: {expected}"), || problem(&gateway).contains(expected));
+            server.respond_with(&wrong);
+            wait_until(&format!("it is told: {expected}"), || {
+                feed_problem(&gateway).contains(expected)
+            });
             assert!(gateway.readyz().text().contains("feeds: feed daily"));
-            assert!(has_day(&gateway, &key, 0), "{expected}");
+            assert!(serves_list_of_day(&gateway, &key, 0), "{expected}");
         }
         for day in [1, 2] {
-            server.play(&list(&names_of(day), ""));
-            until_true("the new list is in the table", || has_day(&gateway, &key, day));
-            until_true("nothing is wrong", || problem(&gateway).is_empty());
+            server.respond_with(&list_response(&names_of(day), ""));
+            wait_until("the new list is in the table", || serves_list_of_day(&gateway, &key, day));
+            wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         }
         let mut old = names_of(1);
         old.reverse();
-        server.play(&list(&[vec!["# fresh".to_owned()], old].concat(), ""));
-        until_true("it is told", || problem(&gateway).contains("found an older one again"));
-        assert!(has_day(&gateway, &key, 2));
+        server.respond_with(&list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
+        wait_until("it is told", || feed_problem(&gateway).contains("found an older one again"));
+        assert!(serves_list_of_day(&gateway, &key, 2));
     });
-    assert_eq!(gateway.metric("riskgate_feed_rows", &["feed=\"daily\""]), 60.0);
-    assert!(gateway.metric("riskgate_feed_fetches_total", &["outcome=\"failed\""]) >= 8.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_feed_rows", &["feed=\"daily\""]), 60.0);
+    assert!(gateway.sum_of_samples("riskgate_feed_fetches_total", &["outcome=\"failed\""]) >= 8.0);
     let said = gateway.cli(&["table", "lookup", "abused-15.test-feed.com"]).expect(0).stdout;
     assert!(said.contains("list     feed daily (disposable_a)"), "{said}");
 }
@@ -184,7 +202,7 @@ fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
     let setup = setup();
     let (list, digest) = (setup.path("list.txt"), setup.path("list.txt.sha256"));
     let more = format!("sha256_url = \"{}\"\ninterval = \"7d\"", digest.display());
-    let setup = setup.tail(&feed("reviewed", &list.display().to_string(), &more));
+    let setup = setup.append_toml(&feed("reviewed", &list.display().to_string(), &more));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     std::fs::write(&digest, format!("{}  list.txt\n", "0".repeat(64))).unwrap();
     let wrong = setup.cli(&["table", "update"]).expect(1);
@@ -201,8 +219,8 @@ fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
     assert_eq!(setup.cli(&["table", "update"]).expect(0).stdout, "reviewed: 60 rows\n");
     assert_eq!(setup.cli(&["table", "update"]).expect(0).stdout, "reviewed: unchanged\n");
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
-    assert!(has_day(&gateway, &key, 0));
+    let key = gateway.create_active_key("acme", &[]);
+    assert!(serves_list_of_day(&gateway, &key, 0));
     std::fs::write(&list, names_of(40).join("\n")).unwrap();
     std::fs::write(&digest, sum(&list)).unwrap();
     let refused = gateway.cli(&["table", "update", "reviewed"]).expect(1);
@@ -212,7 +230,7 @@ fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
         refused.stderr
     );
     gateway.cli(&["table", "update", "--force", "reviewed"]).expect(0);
-    until_true("the new list is in the table", || has_day(&gateway, &key, 40));
+    wait_until("the new list is in the table", || serves_list_of_day(&gateway, &key, 40));
     let feeds = gateway.cli(&["table", "feeds", "--json"]).expect(0).json();
     assert_eq!((&feeds[0]["name"], &feeds[0]["rows"]), (&"reviewed".into(), &60.into()));
     assert!(feeds[0]["problem"].is_null() && feeds[0]["fetched_at"].is_string());
@@ -231,7 +249,7 @@ fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
     let setup = setup();
     let list = setup.path("list.txt");
     let more = format!("public_key = \"{KEY}\"");
-    let setup = setup.tail(&feed("signed", &list.display().to_string(), &more));
+    let setup = setup.append_toml(&feed("signed", &list.display().to_string(), &more));
     std::fs::write(&list, "test").unwrap();
     let wrong = setup.cli(&["table", "update"]).expect(1);
     assert!(wrong.stderr.contains("list.txt.minisig: expected a list"), "{}", wrong.stderr);
@@ -247,7 +265,7 @@ fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
 #[test]
 fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
     let faults = |text: &str| {
-        let setup = setup().tail(text);
+        let setup = setup().append_toml(text);
         setup.cli(&["check"]).expect(78).stderr
     };
     for (text, expected) in [
@@ -262,7 +280,7 @@ fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
         let said = faults(&text);
         assert!(said.contains(expected), "{said}");
     }
-    let off = setup().tail(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
+    let off = setup().append_toml(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
     assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
 }
 
@@ -278,7 +296,7 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
         .collect();
     assert!(names.len() > 900 && names.contains(&"cock.li"), "{}", names.len());
     std::fs::write(&path, names.join("\n")).unwrap();
-    let setup = setup.tail(&feed("castle", &path.display().to_string(), ""));
+    let setup = setup.append_toml(&feed("castle", &path.display().to_string(), ""));
     setup.cli(&["table", "update"]).expect(0);
     let said = setup.cli(&["table", "lookup", "cock.li"]).expect(0).stdout;
     assert!(said.contains("rule     protected"), "{said}");
@@ -289,45 +307,45 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
 #[test]
 fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(list(&names_of(0), ""));
+    server.answers.lock().unwrap().push_back(list_response(&names_of(0), ""));
     // No folder can be made there.
-    let setup = setup().text("table.feed_folder", "/proc/riskgate/feeds");
-    let gateway = setup.tail(&feed("daily", &server.url(), "interval = \"1h\"")).start();
-    until_true("it is told", || gateway.readyz().text().contains("feeds: feed daily"));
+    let setup = setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
+    let gateway = setup.append_toml(&feed("daily", &server.url(), "interval = \"1h\"")).start();
+    wait_until("it is told", || gateway.readyz().text().contains("feeds: feed daily"));
     // Each look at the status is a later moment than the one before.
     for _ in 0..40 {
-        assert!(problem(&gateway).contains("feed daily"));
+        assert!(feed_problem(&gateway).contains("feed daily"));
     }
-    assert_eq!(server.played.load(Ordering::SeqCst), 0);
+    assert_eq!(server.response_count.load(Ordering::SeqCst), 0);
 }
 
 #[test]
 fn a_feed_from_another_place_is_fetched_whole_and_at_once() {
     let (first, second) = (ListServer::start(), ListServer::start());
-    first.answers.lock().unwrap().push_back(list(&names_of(0), "ETag: \"same\"\r\n"));
-    second.answers.lock().unwrap().push_back(list(&names_of(40), "ETag: \"same\"\r\n"));
-    let gateway = setup().tail(&feed("daily", &first.url(), "interval = \"7d\"")).start();
-    let key = gateway.key("acme", &[]);
-    until_true("the first list is in the table", || has_day(&gateway, &key, 0));
-    gateway.rewrite(|config| config.replace(&first.url(), &second.url()));
-    until_true("the other list is in the table", || has_day(&gateway, &key, 40));
-    assert!(!second.asked.lock().unwrap()[0].contains("if-none-match"));
+    first.answers.lock().unwrap().push_back(list_response(&names_of(0), "ETag: \"same\"\r\n"));
+    second.answers.lock().unwrap().push_back(list_response(&names_of(40), "ETag: \"same\"\r\n"));
+    let gateway = setup().append_toml(&feed("daily", &first.url(), "interval = \"7d\"")).start();
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the first list is in the table", || serves_list_of_day(&gateway, &key, 0));
+    gateway.edit_config(|config| config.replace(&first.url(), &second.url()));
+    wait_until("the other list is in the table", || serves_list_of_day(&gateway, &key, 40));
+    assert!(!second.request_headers.lock().unwrap()[0].contains("if-none-match"));
 }
 
 #[test]
 fn a_fault_is_told_no_more_once_a_command_has_fetched() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(answer("500 Oh", ""));
-    let gateway = setup().tail(&feed("daily", &server.url(), "interval = \"7d\"")).start();
-    until_true("it is told", || problem(&gateway).contains("found 500"));
-    *server.answers.lock().unwrap() = VecDeque::from([list(&names_of(0), "")]);
+    server.answers.lock().unwrap().push_back(response_text("500 Oh", ""));
+    let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"7d\"")).start();
+    wait_until("it is told", || feed_problem(&gateway).contains("found 500"));
+    *server.answers.lock().unwrap() = VecDeque::from([list_response(&names_of(0), "")]);
     // A moment of its own, since moments are told by the second.
-    let first = gateway.admin("/status").json()["feeds"][0]["tried_at"].clone();
-    until_true("a command fetches later", || {
+    let first = gateway.get_admin_page("/status").json()["feeds"][0]["attempted_at"].clone();
+    wait_until("a command fetches later", || {
         gateway.cli(&["table", "update"]).expect(0);
-        gateway.cli(&["table", "feeds", "--json"]).expect(0).json()[0]["tried_at"] != first
+        gateway.cli(&["table", "feeds", "--json"]).expect(0).json()[0]["attempted_at"] != first
     });
-    until_true("nothing is wrong", || problem(&gateway).is_empty());
+    wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
     assert!(gateway.readyz().json()["degraded"].as_array().unwrap().is_empty());
 }
 
@@ -335,7 +353,7 @@ fn a_fault_is_told_no_more_once_a_command_has_fetched() {
 fn a_list_that_lost_its_state_is_still_compared_with_the_next_one() {
     let setup = setup();
     let list = setup.path("list.txt");
-    let setup = setup.tail(&feed("daily", &list.display().to_string(), ""));
+    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), ""));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     setup.cli(&["table", "update"]).expect(0);
     std::fs::write(setup.path("feeds/daily.json"), "{").unwrap();
@@ -348,15 +366,15 @@ fn a_list_that_lost_its_state_is_still_compared_with_the_next_one() {
 fn a_list_never_passes_for_one_of_another_kind() {
     let setup = setup();
     let list = setup.path("list.txt");
-    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
+    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
-    until_true("the list is in the table", || has_day(&gateway, &key, 0));
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
     std::fs::remove_file(&list).unwrap();
-    gateway.rewrite(|config| config.replace("tier = \"a\"", "kind = \"free\""));
-    until_true("the list is out of the table", || !has_day(&gateway, &key, 0));
-    let body = gateway.domain("abused-7.test-feed.com", &key).expect(200).json();
+    gateway.edit_config(|config| config.replace("tier = \"a\"", "kind = \"free\""));
+    wait_until("the list is out of the table", || !serves_list_of_day(&gateway, &key, 0));
+    let body = gateway.get_domain("abused-7.test-feed.com", &key).expect(200).json();
     assert_eq!((&body["risk_score"], &body["is_free_provider"]), (&10.into(), &false.into()));
 }
 
@@ -365,12 +383,13 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
     let setup = setup();
     let list = setup.path("list.txt");
     let more = "interval = \"1s\"\nmax_age = \"1s\"";
-    let setup = setup.tail(&feed("daily", &list.display().to_string(), more));
+    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), more));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     let gateway = setup.start();
-    until_true("it is told", || problem(&gateway).contains("feed daily: unchanged since 2"));
+    wait_until("it is told", || feed_problem(&gateway).contains("feed daily: unchanged since 2"));
     assert!(gateway.readyz().text().contains("unchanged since"));
-    let changed = gateway.metric("riskgate_feed_changed_timestamp_seconds", &["feed=\"daily\""]);
+    let changed =
+        gateway.sum_of_samples("riskgate_feed_changed_timestamp_seconds", &["feed=\"daily\""]);
     assert!(changed > 1.7e9, "{changed}");
 }
 
@@ -378,7 +397,7 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
 fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
     let setup = setup();
     let (list, kept) = (setup.path("list.txt"), setup.path("feeds/daily.disposable.txt"));
-    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"7d\""));
+    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"7d\""));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     setup.cli(&["table", "update"]).expect(0);
     let good = std::fs::read(&kept).unwrap();
@@ -391,13 +410,13 @@ fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
         setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     }
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     for damage in &damages {
-        until_true("the list is in the table", || has_day(&gateway, &key, 0));
-        until_true("nothing is wrong", || problem(&gateway).is_empty());
+        wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
+        wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         assert_eq!(std::fs::read(&kept).unwrap(), good);
         std::fs::write(&kept, damage).unwrap();
-        until_true("it is kept anew", || std::fs::read(&kept).unwrap() == good);
+        wait_until("it is kept anew", || std::fs::read(&kept).unwrap() == good);
     }
 }
 
@@ -405,20 +424,20 @@ fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
 fn a_broken_file_of_overrides_holds_back_no_feed() {
     let setup = setup();
     let (list, overrides) = (setup.path("list.txt"), setup.path("overrides.csv"));
-    let setup = setup.text("table.overrides", &overrides.display().to_string());
-    let setup = setup.tail(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
+    let setup = setup.set_text("table.overrides", &overrides.display().to_string());
+    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
     setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
-    until_true("the list is in the table", || has_day(&gateway, &key, 0));
+    let key = gateway.create_active_key("acme", &[]);
+    wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let good = std::fs::read_to_string(&overrides).unwrap();
     std::fs::write(&overrides, format!("{good}broken,row\n")).unwrap();
-    until_true("it is told", || gateway.readyz().text().contains("table: "));
+    wait_until("it is told", || gateway.readyz().text().contains("table: "));
     std::fs::write(&list, names_of(1).join("\n")).unwrap();
-    until_true("the next list is in the table", || has_day(&gateway, &key, 1));
+    wait_until("the next list is in the table", || serves_list_of_day(&gateway, &key, 1));
     assert!(is_flagged(&gateway, &key, "bad.example.com"));
     assert!(gateway.readyz().text().contains("table: "));
     std::fs::write(&overrides, good).unwrap();
-    until_true("nothing is wrong", || !gateway.readyz().text().contains("table: "));
+    wait_until("nothing is wrong", || !gateway.readyz().text().contains("table: "));
 }

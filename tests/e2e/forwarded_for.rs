@@ -3,25 +3,27 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use crate::harness::{Connection, Front, Gateway, Request, Seen, Setup, Software, StandIn, get};
+use crate::harness::{
+    Connection, FrontProxy, Gateway, MockUpstream, ProxyKind, ReceivedRequest, Request, Setup, get,
+};
 
 /// Requests through each proxy, on each of the two paths.
 const REQUESTS: usize = 1_000;
 /// Requests that a client sends at once, before it reads an answer.
 const PIPELINED: usize = 10;
 /// Requests that it sends on one connection.
-const KEPT: usize = 40;
+const REQUESTS_PER_CONNECTION: usize = 40;
 /// Where the proxies run, and whom the gateway trusts.
-const TRUSTED: &str = "127.0.0.1";
+const TRUSTED_PROXY: &str = "127.0.0.1";
 
 /// Where the client of this request lives.
-fn client(request: usize) -> Ipv4Addr {
-    let [_, _, high, low] = ((request / KEPT) as u32).to_be_bytes();
-    Ipv4Addr::new(127, 31, high, low + 1)
+fn client_address(request: usize) -> Ipv4Addr {
+    let [_, _, p99_and_max, low] = ((request / REQUESTS_PER_CONNECTION) as u32).to_be_bytes();
+    Ipv4Addr::new(127, 31, p99_and_max, low + 1)
 }
 
 /// A request that claims to come from elsewhere: in as many lines and members as its number says.
-fn forged(number: usize, key: &str) -> Request {
+fn forged_request(number: usize, key: &str) -> Request {
     const MEMBERS: [&str; 7] =
         ["127.0.0.1", "6.6.6.6", "", " ", "::1", "unknown", "2001:db8::6, 10.0.0.1"];
     const NAMES: [&str; 4] =
@@ -33,69 +35,73 @@ fn forged(number: usize, key: &str) -> Request {
         if number % 100 == 1 {
             list = vec!["127.0.0.1"; 200];
         }
-        request = request.with(NAMES[(number + line) % 4], &list.join(","));
+        request = request.with_header(NAMES[(number + line) % 4], &list.join(","));
     }
     if number % 3 == 1 {
-        request = request.with("X-Forwarded-Proto", "gopher").with("x-forwarded-proto", "wais");
-        request = request.with("X-Forwarded-Host", "evil.test, more.test");
-        request = request.with("X-Forwarded-Port", "1");
+        request = request
+            .with_header("X-Forwarded-Proto", "gopher")
+            .with_header("x-forwarded-proto", "wais");
+        request = request.with_header("X-Forwarded-Host", "evil.test, more.test");
+        request = request.with_header("X-Forwarded-Port", "1");
     }
     request
 }
 
 /// The client's address as a server finds it: from the right, the first that is not trusted.
-fn address_behind(seen: &Seen) -> &str {
+fn address_behind(seen: &ReceivedRequest) -> &str {
     let mut members = seen.header("X-Forwarded-For").rsplit(',').map(str::trim);
-    members.find(|member| *member != TRUSTED).expect("an address that is no proxy's")
+    members.find(|member| *member != TRUSTED_PROXY).expect("an address that is no proxy's")
 }
 
-fn gateway(lane: bool, stand_in: &StandIn, names_client: bool) -> (Gateway, String) {
-    let setup = Setup::new().upstream(&[stand_in.address]).set("listen.lane", &lane.to_string());
+fn gateway(fast_path: bool, upstream: &MockUpstream, names_client: bool) -> (Gateway, String) {
+    let setup =
+        Setup::new().upstream(&[upstream.address]).set("listen.fast_path", &fast_path.to_string());
     // What is asked is who the client is, not how fast a loaded machine answers.
-    let setup = setup.text("upstream.deadline", "15s").set("plans.free", "1000000");
-    let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED:?}]"));
+    let setup = setup.set_text("upstream.deadline", "15s").set("plans.free", "1000000");
+    let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED_PROXY:?}]"));
     let gateway = setup.start();
-    let key = gateway.key_in_use("acme");
+    let key = gateway.create_warm_key("acme");
     if !names_client {
         return (gateway, key);
     }
     // From now on each connection must begin with a PROXY header.
-    let setup = gateway.end().set("listen.proxy_protocol", "true");
+    let setup = gateway.shut_down().set("listen.proxy_protocol", "true");
     (setup.start(), key)
 }
 
-fn hold(lane: bool, proxies: &[Software]) {
-    let stand_in = StandIn::start();
-    let names_client = proxies.contains(&Software::HaProxyProtocol);
-    let (gateway, key) = gateway(lane, &stand_in, names_client);
+fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
+    let upstream = MockUpstream::start();
+    let names_client = proxies.contains(&ProxyKind::HaProxyProtocol);
+    let (gateway, key) = gateway(fast_path, &upstream, names_client);
     let mut fronts = Vec::new();
     for proxy in proxies {
-        let behind = fronts.last().map_or(gateway.http, |front: &Front| front.address);
-        fronts.push(Front::start(*proxy, behind));
+        let behind = fronts.last().map_or(gateway.http, |front: &FrontProxy| front.address);
+        fronts.push(FrontProxy::start(*proxy, behind));
     }
     let front = fronts.last().unwrap().address;
-    for first in (0..REQUESTS).step_by(KEPT) {
-        let mut connection = Connection::open_from(IpAddr::V4(client(first)), front);
-        for batch in (first..first + KEPT).step_by(PIPELINED) {
+    for first in (0..REQUESTS).step_by(REQUESTS_PER_CONNECTION) {
+        let mut connection = Connection::open_from(IpAddr::V4(client_address(first)), front);
+        for batch in (first..first + REQUESTS_PER_CONNECTION).step_by(PIPELINED) {
             let numbers = batch..batch + PIPELINED;
-            let bytes: Vec<Vec<u8>> = numbers.map(|at| forged(at, &key).bytes()).collect();
+            let bytes: Vec<Vec<u8>> =
+                numbers.map(|at| forged_request(at, &key).to_bytes()).collect();
             connection.send(&bytes.concat());
             for _ in 0..PIPELINED {
-                connection.read().expect("an answer").expect(200);
+                connection.read_response().expect("an answer").expect(200);
             }
         }
     }
-    let seen = stand_in.seen();
+    let seen = upstream.received_requests();
     assert_eq!(seen.len(), REQUESTS);
     for seen in &seen {
-        let (_, number) = seen.line().split_once("?n=").unwrap();
+        let (_, number) = seen.request_line().split_once("?n=").unwrap();
         let number = number.split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(address_behind(seen), client(number).to_string(), "{}", seen.head);
+        assert_eq!(address_behind(seen), client_address(number).to_string(), "{}", seen.head);
         let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
         assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
         if names_client {
             // The peer is the client itself then, and nothing that it says of its way is kept.
-            assert_eq!(seen.header("X-Forwarded-For"), client(number).to_string());
+            assert_eq!(seen.header("X-Forwarded-For"), client_address(number).to_string());
             assert_eq!(seen.header("X-Forwarded-Proto"), "http", "{}", seen.head);
             assert_eq!(seen.header("X-Forwarded-Host"), "gate.test", "{}", seen.head);
             assert!(seen.all("X-Forwarded-Port").is_empty(), "{}", seen.head);
@@ -105,36 +111,36 @@ fn hold(lane: bool, proxies: &[Software]) {
         assert_eq!(seen.header("X-Forwarded-Host"), "front.test", "{}", seen.head);
         assert_eq!(seen.header("X-Forwarded-Port"), "443", "{}", seen.head);
     }
-    let on_the_fast_path = gateway.metric("riskgate_lane_answers_total", &[]);
-    assert_eq!(on_the_fast_path > 0.0, lane, "{on_the_fast_path}");
+    let on_the_fast_path = gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]);
+    assert_eq!(on_the_fast_path > 0.0, fast_path, "{on_the_fast_path}");
 }
 
 /// On both paths at the same time.
-fn hold_on_both_paths(proxies: &[Software]) {
+fn assert_on_both_paths(proxies: &[ProxyKind]) {
     std::thread::scope(|scope| {
-        scope.spawn(|| hold(false, proxies));
-        hold(true, proxies);
+        scope.spawn(|| assert_true_client_is_forwarded(false, proxies));
+        assert_true_client_is_forwarded(true, proxies);
     });
 }
 
 #[test]
 fn behind_haproxy_the_server_sees_the_true_client() {
-    hold_on_both_paths(&[Software::HaProxy]);
-    hold_on_both_paths(&[Software::HaProxyProtocol]);
+    assert_on_both_paths(&[ProxyKind::HaProxy]);
+    assert_on_both_paths(&[ProxyKind::HaProxyProtocol]);
 }
 
 #[test]
 fn behind_nginx_the_server_sees_the_true_client() {
-    hold_on_both_paths(&[Software::Nginx]);
-    hold_on_both_paths(&[Software::NginxSecondLine]);
+    assert_on_both_paths(&[ProxyKind::Nginx]);
+    assert_on_both_paths(&[ProxyKind::NginxSecondLine]);
 }
 
 #[test]
 fn behind_envoy_the_server_sees_the_true_client() {
-    hold_on_both_paths(&[Software::Envoy]);
+    assert_on_both_paths(&[ProxyKind::Envoy]);
 }
 
 #[test]
 fn behind_a_chain_of_proxies_the_server_sees_the_true_client() {
-    hold_on_both_paths(&[Software::HaProxy, Software::Nginx, Software::HaProxy]);
+    assert_on_both_paths(&[ProxyKind::HaProxy, ProxyKind::Nginx, ProxyKind::HaProxy]);
 }

@@ -1,79 +1,82 @@
 //! What all tests stand on: a gateway process, a client, an upstream, a folder of lists.
 
-mod authority;
-mod clock;
-mod crowd;
+mod certificate_authority;
 mod demo_upstream;
-mod disk;
 mod dns_server;
+mod fake_clock;
 mod fault_proxy;
-mod footprint;
-mod forwarder;
-mod front;
+mod front_proxy;
 mod gateway;
 mod http;
-mod lists;
+mod list_folder;
+mod load_generator;
+mod mock_upstream;
+mod process_stats;
 mod secrets;
-mod stand_in;
+mod tcp_forwarder;
+mod test_disk;
 
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-pub use authority::Authority;
-pub use clock::Clock;
-pub use crowd::{Crowd, high};
+pub use certificate_authority::CertificateAuthority;
 pub use demo_upstream::DemoUpstream;
-pub use disk::Disk;
-pub use dns_server::{DnsServer, SlowDns};
-pub use fault_proxy::{Door, End, Fault, FaultProxy};
-pub use forwarder::Forwarder;
-pub use front::{Front, Software};
-pub use gateway::{BINARY, Gateway, Ran, Setup, USED, has_lane, run, shared};
-pub use http::{Answer, Connection, Request, get, request, stream_from};
-pub use lists::Lists;
+pub use dns_server::{DelayingDnsProxy, DnsServer};
+pub use fake_clock::FakeClock;
+pub use fault_proxy::{AcceptMode, CloseMode, Fault, FaultProxy};
+pub use front_proxy::{FrontProxy, ProxyKind};
+pub use gateway::{
+    BINARY, CommandOutput, Gateway, Setup, WARM_UP_CALLS, is_fast_path_enabled, run_command,
+    shared_gateway,
+};
+pub use http::{Connection, Request, Response, get, request, stream_from};
+pub use list_folder::ListFolder;
+pub use load_generator::{LoadGenerator, p99_and_max};
+pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};
 pub use secrets::Secrets;
-pub use stand_in::{Seen, StandIn, Step, answer, free_port};
+pub use tcp_forwarder::TcpForwarder;
+pub use test_disk::TestDisk;
 
 /// Longer than anything takes on a loaded machine; only a failing test ever waits for it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Asks until there is something, and says what was awaited if there never is.
 #[track_caller]
-pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(begun.elapsed() < PATIENCE, "waited in vain until {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
 
 /// As [`until`], for a condition.
 #[track_caller]
-pub fn until_true(what: &str, mut ask: impl FnMut() -> bool) {
-    until(what, || ask().then_some(()));
+pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
+    wait_for(what, || ask().then_some(()));
 }
 
 /// Tells threads that go on until then, also when the test fails.
-pub struct DoneOnDrop<'d>(pub &'d AtomicBool);
+pub struct SetOnDrop<'d>(pub &'d AtomicBool);
 
-impl Drop for DoneOnDrop<'_> {
+impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 /// What lies in a folder, and below it.
-pub fn listing(folder: &Path) -> Vec<String> {
+pub fn list_recursively(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
         names.push(entry.path().display().to_string());
         if entry.path().is_dir() {
-            names.extend(listing(&entry.path()));
+            names.extend(list_recursively(&entry.path()));
         }
     }
     names.sort();
@@ -81,8 +84,8 @@ pub fn listing(folder: &Path) -> Vec<String> {
 }
 
 /// Words that run a command as somebody whom the modes of files bind: root they do not.
-pub fn as_nobody() -> &'static [&'static str] {
-    let user = run(Command::new("id").arg("-u")).expect(0).stdout;
+pub fn unprivileged_command_prefix() -> &'static [&'static str] {
+    let user = run_command(Command::new("id").arg("-u")).expect(0).stdout;
     match user.trim() {
         "0" => &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
         _ => &[],

@@ -4,7 +4,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Authority, Gateway, PATIENCE, Setup, StandIn, answer, get, run, until_true};
+use crate::harness::{
+    CertificateAuthority, Gateway, MockUpstream, Setup, TEST_TIMEOUT, get, response_bytes,
+    run_command, wait_until,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -74,8 +77,8 @@ pub struct Frames {
 impl Frames {
     pub fn open(address: SocketAddr) -> Frames {
         let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(PREFACE).unwrap();
         // No dynamic table: each answer's fields can be read alone.
         stream.write_all(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
@@ -87,7 +90,7 @@ impl Frames {
     }
 
     /// The next frame: kind, flags, stream, payload; nothing at the end.
-    pub fn next(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
+    pub fn next_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
@@ -99,7 +102,7 @@ impl Frames {
 
     /// The status of the answer on a stream; 0 for a reset. An indexed `:status` or a literal one.
     pub fn status(&mut self, wanted: u32) -> u16 {
-        while let Some((kind, _, stream, payload)) = self.next() {
+        while let Some((kind, _, stream, payload)) = self.next_frame() {
             match kind {
                 HEADERS if stream == wanted => return status_of(&payload),
                 RST_STREAM if stream == wanted => return 0,
@@ -110,8 +113,8 @@ impl Frames {
     }
 
     /// Why the connection was closed by the other side, if it said so.
-    fn goodbye(&mut self) -> Option<u32> {
-        while let Some((kind, _, _, payload)) = self.next() {
+    fn goaway_error_code(&mut self) -> Option<u32> {
+        while let Some((kind, _, _, payload)) = self.next_frame() {
             if kind == GOAWAY {
                 return Some(u32::from_be_bytes(payload[4..8].try_into().unwrap()));
             }
@@ -133,13 +136,17 @@ pub fn status_of(block: &[u8]) -> u16 {
             let huffman = block[1] & 0x80 != 0;
             let length = usize::from(block[1] & 0x7f);
             let text = &block[2..2 + length];
-            if huffman { digits(text) } else { std::str::from_utf8(text).unwrap().parse().unwrap() }
+            if huffman {
+                huffman_digits(text)
+            } else {
+                std::str::from_utf8(text).unwrap().parse().unwrap()
+            }
         }
     }
 }
 
 /// Three digits in Huffman code (RFC 7541 appendix B): 0 to 2 take five bits, the rest six.
-fn digits(code: &[u8]) -> u16 {
+fn huffman_digits(code: &[u8]) -> u16 {
     let bits =
         code.iter().chain([0; 4].iter()).take(4).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
     let (mut at, mut value) = (0, 0);
@@ -156,27 +163,31 @@ fn digits(code: &[u8]) -> u16 {
     value as u16
 }
 
-fn plain() -> (Gateway, String) {
+fn start_h2c_gateway() -> (Gateway, String) {
     let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
 #[test]
 fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
-    let stand_in = StandIn::playing(|_| vec![crate::harness::Step::Send(answer(200, "", "whole"))]);
-    let setup = Setup::new().upstream(&[stand_in.address]);
-    let authority = Authority::new(setup.path("").as_path());
-    let certificate = authority.certify("first", "DNS:gate.test");
-    let gateway = setup.https(&[certificate]).start();
-    let key = gateway.key("acme", &[]);
-    let at = gateway.https();
+    let upstream = MockUpstream::with_script(|_| {
+        vec![crate::harness::Step::Send(response_bytes(200, "", "whole"))]
+    });
+    let setup = Setup::new().upstream(&[upstream.address]);
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificate = authority.issue_certificate("first", "DNS:gate.test");
+    let gateway = setup.with_certificates(&[certificate]).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let at = gateway.with_certificates();
     let curl = |more: &[&str], path: &str| {
         let mut command = std::process::Command::new("curl");
-        command.args(["-s", "-i", "--max-time", "20", "--cacert"]).arg(authority.path());
+        command
+            .args(["-s", "-i", "--max-time", "20", "--cacert"])
+            .arg(authority.certificate_path());
         command.args(["--resolve", &format!("gate.test:{}:127.0.0.1", at.port())]);
         command.args(["-H", &format!("Authorization: Bearer {key}")]).args(more);
-        let ran = run(command.arg(format!("https://gate.test:{}{path}", at.port())));
+        let ran = run_command(command.arg(format!("https://gate.test:{}{path}", at.port())));
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.stdout
     };
@@ -193,9 +204,12 @@ fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
         assert_eq!(old.split(' ').nth(1), new.split(' ').nth(1).map(str::trim), "{path}");
         assert_eq!(told(&old), told(&new).clone(), "{path}");
     }
-    assert!(stand_in.last().line().ends_with(" HTTP/1.1"));
-    assert_eq!(stand_in.last().header("X-Forwarded-Host"), format!("gate.test:{}", at.port()));
-    let seven = gateway.month_count(&key);
+    assert!(upstream.last_request().request_line().ends_with(" HTTP/1.1"));
+    assert_eq!(
+        upstream.last_request().header("X-Forwarded-Host"),
+        format!("gate.test:{}", at.port())
+    );
+    let seven = gateway.get_month_count(&key);
     assert_eq!(seven, 6, "three counted calls, twice each");
 }
 
@@ -204,14 +218,14 @@ fn without_h2c_a_preface_is_no_request() {
     let gateway = Setup::new().start();
     let mut connection = gateway.connect();
     connection.send(PREFACE);
-    connection.read().expect("an answer").expect(400);
-    assert!(connection.is_closed());
+    connection.read_response().expect("an answer").expect(400);
+    assert!(connection.is_closed_by_peer());
 }
 
 #[test]
 fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
-    let (gateway, key) = plain();
-    gateway.domain("first.test", &key).expect(200);
+    let (gateway, key) = start_h2c_gateway();
+    gateway.get_domain("first.test", &key).expect(200);
     let long = format!("/v1/public/domain/{}", "a".repeat(3000));
     let many: Vec<(String, String)> =
         (0..70).map(|at| (format!("x-{at}"), "1".to_owned())).collect();
@@ -241,7 +255,7 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
         (0, 0, request("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]), false),
         (200, 1, request("GET", DOMAIN, &key, &[]), false),
     ] {
-        let before = gateway.month_count(&key);
+        let before = gateway.get_month_count(&key);
         let end = if body { 0 } else { END_STREAM };
         for (at, part) in block.chunks(16_000).enumerate() {
             let last = (at + 1) * 16_000 >= block.len();
@@ -254,14 +268,14 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
             assert!(frames.send(&frame(DATA, END_STREAM, stream, b"abc")));
         }
         assert_eq!(frames.status(stream), status, "stream {stream}");
-        assert_eq!(gateway.month_count(&key), before + counted, "stream {stream}, {status}");
+        assert_eq!(gateway.get_month_count(&key), before + counted, "stream {stream}, {status}");
         stream += 2;
     }
     // A name that is none costs the connection.
     let mut frames = Frames::open(gateway.http);
     let block = request("GET", DOMAIN, &key, &[("Upper", "case")]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
-    assert!(frames.goodbye().is_some());
+    assert!(frames.goaway_error_code().is_some());
 }
 
 /// The n-th part of a flood.
@@ -269,9 +283,9 @@ type Flood<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
 
 #[test]
 fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
-    let (gateway, key) = plain();
-    let memory = || resident(gateway.pid());
-    gateway.domain("first.test", &key).expect(200);
+    let (gateway, key) = start_h2c_gateway();
+    let memory = || resident_kb(gateway.pid());
+    gateway.get_domain("first.test", &key).expect(200);
     let before = memory();
     let get = request("GET", DOMAIN, &key, &[]);
     let floods: [(&str, Box<Flood<'_>>); 4] = [
@@ -312,7 +326,7 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                             at += 50;
                         }
                         frames.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
-                        let goodbye = frames.goodbye();
+                        let goodbye = frames.goaway_error_code();
                         // What the kernel took before the end is no matter.
                         let ping = frame(PING, 0, 0, b"12345678");
                         let ended = (0..100).any(|_| {
@@ -324,7 +338,7 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                 })
                 .collect();
             for _ in 0..20 {
-                gateway.domain("first.test", &key).expect(200);
+                gateway.get_domain("first.test", &key).expect(200);
             }
             for attacker in attackers {
                 let (sent, goodbye, ended) = attacker.join().unwrap();
@@ -336,51 +350,51 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
         let after = memory();
         assert!(after < before + 40_000, "{name}: {before} kB became {after} kB");
     }
-    assert_eq!(gateway.metric("riskgate_panics_total", &[]), 0.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
 /// Resident memory in kB.
-fn resident(pid: u32) -> u64 {
+fn resident_kb(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
     line.trim().split(' ').next().unwrap().parse().unwrap()
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_drain_says_goodbye() {
-    let setup = Setup::new().set("listen.h2c", "true").text("listen.keepalive_timeout", "1s");
+fn an_idle_connection_is_closed_and_a_drain_sends_goaway() {
+    let setup = Setup::new().set("listen.h2c", "true").set_text("listen.keepalive_timeout", "1s");
     let mut gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", DOMAIN, &key, &[]));
     let mut idle = Frames::open(gateway.http);
     assert!(idle.send(&ask));
     assert_eq!(idle.status(1), 200);
-    assert_eq!(idle.goodbye(), Some(0));
+    assert_eq!(idle.goaway_error_code(), Some(0));
     // Its preface alone, and a header that never ends.
     let mut silent = Frames::open(gateway.http);
-    assert_eq!(silent.goodbye(), Some(0));
+    assert_eq!(silent.goaway_error_code(), Some(0));
     let mut endless = Frames::open(gateway.http);
     assert!(endless.send(&frame(HEADERS, END_STREAM, 1, &field(":method", "GET"))));
-    assert!(matches!(endless.goodbye(), Some(0) | None));
+    assert!(matches!(endless.goaway_error_code(), Some(0) | None));
 
     let mut busy = Frames::open(gateway.http);
     assert!(busy.send(&ask));
     assert_eq!(busy.status(1), 200);
-    gateway.signal("TERM");
-    assert_eq!(busy.goodbye(), Some(0));
+    gateway.send_signal("TERM");
+    assert_eq!(busy.goaway_error_code(), Some(0));
     drop(busy);
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
 }
 
 #[test]
 fn more_streams_than_allowed_are_refused_one_by_one() {
-    let silent = StandIn::playing(|_| vec![crate::harness::Step::Silence]);
+    let silent = MockUpstream::with_script(|_| vec![crate::harness::Step::StaySilent]);
     let setup = Setup::new().set("listen.h2c", "true").set("listen.max_streams", "5");
     let gateway = setup.upstream(&[silent.address]).start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut frames = Frames::open(gateway.http);
     // The limit counts once the client has acknowledged it.
-    while let Some((kind, flags, _, _)) = frames.next() {
+    while let Some((kind, flags, _, _)) = frames.next_frame() {
         if kind == SETTINGS && flags == 0 {
             assert!(frames.send(&frame(SETTINGS, 1, 0, &[])));
             break;
@@ -392,10 +406,13 @@ fn more_streams_than_allowed_are_refused_one_by_one() {
     }
     let mut refused = 0;
     while refused < 4 {
-        let (kind, _, _, payload) = frames.next().expect("a refusal");
+        let (kind, _, _, payload) = frames.next_frame().expect("a refusal");
         // 7 is REFUSED_STREAM: it may be tried again.
         refused += u32::from(kind == RST_STREAM && payload == [0, 0, 0, 7]);
     }
-    until_true("the others are under way", || silent.count() == 5);
-    assert_eq!(gateway.ask(&get("/v1/usage").key(&key)).expect(200).json()["month_count"], 5);
+    wait_until("the others are under way", || silent.request_count() == 5);
+    assert_eq!(
+        gateway.send_request(&get("/v1/usage").key(&key)).expect(200).json()["month_count"],
+        5
+    );
 }

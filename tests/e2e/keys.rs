@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::harness::{Gateway, Setup, get, until_true};
+use crate::harness::{Gateway, Setup, get, wait_until};
 
 const USAGE: &str = "/v1/usage";
 
@@ -10,7 +10,7 @@ fn sha256(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn opens(gateway: &Gateway, key: &str) -> bool {
+fn is_accepted(gateway: &Gateway, key: &str) -> bool {
     match gateway.get(USAGE, key).status {
         200 => true,
         401 => false,
@@ -19,7 +19,7 @@ fn opens(gateway: &Gateway, key: &str) -> bool {
 }
 
 #[test]
-fn a_new_key_has_its_prefix_and_a_checksum_and_opens_on_a_kept_connection() {
+fn a_new_key_has_its_prefix_and_a_checksum_and_is_accepted_on_a_kept_connection() {
     let gateway = Setup::new().start();
     let mut connection = gateway.connect();
     connection.ask(&get(USAGE)).expect(401);
@@ -30,7 +30,7 @@ fn a_new_key_has_its_prefix_and_a_checksum_and_opens_on_a_kept_connection() {
     assert!(random.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert_eq!(crc32_base62(&key[..key.len() - 6]), key[key.len() - 6..]);
     assert!(made.stderr.contains("acme") && !made.stderr.contains(&key), "{}", made.stderr);
-    until_true("the key opens on the connection that was there before", || {
+    wait_until("the key opens on the connection that was there before", || {
         connection.ask(&get(USAGE).key(&key)).status == 200
     });
 }
@@ -49,23 +49,23 @@ fn crc32_base62(text: &str) -> String {
 
 #[test]
 fn the_prefix_of_new_keys_is_a_setting() {
-    let gateway = Setup::new().text("keys.prefix", "acme_live_").start();
-    let key = gateway.key("acme", &[]);
+    let gateway = Setup::new().set_text("keys.prefix", "acme_live_").start();
+    let key = gateway.create_active_key("acme", &[]);
     assert!(key.starts_with("acme_live_") && key.len() == 42, "{}", key.len());
 }
 
 #[test]
-fn a_revoked_key_closes_on_a_kept_connection_and_others_stay_open() {
+fn a_revoked_key_is_refused_on_a_kept_connection_and_others_are_not() {
     let gateway = Setup::new().start();
-    let (key, id) = gateway.key_with_id("acme", &[]);
-    let other = gateway.key("acme", &[]);
+    let (key, id) = gateway.create_active_key_with_id("acme", &[]);
+    let other = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     connection.ask(&get(USAGE).key(&key)).expect(200);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    until_true("the key is out", || connection.ask(&get(USAGE).key(&key)).status == 401);
+    wait_until("the key is out", || connection.ask(&get(USAGE).key(&key)).status == 401);
     connection.ask(&get(USAGE).key(&other)).expect(200);
     let gateway = gateway.restart();
-    assert!(!opens(&gateway, &key) && opens(&gateway, &other));
+    assert!(!is_accepted(&gateway, &key) && is_accepted(&gateway, &other));
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     let mine = listed.as_array().unwrap().iter().find(|row| row["id"] == id.as_str()).unwrap();
     assert!(mine["revoked_at"].is_string());
@@ -74,13 +74,14 @@ fn a_revoked_key_closes_on_a_kept_connection_and_others_stay_open() {
 #[test]
 fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
     let gateway = Setup::new().start();
-    let (old, id) = gateway.key_with_id("acme", &["--label", "web", "--origin", "https://a.com"]);
+    let (old, id) =
+        gateway.create_active_key_with_id("acme", &["--label", "web", "--origin", "https://a.com"]);
     let new = gateway.cli(&["keys", "rotate", &id, "--overlap", "7d"]).expect(0);
     let new = new.stdout.trim_end().to_owned();
-    until_true("the new key opens", || opens(&gateway, &new));
-    assert!(opens(&gateway, &old), "the overlap has only begun");
-    let evil = |key: &str| get(USAGE).key(key).with("Origin", "https://evil.example");
-    gateway.ask(&evil(&new)).expect(403);
+    wait_until("the new key opens", || is_accepted(&gateway, &new));
+    assert!(is_accepted(&gateway, &old), "the overlap has only begun");
+    let evil = |key: &str| get(USAGE).key(key).with_header("Origin", "https://evil.example");
+    gateway.send_request(&evil(&new)).expect(403);
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     let rows = listed.as_array().unwrap();
     assert_eq!(rows.len(), 2);
@@ -89,18 +90,18 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         assert_eq!(row["expires_at"].is_string(), row["id"] == id.as_str(), "{row}");
     }
     let third = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0);
-    until_true("the old key has ended", || !opens(&gateway, &old));
-    assert!(opens(&gateway, &new) && opens(&gateway, third.stdout.trim_end()));
+    wait_until("the old key has ended", || !is_accepted(&gateway, &old));
+    assert!(is_accepted(&gateway, &new) && is_accepted(&gateway, third.stdout.trim_end()));
 }
 
 #[test]
 fn a_key_ends_when_it_expires_without_anybody_doing_anything() {
     let gateway = Setup::new().start();
-    let key = gateway.key("acme", &["--expires", "2s"]);
-    assert!(opens(&gateway, &key));
-    until_true("the key has expired", || !opens(&gateway, &key));
-    let long = gateway.key("acme", &["--expires", "90d"]);
-    assert!(opens(&gateway, &long));
+    let key = gateway.create_active_key("acme", &["--expires", "2s"]);
+    assert!(is_accepted(&gateway, &key));
+    wait_until("the key has expired", || !is_accepted(&gateway, &key));
+    let long = gateway.create_active_key("acme", &["--expires", "90d"]);
+    assert!(is_accepted(&gateway, &long));
     gateway.cli(&["keys", "create", "--account", "a", "--expires", "soon"]).expect(2);
 }
 
@@ -125,7 +126,7 @@ fn keys_made_elsewhere_can_be_imported_all_or_none() {
     let imported = gateway.cli(&["keys", "import", path, "--json"]).expect(0).json();
     assert_eq!(imported, serde_json::json!(["a", "b"]));
     for token in [first, second] {
-        until_true("the imported key opens", || opens(&gateway, token));
+        wait_until("the imported key opens", || is_accepted(&gateway, token));
         assert_eq!(gateway.get(USAGE, token).json()["plan"], "pro");
     }
 }
@@ -142,30 +143,30 @@ fn tokens_of_16_to_256_visible_characters_work_and_others_do_not() {
     }
     std::fs::write(gateway.path("keys.toml"), file).unwrap();
     let path = gateway.path("keys.toml").display().to_string();
-    let gateway = gateway.text("keys.file", &path).start();
+    let gateway = gateway.set_text("keys.file", &path).start();
     for token in &tokens {
-        assert!(opens(&gateway, token), "{token}");
+        assert!(is_accepted(&gateway, token), "{token}");
         // No key is ever an id, whoever says it: ids are logged.
-        let named = gateway.ask(&get("/nowhere").with("X-Request-Id", token));
+        let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", token));
         assert_ne!(named.header("X-Request-Id"), Some(token.as_str()));
     }
     // Nor does one stand in an id.
-    for token in [gateway.key("made", &[]), "t".repeat(16)] {
+    for token in [gateway.create_active_key("made", &[]), "t".repeat(16)] {
         let id = format!("job-{token}.1");
-        let named = gateway.ask(&get("/nowhere").with("X-Request-Id", &id));
+        let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", &id));
         assert_ne!(named.header("X-Request-Id"), Some(id.as_str()));
     }
-    assert!(!opens(&gateway, &short));
+    assert!(!is_accepted(&gateway, &short));
 }
 
-fn with_file(text: &str) -> Gateway {
-    let setup = Setup::new().variable("WEB_KEY_OF_TESTS", "sv_from_the_environment");
+fn start_with_key_file(text: &str) -> Gateway {
+    let setup = Setup::new().env("WEB_KEY_OF_TESTS", "sv_from_the_environment");
     let path = setup.path("keys.toml");
     std::fs::write(&path, text).unwrap();
-    setup.text("keys.file", &path.display().to_string()).start()
+    setup.set_text("keys.file", &path.display().to_string()).start()
 }
 
-fn declared() -> String {
+fn declared_keys() -> String {
     format!(
         "[[key]]\nid = \"by-hash\"\naccount = \"filed\"\nplan = \"pro\"\nhash = \"sha256:{}\"\n\
          origins = [\"https://app.example.com\"]\nrequire_origin = true\n\
@@ -179,30 +180,33 @@ fn declared() -> String {
 
 #[test]
 fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
-    let gateway = with_file(&declared());
+    let gateway = start_with_key_file(&declared_keys());
     let (hash, env) = ("sv_the_key_by_its_hash", "sv_from_the_environment");
     gateway.get(USAGE, hash).expect(403);
-    let app = get(USAGE).key(hash).with("Origin", "https://app.example.com");
-    assert_eq!(gateway.ask(&app).expect(200).json()["plan"], "pro");
-    assert!(opens(&gateway, env) && !opens(&gateway, "sv_the_key_that_ended"));
-    let stored = gateway.key("stored", &[]);
-    assert!(opens(&gateway, &stored) && opens(&gateway, env), "both sources form one ring");
+    let app = get(USAGE).key(hash).with_header("Origin", "https://app.example.com");
+    assert_eq!(gateway.send_request(&app).expect(200).json()["plan"], "pro");
+    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, "sv_the_key_that_ended"));
+    let stored = gateway.create_active_key("stored", &[]);
+    assert!(
+        is_accepted(&gateway, &stored) && is_accepted(&gateway, env),
+        "both sources form one ring"
+    );
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 4);
     // One account, one quota, whichever source a key is from.
-    gateway.domain("first.test", env).expect(200);
-    assert_eq!(gateway.ask(&app).json()["month_count"], 1);
+    gateway.get_domain("first.test", env).expect(200);
+    assert_eq!(gateway.send_request(&app).json()["month_count"], 1);
 }
 
 #[test]
 fn revoked_in_either_source_is_revoked() {
-    let gateway = with_file(&declared());
+    let gateway = start_with_key_file(&declared_keys());
     let env = "sv_from_the_environment";
-    assert!(opens(&gateway, env));
+    assert!(is_accepted(&gateway, env));
     gateway.cli(&["keys", "revoke", "by-env"]).expect(0);
-    until_true("the declared key is out", || !opens(&gateway, env));
+    wait_until("the declared key is out", || !is_accepted(&gateway, env));
     let gateway = gateway.restart();
-    assert!(!opens(&gateway, env), "the file still declares it, and it stays revoked");
+    assert!(!is_accepted(&gateway, env), "the file still declares it, and it stays revoked");
 
     let token = "sv_revoked_by_the_file";
     let key =
@@ -210,10 +214,10 @@ fn revoked_in_either_source_is_revoked() {
     let import = gateway.path("import.toml");
     std::fs::write(&import, &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    until_true("the imported key opens", || opens(&gateway, token));
-    let revoked = format!("{}{key}revoked = \"2026-01-01T00:00:00Z\"\n", declared());
+    wait_until("the imported key opens", || is_accepted(&gateway, token));
+    let revoked = format!("{}{key}revoked = \"2026-01-01T00:00:00Z\"\n", declared_keys());
     std::fs::write(gateway.path("keys.toml"), revoked).unwrap();
-    until_true("the key revoked in the file is out", || !opens(&gateway, token));
+    wait_until("the key revoked in the file is out", || !is_accepted(&gateway, token));
 }
 
 #[test]
@@ -239,10 +243,11 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
     std::fs::write(&import, text(&|row| row.0)).unwrap();
     std::fs::write(&file, text(&|row| row.1)).unwrap();
     setup.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    let gateway = setup.text("keys.file", &file.display().to_string()).start();
+    let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
     let plain = |n: u8| gateway.get(USAGE, &token(n)).status;
-    let from =
-        |n: u8, origin: &str| gateway.ask(&get(USAGE).key(&token(n)).with("Origin", origin)).status;
+    let from = |n: u8, origin: &str| {
+        gateway.send_request(&get(USAGE).key(&token(n)).with_header("Origin", origin)).status
+    };
     let app = "https://app.example.com";
     assert_eq!([plain(0), plain(1)], [401, 401], "it ends when either says");
     for n in [2, 3] {
@@ -285,7 +290,7 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
 
 #[test]
 fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
-    let gateway = with_file("# none yet\n");
+    let gateway = start_with_key_file("# none yet\n");
     let token = "sv_that_is_rotated_soon";
     let key =
         format!("[[key]]\nid = \"r\"\naccount = \"a\"\nhash = \"sha256:{}\"\n", sha256(token));
@@ -293,45 +298,45 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
     std::fs::write(&import, &key).unwrap();
     std::fs::write(gateway.path("keys.toml"), &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    until_true("the key opens", || opens(&gateway, token));
+    wait_until("the key opens", || is_accepted(&gateway, token));
     let new = gateway.cli(&["keys", "rotate", "r", "--overlap", "1s"]).expect(0);
-    until_true("the old key has ended", || !opens(&gateway, token));
-    assert!(opens(&gateway, new.stdout.trim_end()));
+    wait_until("the old key has ended", || !is_accepted(&gateway, token));
+    assert!(is_accepted(&gateway, new.stdout.trim_end()));
     let gateway = gateway.restart();
-    assert!(!opens(&gateway, token), "also after a restart");
+    assert!(!is_accepted(&gateway, token), "also after a restart");
 }
 
 #[test]
 fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
-    let gateway = with_file(&declared());
+    let gateway = start_with_key_file(&declared_keys());
     let file = gateway.path("keys.toml");
     let env = "sv_from_the_environment";
-    assert!(opens(&gateway, env));
+    assert!(is_accepted(&gateway, env));
     std::fs::write(&file, "[[key]]\nid = \"broken\n").unwrap();
-    until_true("/readyz tells of the broken file", || {
+    wait_until("/readyz tells of the broken file", || {
         gateway.readyz().text().contains("keys.toml:2")
     });
-    assert!(opens(&gateway, env), "the last good keys stay");
+    assert!(is_accepted(&gateway, env), "the last good keys stay");
     assert_eq!(gateway.readyz().status, 200);
-    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     // A broken file does not hold back the store.
-    let (stored, id) = gateway.key_with_id("stored", &[]);
+    let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    until_true("the stored key is out", || !opens(&gateway, &stored));
-    assert!(opens(&gateway, env));
+    wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
+    assert!(is_accepted(&gateway, env));
     std::fs::write(&file, "# No key any more.\n").unwrap();
-    until_true("a file without keys closes them", || !opens(&gateway, env));
-    until_true("/readyz is content again", || {
+    wait_until("a file without keys closes them", || !is_accepted(&gateway, env));
+    wait_until("/readyz is content again", || {
         gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
     });
-    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"keys\""]), 0.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 0.0);
 }
 
 #[test]
 fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
-    let gateway = with_file(&declared());
+    let gateway = start_with_key_file(&declared_keys());
     let (env, gold) = ("sv_from_the_environment", "sv_of_an_unknown_plan");
-    let (stored, id) = gateway.key_with_id("stored", &[]);
+    let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     let key = |account: &str| {
         let hash = sha256(gold);
         format!(
@@ -339,36 +344,37 @@ fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
         )
     };
     let content = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
-    std::fs::write(gateway.path("keys.toml"), declared() + &key("golden")).unwrap();
-    until_true("/readyz tells of the plan", || gateway.readyz().text().contains("gold"));
+    std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("golden")).unwrap();
+    wait_until("/readyz tells of the plan", || gateway.readyz().text().contains("gold"));
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    until_true("the stored key is out", || !opens(&gateway, &stored));
-    assert!(opens(&gateway, env) && !opens(&gateway, gold) && !content());
+    wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
+    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !content());
     // It goes with a plan that was set in the store.
     gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
-    until_true("the key of the file opens", || opens(&gateway, gold));
+    wait_until("the key of the file opens", || is_accepted(&gateway, gold));
     assert!(content());
     // Or with one that comes into the config.
-    std::fs::write(gateway.path("keys.toml"), declared() + &key("other")).unwrap();
-    until_true("/readyz tells of the plan again", || gateway.readyz().text().contains("gold"));
-    assert!(opens(&gateway, gold), "the last good file serves");
-    gateway.rewrite(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
-    until_true("all is well", content);
+    std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("other")).unwrap();
+    wait_until("/readyz tells of the plan again", || gateway.readyz().text().contains("gold"));
+    assert!(is_accepted(&gateway, gold), "the last good file serves");
+    gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
+    wait_until("all is well", content);
     assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);
 }
 
 #[test]
 fn no_key_is_ever_stored_or_listed() {
     let gateway = Setup::new().start();
-    let (key, id) = gateway.key_with_id("acme", &["--label", "web"]);
-    gateway.domain("first.test", &key).expect(200);
+    let (key, id) = gateway.create_active_key_with_id("acme", &["--label", "web"]);
+    gateway.get_domain("first.test", &key).expect(200);
     for arguments in [&["keys", "list"][..], &["keys", "list", "--json"], &["accounts", "list"]] {
         let listed = gateway.cli(arguments).expect(0);
         assert!(!listed.stdout.contains(&key) && !listed.stderr.contains(&key));
         assert!(!listed.stdout.contains(&sha256(&key)), "nor what it could be compared with");
     }
     assert!(gateway.cli(&["keys", "list"]).stdout.contains(&id));
-    let (stderr, metrics, page) = (gateway.stderr(), gateway.metrics(), gateway.admin("/").text());
+    let (stderr, metrics, page) =
+        (gateway.stderr(), gateway.metrics(), gateway.get_admin_page("/").text());
     assert!(!stderr.contains(&key) && !metrics.contains(&key) && !page.contains(&key));
     let gateway = gateway.restart();
     for entry in std::fs::read_dir(gateway.path("")).unwrap() {
@@ -382,22 +388,22 @@ fn no_key_is_ever_stored_or_listed() {
 }
 
 #[test]
-fn a_store_that_was_emptied_closes_no_door() {
+fn an_emptied_store_keeps_the_known_keys_valid() {
     let gateway = Setup::new().start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
     // As after a restore of an old backup: the keys are gone, and the version with them.
     store
         .execute_batch("DELETE FROM api_key; UPDATE meta SET value = 1 WHERE key = 'ring_version'")
         .unwrap();
-    until_true("stderr tells that the store lost something", || {
+    wait_until("stderr tells that the store lost something", || {
         gateway.stderr().contains("the store lost changes of keys or accounts")
     });
-    assert!(opens(&gateway, &key), "the last good keys stay");
-    until_true("the keys are written back", || {
+    assert!(is_accepted(&gateway, &key), "the last good keys stay");
+    wait_until("the keys are written back", || {
         let count = "SELECT count(*) FROM api_key";
         store.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap() == 1
     });
     let gateway = gateway.restart();
-    assert!(opens(&gateway, &key), "also after a restart");
+    assert!(is_accepted(&gateway, &key), "also after a restart");
 }

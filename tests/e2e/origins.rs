@@ -1,35 +1,35 @@
 //! Origins, preflights and what browsers of another origin may read.
 
-use crate::harness::{Answer, Gateway, Request, Setup, free_port, get, request};
+use crate::harness::{Gateway, Request, Response, Setup, free_address, get, request};
 
 const APP: &str = "https://app.example.com";
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-fn from(origin: &str) -> Request {
-    get(DOMAIN).with("Origin", origin)
+fn request_from(origin: &str) -> Request {
+    get(DOMAIN).with_header("Origin", origin)
 }
 
 #[track_caller]
-fn assert_readable(answer: &Answer, origin: &str) {
+fn assert_readable(answer: &Response, origin: &str) {
     assert_eq!(answer.header("Access-Control-Allow-Origin"), Some(origin), "{}", answer.status);
     let exposed = answer.header("Access-Control-Expose-Headers").unwrap().to_lowercase();
     for name in ["ratelimit", "ratelimit-policy", "retry-after", "x-request-id", "x-fail-open"] {
         assert!(exposed.split(',').any(|part| part.trim() == name), "{name}: {exposed}");
     }
-    assert!(!answer.has("Access-Control-Allow-Credentials"));
+    assert!(!answer.has_header("Access-Control-Allow-Credentials"));
     assert_eq!(answer.header("Vary"), Some("Origin"));
 }
 
 #[track_caller]
-fn assert_unreadable(answer: &Answer) {
+fn assert_unreadable(answer: &Response) {
     let cors = |(name, _): &&(String, String)| name.to_lowercase().starts_with("access-control-");
     assert_eq!(answer.headers.iter().find(cors), None, "{}", answer.status);
     assert_eq!(answer.header("Vary"), Some("Origin"), "{}", answer.status);
 }
 
-fn restricted() -> (Gateway, String) {
-    let gateway = Setup::new().set("plans.free", "1000").upstream(&[free_port()]).start();
-    let key = gateway.key(
+fn start_with_restricted_key() -> (Gateway, String) {
+    let gateway = Setup::new().set("plans.free", "1000").upstream(&[free_address()]).start();
+    let key = gateway.create_active_key(
         "acme",
         &[
             "--origin",
@@ -51,12 +51,12 @@ fn an_origin_opens_however_its_host_was_written() {
         ("mapped", "http://[::FFFF:127.0.0.1]:80", "http://[::ffff:7f00:1]"),
         ("names", "https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
     ] {
-        let key = gateway.key(account, &["--origin", written]);
-        assert_readable(&gateway.ask(&from(sent).key(&key)).expect(200), sent);
-        gateway.ask(&from("http://[::2]:3001").key(&key)).expect(403);
-        let preflight = request("OPTIONS", DOMAIN).with("Origin", sent);
-        let preflight = preflight.with("Access-Control-Request-Method", "GET");
-        assert_readable(&gateway.ask(&preflight).expect(204), sent);
+        let key = gateway.create_active_key(account, &["--origin", written]);
+        assert_readable(&gateway.send_request(&request_from(sent).key(&key)).expect(200), sent);
+        gateway.send_request(&request_from("http://[::2]:3001").key(&key)).expect(403);
+        let preflight = request("OPTIONS", DOMAIN).with_header("Origin", sent);
+        let preflight = preflight.with_header("Access-Control-Request-Method", "GET");
+        assert_readable(&gateway.send_request(&preflight).expect(204), sent);
     }
     for never in ["http://127.1", "http://256.0.0.1", "http://*.127.0.0.1"] {
         let made = gateway.cli(&["keys", "create", "--account", "other", "--origin", never]);
@@ -66,15 +66,15 @@ fn an_origin_opens_however_its_host_was_written() {
 
 #[test]
 fn a_preflight_is_allowed_for_an_origin_of_some_key() {
-    let (gateway, _) = restricted();
+    let (gateway, _) = start_with_restricted_key();
     let paths = [DOMAIN, "/v1/public/top-domains", "/v1/usage", "/v1/check/user@example.com"];
     for path in paths {
         let preflight = |origin: &str| {
-            gateway.ask(
+            gateway.send_request(
                 &request("OPTIONS", path)
-                    .with("Origin", origin)
-                    .with("Access-Control-Request-Method", "GET")
-                    .with("Access-Control-Request-Headers", "authorization"),
+                    .with_header("Origin", origin)
+                    .with_header("Access-Control-Request-Method", "GET")
+                    .with_header("Access-Control-Request-Headers", "authorization"),
             )
         };
         for origin in [APP, "https://a.example.org", "http://localhost:3000"] {
@@ -87,7 +87,8 @@ fn a_preflight_is_allowed_for_an_origin_of_some_key() {
             assert_eq!(answer.header("Access-Control-Max-Age"), Some("600"));
             assert_eq!(answer.header("Vary"), Some("Origin"));
             assert!(
-                !answer.has("Content-Length") && !answer.has("Access-Control-Allow-Credentials")
+                !answer.has_header("Content-Length")
+                    && !answer.has_header("Access-Control-Allow-Credentials")
             );
         }
         for origin in ["https://evil.example", "https://example.org", "null", "nonsense"] {
@@ -98,38 +99,40 @@ fn a_preflight_is_allowed_for_an_origin_of_some_key() {
 
 #[test]
 fn one_unrestricted_key_allows_every_preflight_until_it_is_revoked() {
-    let (gateway, _) = restricted();
+    let (gateway, _) = start_with_restricted_key();
     let preflight = || {
-        let options = request("OPTIONS", DOMAIN).with("Origin", "https://anywhere.example");
-        gateway.ask(&options.with("Access-Control-Request-Method", "GET")).status
+        let options = request("OPTIONS", DOMAIN).with_header("Origin", "https://anywhere.example");
+        gateway.send_request(&options.with_header("Access-Control-Request-Method", "GET")).status
     };
     assert_eq!(preflight(), 403);
-    let (_, id) = gateway.key_with_id("open", &[]);
+    let (_, id) = gateway.create_active_key_with_id("open", &[]);
     assert_eq!(preflight(), 204);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    crate::harness::until_true("the revoked key allows nothing", || preflight() == 403);
+    crate::harness::wait_until("the revoked key allows nothing", || preflight() == 403);
 }
 
 #[test]
 fn another_options_request_says_the_methods() {
-    let (gateway, _) = restricted();
+    let (gateway, _) = start_with_restricted_key();
     let allow = Some("GET, HEAD, OPTIONS");
     for path in [DOMAIN, "/v1/usage", "/v1/check/a@b.com", "/v1/public/top-domains"] {
-        let answer = gateway.ask(&request("OPTIONS", path)).expect(204);
+        let answer = gateway.send_request(&request("OPTIONS", path)).expect(204);
         assert_eq!(answer.header("Allow"), allow);
-        let only_origin = gateway.ask(&request("OPTIONS", path).with("Origin", APP)).expect(204);
+        let only_origin =
+            gateway.send_request(&request("OPTIONS", path).with_header("Origin", APP)).expect(204);
         assert_eq!(only_origin.header("Allow"), allow);
-        let only_method = request("OPTIONS", path).with("Access-Control-Request-Method", "GET");
-        assert_eq!(gateway.ask(&only_method).expect(204).header("Allow"), allow);
+        let only_method =
+            request("OPTIONS", path).with_header("Access-Control-Request-Method", "GET");
+        assert_eq!(gateway.send_request(&only_method).expect(204).header("Allow"), allow);
     }
-    gateway.ask(&request("OPTIONS", "/nowhere")).expect(404);
+    gateway.send_request(&request("OPTIONS", "/nowhere")).expect(404);
 }
 
 #[test]
 fn errors_can_be_read_by_the_browser_that_should_fail_open() {
-    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_port()]).start();
-    let key = gateway.key("acme", &["--origin", APP]);
-    let ask = |request: Request| gateway.ask(&request.with("Origin", APP));
+    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_address()]).start();
+    let key = gateway.create_active_key("acme", &["--origin", APP]);
+    let ask = |request: Request| gateway.send_request(&request.with_header("Origin", APP));
     assert_readable(&ask(get(DOMAIN)).expect(401), APP);
     assert_readable(&ask(get(DOMAIN).key("rg_wrong_wrong_wrong")).expect(401), APP);
     assert_readable(&ask(get("/nowhere")).expect(404), APP);
@@ -140,6 +143,8 @@ fn errors_can_be_read_by_the_browser_that_should_fail_open() {
     let spent = ask(get(DOMAIN).key(&key)).expect(429);
     assert_readable(&spent, APP);
     assert_eq!(spent.header("X-Fail-Open"), Some("true"));
-    assert_unreadable(&gateway.ask(&from("https://evil.example")).expect(401));
-    assert_unreadable(&gateway.ask(&from("https://evil.example").key(&key)).expect(403));
+    assert_unreadable(&gateway.send_request(&request_from("https://evil.example")).expect(401));
+    assert_unreadable(
+        &gateway.send_request(&request_from("https://evil.example").key(&key)).expect(403),
+    );
 }

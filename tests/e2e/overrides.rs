@@ -2,14 +2,14 @@
 
 use std::process::Command;
 
-use crate::harness::{BINARY, Gateway, Setup, run, until_true};
+use crate::harness::{BINARY, Gateway, Setup, run_command, wait_until};
 
 fn verdict(gateway: &Gateway, key: &str, name: &str) -> (String, u64) {
-    let body = gateway.domain(name, key).expect(200).json();
+    let body = gateway.get_domain(name, key).expect(200).json();
     (body["reason"].as_str().unwrap().to_owned(), body["risk_score"].as_u64().unwrap())
 }
 
-fn is(gateway: &Gateway, key: &str, name: &str, reason: &str, score: u64) -> bool {
+fn has_verdict(gateway: &Gateway, key: &str, name: &str, reason: &str, score: u64) -> bool {
     verdict(gateway, key, name) == (reason.to_owned(), score)
 }
 
@@ -20,30 +20,30 @@ fn a_command_allows_and_denies_domains_while_the_gateway_runs() {
     let file = compiled.path("table.riskgate");
     let (folder, output) = (compiled.lists().path, file.to_str().unwrap().to_owned());
     let build = ["table", "build", folder.to_str().unwrap(), "-o", &output];
-    run(Command::new(BINARY).args(build)).expect(0);
-    let compiled = compiled.text("table.path", &output);
-    let bundled = Setup::bundled().set("plans.free", "\"unlimited\"");
+    run_command(Command::new(BINARY).args(build)).expect(0);
+    let compiled = compiled.set_text("table.path", &output);
+    let bundled = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     for (setup, listed) in
         [(plain, "first.test"), (compiled, "first.test"), (bundled, "yopmail.com")]
     {
         let gateway = setup.start();
-        let key = gateway.key("acme", &[]);
+        let key = gateway.create_active_key("acme", &[]);
         assert_eq!(verdict(&gateway, &key, listed).0, "disposable");
         gateway.cli(&["table", "allow", listed, "--note", "a partner"]).expect(0);
-        until_true("it is allowed", || is(&gateway, &key, listed, "safe", 0));
+        wait_until("it is allowed", || has_verdict(&gateway, &key, listed, "safe", 0));
         let below = format!("www.{listed}");
-        assert!(is(&gateway, &key, &below, "safe", 0));
-        let source = gateway.domain(listed, &key);
+        assert!(has_verdict(&gateway, &key, &below, "safe", 0));
+        let source = gateway.get_domain(listed, &key);
         assert_eq!(source.header("X-Verdict-Source"), Some("list"));
         gateway.cli(&["table", "deny", "nobody-lists-this.com", "--exact"]).expect(0);
-        until_true("it is denied", || {
-            is(&gateway, &key, "nobody-lists-this.com", "disposable", 100)
+        wait_until("it is denied", || {
+            has_verdict(&gateway, &key, "nobody-lists-this.com", "disposable", 100)
         });
-        assert!(is(&gateway, &key, "www.nobody-lists-this.com", "safe", 10));
+        assert!(has_verdict(&gateway, &key, "www.nobody-lists-this.com", "safe", 10));
         let said = gateway.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
         assert!(said.contains("rule     override"), "{said}");
         gateway.cli(&["table", "clear", listed]).expect(0);
-        until_true("it is flagged again", || verdict(&gateway, &key, listed).0 == "disposable");
+        wait_until("it is flagged again", || verdict(&gateway, &key, listed).0 == "disposable");
         let none = gateway.cli(&["table", "clear", listed]).expect(1);
         assert!(none.stderr.contains("expected an override, but found none"), "{}", none.stderr);
     }
@@ -51,8 +51,8 @@ fn a_command_allows_and_denies_domains_while_the_gateway_runs() {
 
 #[test]
 fn a_protected_name_is_denied_only_by_force() {
-    let gateway = Setup::bundled().set("plans.free", "\"unlimited\"").start();
-    let key = gateway.key("acme", &[]);
+    let gateway = Setup::with_bundled_table().set("plans.free", "\"unlimited\"").start();
+    let key = gateway.create_active_key("acme", &[]);
     let refused = gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
     assert!(refused.stderr.contains("the lists protect gmail.com"), "{}", refused.stderr);
     let refused = gateway.cli(&["table", "deny", "co.uk"]).expect(1);
@@ -61,25 +61,25 @@ fn a_protected_name_is_denied_only_by_force() {
     gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
     gateway.cli(&["table", "clear", "gmail.com"]).expect(0);
     gateway.cli(&["table", "deny", "gmail.com", "--force"]).expect(0);
-    until_true("it is denied", || is(&gateway, &key, "gmail.com", "disposable", 100));
+    wait_until("it is denied", || has_verdict(&gateway, &key, "gmail.com", "disposable", 100));
     gateway.cli(&["table", "clear", "gmail.com"]).expect(0);
-    until_true("it is free again", || is(&gateway, &key, "gmail.com", "safe", 0));
+    wait_until("it is free again", || has_verdict(&gateway, &key, "gmail.com", "safe", 0));
 }
 
 #[test]
 fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     gateway.cli(&["table", "deny", "good.com"]).expect(0);
-    until_true("it is denied", || is(&gateway, &key, "good.com", "disposable", 100));
+    wait_until("it is denied", || has_verdict(&gateway, &key, "good.com", "disposable", 100));
     let path = gateway.path("overrides.csv");
     let sound = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, sound.clone() + "bad.com,everywhere,safe,0,,,,,\n").unwrap();
     let told = || gateway.readyz().text().contains("overrides.csv:3: scope: expected exact or");
-    until_true("it is told", told);
-    assert!(is(&gateway, &key, "good.com", "disposable", 100));
+    wait_until("it is told", told);
+    assert!(has_verdict(&gateway, &key, "good.com", "disposable", 100));
     std::fs::write(&path, sound).unwrap();
-    until_true("it is well again", || !told());
+    wait_until("it is well again", || !told());
     let refused = gateway.cli(&["table", "deny", "bad.com", "--until", "tomorrow"]).expect(2);
     assert!(refused.stderr.contains("expected today or a later day"), "{}", refused.stderr);
     gateway.cli(&["table", "deny", "bad.com", "--until", "2020-01-01"]).expect(2);
@@ -87,7 +87,7 @@ fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
 
 #[test]
 fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
-    let setup = Setup::bundled();
+    let setup = Setup::with_bundled_table();
     setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     let exact = setup.cli(&["table", "allow", "bad.example.com", "--exact"]).expect(0);
     assert!(!exact.stdout.contains("instead of"), "{}", exact.stdout);
@@ -108,7 +108,7 @@ fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
 
 #[test]
 fn a_lookup_by_command_knows_the_score_of_unknown_names() {
-    let setup = Setup::bundled().set("table.unknown_score", "44");
+    let setup = Setup::with_bundled_table().set("table.unknown_score", "44");
     let said = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
     assert!(said.contains("\"risk_score\":44"), "{said}");
 }

@@ -6,46 +6,48 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    BINARY, PATIENCE, Setup, StandIn, Step, USED, answer, get, run, until, until_true,
+    BINARY, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
+    run_command, wait_for, wait_until,
 };
 
 /// Longer than it takes to end at once, shorter than any grace.
-const AT_ONCE: Duration = Duration::from_secs(5);
+const IMMEDIATE_LIMIT: Duration = Duration::from_secs(5);
 
 #[test]
 fn sigterm_ends_an_idle_gateway_at_once_with_0() {
     let mut gateway = Setup::new().start();
-    let key = gateway.key("acme", &[]);
-    gateway.domain("first.test", &key).expect(200);
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
     // A kept connection on which nothing happens is idle too.
     let mut idle = gateway.connect();
     idle.ask(&get("/v1/usage").key(&key)).expect(200);
     let begun = Instant::now();
-    gateway.signal("TERM");
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
-    assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
-    assert!(idle.is_closed());
+    gateway.send_signal("TERM");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    assert!(begun.elapsed() < IMMEDIATE_LIMIT, "{:?}", begun.elapsed());
+    assert!(idle.is_closed_by_peer());
 }
 
 #[test]
-fn connections_that_never_said_a_word_hold_up_no_end() {
+fn silent_connections_do_not_delay_the_shutdown() {
     let setups = [Setup::new(), Setup::new().set("listen.h2c", "true")];
     for mut gateway in setups.map(Setup::start) {
         let mut silent = gateway.connect();
-        until_true("it is there", || gateway.metric("riskgate_connections", &[]) >= 1.0);
+        wait_until("it is there", || gateway.sum_of_samples("riskgate_connections", &[]) >= 1.0);
         let begun = Instant::now();
-        gateway.signal("TERM");
-        assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
-        assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
-        assert!(silent.is_closed());
+        gateway.send_signal("TERM");
+        assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+        assert!(begun.elapsed() < IMMEDIATE_LIMIT, "{:?}", begun.elapsed());
+        assert!(silent.is_closed_by_peer());
     }
 }
 
 #[test]
-fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
+fn signals_are_handled_once_the_process_reports_ready() {
     let setup = Setup::new();
-    let setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
-    let config = setup.write();
+    let setup =
+        setup.set_text("listen.http", "127.0.0.1:0").set_text("listen.admin", "127.0.0.1:0");
+    let config = setup.write_config();
     for name in ["QUIT", "TERM", "QUIT", "TERM", "QUIT", "TERM"] {
         let child = Command::new(BINARY)
             .args(["run", "-c"])
@@ -55,14 +57,14 @@ fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut child = Running(child);
+        let mut child = KillOnDrop(child);
         let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
         let (said, heard) = mpsc::channel();
         std::thread::spawn(move || {
             lines.map_while(Result::ok).try_for_each(|line| said.send(line))
         });
         let says = |words: &str| {
-            let next = || heard.recv_timeout(PATIENCE).ok();
+            let next = || heard.recv_timeout(TEST_TIMEOUT).ok();
             let said = std::iter::from_fn(next).any(|line| line.contains(words));
             assert!(said, "{name}: it does not say {words}");
         };
@@ -76,7 +78,7 @@ fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
             says("serving on");
             send("TERM");
         }
-        let ended = until("it has ended", || child.0.try_wait().unwrap());
+        let ended = wait_for("it has ended", || child.0.try_wait().unwrap());
         assert_eq!(ended.code(), Some(0), "{name}");
     }
 }
@@ -84,112 +86,113 @@ fn a_signal_is_heard_as_soon_as_the_process_says_that_it_serves() {
 #[test]
 fn sigint_ends_the_gateway_and_keeps_its_counts() {
     let gateway = Setup::new().start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     for _ in 0..7 {
-        gateway.domain("first.test", &key).expect(200);
+        gateway.get_domain("first.test", &key).expect(200);
     }
     let mut gateway = gateway;
-    gateway.signal("INT");
-    gateway.wait();
+    gateway.send_signal("INT");
+    gateway.wait_for_exit();
     let gateway = gateway.start_again();
-    assert_eq!(gateway.month_count(&key), 7);
+    assert_eq!(gateway.get_month_count(&key), 7);
 }
 
 #[test]
 fn sigterm_lets_what_is_in_flight_finish() {
-    let slow = StandIn::playing(|_| {
-        vec![Step::Trickle(answer(200, "", "late but whole"), Duration::from_millis(15))]
+    let slow = MockUpstream::with_script(|_| {
+        vec![Step::Trickle(response_bytes(200, "", "late but whole"), Duration::from_millis(15))]
     });
     let mut gateway = Setup::new().upstream(&[slow.address]).set("plans.free", "1000000").start();
-    let key = gateway.key_in_use("acme");
+    let key = gateway.create_warm_key("acme");
     let mut connection = gateway.connect();
-    connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
-    until_true("the request reached the upstream", || slow.count() == 1);
-    gateway.signal("TERM");
-    let answer = connection.read().expect("an answer").expect(200);
-    assert!(answer.complete);
+    connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+    wait_until("the request reached the upstream", || slow.request_count() == 1);
+    gateway.send_signal("TERM");
+    let answer = connection.read_response().expect("an answer").expect(200);
+    assert!(answer.is_complete);
     assert_eq!(answer.text(), "late but whole");
     assert_eq!(answer.header("Connection"), Some("close"));
-    assert!(connection.is_closed(), "a process that ends keeps no connection");
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    assert!(connection.is_closed_by_peer(), "a process that ends keeps no connection");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
     let gateway = gateway.start_again();
-    assert_eq!(gateway.month_count(&key), USED + 1);
+    assert_eq!(gateway.get_month_count(&key), WARM_UP_CALLS + 1);
 }
 
 #[test]
-fn a_connection_that_was_told_it_stays_is_answered_once_more_in_a_drain() {
-    let slow = StandIn::playing(|_| {
-        vec![Step::Trickle(answer(200, "", "late but whole"), Duration::from_millis(15))]
+fn a_keepalive_connection_gets_one_more_response_during_a_drain() {
+    let slow = MockUpstream::with_script(|_| {
+        vec![Step::Trickle(response_bytes(200, "", "late but whole"), Duration::from_millis(15))]
     });
-    let setup = Setup::new().upstream(&[slow.address]).text("drain.delay", "3s");
+    let setup = Setup::new().upstream(&[slow.address]).set_text("drain.delay", "3s");
     let mut gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
-    connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
-    until_true("the request reached the upstream", || slow.count() == 1);
-    gateway.signal("TERM");
-    until_true("it drains", || gateway.readyz().status == 503);
-    let answer = connection.read().expect("an answer").expect(200);
+    connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+    wait_until("the request reached the upstream", || slow.request_count() == 1);
+    gateway.send_signal("TERM");
+    wait_until("it drains", || gateway.readyz().status == 503);
+    let answer = connection.read_response().expect("an answer").expect(200);
     if answer.header("Connection") != Some("close") {
         let last = connection.ask(&get("/v1/usage").key(&key)).expect(200);
         assert_eq!(last.header("Connection"), Some("close"));
     }
-    assert!(connection.is_closed());
-    assert_eq!(gateway.wait().code(), Some(0), "{}", gateway.stderr());
+    assert!(connection.is_closed_by_peer());
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
 }
 
 #[test]
 fn a_drain_says_so_and_accepts_for_its_delay() {
-    let mut gateway = Setup::new().text("drain.delay", "3s").start();
-    let key = gateway.key("acme", &[]);
+    let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
+    let key = gateway.create_active_key("acme", &[]);
     let mut kept = gateway.connect();
     kept.ask(&get("/v1/usage").key(&key)).expect(200);
-    gateway.signal("TERM");
-    until_true("/readyz says 503", || gateway.readyz().status == 503);
+    gateway.send_signal("TERM");
+    wait_until("/readyz says 503", || gateway.readyz().status == 503);
     assert_eq!(gateway.readyz().json()["draining"], true);
     let fresh = gateway.get("/v1/usage", &key).expect(200);
     assert_eq!(fresh.header("Connection"), Some("close"));
-    if let Some(answer) = kept.try_ask(&get("/v1/usage").key(&key)) {
+    if let Some(answer) = kept.try_send_request(&get("/v1/usage").key(&key)) {
         assert_eq!((answer.status, answer.header("Connection")), (200, Some("close")));
     }
-    assert_eq!(gateway.wait().code(), Some(0));
+    assert_eq!(gateway.wait_for_exit().code(), Some(0));
     assert!(std::net::TcpStream::connect(gateway.http).is_err());
 }
 
 #[test]
 fn a_drain_ends_after_its_grace_whatever_is_in_flight() {
-    let silent = StandIn::playing(|_| vec![Step::Silence]);
-    let setup = Setup::new().upstream(&[silent.address]).text("drain.grace", "1s");
-    let mut gateway = setup.text("upstream.deadline", "15s").start();
-    let key = gateway.key("acme", &[]);
+    let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
+    let setup = Setup::new().upstream(&[silent.address]).set_text("drain.grace", "1s");
+    let mut gateway = setup.set_text("upstream.deadline", "15s").start();
+    let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
-    connection.send(&get("/v1/check/a@b.com").key(&key).bytes());
-    until_true("the request reached the upstream", || silent.count() == 1);
+    connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
+    wait_until("the request reached the upstream", || silent.request_count() == 1);
     let begun = Instant::now();
-    gateway.signal("TERM");
-    gateway.wait();
+    gateway.send_signal("TERM");
+    gateway.wait_for_exit();
     assert!(begun.elapsed() < Duration::from_secs(12), "{:?}", begun.elapsed());
 }
 
 #[test]
 fn sigquit_without_a_successor_is_refused_and_sighup_reloads() {
     let mut gateway = Setup::new().start();
-    let key = gateway.key("acme", &[]);
-    gateway.signal("QUIT");
-    until_true("the refusal is told", || gateway.stderr().contains("successor"));
-    gateway.signal("HUP");
-    until_true("the reload was done", || {
-        gateway.metric("riskgate_reload_total", &["part=\"table\"", "outcome=\"ok\""]) >= 1.0
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.send_signal("QUIT");
+    wait_until("the refusal is told", || gateway.stderr().contains("successor"));
+    gateway.send_signal("HUP");
+    wait_until("the reload was done", || {
+        gateway.sum_of_samples("riskgate_reloads_total", &["part=\"table\"", "outcome=\"ok\""])
+            >= 1.0
     });
-    assert!(gateway.has_ended().is_none());
-    gateway.domain("first.test", &key).expect(200);
+    assert!(gateway.exit_status().is_none());
+    gateway.get_domain("first.test", &key).expect(200);
 }
 
 #[test]
 fn two_gateways_do_not_share_a_port() {
     let gateway = Setup::new().start();
-    let setup = Setup::new().text("listen.http", &gateway.http.to_string());
-    let setup = setup.text("listen.admin", "127.0.0.1:0");
+    let setup = Setup::new().set_text("listen.http", &gateway.http.to_string());
+    let setup = setup.set_text("listen.admin", "127.0.0.1:0");
     let ran = setup.cli(&["run"]).expect(1);
     assert!(
         ran.stderr.contains(&format!("expected to listen on {}", gateway.http)),
@@ -202,7 +205,7 @@ fn two_gateways_do_not_share_a_port() {
 #[test]
 fn calls_go_on_while_the_command_line_writes_to_the_store() {
     let gateway = Setup::new().set("plans.free", "1000000000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for at in 0..10 {
@@ -216,14 +219,14 @@ fn calls_go_on_while_the_command_line_writes_to_the_store() {
             calls += 1;
         }
         writer.join().unwrap();
-        assert_eq!(gateway.month_count(&key), calls);
+        assert_eq!(gateway.get_month_count(&key), calls);
     });
 }
 
 /// A process that runs; dropped, it is killed.
-struct Running(Child);
+struct KillOnDrop(Child);
 
-impl Drop for Running {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -233,7 +236,7 @@ impl Drop for Running {
 #[test]
 fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
     let folder = tempfile::tempdir().unwrap();
-    let mut demo = Running(
+    let mut demo = KillOnDrop(
         Command::new(BINARY)
             .arg("demo")
             .current_dir(folder.path())
@@ -247,7 +250,7 @@ fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
     let pasted: Vec<String> = lines.filter(|line| line.starts_with("curl ")).take(3).collect();
     assert_eq!(pasted.len(), 3);
     let shell = |line: &str| {
-        let ran = run(Command::new("sh").args(["-c", line]));
+        let ran = run_command(Command::new("sh").args(["-c", line]));
         assert_eq!(ran.code, 0, "curl is needed here: {line}\n{}", ran.stderr);
         serde_json::from_str::<serde_json::Value>(&ran.stdout)
             .unwrap_or_else(|e| panic!("{e}: {line}: {}", ran.stdout))
@@ -264,7 +267,7 @@ fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
     assert_eq!(entries(), 1, "only its own folder");
     let stop = format!("kill -INT {}", demo.0.id());
     assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
-    until("the demo has ended", || demo.0.try_wait().unwrap());
+    wait_for("the demo has ended", || demo.0.try_wait().unwrap());
     assert_eq!(entries(), 0, "its store is removed");
 }
 
@@ -282,15 +285,15 @@ fn a_second_demo_runs_beside_the_first() {
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
         let line = out.lines().map_while(Result::ok).find(|line| line.starts_with("curl "));
-        (Running(child), line.expect("a line to paste"))
+        (KillOnDrop(child), line.expect("a line to paste"))
     };
     let begun = Instant::now();
     let (_first, one) = start();
     let (_second, two) = start();
     assert_ne!(one, two);
     for line in [one, two] {
-        let ran = run(Command::new("sh").args(["-c", &line])).expect(0);
+        let ran = run_command(Command::new("sh").args(["-c", &line])).expect(0);
         assert!(ran.stdout.contains("yopmail.com"), "{line}: {}", ran.stdout);
     }
-    assert!(begun.elapsed() < PATIENCE * 2);
+    assert!(begun.elapsed() < TEST_TIMEOUT * 2);
 }

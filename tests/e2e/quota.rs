@@ -3,13 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::answers::{next_month, seconds_to};
-use crate::harness::{Connection, Gateway, Setup, get, request, until_true};
+use crate::harness::{Connection, Gateway, Setup, get, request, wait_until};
+use crate::responses::{next_month, seconds_to};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
 /// Calls from eight clients at once, spread over the gateways; how many were admitted.
-fn admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
+fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
     let (next, admitted) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
         for client in 0..8 {
@@ -30,11 +30,11 @@ fn admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
 }
 
 /// What a crash may cost: the lease of one process.
-fn lease_bound(limit: u64) -> u64 {
+fn max_lease(limit: u64) -> u64 {
     (limit / 100).clamp(1, 64)
 }
 
-fn spend(gateway: &Gateway, key: &str, calls: u64) {
+fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {
     let mut connection = gateway.connect();
     for _ in 0..calls {
         connection.ask(&get(DOMAIN).key(key)).expect(200);
@@ -44,10 +44,10 @@ fn spend(gateway: &Gateway, key: &str, calls: u64) {
 #[test]
 fn exactly_the_limit_of_four_times_as_many_parallel_calls_is_admitted() {
     let gateway = Setup::new().set("plans.free", "100").start();
-    let key = gateway.key("acme", &[]);
-    assert_eq!(admitted(&[gateway.http], &key, 400), 100);
-    assert_eq!(gateway.month_count(&key), 100);
-    gateway.domain("first.test", &key).expect(429);
+    let key = gateway.create_active_key("acme", &[]);
+    assert_eq!(count_admitted(&[gateway.http], &key, 400), 100);
+    assert_eq!(gateway.get_month_count(&key), 100);
+    gateway.get_domain("first.test", &key).expect(429);
 }
 
 #[test]
@@ -56,9 +56,9 @@ fn an_account_s_own_limit_is_met_exactly() {
     for limit in [1, 7, 333] {
         let account = format!("own-{limit}");
         gateway.cli(&["accounts", "set", &account, "--limit", &limit.to_string()]).expect(0);
-        let key = gateway.key(&account, &[]);
-        assert_eq!(admitted(&[gateway.http], &key, 4 * limit), limit, "{limit}");
-        assert_eq!(gateway.month_count(&key), limit as u64);
+        let key = gateway.create_active_key(&account, &[]);
+        assert_eq!(count_admitted(&[gateway.http], &key, 4 * limit), limit, "{limit}");
+        assert_eq!(gateway.get_month_count(&key), limit as u64);
     }
 }
 
@@ -66,21 +66,21 @@ fn an_account_s_own_limit_is_met_exactly() {
 fn two_processes_on_one_store_never_admit_more_than_the_limit() {
     let first = Setup::new().set("plans.free", "300").start();
     let store = format!("sqlite:{}", first.path("riskgate.db").display());
-    let second = Setup::new().set("plans.free", "300").text("store.url", &store).start();
-    let key = first.key("acme", &[]);
-    until_true("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
+    let second = Setup::new().set("plans.free", "300").set_text("store.url", &store).start();
+    let key = first.create_active_key("acme", &[]);
+    wait_until("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
     let both = [first.http, second.http];
-    let mut sum = admitted(&both, &key, 1200);
+    let mut sum = count_admitted(&both, &key, 1200);
     assert!(sum <= 300, "{sum}");
     // What the other held idle is given back, so in the end no call is lost.
-    until_true("every call of the limit could be spent", || {
-        sum += admitted(&both, &key, 8);
+    wait_until("every call of the limit could be spent", || {
+        sum += count_admitted(&both, &key, 8);
         sum >= 300
     });
     assert_eq!(sum, 300);
-    assert_eq!(admitted(&both, &key, 40), 0);
-    until_true("both say what was spent", || {
-        first.month_count(&key) == 300 && second.month_count(&key) == 300
+    assert_eq!(count_admitted(&both, &key, 40), 0);
+    wait_until("both say what was spent", || {
+        first.get_month_count(&key) == 300 && second.get_month_count(&key) == 300
     });
 }
 
@@ -88,30 +88,30 @@ fn two_processes_on_one_store_never_admit_more_than_the_limit() {
 fn a_store_is_not_overdrawn_when_one_of_two_processes_is_killed() {
     let first = Setup::new().set("plans.free", "300").start();
     let store = format!("sqlite:{}", first.path("riskgate.db").display());
-    let second = Setup::new().set("plans.free", "300").text("store.url", &store).start();
-    let key = first.key("acme", &[]);
-    until_true("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
-    let mut sum = admitted(&[first.http, second.http], &key, 100);
+    let second = Setup::new().set("plans.free", "300").set_text("store.url", &store).start();
+    let key = first.create_active_key("acme", &[]);
+    wait_until("the second process knows the key", || second.get("/v1/usage", &key).status == 200);
+    let mut sum = count_admitted(&[first.http, second.http], &key, 100);
     let second = second.crash_and_restart();
     let both = [first.http, second.http];
-    let at_least = 300 - lease_bound(300) as usize;
-    until_true("all but one lease could be spent", || {
-        sum += admitted(&both, &key, 40);
+    let at_least = 300 - max_lease(300) as usize;
+    wait_until("all but one lease could be spent", || {
+        sum += count_admitted(&both, &key, 40);
         sum >= at_least
     });
-    sum += admitted(&both, &key, 100);
+    sum += count_admitted(&both, &key, 100);
     assert!((at_least..=300).contains(&sum), "{sum}");
 }
 
 #[test]
 fn the_rate_limit_headers_are_exact_and_fall_by_one() {
     let gateway = Setup::new().set("plans.free", "100").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     for call in 1..=100u64 {
-        let answer = connection.ask(&get(DOMAIN).key(&key)).expect(200);
-        assert_eq!(answer.header("RateLimit-Policy"), Some("\"monthly\";q=100"));
-        let value = answer.header("RateLimit").unwrap().to_owned();
+        let response = connection.ask(&get(DOMAIN).key(&key)).expect(200);
+        assert_eq!(response.header("RateLimit-Policy"), Some("\"monthly\";q=100"));
+        let value = response.header("RateLimit").unwrap().to_owned();
         let left: i64 = value.rsplit_once(";t=").unwrap().1.parse().unwrap();
         assert_eq!(value, format!("\"monthly\";r={};t={left}", 100 - call));
         assert!((left - seconds_to(&next_month())).abs() <= 60, "{value}");
@@ -122,7 +122,7 @@ fn the_rate_limit_headers_are_exact_and_fall_by_one() {
 #[test]
 fn every_counted_answer_carries_the_rate_limit_headers() {
     let gateway = Setup::new().set("plans.free", "100").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut left = 100;
     for (path, status) in [
         (DOMAIN, 200),
@@ -131,20 +131,20 @@ fn every_counted_answer_carries_the_rate_limit_headers() {
         ("/v1/check/%ff", 422),
     ] {
         left -= 1;
-        assert_eq!(gateway.get(path, &key).expect(status).remaining(), left, "{path}");
+        assert_eq!(gateway.get(path, &key).expect(status).rate_limit_remaining(), left, "{path}");
     }
-    let head = gateway.ask(&request("HEAD", DOMAIN).key(&key)).expect(200);
-    assert_eq!(head.remaining(), left - 1, "HEAD counts as GET does");
+    let head = gateway.send_request(&request("HEAD", DOMAIN).key(&key)).expect(200);
+    assert_eq!(head.rate_limit_remaining(), left - 1, "HEAD counts as GET does");
 }
 
 #[test]
 fn only_calls_that_were_answered_or_invalid_count() {
     let gateway = Setup::new().set("plans.free", "50").start();
-    let key = gateway.key("acme", &["--origin", "https://app.example.com"]);
+    let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     let calls = [
         (get(DOMAIN), 401),
         (get(DOMAIN).key("rg_00000000000000000000000000000000"), 401),
-        (get(DOMAIN).key(&key).with("Origin", "https://evil.example"), 403),
+        (get(DOMAIN).key(&key).with_header("Origin", "https://evil.example"), 403),
         (get("/v1/nowhere").key(&key), 404),
         (request("POST", DOMAIN).key(&key), 405),
         (request("OPTIONS", DOMAIN).key(&key), 204),
@@ -152,65 +152,66 @@ fn only_calls_that_were_answered_or_invalid_count() {
         (request("HEAD", "/v1/usage").key(&key), 200),
     ];
     for (request, status) in &calls {
-        gateway.ask(request).expect(*status);
+        gateway.send_request(request).expect(*status);
     }
-    assert_eq!(gateway.month_count(&key), 0, "none of these counts");
+    assert_eq!(gateway.get_month_count(&key), 0, "none of these counts");
     // What the door refuses is no call either.
     let mut connection = gateway.connect();
     connection
         .send(format!("GET {DOMAIN} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n").as_bytes());
-    assert_eq!(connection.read().unwrap().status, 400);
-    assert_eq!(gateway.month_count(&key), 0);
+    assert_eq!(connection.read_response().unwrap().status, 400);
+    assert_eq!(gateway.get_month_count(&key), 0);
     gateway.get("/v1/public/domain/a..b", &key).expect(422);
-    assert_eq!(gateway.month_count(&key), 1, "a 422 counts");
+    assert_eq!(gateway.get_month_count(&key), 1, "a 422 counts");
     for _ in 0..49 {
         gateway.get(DOMAIN, &key).expect(200);
     }
     for _ in 0..5 {
         gateway.get(DOMAIN, &key).expect(429);
     }
-    assert_eq!(gateway.month_count(&key), 50, "a 429 does not count");
+    assert_eq!(gateway.get_month_count(&key), 50, "a 429 does not count");
 }
 
 #[test]
-fn the_gates_stand_in_their_order() {
+fn the_gates_are_checked_in_order() {
     let gateway = Setup::new().set("plans.free", "1").start();
-    let key = gateway.key("acme", &["--origin", "https://app.example.com"]);
+    let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     gateway.get(DOMAIN, &key).expect(200);
-    let bad_origin = |target: &str| get(target).with("Origin", "https://evil.example");
+    let bad_origin = |target: &str| get(target).with_header("Origin", "https://evil.example");
     let bad_name = "/v1/public/domain/a..b";
     // Each request fails at several gates; the first one speaks.
-    gateway.ask(&request("POST", "/nowhere")).expect(404);
-    gateway.ask(&request("POST", bad_name)).expect(405);
-    gateway.ask(&bad_origin(bad_name)).expect(401);
-    gateway.ask(&bad_origin(bad_name).key(&key)).expect(403);
-    gateway.ask(&get(bad_name).key(&key)).expect(429);
-    let other = gateway.key("other", &[]);
-    gateway.ask(&get(bad_name).key(&other)).expect(422);
+    gateway.send_request(&request("POST", "/nowhere")).expect(404);
+    gateway.send_request(&request("POST", bad_name)).expect(405);
+    gateway.send_request(&bad_origin(bad_name)).expect(401);
+    gateway.send_request(&bad_origin(bad_name).key(&key)).expect(403);
+    gateway.send_request(&get(bad_name).key(&key)).expect(429);
+    let other = gateway.create_active_key("other", &[]);
+    gateway.send_request(&get(bad_name).key(&other)).expect(422);
 }
 
 #[test]
 fn all_keys_of_an_account_share_its_quota_and_other_accounts_do_not() {
     let gateway = Setup::new().set("plans.free", "10").start();
-    let (one, two) = (gateway.key("acme", &[]), gateway.key("acme", &[]));
-    let other = gateway.key("other", &[]);
-    spend(&gateway, &one, 6);
-    spend(&gateway, &two, 4);
+    let (one, two) =
+        (gateway.create_active_key("acme", &[]), gateway.create_active_key("acme", &[]));
+    let other = gateway.create_active_key("other", &[]);
+    spend_calls(&gateway, &one, 6);
+    spend_calls(&gateway, &two, 4);
     for key in [&one, &two] {
         gateway.get(DOMAIN, key).expect(429);
-        assert_eq!(gateway.month_count(key), 10);
+        assert_eq!(gateway.get_month_count(key), 10);
     }
-    assert_eq!(gateway.get(DOMAIN, &other).expect(200).remaining(), 9);
+    assert_eq!(gateway.get(DOMAIN, &other).expect(200).rate_limit_remaining(), 9);
 }
 
 #[test]
 fn counts_are_exact_after_an_orderly_restart() {
     let gateway = Setup::new().set("plans.free", "1000").start();
-    let key = gateway.key("acme", &[]);
-    spend(&gateway, &key, 137);
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 137);
     let gateway = gateway.restart();
-    assert_eq!(gateway.month_count(&key), 137);
-    assert_eq!(gateway.get(DOMAIN, &key).expect(200).remaining(), 1000 - 138);
+    assert_eq!(gateway.get_month_count(&key), 137);
+    assert_eq!(gateway.get(DOMAIN, &key).expect(200).rate_limit_remaining(), 1000 - 138);
     let usage = gateway.restart().cli(&["usage", "--json"]).expect(0).json();
     assert_eq!(usage[0]["month_count"], 138);
 }
@@ -218,48 +219,48 @@ fn counts_are_exact_after_an_orderly_restart() {
 #[test]
 fn a_kill_loses_at_most_one_lease_and_never_forgets_a_call() {
     let gateway = Setup::new().set("plans.free", "1000").start();
-    let key = gateway.key("acme", &[]);
-    spend(&gateway, &key, 500);
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 500);
     let gateway = gateway.crash_and_restart();
-    let bound = lease_bound(1000);
-    let counted = gateway.month_count(&key);
+    let bound = max_lease(1000);
+    let counted = gateway.get_month_count(&key);
     assert!((500 - bound..=500).contains(&counted), "{counted}");
-    let rest = admitted(&[gateway.http], &key, 1000) as u64;
+    let rest = count_admitted(&[gateway.http], &key, 1000) as u64;
     assert!((500 - bound..=500).contains(&rest), "{rest}");
 }
 
 #[test]
 fn counts_survive_many_kills_without_a_call_too_much() {
     let mut gateway = Setup::new().set("plans.free", "200").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut sum = 0;
     for _ in 0..4 {
-        sum += admitted(&[gateway.http], &key, 30) as u64;
+        sum += count_admitted(&[gateway.http], &key, 30) as u64;
         gateway = gateway.crash_and_restart();
     }
-    sum += admitted(&[gateway.http], &key, 300) as u64;
-    assert!((200 - 4 * lease_bound(200)..=200).contains(&sum), "{sum}");
+    sum += count_admitted(&[gateway.http], &key, 300) as u64;
+    assert!((200 - 4 * max_lease(200)..=200).contains(&sum), "{sum}");
 }
 
 #[test]
 fn a_changed_limit_is_in_effect_on_a_kept_connection() {
     let gateway = Setup::new().set("plans.free", "1000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     let mut status = |wanted: u16, what: &str| {
-        until_true(what, || connection.ask(&get(DOMAIN).key(&key)).status == wanted);
+        wait_until(what, || connection.ask(&get(DOMAIN).key(&key)).status == wanted);
     };
     let set = |limit: &str| gateway.cli(&["accounts", "set", "acme", "--limit", limit]).expect(0);
-    spend(&gateway, &key, 20);
+    spend_calls(&gateway, &key, 20);
     set("5");
     status(429, "a limit below use refuses");
-    let spent = gateway.month_count(&key);
+    let spent = gateway.get_month_count(&key);
     set("0");
     gateway.get(DOMAIN, &key).expect(429);
     set("2000");
     status(200, "a raised limit admits");
     assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 2000);
-    assert!(gateway.month_count(&key) > spent, "what was spent is not forgotten");
+    assert!(gateway.get_month_count(&key) > spent, "what was spent is not forgotten");
     set("0");
     status(429, "a limit of 0 refuses all");
     set("plan");
@@ -270,18 +271,18 @@ fn a_changed_limit_is_in_effect_on_a_kept_connection() {
 #[test]
 fn an_unlimited_account_is_counted_and_has_no_rate_limit_headers() {
     let gateway = Setup::new().set("plans.free", "5").start();
-    let key = gateway.key("acme", &[]);
-    spend(&gateway, &key, 5);
+    let key = gateway.create_active_key("acme", &[]);
+    spend_calls(&gateway, &key, 5);
     gateway.get(DOMAIN, &key).expect(429);
     gateway.cli(&["accounts", "set", "acme", "--limit", "unlimited"]).expect(0);
-    until_true("the limit is gone", || gateway.get(DOMAIN, &key).status == 200);
-    spend(&gateway, &key, 50);
-    let answer = gateway.get(DOMAIN, &key).expect(200);
-    assert!(!answer.has("RateLimit") && !answer.has("RateLimit-Policy"));
+    wait_until("the limit is gone", || gateway.get(DOMAIN, &key).status == 200);
+    spend_calls(&gateway, &key, 50);
+    let response = gateway.get(DOMAIN, &key).expect(200);
+    assert!(!response.has_header("RateLimit") && !response.has_header("RateLimit-Policy"));
     let usage = gateway.get("/v1/usage", &key).expect(200);
     assert!(usage.text().contains(r#""monthly_limit":9007199254740991,"#), "{}", usage.text());
     assert_eq!(usage.json()["month_count"], 57);
-    assert_eq!(gateway.restart().month_count(&key), 57);
+    assert_eq!(gateway.restart().get_month_count(&key), 57);
 }
 
 #[test]
@@ -289,10 +290,10 @@ fn an_account_without_a_plan_has_the_free_one_and_plans_are_as_shipped() {
     let gateway = Setup::new().start();
     for (plan, limit) in [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)]
     {
-        let key = gateway.key(plan, &["--plan", plan]);
+        let key = gateway.create_active_key(plan, &["--plan", plan]);
         let usage = gateway.get("/v1/usage", &key).json();
         assert_eq!((&usage["plan"], &usage["monthly_limit"]), (&plan.into(), &limit.into()));
     }
-    let usage = gateway.get("/v1/usage", &gateway.key("nobody", &[])).json();
+    let usage = gateway.get("/v1/usage", &gateway.create_active_key("nobody", &[])).json();
     assert_eq!((&usage["plan"], &usage["monthly_limit"]), (&"free".into(), &100.into()));
 }

@@ -3,26 +3,26 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Crowd, Gateway, Setup, get, until_true};
+use crate::harness::{Gateway, LoadGenerator, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 3_000;
 
-fn follow(replica: &RedisServer) {
-    until_true("the replica follows", || {
-        replica.tell(&["INFO", "replication"]).contains("master_link_status:up")
+fn wait_until_replicating(replica: &RedisServer) {
+    wait_until("the replica follows", || {
+        replica.run(&["INFO", "replication"]).contains("master_link_status:up")
     });
 }
 
-fn tells(gateway: &Gateway, words: &str) -> bool {
+fn reports_degraded(gateway: &Gateway, words: &str) -> bool {
     gateway.readyz().json()["degraded"].to_string().contains(words)
 }
 
 #[test]
 fn a_server_that_closes_idle_connections_costs_no_answer() {
     let server = RedisServer::start();
-    let setup = Setup::new().redis(&server).text("store.deadline", "2s");
+    let setup = Setup::new().with_redis(&server).set_text("store.deadline", "2s");
     // Of each account nothing is known here before it is asked for.
     let make = |account: u32| {
         let account = format!("account-{account}");
@@ -36,27 +36,27 @@ fn a_server_that_closes_idle_connections_costs_no_answer() {
     let (at_once, later) = keys.split_at(10);
     for key in at_once {
         // As its setting `timeout` does, only sooner.
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         gateway.get("/v1/usage", key).expect(200);
     }
-    server.tell(&["CONFIG", "SET", "timeout", "1"]);
+    server.run(&["CONFIG", "SET", "timeout", "1"]);
     for key in later {
         let since = Instant::now();
-        until_true("connections were idle", || since.elapsed() > Duration::from_millis(2_200));
+        wait_until("connections were idle", || since.elapsed() > Duration::from_millis(2_200));
         gateway.get("/v1/usage", key).expect(200);
         gateway.get(DOMAIN, key).expect(200);
     }
-    assert_eq!(gateway.metric("riskgate_store_down", &[]), 0.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 0.0);
 }
 
 #[test]
 fn usage_is_answered_all_through_a_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
-    follow(&replica);
-    let forwarder = crate::harness::Forwarder::to(&primary);
-    let setup = Setup::new().text("store.url", &forwarder.url());
-    let setup = setup.text("store.deadline", "300ms").set("store.wait_replicas", "1");
+    wait_until_replicating(&replica);
+    let forwarder = crate::harness::TcpForwarder::to(&primary);
+    let setup = Setup::new().set_text("store.url", &forwarder.url());
+    let setup = setup.set_text("store.deadline", "300ms").set("store.wait_replicas", "1");
     let make = |account| {
         let made = setup.cli(&["keys", "create", "--account", account]).expect(0);
         made.stdout.trim_end().to_owned()
@@ -69,91 +69,94 @@ fn usage_is_answered_all_through_a_failover() {
         gateway.get("/v1/usage", key).expect(200);
     }
     primary.kill();
-    replica.tell(&["REPLICAOF", "NO", "ONE"]);
-    forwarder.lead_to(&replica);
+    replica.run(&["REPLICAOF", "NO", "ONE"]);
+    forwarder.switch_to(&replica);
     // The new server has no replica for as long as this takes: nothing can be stated there.
     let begun = Instant::now();
-    until_true("some seconds are over", || {
+    wait_until("some seconds are over", || {
         for key in [&caller, &reader] {
             let usage = gateway.get("/v1/usage", key);
             assert_eq!(usage.status, 200, "after {:?}: {}", begun.elapsed(), usage.text());
         }
         begun.elapsed() > Duration::from_secs(4)
     });
-    assert_eq!(gateway.month_count(&caller), 1);
+    assert_eq!(gateway.get_month_count(&caller), 1);
 }
 
 /// Two gateways spend all of a limit, and far beyond its half the only replica is lost.
-fn lose_the_replica(on_failure: &str) -> (Vec<Gateway>, RedisServer, RedisServer, String, u64) {
+fn spend_while_the_replica_is_lost(
+    on_failure: &str,
+) -> (Vec<Gateway>, RedisServer, RedisServer, String, u64) {
     let primary = RedisServer::start();
     let mut replica = RedisServer::replica_of(&primary);
-    follow(&replica);
+    wait_until_replicating(&replica);
     let setup = || {
-        let setup = Setup::new().redis(&primary).set("store.wait_replicas", "1");
-        let setup = setup.text("store.on_failure", on_failure);
+        let setup = Setup::new().with_redis(&primary).set("store.wait_replicas", "1");
+        let setup = setup.set_text("store.on_failure", on_failure);
         setup.set("plans.free", &LIMIT.to_string())
     };
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.trim_end().to_owned();
     let gateways = vec![setup().start(), setup().start()];
-    let crowd = Crowd::new(DOMAIN, &key);
+    let crowd = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
-        let _ending = crowd.ending();
+        let _stop_guard = crowd.stop_on_drop();
         for gateway in &gateways {
-            crowd.come(scope, gateway.http, 3);
+            crowd.spawn_clients(scope, gateway.http, 3);
         }
-        until_true("much is spent", || crowd.said().admitted > LIMIT / 3);
+        wait_until("much is spent", || crowd.counts().admitted > LIMIT / 3);
         replica.kill();
-        until_true("that is told", || {
+        wait_until("that is told", || {
             gateways.iter().all(|gateway| {
-                gateway.metric("riskgate_store_replicas_missing", &[]) == 1.0
-                    && tells(gateway, "store: 1 of store.wait_replicas are missing")
+                gateway.sum_of_samples("riskgate_store_replicas_missing", &[]) == 1.0
+                    && reports_degraded(gateway, "store: 1 of store.wait_replicas are missing")
             })
         });
         assert!(gateways.iter().all(|gateway| gateway.readyz().status == 200), "they serve");
-        let said = crowd.said();
-        until_true("one policy serves on, the other refuses", || {
-            let now = crowd.said();
+        let said = crowd.counts();
+        wait_until("one policy serves on, the other refuses", || {
+            let now = crowd.counts();
             match on_failure {
-                "open" => now.exhausted > said.exhausted + 100,
-                _ => now.failed > said.failed + 100,
+                "open" => now.quota_exceeded > said.quota_exceeded + 100,
+                _ => now.internal_errors > said.internal_errors + 100,
             }
         });
     });
-    let admitted = crowd.said().admitted;
+    let admitted = crowd.counts().admitted;
     (gateways, primary, replica, key, admitted)
 }
 
 #[test]
-fn without_its_only_replica_an_open_policy_serves_by_the_server_s_own_word_and_never_over() {
-    let (gateways, primary, mut replica, key, admitted) = lose_the_replica("open");
+fn without_its_replica_on_failure_open_serves_by_the_primary_alone_within_the_limit() {
+    let (gateways, primary, mut replica, key, admitted) = spend_while_the_replica_is_lost("open");
     assert_eq!(admitted, LIMIT);
     for gateway in &gateways {
-        assert_eq!(gateway.metric("riskgate_store_down", &[]), 0.0);
-        assert_eq!(gateway.metric("riskgate_store_unsettled_calls", &[]), 0.0);
-        until_true("all say what was spent", || gateway.month_count(&key) == LIMIT);
+        assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 0.0);
+        assert_eq!(gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]), 0.0);
+        wait_until("all say what was spent", || gateway.get_month_count(&key) == LIMIT);
     }
     replica.restart();
     for gateway in &gateways {
-        until_true("all is well", || !tells(gateway, "store"));
-        assert_eq!(gateway.metric("riskgate_store_replicas_missing", &[]), 0.0);
+        wait_until("all is well", || !reports_degraded(gateway, "store"));
+        assert_eq!(gateway.sum_of_samples("riskgate_store_replicas_missing", &[]), 0.0);
     }
     drop(primary);
 }
 
 #[test]
-fn without_its_only_replica_a_closed_policy_refuses_until_it_is_back() {
-    let (gateways, primary, mut replica, key, mut admitted) = lose_the_replica("closed");
+fn without_its_replica_on_failure_closed_refuses_until_it_is_back() {
+    let (gateways, primary, mut replica, key, mut admitted) =
+        spend_while_the_replica_is_lost("closed");
     assert!(admitted < LIMIT, "{admitted}");
     for gateway in &gateways {
-        assert!(tells(gateway, "refused"), "{}", gateway.readyz().text());
-        assert_eq!(gateway.metric("riskgate_store_down", &[]), 1.0);
+        assert!(reports_degraded(gateway, "refused"), "{}", gateway.readyz().text());
+        assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 1.0);
         let usage = gateway.get("/v1/usage", &key).expect(200).json();
         assert!(usage["month_count"].as_u64().unwrap() <= admitted);
     }
     replica.restart();
     let mut connections: Vec<_> = gateways.iter().map(Gateway::connect).collect();
-    until_true("the rest is spent", || {
+    wait_until("the rest is spent", || {
         for connection in &mut connections {
             admitted += u64::from(connection.ask(&get(DOMAIN).key(&key)).status == 200);
         }

@@ -3,51 +3,53 @@
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::harness::{Authority, DoneOnDrop, Gateway, Lists, Setup, get, request, until_true};
+use crate::harness::{
+    CertificateAuthority, Gateway, ListFolder, SetOnDrop, Setup, get, request, wait_until,
+};
 
-const MORE: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
+const LONGER_LIST: &str = "first.test\nsecond.test\nthird.test\n=exact.test\nmail.com\nnew.test\n";
 
 fn start() -> (Gateway, String) {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
-fn reason(gateway: &Gateway, key: &str, name: &str) -> String {
-    let body = gateway.domain(name, key).expect(200).json();
+fn verdict_reason(gateway: &Gateway, key: &str, name: &str) -> String {
+    let body = gateway.get_domain(name, key).expect(200).json();
     body["reason"].as_str().unwrap().to_owned()
 }
 
 fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
-    reason(gateway, key, name) == "disposable"
+    verdict_reason(gateway, key, name) == "disposable"
 }
 
-fn reloads(gateway: &Gateway, part: &str, outcome: &str) -> f64 {
+fn reload_count(gateway: &Gateway, part: &str, outcome: &str) -> f64 {
     let labels = [format!("part=\"{part}\""), format!("outcome=\"{outcome}\"")];
-    gateway.metric("riskgate_reload_total", &[&labels[0], &labels[1]])
+    gateway.sum_of_samples("riskgate_reloads_total", &[&labels[0], &labels[1]])
 }
 
-fn is_content(gateway: &Gateway) -> bool {
+fn is_nothing_degraded(gateway: &Gateway) -> bool {
     gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
 }
 
 #[test]
 fn a_list_written_in_place_is_picked_up() {
     let (gateway, key) = start();
-    let before = gateway.domain("new.test", &key).header("X-Table-Version").unwrap().to_owned();
+    let before = gateway.get_domain("new.test", &key).header("X-Table-Version").unwrap().to_owned();
     assert!(!is_flagged(&gateway, &key, "new.test"));
-    gateway.lists().write("disposable.txt", MORE);
-    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
-    let answer = gateway.domain("new.test", &key);
+    gateway.lists().write("disposable.txt", LONGER_LIST);
+    wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    let answer = gateway.get_domain("new.test", &key);
     assert_ne!(answer.header("X-Table-Version"), Some(before.as_str()));
-    assert!(reloads(&gateway, "table", "ok") >= 1.0);
+    assert!(reload_count(&gateway, "table", "ok") >= 1.0);
 }
 
 #[test]
 fn a_list_renamed_over_the_old_one_is_picked_up() {
     let (gateway, key) = start();
-    gateway.lists().replace("disposable.txt", MORE);
-    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    gateway.lists().replace_by_rename("disposable.txt", LONGER_LIST);
+    wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
 }
 
 #[test]
@@ -55,19 +57,19 @@ fn a_swapped_link_as_kubernetes_makes_it_is_picked_up() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     let mount = setup.path("mount");
     let versioned = |name: &str| mount.join(name);
-    Lists::create(versioned("..v1"));
-    Lists::create(versioned("..v2")).write("disposable.txt", MORE);
+    ListFolder::create(versioned("..v1"));
+    ListFolder::create(versioned("..v2")).write("disposable.txt", LONGER_LIST);
     symlink("..v1", mount.join("..data")).unwrap();
     for entry in std::fs::read_dir(versioned("..v1")).unwrap() {
         let name = entry.unwrap().file_name();
         symlink(format!("..data/{}", name.display()), mount.join(&name)).unwrap();
     }
-    let gateway = setup.text("table.path", mount.to_str().unwrap()).start();
-    let key = gateway.key("acme", &[]);
+    let gateway = setup.set_text("table.path", mount.to_str().unwrap()).start();
+    let key = gateway.create_active_key("acme", &[]);
     assert!(!is_flagged(&gateway, &key, "new.test"));
     symlink("..v2", mount.join("..tmp")).unwrap();
     std::fs::rename(mount.join("..tmp"), mount.join("..data")).unwrap();
-    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
 }
 
 #[test]
@@ -76,19 +78,19 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
     let (lists, built) = (setup.path("lists"), setup.path("built.table"));
     let build = |to: &std::path::Path| {
         let mut command = std::process::Command::new(crate::harness::BINARY);
-        crate::harness::run(command.args(["table", "build"]).arg(&lists).arg("-o").arg(to))
+        crate::harness::run_command(command.args(["table", "build"]).arg(&lists).arg("-o").arg(to))
             .expect(0)
     };
     build(&built);
-    let gateway = setup.text("table.path", built.to_str().unwrap()).start();
-    let key = gateway.key("acme", &[]);
+    let gateway = setup.set_text("table.path", built.to_str().unwrap()).start();
+    let key = gateway.create_active_key("acme", &[]);
     assert!(!is_flagged(&gateway, &key, "new.test"));
-    gateway.lists().write("disposable.txt", MORE);
+    gateway.lists().write("disposable.txt", LONGER_LIST);
     build(&built);
-    until_true("the new row answers", || is_flagged(&gateway, &key, "new.test"));
+    wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
     std::fs::write(gateway.path("broken"), "no table at all").unwrap();
     std::fs::rename(gateway.path("broken"), &built).unwrap();
-    until_true("the broken file is told", || !is_content(&gateway));
+    wait_until("the broken file is told", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "first.test"));
 }
 
@@ -96,21 +98,21 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
 fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
     let (gateway, key) = start();
     gateway.lists().write("disposable.txt", "first.test\nnew.test\nnot a name\n");
-    until_true("the fault is told on /readyz", || {
+    wait_until("the fault is told on /readyz", || {
         gateway.readyz().text().contains("disposable.txt:3: expected")
     });
     assert_eq!(gateway.readyz().status, 200, "it serves all the same");
     assert!(!is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "second.test"));
-    assert!(reloads(&gateway, "table", "failed") >= 1.0);
-    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"table\""]), 1.0);
+    assert!(reload_count(&gateway, "table", "failed") >= 1.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 1.0);
     assert!(gateway.stderr().contains("disposable.txt:3"), "{}", gateway.stderr());
     // A broken table holds back neither keys nor config.
-    let other = gateway.key("other", &[]);
-    gateway.domain("first.test", &other).expect(200);
-    gateway.lists().write("disposable.txt", MORE);
-    until_true("the mended table answers", || is_flagged(&gateway, &key, "new.test"));
-    until_true("/readyz is content again", || is_content(&gateway));
-    assert_eq!(gateway.metric("riskgate_reload_failing", &["part=\"table\""]), 0.0);
+    let other = gateway.create_active_key("other", &[]);
+    gateway.get_domain("first.test", &other).expect(200);
+    gateway.lists().write("disposable.txt", LONGER_LIST);
+    wait_until("the mended table answers", || is_flagged(&gateway, &key, "new.test"));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 0.0);
 }
 
 #[test]
@@ -118,10 +120,10 @@ fn a_table_that_vanishes_keeps_the_old_one() {
     let (gateway, key) = start();
     let lists = gateway.lists().path;
     std::fs::rename(&lists, gateway.path("away")).unwrap();
-    until_true("the missing folder is told", || !is_content(&gateway));
+    wait_until("the missing folder is told", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "first.test"));
     std::fs::rename(gateway.path("away"), &lists).unwrap();
-    until_true("/readyz is content again", || is_content(&gateway));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -131,10 +133,10 @@ fn a_protected_name_that_would_be_flagged_refuses_the_table() {
     gateway
         .lists()
         .write("overrides.csv", &format!("{header}gmail.com,subtree,disposable,100,,,\n"));
-    until_true("the refusal is told", || gateway.readyz().text().contains("gmail.com"));
-    assert_eq!(reason(&gateway, &key, "gmail.com"), "safe");
+    wait_until("the refusal is told", || gateway.readyz().text().contains("gmail.com"));
+    assert_eq!(verdict_reason(&gateway, &key, "gmail.com"), "safe");
     gateway.lists().write("overrides.csv", &header);
-    until_true("/readyz is content again", || is_content(&gateway));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -142,83 +144,83 @@ fn a_table_that_lost_most_of_its_rows_is_refused() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     let lists = setup.lists();
     let rows: String = (0..200).map(|at| format!("flagged{at:03}.test\n")).collect();
-    lists.write("disposable.txt", &format!("{MORE}{rows}"));
+    lists.write("disposable.txt", &format!("{LONGER_LIST}{rows}"));
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let manifest = std::fs::read_to_string(lists.file("manifest.toml")).unwrap();
     lists.write("manifest.toml", &manifest.replace("= 1.0", "= 0.3"));
-    lists.write("disposable.txt", MORE);
-    until_true("the refusal is told", || !is_content(&gateway));
+    lists.write("disposable.txt", LONGER_LIST);
+    wait_until("the refusal is told", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "flagged007.test"));
-    lists.write("disposable.txt", &format!("{MORE}{rows}"));
-    until_true("/readyz is content again", || is_content(&gateway));
+    lists.write("disposable.txt", &format!("{LONGER_LIST}{rows}"));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
 }
 
 #[test]
 fn a_changed_plan_is_in_effect_without_a_restart() {
     let gateway = Setup::new().set("plans.free", "3").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     for _ in 0..3 {
-        gateway.domain("first.test", &key).expect(200);
+        gateway.get_domain("first.test", &key).expect(200);
     }
-    gateway.domain("first.test", &key).expect(429);
-    gateway.rewrite(|text| text.replace("free = 3", "free = 50"));
-    until_true("the raised plan admits", || gateway.domain("first.test", &key).status == 200);
+    gateway.get_domain("first.test", &key).expect(429);
+    gateway.edit_config(|text| text.replace("free = 3", "free = 50"));
+    wait_until("the raised plan admits", || gateway.get_domain("first.test", &key).status == 200);
     assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
-    gateway.rewrite(|text| text.replace("free = 50", "free = 2"));
-    until_true("the lowered plan refuses", || gateway.domain("first.test", &key).status == 429);
+    gateway.edit_config(|text| text.replace("free = 50", "free = 2"));
+    wait_until("the lowered plan refuses", || gateway.get_domain("first.test", &key).status == 429);
 }
 
 #[test]
 fn a_broken_config_keeps_the_old_one_and_is_told() {
     let gateway = Setup::new().set("plans.free", "50").set("plans.all", "\"unlimited\"").start();
-    let key = gateway.key("acme", &[]);
-    let asker = gateway.key("asker", &["--plan", "all"]);
-    gateway.rewrite(|text| text.replace("free = 50", "free = \"lots\""));
-    until_true("the fault is told", || {
+    let key = gateway.create_active_key("acme", &[]);
+    let asker = gateway.create_active_key("asker", &["--plan", "all"]);
+    gateway.edit_config(|text| text.replace("free = 50", "free = \"lots\""));
+    wait_until("the fault is told", || {
         let text = gateway.readyz().text();
         text.contains("plans.free: expected") && text.contains("but found")
     });
     assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
-    assert!(reloads(&gateway, "config", "failed") >= 1.0);
+    assert!(reload_count(&gateway, "config", "failed") >= 1.0);
     // A broken config does not hold back the table or the keys.
-    gateway.lists().write("disposable.txt", MORE);
-    until_true("the new row answers", || is_flagged(&gateway, &asker, "new.test"));
-    gateway.rewrite(|text| text.replace("free = \"lots\"", "free = 60"));
-    until_true("the mended plan is in effect", || {
+    gateway.lists().write("disposable.txt", LONGER_LIST);
+    wait_until("the new row answers", || is_flagged(&gateway, &asker, "new.test"));
+    gateway.edit_config(|text| text.replace("free = \"lots\"", "free = 60"));
+    wait_until("the mended plan is in effect", || {
         gateway.get("/v1/usage", &key).json()["monthly_limit"] == 60
     });
-    until_true("/readyz is content again", || is_content(&gateway));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
 }
 
 #[test]
 fn files_that_were_emptied_keep_the_last_good_state() {
     let setup = Setup::new().set("plans.free", "50");
     let keys = setup.path("keys.toml");
-    let hash = riskgate::keys::hash_text("a_key_that_a_file_declares");
+    let hash = riskgate::keys::format_key_hash("a_key_that_a_file_declares");
     let declared = format!("[[key]]\nid = \"a\"\naccount = \"filed\"\nhash = \"{hash}\"\n");
     std::fs::write(&keys, &declared).unwrap();
-    let gateway = setup.text("keys.file", keys.to_str().unwrap()).start();
+    let gateway = setup.set_text("keys.file", keys.to_str().unwrap()).start();
     let limit = || {
         let answer = gateway.get("/v1/usage", "a_key_that_a_file_declares");
         answer.expect(200).json()["monthly_limit"].as_u64()
     };
     let told = |words: &str| gateway.readyz().text().contains(words);
     std::fs::write(&keys, "").unwrap();
-    until_true("it is told", || told("keys.toml: expected keys, but found an empty file"));
+    wait_until("it is told", || told("keys.toml: expected keys, but found an empty file"));
     assert_eq!(limit(), Some(50));
     std::fs::write(&keys, "# None any more.\n").unwrap();
     let opens = || gateway.get("/v1/usage", "a_key_that_a_file_declares").status == 200;
-    until_true("who takes the last key out is believed", || !opens());
+    wait_until("who takes the last key out is believed", || !opens());
     std::fs::write(&keys, &declared).unwrap();
-    until_true("it is back", opens);
+    wait_until("it is back", opens);
     let config = std::fs::read_to_string(gateway.path("riskgate.toml")).unwrap();
-    gateway.rewrite(|_| String::new());
-    until_true("it is told", || told("riskgate.toml: expected settings, but found an empty file"));
+    gateway.edit_config(|_| String::new());
+    wait_until("it is told", || told("riskgate.toml: expected settings, but found an empty file"));
     assert_eq!(limit(), Some(50));
-    gateway.rewrite(|_| config.replace("free = 50", "free = 60"));
-    until_true("the config is taken again", || limit() == Some(60));
-    until_true("/readyz is content again", || is_content(&gateway));
+    gateway.edit_config(|_| config.replace("free = 50", "free = 60"));
+    wait_until("the config is taken again", || limit() == Some(60));
+    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -226,55 +228,56 @@ fn a_config_at_the_usual_place_that_goes_away_is_missed() {
     let setup = Setup::new().set("plans.free", "50");
     let (keys, usual) = (setup.path("keys.toml"), setup.path("conf").join("riskgate.toml"));
     let token = "a_key_that_a_file_declares";
-    let hash = riskgate::keys::hash_text(token);
+    let hash = riskgate::keys::format_key_hash(token);
     std::fs::write(&keys, format!("[[key]]\nid = \"a\"\naccount = \"a\"\nhash = \"{hash}\"\n"))
         .unwrap();
     let folder = setup.path("conf").parent().unwrap().display().to_string();
     let script = format!("cd {folder} && mkdir -p conf && cp riskgate.toml conf && exec $0 run");
-    let setup = setup.text("keys.file", keys.to_str().unwrap()).under(&["sh", "-c", &script]);
+    let setup =
+        setup.set_text("keys.file", keys.to_str().unwrap()).run_under(&["sh", "-c", &script]);
     let gateway = setup.start();
     let limit = || gateway.get("/v1/usage", token).expect(200).json()["monthly_limit"].as_u64();
     let config = std::fs::read_to_string(&usual).unwrap();
     let told = |words: &str| gateway.readyz().text().contains(words);
     std::fs::remove_file(&usual).unwrap();
-    until_true("it is told", || told("riskgate.toml: expected a config file, but found"));
+    wait_until("it is told", || told("riskgate.toml: expected a config file, but found"));
     assert_eq!(limit(), Some(50));
     std::fs::create_dir(&usual).unwrap();
-    until_true("a folder is told", || told("but found a folder"));
+    wait_until("a folder is told", || told("but found a directory"));
     assert_eq!(limit(), Some(50));
     std::fs::remove_dir(&usual).unwrap();
     std::fs::write(&usual, "\n").unwrap();
-    until_true("an empty line is told", || told("expected settings, but found an empty file"));
+    wait_until("an empty line is told", || told("expected settings, but found an empty file"));
     assert_eq!(limit(), Some(50));
     std::fs::write(&usual, config.replace("free = 50", "free = 60")).unwrap();
-    until_true("the config is taken again", || limit() == Some(60));
+    wait_until("the config is taken again", || limit() == Some(60));
 }
 
 #[test]
 fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
     let gateway = Setup::new().set("plans.free", "50").start();
-    let key = gateway.key("acme", &[]);
-    gateway.rewrite(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
-    until_true("the change is told", || {
-        let status = gateway.admin("/status").json();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.edit_config(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
+    wait_until("the change is told", || {
+        let status = gateway.get_admin_page("/status").json();
         !status["needs_restart"].as_array().unwrap().is_empty()
     });
-    gateway.domain(&format!("{}.com", "a".repeat(60)), &key).expect(200);
+    gateway.get_domain(&format!("{}.com", "a".repeat(60)), &key).expect(200);
 }
 
 #[test]
 fn sighup_and_post_reload_read_everything_anew() {
     let (gateway, key) = start();
-    gateway.signal("HUP");
-    until_true("everything was read anew", || {
-        ["config", "table", "keys"].iter().all(|part| reloads(&gateway, part, "ok") >= 1.0)
+    gateway.send_signal("HUP");
+    wait_until("everything was read anew", || {
+        ["config", "table", "keys"].iter().all(|part| reload_count(&gateway, part, "ok") >= 1.0)
     });
-    let post = || request("POST", "/reload").with("Host", "localhost").send(gateway.admin);
+    let post = || request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin);
     let parts = post().expect(200).json();
     for part in ["config", "keys", "table"] {
         assert_eq!(parts[part], "ok", "{parts}");
     }
-    gateway.lists().write("disposable.txt", MORE);
+    gateway.lists().write("disposable.txt", LONGER_LIST);
     post().expect(200);
     // No waiting here: the answer to the POST comes when the table serves.
     assert!(is_flagged(&gateway, &key, "new.test"));
@@ -298,7 +301,9 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
         r#"{"domain":"swap.test","risk_score":22,"reason":"role_account","is_free_provider":false,"is_corporate_email":true,"mx_provider_label":"Two"}"#,
     ];
     lists.write("overrides.csv", &one);
-    until_true("the first table serves", || gateway.domain("swap.test", &key).text() == bodies[0]);
+    wait_until("the first table serves", || {
+        gateway.get_domain("swap.test", &key).text() == bodies[0]
+    });
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let askers: Vec<_> = (0..4)
@@ -320,13 +325,13 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
                 })
             })
             .collect();
-        let ended = DoneOnDrop(&done);
+        let ended = SetOnDrop(&done);
         for (text, body) in [(&two, bodies[1]), (&one, bodies[0]), (&two, bodies[1])] {
             lists.write("overrides.csv", text);
-            until_true("the other table serves", || {
-                gateway.domain("swap.test", &key).text() == body
+            wait_until("the other table serves", || {
+                gateway.get_domain("swap.test", &key).text() == body
             });
-            let post = request("POST", "/reload").with("Host", "localhost");
+            let post = request("POST", "/reload").with_header("Host", "localhost");
             post.send(gateway.admin).expect(200);
         }
         drop(ended);
@@ -342,21 +347,23 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     setup.lists().write("disposable.txt", &names);
     let gateway = &setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let version = || {
-        let answer = gateway.domain("first.test", &key).expect(200);
+        let answer = gateway.get_domain("first.test", &key).expect(200);
         answer.header("X-Table-Version").unwrap().to_owned()
     };
     // A machine may read the table before a command has even begun: then once more.
     let shown = (0..5).any(|round| {
-        let (revoked, id) = gateway.key_with_id("acme", &[]);
+        let (revoked, id) = gateway.create_active_key_with_id("acme", &[]);
         let before = version();
         gateway.lists().write("disposable.txt", &format!("{names}another-{round}.test\n"));
         std::thread::scope(|scope| {
-            let ask = request("POST", "/reload").with("Host", "localhost");
+            let ask = request("POST", "/reload").with_header("Host", "localhost");
             let reload = scope.spawn(move || ask.send(gateway.admin).expect(200));
             gateway.cli(&["keys", "revoke", &id]).expect(0);
-            until_true("it is revoked", || gateway.domain("first.test", &revoked).status == 401);
+            wait_until("it is revoked", || {
+                gateway.get_domain("first.test", &revoked).status == 401
+            });
             let is_being_read = version() == before;
             reload.join().unwrap();
             assert_ne!(version(), before);
@@ -377,24 +384,28 @@ fn reloads_take_no_descriptors_threads_or_memory() {
         (0..800).map(route).collect()
     };
     let setup = Setup::new();
-    let authority = Authority::new(&setup.path(""));
-    let setup = setup.https(&[authority.certify("one", "DNS:gate.test")]);
-    let gateway = setup.tail(&routes(0)).start();
+    let authority = CertificateAuthority::new(&setup.path(""));
+    let setup = setup.with_certificates(&[authority.issue_certificate("one", "DNS:gate.test")]);
+    let gateway = setup.append_toml(&routes(0)).start();
     let reload = |round: usize| {
-        gateway.rewrite(|toml| {
+        gateway.edit_config(|toml| {
             let begin = toml.find("[[upstream.route]]").unwrap();
             toml[..begin].to_owned() + &routes(round)
         });
-        request("POST", "/reload").with("Host", "localhost").send(gateway.admin).expect(200);
+        request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin).expect(200);
     };
     (1..=20).for_each(reload);
-    let (descriptors, threads) = (gateway.descriptors(), gateway.threads());
-    let memory = gateway.memory();
+    let (descriptors, threads) = (gateway.open_descriptors(), gateway.thread_count());
+    let memory = gateway.resident_kib();
     (21..=120).for_each(reload);
-    until_true("descriptors are closed", || gateway.descriptors() <= descriptors);
+    wait_until("descriptors are closed", || gateway.open_descriptors() <= descriptors);
     // The runtime keeps some threads for work that blocks, for a while.
-    assert!(gateway.threads() < threads + 8, "{} threads, before {threads}", gateway.threads());
+    assert!(
+        gateway.thread_count() < threads + 8,
+        "{} threads, before {threads}",
+        gateway.thread_count()
+    );
     // The names of methods alone, left behind, would be 3 MB.
     let most = memory + 2048;
-    until_true("memory is given back", || gateway.memory() < most);
+    wait_until("memory is given back", || gateway.resident_kib() < most);
 }

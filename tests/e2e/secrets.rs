@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use crate::harness::{
-    Answer, Gateway, Request, Secrets, Setup, StandIn, Step, answer, get, request, until_true,
+    Gateway, MockUpstream, Request, Response, Secrets, Setup, Step, get, request, response_bytes,
+    wait_until,
 };
 use crate::redis_server::RedisServer;
 
@@ -24,17 +25,17 @@ const ENCODED: &str = "jane.doe%40example.com";
 fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
     let server = RedisServer::start();
     let password = format!(">{PASSWORD}");
-    server.tell(&["ACL", "SETUSER", "me", "on", &password, "~*", "&*", "+@all"]);
-    let upstream = StandIn::playing(|seen| misbehave(seen.line()));
-    let setup = Setup::new().upstream(&[upstream.address]).text("admin.token", TOKEN);
-    let setup = setup.text("store.url", &server.url_as("me", PASSWORD));
-    let setup = setup.text("upstream.deadline", "400ms");
+    server.run(&["ACL", "SETUSER", "me", "on", &password, "~*", "&*", "+@all"]);
+    let upstream = MockUpstream::with_script(|seen| leaky_response(seen.request_line()));
+    let setup = Setup::new().upstream(&[upstream.address]).set_text("admin.token", TOKEN);
+    let setup = setup.set_text("store.url", &server.url_as("me", PASSWORD));
+    let setup = setup.set_text("upstream.deadline", "400ms");
     let keys = setup.path("keys.toml");
     std::fs::write(&keys, key_file(&hash_of(IMPORTED))).unwrap();
-    let setup = setup.text("keys.file", keys.to_str().unwrap());
+    let setup = setup.set_text("keys.file", keys.to_str().unwrap());
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
 
     let secrets = Secrets {
         prefixes: vec!["sv_".to_owned()],
@@ -42,26 +43,26 @@ fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
             .map(str::to_owned)
             .to_vec(),
     };
-    ask_in_every_way(&gateway, &key, &secrets);
-    send_what_is_no_request(&gateway, &key);
-    break_what_is_reloaded(&gateway, &key, &secrets);
-    shut_out_of_the_store(&gateway, &server);
+    send_secrets_everywhere(&gateway, &key, &secrets);
+    send_malformed_requests(&gateway, &key);
+    break_reloaded_files(&gateway, &key, &secrets);
+    change_store_password(&gateway, &server);
 
     for path in ["/", "/status", "/metrics", "/readyz"] {
-        let page = admin(&gateway, "GET", path, TOKEN);
-        secrets.assert_none_in(path, &page.text());
+        let page = send_admin_request(&gateway, "GET", path, TOKEN);
+        secrets.assert_no_secret_in(path, &page.text());
     }
-    gateway.ask(&get("/v1/usage").with("X-Request-Id", "the-last-one"));
-    until_true("all is logged", || log_of(&gateway).contains("the-last-one"));
-    secrets.assert_none_in("the access log", &log_of(&gateway));
-    secrets.assert_none_in("stderr", &gateway.stderr());
+    gateway.send_request(&get("/v1/usage").with_header("X-Request-Id", "the-last-one"));
+    wait_until("all is logged", || log_of(&gateway).contains("the-last-one"));
+    secrets.assert_no_secret_in("the access log", &log_of(&gateway));
+    secrets.assert_no_secret_in("stderr", &gateway.stderr());
     let (log, said) = (log_of(&gateway), gateway.stderr());
     assert!(log.lines().count() > 50 && log.contains("…@example.com"), "little was logged");
     assert!(said.contains("keys.toml") && said.contains("redis://"), "little was said: {said}");
 }
 
 /// What the upstream answers, by the target that it is asked for.
-fn misbehave(line: &str) -> Vec<Step> {
+fn leaky_response(line: &str) -> Vec<Step> {
     let echo = format!("{{\"email\":\"{JANE}\"}}");
     let header = format!("X-Echo: {JANE}\r\n");
     match line {
@@ -73,16 +74,16 @@ fn misbehave(line: &str) -> Vec<Step> {
         }
         _ if line.contains("closed") => vec![Step::Close],
         _ if line.contains("reset") => vec![Step::Reset],
-        _ if line.contains("silent") => vec![Step::Silence],
+        _ if line.contains("silent") => vec![Step::StaySilent],
         _ if line.contains("trickle") => {
-            vec![Step::Trickle(answer(200, "", &echo), Duration::from_millis(30))]
+            vec![Step::Trickle(response_bytes(200, "", &echo), Duration::from_millis(30))]
         }
-        _ if line.contains("status") => vec![Step::Send(answer(500, &header, &echo))],
-        _ => vec![Step::Send(answer(422, &header, &echo))],
+        _ if line.contains("status") => vec![Step::Send(response_bytes(500, &header, &echo))],
+        _ => vec![Step::Send(response_bytes(422, &header, &echo))],
     }
 }
 
-fn ask_in_every_way(gateway: &Gateway, key: &str, secrets: &Secrets) {
+fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &Secrets) {
     for target in [
         format!("/v1/check/{JANE}"),
         format!("/v1/check/{ENCODED}?from={JANE}&key={key}"),
@@ -110,41 +111,47 @@ fn ask_in_every_way(gateway: &Gateway, key: &str, secrets: &Secrets) {
         for authorization in
             [key, IMPORTED, UNKNOWN, "", &format!("{key}, {key}"), &format!("{key} {JANE}")]
         {
-            let asked = get(&target).with("Authorization", &format!("Bearer {authorization}"));
-            assert_ours_is_silent(&gateway.ask(&asked), secrets, &target);
+            let asked =
+                get(&target).with_header("Authorization", &format!("Bearer {authorization}"));
+            assert_own_response_has_no_secret(&gateway.send_request(&asked), secrets, &target);
         }
     }
     let usage = || get("/v1/usage");
     for asked in [
-        usage().with("Authorization", key),
-        usage().with("Authorization", &format!("Basic {key}")),
+        usage().with_header("Authorization", key),
+        usage().with_header("Authorization", &format!("Basic {key}")),
         usage().key(key).key(UNKNOWN),
-        usage().with("X-Api-Key", key).with("Cookie", &format!("key={key}; mail={JANE}")),
-        usage().key(key).with("Referer", &format!("https://x/?{JANE}")).with("User-Agent", JANE),
-        usage().key(key).with("X-Request-Id", JANE),
-        usage().key(key).with("X-Request-Id", &format!("Bearer,{key}")),
-        usage().with("X-Request-Id", key),
-        usage().key(IMPORTED).with("X-Request-Id", &format!("id-{IMPORTED}")),
-        usage().key(key).with("X-Forwarded-For", JANE).with("From", JANE),
+        usage()
+            .with_header("X-Api-Key", key)
+            .with_header("Cookie", &format!("key={key}; mail={JANE}")),
+        usage()
+            .key(key)
+            .with_header("Referer", &format!("https://x/?{JANE}"))
+            .with_header("User-Agent", JANE),
+        usage().key(key).with_header("X-Request-Id", JANE),
+        usage().key(key).with_header("X-Request-Id", &format!("Bearer,{key}")),
+        usage().with_header("X-Request-Id", key),
+        usage().key(IMPORTED).with_header("X-Request-Id", &format!("id-{IMPORTED}")),
+        usage().key(key).with_header("X-Forwarded-For", JANE).with_header("From", JANE),
         request(key, "/v1/usage"),
         request("POST", format!("/v1/check/{JANE}")).key(key).body(&format!("{key} {JANE}")),
     ] {
-        assert_ours_is_silent(&gateway.ask(&asked), secrets, "a header");
+        assert_own_response_has_no_secret(&gateway.send_request(&asked), secrets, "a header");
     }
     // What a caller says of its origin is told to the caller alone.
-    gateway.ask(&usage().key(key).with("Origin", &format!("https://{JANE}")));
+    gateway.send_request(&usage().key(key).with_header("Origin", &format!("https://{JANE}")));
 }
 
 /// Our own answers repeat nothing; an upstream's are its own.
-fn assert_ours_is_silent(answer: &Answer, secrets: &Secrets, asked: &str) {
-    if answer.has("X-Riskgate-Source") {
+fn assert_own_response_has_no_secret(answer: &Response, secrets: &Secrets, asked: &str) {
+    if answer.has_header("X-Riskgate-Source") {
         return;
     }
-    secrets.assert_none_in(&format!("the answer to {asked}"), &answer.text());
+    secrets.assert_no_secret_in(&format!("the answer to {asked}"), &answer.text());
 }
 
 /// Refused at the door, before there is a request.
-fn send_what_is_no_request(gateway: &Gateway, key: &str) {
+fn send_malformed_requests(gateway: &Gateway, key: &str) {
     let long = "x".repeat(3_000);
     let wide = "x".repeat(20_000);
     for bytes in [
@@ -159,22 +166,25 @@ fn send_what_is_no_request(gateway: &Gateway, key: &str) {
         let mut connection = gateway.connect();
         // It may be refused before all of it was sent.
         connection.try_send(bytes.as_bytes());
-        let answer = connection.read().expect("a refusal");
+        let answer = connection.read_response().expect("a refusal");
         assert!(answer.status >= 400 && !answer.text().contains("jane"), "{}", answer.text());
     }
 }
 
 /// Files with secrets where they do not belong, and tokens that are nearly right.
-fn break_what_is_reloaded(gateway: &Gateway, key: &str, secrets: &Secrets) {
+fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
     let file = gateway.path("keys.toml");
     let good = std::fs::read_to_string(&file).unwrap();
     let config = std::fs::read_to_string(&gateway.config).unwrap();
     let reload = |status: u16| {
-        let answer = admin(gateway, "POST", "/reload", TOKEN).expect(status);
-        secrets.assert_none_in("the answer to a reload", &answer.text());
-        secrets.assert_none_in("/readyz", &admin(gateway, "GET", "/readyz", TOKEN).text());
+        let answer = send_admin_request(gateway, "POST", "/reload", TOKEN).expect(status);
+        secrets.assert_no_secret_in("the answer to a reload", &answer.text());
+        secrets.assert_no_secret_in(
+            "/readyz",
+            &send_admin_request(gateway, "GET", "/readyz", TOKEN).text(),
+        );
         let check = gateway.cli(&["check"]).expect(if status == 200 { 0 } else { 78 });
-        secrets.assert_none_in("check", &check.stderr);
+        secrets.assert_no_secret_in("check", &check.stderr);
     };
     for text in [
         key_file(&format!("env = {key:?}")),
@@ -202,29 +212,29 @@ fn break_what_is_reloaded(gateway: &Gateway, key: &str, secrets: &Secrets) {
     std::fs::write(&gateway.config, config).unwrap();
     reload(200);
     for path in ["/", "/status", "/metrics"] {
-        admin(gateway, "GET", path, WRONG_TOKEN).expect(401);
+        send_admin_request(gateway, "GET", path, WRONG_TOKEN).expect(401);
     }
     for verb in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {
         let more = if verb[0] == "usage" { &["acme", "--json"][..] } else { &["--json"] };
         let told = gateway.cli(&[&verb[..], more].concat()).expect(0);
-        secrets.assert_none_in(verb[0], &(told.stdout + &told.stderr));
+        secrets.assert_no_secret_in(verb[0], &(told.stdout + &told.stderr));
     }
 }
 
 /// The password is another one from now on, and nobody told the gateway.
-fn shut_out_of_the_store(gateway: &Gateway, server: &RedisServer) {
+fn change_store_password(gateway: &Gateway, server: &RedisServer) {
     let other = format!(">{NEW_PASSWORD}");
-    server.tell(&["ACL", "SETUSER", "me", "resetpass", &other]);
-    server.tell(&["CLIENT", "KILL", "USER", "me"]);
-    until_true("/readyz tells", || {
-        admin(gateway, "GET", "/readyz", TOKEN).text().contains("redis://")
+    server.run(&["ACL", "SETUSER", "me", "resetpass", &other]);
+    server.run(&["CLIENT", "KILL", "USER", "me"]);
+    wait_until("/readyz tells", || {
+        send_admin_request(gateway, "GET", "/readyz", TOKEN).text().contains("redis://")
     });
-    until_true("stderr tells", || gateway.stderr().contains("redis://"));
+    wait_until("stderr tells", || gateway.stderr().contains("redis://"));
 }
 
-fn admin(gateway: &Gateway, method: &str, path: &str, token: &str) -> Answer {
-    let asked: Request = request(method, path).with("Host", "localhost");
-    asked.with("Authorization", &format!("Bearer {token}")).send(gateway.admin)
+fn send_admin_request(gateway: &Gateway, method: &str, path: &str, token: &str) -> Response {
+    let asked: Request = request(method, path).with_header("Host", "localhost");
+    asked.with_header("Authorization", &format!("Bearer {token}")).send(gateway.admin)
 }
 
 fn log_of(gateway: &Gateway) -> String {
@@ -236,5 +246,5 @@ fn key_file(rest: &str) -> String {
 }
 
 fn hash_of(key: &str) -> String {
-    format!("hash = {:?}", riskgate::keys::hash_text(key))
+    format!("hash = {:?}", riskgate::keys::format_key_hash(key))
 }

@@ -5,7 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, PATIENCE, Setup, StandIn, Step, USED, answer, get, until_true};
+use crate::harness::{
+    Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
+    wait_until,
+};
 use crate::http2::{END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, frame};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
@@ -13,14 +16,16 @@ const LARGE: usize = 8 << 20;
 
 /// A gateway whose exchanges have a second, and whose clients have far longer than any test for a
 /// part of an answer; behind it answers that no buffer takes.
-fn before_large_answers() -> (StandIn, Gateway, String) {
-    let stand_in = StandIn::playing(|_| vec![Step::Send(answer(200, "", &"x".repeat(LARGE)))]);
-    let setup = Setup::new().upstream(&[stand_in.address]).set("listen.h2c", "true");
-    let setup = setup.text("upstream.deadline", "1s").text("listen.write_timeout", "10m");
+fn gateway_with_large_responses() -> (MockUpstream, Gateway, String) {
+    let upstream = MockUpstream::with_script(|_| {
+        vec![Step::Send(response_bytes(200, "", &"x".repeat(LARGE)))]
+    });
+    let setup = Setup::new().upstream(&[upstream.address]).set("listen.h2c", "true");
+    let setup = setup.set_text("upstream.deadline", "1s").set_text("listen.write_timeout", "10m");
     let setup = setup.set("upstream.max_in_flight", "30").set("plans.free", "1000000");
     let gateway = setup.set("upstream.max_in_flight_per_address", "30").start();
-    let key = gateway.key_in_use("acme");
-    (stand_in, gateway, key)
+    let key = gateway.create_warm_key("acme");
+    (upstream, gateway, key)
 }
 
 fn request(method: &str, target: &str, key: &str) -> Vec<u8> {
@@ -30,13 +35,13 @@ fn request(method: &str, target: &str, key: &str) -> Vec<u8> {
 
 fn open(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
     stream
 }
 
 /// What came until the end, whatever kind of end it was.
-fn rest(mut stream: TcpStream) -> usize {
+fn read_length_until_end(mut stream: TcpStream) -> usize {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
     bytes.len()
@@ -44,48 +49,48 @@ fn rest(mut stream: TcpStream) -> usize {
 
 #[test]
 fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
-    let (_stand_in, gateway, key) = before_large_answers();
+    let (_stand_in, gateway, key) = gateway_with_large_responses();
     let mut readers: Vec<TcpStream> = (0..30).map(|_| open(gateway.http)).collect();
     for reader in &mut readers {
         reader.write_all(&request("GET", "/v1/check/a@b.com", &key)).unwrap();
     }
     // A few bytes now and then are no reading.
     let mut taken = 0;
-    until_true("they are gone", || {
+    wait_until("they are gone", || {
         for reader in &mut readers {
             taken += reader.read(&mut [0; 10]).unwrap_or(0);
         }
-        gateway.metric("riskgate_connections", &[]) == 0.0
+        gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
     });
     assert!(taken > 0);
     for reader in readers {
-        let rest = rest(reader);
+        let rest = read_length_until_end(reader);
         assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
     let gone = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
-    assert!(gone.complete, "their places are free");
-    assert_eq!(gateway.month_count(&key), USED + 31, "what was cut stays counted");
+    assert!(gone.is_complete, "their places are free");
+    assert_eq!(gateway.get_month_count(&key), WARM_UP_CALLS + 31, "what was cut stays counted");
 }
 
 #[test]
-fn who_takes_no_answer_is_dropped_and_gets_no_call_back() {
-    let setup = Setup::new().text("listen.write_timeout", "1s").set("plans.free", "10000000");
+fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
+    let setup = Setup::new().set_text("listen.write_timeout", "1s").set("plans.free", "10000000");
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     for method in ["HEAD", "GET"] {
         let mut client = open(gateway.http);
         let many = request(method, DOMAIN, &key).repeat(100);
         // Until nothing more goes in.
         while client.write_all(&many).is_ok() {}
-        until_true("it is gone", || gateway.metric("riskgate_connections", &[]) == 0.0);
+        wait_until("it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
     }
-    assert_eq!(gateway.metric("riskgate_calls_given_back_total", &[]), 0.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
     assert!(!gateway.stderr().contains("error: request"), "{}", gateway.stderr());
-    gateway.domain("first.test", &key).expect(200);
+    gateway.get_domain("first.test", &key).expect(200);
 }
 
 /// Streams that are asked for, and whose window is never opened.
-fn closed_windows(gateway: &Gateway, block: &[u8], streams: u32) -> Frames {
+fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) -> Frames {
     let mut frames = Frames::open(gateway.http);
     // 4 is the window that a stream begins with.
     assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
@@ -96,10 +101,10 @@ fn closed_windows(gateway: &Gateway, block: &[u8], streams: u32) -> Frames {
 }
 
 /// Reads until so many streams were reset; none may end as if it were whole.
-fn all_reset(frames: &mut Frames, streams: u32) {
+fn assert_all_reset(frames: &mut Frames, streams: u32) {
     let mut reset = 0;
     while reset < streams {
-        let (kind, flags, stream, _) = frames.next().expect("a frame");
+        let (kind, flags, stream, _) = frames.next_frame().expect("a frame");
         let is_whole = kind <= HEADERS && flags & END_STREAM != 0;
         assert!(!is_whole, "stream {stream} looks complete");
         reset += u32::from(kind == RST_STREAM);
@@ -108,43 +113,43 @@ fn all_reset(frames: &mut Frames, streams: u32) {
 
 #[test]
 fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
-    let (_stand_in, gateway, key) = before_large_answers();
+    let (_stand_in, gateway, key) = gateway_with_large_responses();
     let block = crate::http2::request("GET", "/v1/check/a@b.com", &key, &[]);
     let mut peaks = vec![];
     for _ in 0..8 {
         let begun = Instant::now();
-        let mut frames = closed_windows(&gateway, &block, 30);
-        all_reset(&mut frames, 30);
+        let mut frames = open_streams_without_window(&gateway, &block, 30);
+        assert_all_reset(&mut frames, 30);
         assert!(begun.elapsed() > Duration::from_millis(500), "they were held until then");
         // The connection itself is well.
         let head = crate::http2::request("HEAD", DOMAIN, &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
         assert_eq!(frames.status(201), 200);
-        peaks.push(gateway.peak_memory());
+        peaks.push(gateway.peak_memory_kib());
     }
     println!("{peaks:?} KiB");
     assert!(peaks[7] < peaks[3] + 16 * 1024, "{peaks:?} KiB");
-    until_true("nothing is in flight", || {
-        gateway.metric("riskgate_requests_in_flight", &[]) == 0.0
+    wait_until("nothing is in flight", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
     });
 }
 
 #[test]
 fn an_answer_of_ours_for_which_no_window_opens_is_reset_in_time() {
-    let setup = Setup::new().text("listen.write_timeout", "500ms").set("listen.h2c", "true");
+    let setup = Setup::new().set_text("listen.write_timeout", "500ms").set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let block = crate::http2::request("GET", DOMAIN, &key, &[]);
-    let mut frames = closed_windows(&gateway, &block, 50);
-    all_reset(&mut frames, 50);
-    assert_eq!(gateway.month_count(&key), 50);
-    assert_eq!(gateway.metric("riskgate_calls_given_back_total", &[]), 0.0);
+    let mut frames = open_streams_without_window(&gateway, &block, 50);
+    assert_all_reset(&mut frames, 50);
+    assert_eq!(gateway.get_month_count(&key), 50);
+    assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
 }
 
 #[test]
-fn a_stream_that_its_client_reset_gets_no_call_back() {
+fn a_stream_reset_by_its_client_gets_no_refund() {
     let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let block = crate::http2::request("GET", DOMAIN, &key, &[]);
     let mut frames = Frames::open(gateway.http);
     let mut bytes = vec![];
@@ -156,9 +161,9 @@ fn a_stream_that_its_client_reset_gets_no_call_back() {
     bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, 21, &block));
     assert!(frames.send(&bytes));
     assert_eq!(frames.status(21), 200);
-    until_true("nothing is in flight", || {
-        gateway.metric("riskgate_requests_in_flight", &[]) == 0.0
+    wait_until("nothing is in flight", || {
+        gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
     });
-    assert_eq!(gateway.metric("riskgate_calls_given_back_total", &[]), 0.0);
+    assert_eq!(gateway.sum_of_samples("riskgate_quota_refunds_total", &[]), 0.0);
     assert!(!gateway.stderr().contains("error: request"), "{}", gateway.stderr());
 }

@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use crate::harness::{BINARY, Crowd, Setup, as_nobody, run, until_true};
+use crate::harness::{
+    BINARY, LoadGenerator, Setup, run_command, unprivileged_command_prefix, wait_until,
+};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -15,41 +17,42 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     const KILLS: u64 = 50;
     const CLIENTS: u64 = 4;
     const LIMIT: u64 = 15_000;
-    const LEASE: u64 = 64;
+    const MAX_LEASE: u64 = 64;
     let begun = Instant::now();
     // A disk that others use too may take its time: a slow commit is not what this is about.
-    let setup = Setup::new().set("plans.free", &LIMIT.to_string()).text("store.deadline", "20s");
+    let setup =
+        Setup::new().set("plans.free", &LIMIT.to_string()).set_text("store.deadline", "20s");
     let mut gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     let mut admitted = 0;
     for kill in 0..KILLS {
         // Not so fast that all is spent before the last kill.
-        let crowd = Crowd::new(DOMAIN, &key).pausing(Duration::from_millis(1));
+        let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
         std::thread::scope(|scope| {
-            let ending = crowd.ending();
-            crowd.come(scope, gateway.http, CLIENTS as usize);
-            until_true("calls are under way", || crowd.said().admitted > 20 + kill % 7);
+            let ending = crowd.stop_on_drop();
+            crowd.spawn_clients(scope, gateway.http, CLIENTS as usize);
+            wait_until("calls are under way", || crowd.counts().admitted > 20 + kill % 7);
             gateway.kill();
             drop(ending);
         });
         gateway = gateway.start_again();
-        let said = crowd.said();
-        assert_eq!(said.failed, 0, "{said:?}");
+        let said = crowd.counts();
+        assert_eq!(said.internal_errors, 0, "{said:?}");
         admitted += said.admitted;
     }
     let under_kills = admitted;
-    let crowd = Crowd::new(DOMAIN, &key);
+    let crowd = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
-        let _ending = crowd.ending();
-        crowd.come(scope, gateway.http, CLIENTS as usize);
-        until_true("all is spent", || crowd.said().exhausted > 50);
+        let _stop_guard = crowd.stop_on_drop();
+        crowd.spawn_clients(scope, gateway.http, CLIENTS as usize);
+        wait_until("all is spent", || crowd.counts().quota_exceeded > 50);
     });
-    admitted += crowd.said().admitted;
+    admitted += crowd.counts().admitted;
     println!("{under_kills} under {KILLS} kills, {admitted} in all, {:?}", begun.elapsed());
     assert!(admitted <= LIMIT, "{admitted}");
     // Beside its lease each kill loses the answers to calls that were under way.
-    assert!(admitted + KILLS * (LEASE + CLIENTS) >= LIMIT, "{admitted}");
-    let setup = gateway.end();
+    assert!(admitted + KILLS * (MAX_LEASE + CLIENTS) >= LIMIT, "{admitted}");
+    let setup = gateway.shut_down();
     let store = Connection::open(setup.path("riskgate.db")).unwrap();
     let intact: String = store.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(intact, "ok");
@@ -59,21 +62,21 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
 fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
     let setup = Setup::new();
     let (folder, file) = (setup.path("state"), setup.path("state/store.db"));
-    let setup = setup.text("store.url", &format!("sqlite:{}", file.display()));
+    let setup = setup.set_text("store.url", &format!("sqlite:{}", file.display()));
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let before = std::fs::read(&file).unwrap();
     let set = |path: &std::path::Path, mode| {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
     };
-    let config = setup.write();
+    let config = setup.write_config();
     set(&setup.path(""), 0o777);
-    let words = [as_nobody(), &[BINARY]].concat();
+    let words = [unprivileged_command_prefix(), &[BINARY]].concat();
     for (of_folder, of_file) in [(0o555, 0o444), (0o755, 0o444), (0o555, 0o644)] {
         set(&folder, of_folder);
         set(&file, of_file);
         for verb in [&["run"][..], &["keys", "list"]] {
             let mut command = Command::new(words[0]);
-            let ran = run(command.args(&words[1..]).args(verb).arg("-c").arg(&config));
+            let ran = run_command(command.args(&words[1..]).args(verb).arg("-c").arg(&config));
             let expected = format!("{}: expected a file that we may write", file.display());
             assert!(ran.stderr.starts_with(&expected), "{of_folder:o} {of_file:o} {ran:?}");
             assert_eq!((ran.code, ran.stderr.lines().count()), (78, 1), "{verb:?} {ran:?}");
@@ -87,17 +90,18 @@ fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
 fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
     for in_place in [true, false] {
         let gateway = Setup::new().start();
-        let (key, other) = (gateway.key("acme", &[]), gateway.key("other", &[]));
+        let (key, other) =
+            (gateway.create_active_key("acme", &[]), gateway.create_active_key("other", &[]));
         let (file, backup) = (gateway.path("riskgate.db"), gateway.path("backup.db"));
         let store = Connection::open(&file).unwrap();
         store.busy_timeout(Duration::from_secs(5)).unwrap();
         let to = [backup.to_str().unwrap()];
         store.execute("VACUUM INTO ?1", to).unwrap();
         for key in [&key, &other] {
-            gateway.domain("first.test", key).expect(200);
+            gateway.get_domain("first.test", key).expect(200);
         }
-        until_true("what was spent is stated", || {
-            [&key, &other].iter().all(|key| gateway.month_count(key) == 1)
+        wait_until("what was spent is stated", || {
+            [&key, &other].iter().all(|key| gateway.get_month_count(key) == 1)
         });
         if in_place {
             store.execute("ATTACH ?1 AS backup", to).unwrap();
@@ -110,8 +114,8 @@ fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
             std::fs::rename(&backup, &file).unwrap();
         }
         let degraded = || gateway.readyz().json()["degraded"].to_string();
-        until_true("/readyz says what to do", || {
-            gateway.domain("first.test", &key);
+        wait_until("/readyz says what to do", || {
+            gateway.get_domain("first.test", &key);
             degraded().contains("restart to ")
         });
         assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{DemoUpstream, Gateway, Setup, free_port, run, until_true};
+use crate::harness::{DemoUpstream, Gateway, Setup, free_address, run_command, wait_until};
 
 /// Calls the SDK as its users do, and prints what each call returns or raises.
 const PROGRAM: &str = r#"
@@ -68,7 +68,7 @@ fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> 
     let mut command = Command::new("python3");
     command.env("PYTHONPATH", package).env("NO_PROXY", "127.0.0.1");
     command.args(["-c", PROGRAM, &base_url, key, client]).args(calls);
-    let printed: Value = run(&mut command).expect(0).json();
+    let printed: Value = run_command(&mut command).expect(0).json();
     assert_eq!(printed[0], "0.1.0");
     printed[1].as_array().unwrap().clone()
 }
@@ -82,7 +82,7 @@ fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
     let gateway = gateway_before(upstream.address);
     for client in CLIENTS {
-        let key = gateway.key(client, &["--plan", "pro"]);
+        let key = gateway.create_active_key(client, &["--plan", "pro"]);
         let calls = ["check mail.yopmail.com", "check_email jane+news@gmial.com", "usage"];
         let outcomes = outcomes_of(client, gateway.http, &key, &calls);
         assert_eq!(
@@ -113,13 +113,13 @@ fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
 fn an_imported_key_of_syvel_keeps_working() {
     const KEY: &str = "sv_0123456789abcdef0123456789abcdef";
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
-    let setup = Setup::new().upstream(&[upstream.address]).variable("SYVEL_API_KEY", KEY);
+    let setup = Setup::new().upstream(&[upstream.address]).env("SYVEL_API_KEY", KEY);
     let gateway = setup.start();
     let file = gateway.path("import.toml");
     let text = "[[key]]\nid = \"web\"\naccount = \"acme\"\nenv = \"SYVEL_API_KEY\"\n";
     std::fs::write(&file, text).unwrap();
     gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
-    until_true("the imported key opens", || gateway.get("/v1/usage", KEY).status == 200);
+    wait_until("the imported key opens", || gateway.get("/v1/usage", KEY).status == 200);
     let outcomes = outcomes_of("Syvel", gateway.http, KEY, &["check example.com"]);
     assert_eq!(outcomes[0]["email"], "example.com");
 }
@@ -142,7 +142,7 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
 
         let account = format!("small-{client}");
         gateway.cli(&["accounts", "set", &account, "--limit", "1"]).expect(0);
-        let key = gateway.key(&account, &[]);
+        let key = gateway.create_active_key(&account, &[]);
         let outcomes =
             outcomes_of(client, gateway.http, &key, &["check a.com", "check a.com", "usage"]);
         assert_eq!(outcomes[0]["email"], "a.com");
@@ -156,10 +156,10 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
         );
 
         let bound = ["--origin", "https://app.example", "--require-origin"];
-        let key = gateway.key(&format!("bound-{client}"), &bound);
+        let key = gateway.create_active_key(&format!("bound-{client}"), &bound);
         assert_eq!(raised(client, &key, "check a.com")["raised"], "SyvelForbiddenError");
 
-        let key = gateway.key(&format!("plain-{client}"), &[]);
+        let key = gateway.create_active_key(&format!("plain-{client}"), &[]);
         assert_eq!(raised(client, &key, "check nothing")["raised"], "SyvelValidationError");
         let unknown = raised(client, &key, "logs");
         assert_eq!(
@@ -171,10 +171,10 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
 
 #[test]
 fn an_upstream_that_is_down_is_an_error_and_no_timeout() {
-    let gateway = gateway_before(free_port());
-    let key = gateway.key("acme", &[]);
+    let gateway = gateway_before(free_address());
+    let key = gateway.create_active_key("acme", &[]);
     let outcome = outcomes_of("Syvel", gateway.http, &key, &["check a.com"]).remove(0);
     assert_eq!((&outcome["raised"], &outcome["status_code"]), (&json!("SyvelError"), &json!(500)));
     assert!(outcome["message"].as_str().unwrap().ends_with("Let your user through."), "{outcome}");
-    assert_eq!(gateway.month_count(&key), 0);
+    assert_eq!(gateway.get_month_count(&key), 0);
 }

@@ -6,7 +6,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::harness::{
-    Authority, Connection, Gateway, PATIENCE, Setup, StandIn, free_port, request, until_true,
+    CertificateAuthority, Connection, Gateway, MockUpstream, Setup, TEST_TIMEOUT, free_address,
+    request, wait_until,
 };
 
 const MEGABYTE: usize = 1_000_000;
@@ -14,14 +15,14 @@ const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"
 
 /// A gateway that takes uploads with a key, and has no server behind it.
 pub fn start(setup: Setup) -> (Gateway, String) {
-    let setup = setup.tail(ROUTES).upstream(&[free_port()]).set("listen.h2c", "true");
+    let setup = setup.append_toml(ROUTES).upstream(&[free_address()]).set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000000").start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
 
 /// The header of an upload.
-fn upload(target: &str, version: &str, fields: &str) -> String {
+fn upload_header(target: &str, version: &str, fields: &str) -> String {
     format!("POST {target} HTTP/{version}\r\nHost: gate.test\r\n{fields}\r\n")
 }
 
@@ -41,10 +42,10 @@ fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String
     String::from_utf8(said).map_err(|error| error.to_string())
 }
 
-fn plain(address: SocketAddr) -> TcpStream {
+fn connect(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream
 }
 
@@ -62,14 +63,14 @@ fn assert_whole(said: &Result<String, String>, status: u16, what: &str) {
 #[test]
 fn forty_clients_at_once_that_write_a_megabyte_first_all_read_their_404() {
     let (gateway, _) = start(Setup::new());
-    let mut bytes = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
+    let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     let begin = std::sync::Barrier::new(40);
     std::thread::scope(|scope| {
         let clients: Vec<_> = (0..40)
             .map(|_| {
                 scope.spawn(|| {
-                    let stream = plain(gateway.http);
+                    let stream = connect(gateway.http);
                     begin.wait();
                     write_then_read(stream, &bytes)
                 })
@@ -79,16 +80,18 @@ fn forty_clients_at_once_that_write_a_megabyte_first_all_read_their_404() {
             assert_whole(&client.join().unwrap(), 404, "a client of forty");
         }
     });
-    until_true("no connection is left", || gateway.metric("riskgate_connections", &[]) == 0.0);
+    wait_until("no connection is left", || {
+        gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
+    });
 }
 
 #[test]
 fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
     let (gateway, key) = start(Setup::new());
-    let bound = gateway.key("bound", &["--origin", "https://app.example.com"]);
-    let spent = gateway.key("spent", &[]);
+    let bound = gateway.create_active_key("bound", &["--origin", "https://app.example.com"]);
+    let spent = gateway.create_active_key("spent", &[]);
     gateway.cli(&["accounts", "set", "spent", "--limit", "0"]).expect(0);
-    until_true("the limit is in effect", || gateway.domain("first.test", &spent).status == 429);
+    wait_until("the limit is in effect", || gateway.get_domain("first.test", &spent).status == 429);
     let with = |key: &str| format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\n");
     let long = "Content-Length: 1000000\r\n";
     let chunks = |size: usize| {
@@ -98,24 +101,28 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
     let body = vec![b'b'; MEGABYTE];
     let foreign = format!("{}Origin: https://other.test\r\n", with(&bound));
     let cases: [(u16, String, &[u8]); 10] = [
-        (404, upload("/nowhere", "1.1", long), &body),
-        (404, upload("/nowhere", "1.0", long), &body),
-        (401, upload("/v1/signup", "1.1", long), &body),
-        (403, upload("/v1/signup", "1.1", &foreign), &body),
-        (405, upload("/v1/usage", "1.1", long), &body),
-        (429, upload("/v1/signup", "1.1", &with(&spent)), &body),
+        (404, upload_header("/nowhere", "1.1", long), &body),
+        (404, upload_header("/nowhere", "1.0", long), &body),
+        (401, upload_header("/v1/signup", "1.1", long), &body),
+        (403, upload_header("/v1/signup", "1.1", &foreign), &body),
+        (405, upload_header("/v1/usage", "1.1", long), &body),
+        (429, upload_header("/v1/signup", "1.1", &with(&spent)), &body),
         // No server takes a connection: our failure, with the body on its way.
-        (500, upload("/v1/signup", "1.1", &with(&key)), &body),
-        (400, upload("/v1/signup", "1.1", "Content-Length: 2000000\r\n"), &body),
-        (400, upload("/v1/signup", "1.1", "Transfer-Encoding: chunked\r\n"), &chunks(16_384)),
-        (400, upload("/nowhere", "1.1", "Transfer-Encoding: chunked\r\n"), &chunks(100)),
+        (500, upload_header("/v1/signup", "1.1", &with(&key)), &body),
+        (400, upload_header("/v1/signup", "1.1", "Content-Length: 2000000\r\n"), &body),
+        (
+            400,
+            upload_header("/v1/signup", "1.1", "Transfer-Encoding: chunked\r\n"),
+            &chunks(16_384),
+        ),
+        (400, upload_header("/nowhere", "1.1", "Transfer-Encoding: chunked\r\n"), &chunks(100)),
     ];
     std::thread::scope(|scope| {
         for (status, header, body) in &cases {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let bytes = [header.as_bytes(), body].concat();
-                    let said = write_then_read(plain(gateway.http), &bytes);
+                    let said = write_then_read(connect(gateway.http), &bytes);
                     assert_whole(&said, *status, header);
                 });
             }
@@ -126,17 +133,17 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
 #[test]
 fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
     let setup = Setup::new();
-    let authority = Authority::new(setup.path("").as_path());
-    let certificate = authority.certify("first", "DNS:gate.test");
-    let (gateway, _) = start(setup.https(&[certificate]));
-    let mut bytes = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
+    let authority = CertificateAuthority::new(setup.path("").as_path());
+    let certificate = authority.issue_certificate("first", "DNS:gate.test");
+    let (gateway, _) = start(setup.with_certificates(&[certificate]));
+    let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let (at, all) = (gateway.https(), rustls::ALL_VERSIONS);
+                let (at, all) = (gateway.with_certificates(), rustls::ALL_VERSIONS);
                 let stream = TcpStream::connect(at).unwrap();
-                let stream = authority.try_shake_hands(at, "gate.test", all, &[], stream);
+                let stream = authority.try_tls_handshake(at, "gate.test", all, &[], stream);
                 assert_whole(&write_then_read(stream.unwrap(), &bytes), 404, "over TLS");
             });
         }
@@ -144,7 +151,7 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
 }
 
 #[test]
-fn what_is_pipelined_behind_a_wish_to_close_does_not_eat_the_answer() {
+fn bytes_pipelined_after_connection_close_do_not_lose_the_response() {
     let (gateway, key) = start(Setup::new());
     let fields = format!("Authorization: Bearer {key}\r\nConnection: close\r\nAccept: a\r\n");
     for more in ["", "Keep-Alive: timeout=5\r\n"] {
@@ -152,7 +159,7 @@ fn what_is_pipelined_behind_a_wish_to_close_does_not_eat_the_answer() {
             format!("GET /v1/public/top-domains HTTP/1.1\r\nHost: gate.test\r\n{fields}{more}\r\n");
         let mut bytes = first.into_bytes();
         bytes.resize(bytes.len() + MEGABYTE, b'x');
-        assert_whole(&write_then_read(plain(gateway.http), &bytes), 200, more);
+        assert_whole(&write_then_read(connect(gateway.http), &bytes), 200, more);
     }
 }
 
@@ -161,35 +168,35 @@ fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
     let (gateway, _) = start(Setup::new());
     let mut connection = gateway.connect();
     for length in [1, 1_000, 65_536] {
-        let bytes = request("POST", "/nowhere").body(&"b".repeat(length)).bytes();
+        let bytes = request("POST", "/nowhere").body(&"b".repeat(length)).to_bytes();
         let (header, body) = bytes.split_at(bytes.len() - length);
         connection.send(header);
-        let answer = connection.read().expect("an answer before the body").expect(404);
+        let answer = connection.read_response().expect("an answer before the body").expect(404);
         assert_eq!(answer.header("Connection"), Some("keep-alive"), "{length}");
         connection.send(body);
     }
     // What comes next on it is a request, and no part of a body.
     connection.ask(&request("GET", "/nowhere")).expect(404);
-    let bytes = request("POST", "/nowhere").body(&"b".repeat(65_537)).bytes();
+    let bytes = request("POST", "/nowhere").body(&"b".repeat(65_537)).to_bytes();
     connection.send(&bytes[..bytes.len() - 65_537]);
-    let answer = connection.read().expect("an answer before the body").expect(404);
+    let answer = connection.read_response().expect("an answer before the body").expect(404);
     assert_eq!(answer.header("Connection"), Some("close"));
-    assert!(connection.is_closed());
+    assert!(connection.is_closed_by_peer());
 }
 
 #[test]
-fn nobody_holds_a_connection_by_sending_on_behind_a_refusal() {
-    let (gateway, _) = start(Setup::new().text("listen.header_timeout", "1s"));
-    let header = upload("/nowhere", "1.1", "Content-Length: 1000000\r\n");
+fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
+    let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "1s"));
+    let header = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n");
     // One that sends nothing more, one that trickles, one without an end.
-    let mut silent = plain(gateway.http);
+    let mut silent = connect(gateway.http);
     silent.write_all(header.as_bytes()).unwrap();
-    let mut trickles = plain(gateway.http);
+    let mut trickles = connect(gateway.http);
     trickles.write_all(header.as_bytes()).unwrap();
     let flood = std::thread::spawn({
         let (address, header) = (gateway.http, header.clone());
         move || {
-            let mut stream = plain(address);
+            let mut stream = connect(address);
             stream.write_all(header.as_bytes()).unwrap();
             let (mut sent, block) = (0, vec![b'b'; 65_536]);
             while stream.write_all(&block).is_ok() {
@@ -199,10 +206,10 @@ fn nobody_holds_a_connection_by_sending_on_behind_a_refusal() {
         }
     });
     let begun = Instant::now();
-    until_true("all of them are shown out", || {
+    wait_until("all of them are shown out", || {
         let _ = trickles.write_all(b"b");
         std::thread::sleep(Duration::from_millis(50));
-        gateway.metric("riskgate_connections", &[]) == 0.0
+        gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
     });
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
     // The bound, and what two kernels hold.
@@ -214,9 +221,11 @@ fn nobody_holds_a_connection_by_sending_on_behind_a_refusal() {
 }
 
 /// A client that has its refusal, and its short body still to send.
-fn refused_in_a_short_upload(gateway: &Gateway) -> TcpStream {
-    let mut client = plain(gateway.http);
-    client.write_all(upload("/nowhere", "1.1", "Content-Length: 60000\r\n").as_bytes()).unwrap();
+fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
+    let mut client = connect(gateway.http);
+    client
+        .write_all(upload_header("/nowhere", "1.1", "Content-Length: 60000\r\n").as_bytes())
+        .unwrap();
     let mut status = [0; 12];
     client.read_exact(&mut status).unwrap();
     assert_eq!(&status, b"HTTP/1.1 404");
@@ -224,9 +233,9 @@ fn refused_in_a_short_upload(gateway: &Gateway) -> TcpStream {
 }
 
 /// How long a client can send drop after drop before it is shown out.
-fn trickle(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
+fn time_until_closed(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
-    until_true("it is shown out", || {
+    wait_until("it is shown out", || {
         let _ = client.write_all(b"b");
         std::thread::sleep(Duration::from_millis(50));
         is_out()
@@ -236,26 +245,27 @@ fn trickle(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration 
 
 #[test]
 fn a_trickled_short_body_holds_its_connection_for_the_time_of_one_header() {
-    let (gateway, _) = start(Setup::new().text("listen.header_timeout", "4s"));
-    let client = refused_in_a_short_upload(&gateway);
-    let took = trickle(client, || gateway.metric("riskgate_connections", &[]) == 0.0);
+    let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "4s"));
+    let client = connect_and_get_refused(&gateway);
+    let took =
+        time_until_closed(client, || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
     assert!(took < Duration::from_millis(5_500), "{took:?}");
 }
 
 #[test]
 fn a_trickled_short_body_does_not_hold_up_the_end_of_the_process() {
-    let (mut gateway, _) = start(Setup::new().text("listen.header_timeout", "15s"));
-    let client = refused_in_a_short_upload(&gateway);
-    gateway.signal("TERM");
-    let took = trickle(client, || gateway.has_ended().is_some());
+    let (mut gateway, _) = start(Setup::new().set_text("listen.header_timeout", "15s"));
+    let client = connect_and_get_refused(&gateway);
+    gateway.send_signal("TERM");
+    let took = time_until_closed(client, || gateway.exit_status().is_some());
     assert!(took < Duration::from_secs(8), "{took:?}");
 }
 
 #[test]
 fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
     let (gateway, _) = start(Setup::new());
-    let mut stream = plain(gateway.http);
-    let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).bytes();
+    let mut stream = connect(gateway.http);
+    let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).to_bytes();
     stream.write_all(&bytes[..50_000]).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
     let mut said = String::new();
@@ -272,7 +282,8 @@ fn curl_reads_the_answer_to_a_refused_upload_over_both() {
         let mut command = std::process::Command::new("curl");
         command.args(["-s", "--max-time", "20", version, "-w", " %{http_code}", "--data-binary"]);
         let at = format!("@{}", file.display());
-        let ran = crate::harness::run(command.arg(at).arg(format!("http://{}/x", gateway.http)));
+        let ran =
+            crate::harness::run_command(command.arg(at).arg(format!("http://{}/x", gateway.http)));
         assert_eq!(ran.code, 0, "{version}: {ran:?}");
         assert!(ran.stdout.ends_with("} 404"), "{version}: {ran:?}");
     }
@@ -280,19 +291,19 @@ fn curl_reads_the_answer_to_a_refused_upload_over_both() {
 
 #[test]
 fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
-    let early = StandIn::early(413, "too large for me");
-    let setup = Setup::new().tail(ROUTES).upstream(&[early.address]);
+    let early = MockUpstream::answering_early(413, "too large for me");
+    let setup = Setup::new().append_toml(ROUTES).upstream(&[early.address]);
     let gateway = setup.start();
-    let key = gateway.key("acme", &[]);
+    let key = gateway.create_active_key("acme", &[]);
     // Who has sent all by then would be kept.
     let fields =
         format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\nConnection: close\r\n");
-    let mut bytes = upload("/v1/signup", "1.1", &fields).into_bytes();
+    let mut bytes = upload_header("/v1/signup", "1.1", &fields).into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let said = write_then_read(plain(gateway.http), &bytes);
+                let said = write_then_read(connect(gateway.http), &bytes);
                 assert_whole(&said, 413, "refused by the server");
             });
         }

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Setup, until_true};
+use crate::harness::{Setup, wait_until};
 use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame};
 use crate::uploads::start;
 
@@ -19,22 +19,26 @@ fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
 const WINDOW: usize = 65_535;
 
 /// So much of a body: all that the windows take may be on its way when the answer is.
-fn body(stream: u32, length: usize) -> Vec<u8> {
+fn data_frames(stream: u32, length: usize) -> Vec<u8> {
     let bytes = vec![b'b'; length];
     bytes.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect()
 }
 
 /// Reads until a stream has ended or was reset: its status, and why it was reset. A connection that
 /// is given up is a fault.
-fn outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
-    outcome_and_window(frames, wanted, &mut 0)
+fn read_stream_outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
+    read_stream_outcome_and_window(frames, wanted, &mut 0)
 }
 
 /// The same, adding what the connection takes more.
-fn outcome_and_window(frames: &mut Frames, wanted: u32, window: &mut usize) -> (u16, Option<u32>) {
+fn read_stream_outcome_and_window(
+    frames: &mut Frames,
+    wanted: u32,
+    window: &mut usize,
+) -> (u16, Option<u32>) {
     let mut status = 0;
     loop {
-        let (kind, flags, stream, payload) = frames.next().expect("a frame");
+        let (kind, flags, stream, payload) = frames.next_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         match kind {
             WINDOW_UPDATE if stream == 0 => {
@@ -53,7 +57,7 @@ fn outcome_and_window(frames: &mut Frames, wanted: u32, window: &mut usize) -> (
 }
 
 #[test]
-fn over_http2_a_refusal_with_a_window_in_flight_costs_no_other_stream() {
+fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
     let (gateway, key) = start(Setup::new());
     let mut frames = Frames::open(gateway.http);
     let (mut next, mut window) = (1, WINDOW);
@@ -62,14 +66,14 @@ fn over_http2_a_refusal_with_a_window_in_flight_costs_no_other_stream() {
             [("/nowhere", 404, &*key), ("/v1/usage", 405, &key), ("/v1/signup", 401, "rg_nobody")];
         let (path, refused, with) = refusals[round % refusals.len()];
         assert!(frames.send(&upload_over_http2(next, path, with)));
-        let refusal = outcome_and_window(&mut frames, next, &mut window);
+        let refusal = read_stream_outcome_and_window(&mut frames, next, &mut window);
         assert_eq!(refusal, (refused, None), "round {round}");
         let length = window.min(WINDOW);
-        assert!(frames.send(&body(next, length)));
+        assert!(frames.send(&data_frames(next, length)));
         window -= length;
         let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
-        let answer = outcome_and_window(&mut frames, next + 2, &mut window);
+        let answer = read_stream_outcome_and_window(&mut frames, next + 2, &mut window);
         assert_eq!(answer, (200, None), "round {round}");
         next += 4;
     }
@@ -85,7 +89,7 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
     }
     let mut answered = std::collections::BTreeMap::new();
     while answered.len() < streams.len() {
-        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        let (kind, _, stream, payload) = frames.next_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         if kind == HEADERS {
             answered.insert(stream, crate::http2::status_of(&payload));
@@ -98,7 +102,7 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
     }
     let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
-    assert_eq!(outcome(&mut frames, 1_001), (200, None));
+    assert_eq!(read_stream_outcome(&mut frames, 1_001), (200, None));
 }
 
 #[test]
@@ -106,10 +110,10 @@ fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
     let (gateway, key) = start(Setup::new());
     let mut frames = Frames::open(gateway.http);
     assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
-    assert_eq!(outcome(&mut frames, 1), (404, None));
-    assert!(frames.send(&body(1, WINDOW)));
+    assert_eq!(read_stream_outcome(&mut frames, 1), (404, None));
+    assert!(frames.send(&data_frames(1, WINDOW)));
     loop {
-        let (kind, _, stream, payload) = frames.next().expect("a frame");
+        let (kind, _, stream, payload) = frames.next_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         if kind == RST_STREAM {
             assert_eq!((stream, &payload[..]), (1, &[0; 4][..]), "NO_ERROR");
@@ -119,28 +123,29 @@ fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
 }
 
 /// Frames of a kind that nobody knows, to be ignored (RFC 9113 section 4.1).
-fn talk(frames: &mut Frames) -> bool {
+fn send_unknown_frames(frames: &mut Frames) -> bool {
     const UNKNOWN: u8 = 0xee;
     frames.send(&frame(UNKNOWN, 0, 0, &[0; 16_384]))
 }
 
 #[test]
-fn nobody_stays_behind_a_goodbye_by_talking_on() {
-    let (mut gateway, key) = start(Setup::new().text("listen.header_timeout", "500ms"));
+fn a_client_cannot_hold_a_connection_after_goaway() {
+    let (mut gateway, key) = start(Setup::new().set_text("listen.header_timeout", "500ms"));
     let mut silent = Frames::open(gateway.http);
     let mut refused = Frames::open(gateway.http);
     assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
-    assert_eq!(outcome(&mut refused, 1), (404, None));
+    assert_eq!(read_stream_outcome(&mut refused, 1), (404, None));
     // One had no request in the time of its first, the other is told that the process ends.
-    let until_goodbye = |frames: &mut Frames| while frames.next().expect("a frame").0 != GOAWAY {};
+    let until_goodbye =
+        |frames: &mut Frames| while frames.next_frame().expect("a frame").0 != GOAWAY {};
     until_goodbye(&mut silent);
-    gateway.signal("TERM");
+    gateway.send_signal("TERM");
     until_goodbye(&mut refused);
     let begun = Instant::now();
-    until_true("both are shown out", || {
-        talk(&mut silent);
-        talk(&mut refused);
-        gateway.has_ended().is_some()
+    wait_until("both are shown out", || {
+        send_unknown_frames(&mut silent);
+        send_unknown_frames(&mut refused);
+        gateway.exit_status().is_some()
     });
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
 }

@@ -8,7 +8,7 @@ import json
 import re
 from typing import NamedTuple, Optional
 
-from .servers import PATIENCE, now
+from .servers import TIMEOUT_SECONDS, now
 
 USAGE, DOMAIN = "/v1/usage", "/v1/public/domain/first.test"
 PERIOD = 0.06
@@ -28,7 +28,7 @@ class Sample(NamedTuple):
     admitted: bool
 
 
-class Telling(NamedTuple):
+class StatusReport(NamedTuple):
     """What a node told of its keys at one moment."""
 
     node: int
@@ -50,7 +50,7 @@ class Caller:
         sent = now()
         self.writer.write(f"GET {target} HTTP/1.1\r\nHost: gate.test\r\n"
                           f"Authorization: Bearer {key.token}\r\n\r\n".encode())
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), PATIENCE)).decode()
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)).decode()
         length = re.search(r"^content-length: *(\d+)", head, re.M | re.I)
         body = await self.reader.readexactly(int(length[1]))
         status = int(head.split(" ", 2)[1])
@@ -68,7 +68,7 @@ class Caller:
         self.reader = self.writer = None
 
 
-async def call(node, account, keys, draw, samples, faults, done):
+async def call_until_done(node, account, keys, draw, samples, faults, done):
     """Asks on until the round is done; `keys` may grow meanwhile."""
     caller, turn = Caller(node, account), draw.randrange(100)
     try:
@@ -86,15 +86,15 @@ async def call(node, account, keys, draw, samples, faults, done):
         caller.close()
 
 
-async def watch(node, tellings, done):
+async def watch(node, status_reports, done):
     while not done.is_set():
         asked = now()
         if told := await node.told():
-            tellings.append(Telling(node.number, asked, *told))
+            status_reports.append(StatusReport(node.number, asked, *told))
         await asyncio.sleep(WATCH_PERIOD)
 
 
-class Delays:
+class SchedulingDelays:
     """How long this script itself was held up: all else on the machine was as well."""
 
     STEP = 0.02

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Optional
 
-from .calls import Delays
+from .calls import SchedulingDelays
 
 
 @dataclass
@@ -25,8 +25,8 @@ class Change:
     started: float = 0.0
     ended: Optional[float] = None
     done: bool = False
-    # In whose reign the command had its answer; None if it may be one or another.
-    reign: Optional[int] = None
+    # In whose term the command had its answer; None if it may be one or another.
+    term: Optional[int] = None
     said: str = ""
 
     def __str__(self):
@@ -35,7 +35,7 @@ class Change:
 
 
 @dataclass
-class Reign:
+class PrimaryTerm:
     """A server that is the store, from its promotion on, and what it held then."""
 
     server: str
@@ -50,15 +50,15 @@ class Record:
     """What happened in a round."""
 
     reigns: list = field(default_factory=list)
-    # Of each node, by reign: since when its link leads to the server that reigns, and until when.
+    # Of each node, by term: since when its link leads to the server that reigns, and until when.
     contacts: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
     samples: list = field(default_factory=list)
-    tellings: list = field(default_factory=list)
+    status_reports: list = field(default_factory=list)
     faults: list = field(default_factory=list)
     # Keys whose rotation failed: the command may have undone it, or not.
-    open_keys: set = field(default_factory=set)
-    delays: Delays = field(default_factory=Delays)
+    keys_in_doubt: set = field(default_factory=set)
+    delays: SchedulingDelays = field(default_factory=SchedulingDelays)
     on_failure: str = ""
     nodes: int = 0
 

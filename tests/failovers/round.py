@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from . import calls, rules
-from .record import Change, Key, Record, Reign, has_ended
-from .servers import Link, Node, Redis, command, config, now, until, write_table
+from .record import Change, Key, Record, PrimaryTerm, has_ended
+from .servers import SwitchableProxy, Node, Redis, command, config, now, until, write_table
 
 PLANS = {"free": 100, "big": 1_000_000, "turning": 120}
 # "steady" is never changed; the limit of "tight" is spent in a round.
@@ -22,11 +22,11 @@ ACCOUNTS = {"steady": "big", "tight": "tight", "red": "turning", "green": "turni
             "blue": "turning"}
 CHANGING = ["red", "green", "blue"]
 KEYS_EACH = 3
-TIGHT = [20, 60, 100, 140]
+TIGHT_LIMITS = [20, 60, 100, 140]
 LIMITS = [0, 7, 20, 45, 80, 150, 300, 1_000]
-QUIET = 0.5
+SETTLE_SECONDS = 0.5
 # For a whole round, in seconds.
-WHOLE = 120
+ROUND_TIMEOUT_SECONDS = 120
 
 
 class Round:
@@ -35,16 +35,16 @@ class Round:
         self.draw = random.Random(seed)
         self.wait_replicas = self.draw.choice([0, 0, 1])
         self.on_failure = self.draw.choice(["open", "closed"])
-        self.plans = {**PLANS, "tight": self.draw.choice(TIGHT)}
+        self.plans = {**PLANS, "tight": self.draw.choice(TIGHT_LIMITS)}
         self.failovers = self.draw.choice([1, 1, 1, 2])
         self.record = Record(on_failure=self.on_failure)
         self.keys = {account: [] for account in ACCOUNTS}
         self.nodes, self.servers, self.links, self.tasks = [], [], [], []
         self.done = asyncio.Event()
-        self.story, self.begun = [], now()
+        self.event_log, self.begun = [], now()
 
     def note(self, text):
-        self.story.append(f"{now() - self.begun:7.3f} {text}")
+        self.event_log.append(f"{now() - self.begun:7.3f} {text}")
 
     # --- the start ---
 
@@ -55,7 +55,7 @@ class Round:
         self.commands = await self.link("commands", self.primary.port)
         self.command_config = config(self.folder, "commands", self.commands.port, self)
         await self.fill()
-        self.record.reigns.append(await self.reign_of(self.primary))
+        self.record.reigns.append(await self.read_term(self.primary))
         self.note(f"wait_replicas {self.wait_replicas}, on_failure {self.on_failure}")
         await asyncio.gather(
             *(self.add_node(self.primary.port) for _ in range(self.draw.choice([2, 3]))))
@@ -74,7 +74,7 @@ class Round:
         return await server.start()
 
     async def link(self, name, target):
-        link = Link(name)
+        link = SwitchableProxy(name)
         self.links.append(link)
         return await link.open(target)
 
@@ -104,44 +104,44 @@ class Round:
     async def import_keys(self, text, name):
         path = self.folder / name
         path.write_text(text)
-        code, _, said = await self.run("keys", "import", str(path))
+        code, _, said = await self.run_command("keys", "import", str(path))
         if code != 0:
             raise RuntimeError(f"keys import: exit {code}: {said}")
 
     async def add_node(self, port):
         number = len(self.nodes)
-        link = Link(f"node {number}")
+        link = SwitchableProxy(f"node {number}")
         node = Node(number, self.binary, self.folder, link, self, self.draw.random() < 0.5)
         self.nodes.append(node)
         self.links.append(link)
         await link.open(port)
         await node.start()
         self.record.nodes = len(self.nodes)
-        self.touch(number)
+        self.mark_contact(number)
         for account in ACCOUNTS:
             draw = random.Random(f"{self.seed}-{number}-{account}")
-            self.begin(calls.call(node, account, self.keys, draw, self.record.samples,
+            self.begin(calls.call_until_done(node, account, self.keys, draw, self.record.samples,
                                   self.record.faults, self.done))
-        self.begin(calls.watch(node, self.record.tellings, self.done))
+        self.begin(calls.watch(node, self.record.status_reports, self.done))
 
     def begin(self, work):
         self.tasks.append(asyncio.ensure_future(work))
 
-    def touch(self, node):
+    def mark_contact(self, node):
         """From now on this node's link leads to the server that reigns."""
         self.record.contacts[node, len(self.record.reigns) - 1] = [now(), float("inf")]
 
-    def leave(self, node):
+    def mark_contact_lost(self, node):
         contact = self.record.contacts.get((node, len(self.record.reigns) - 1))
         if contact and contact[1] > now():
             contact[1] = now()
 
     # --- changes ---
 
-    async def run(self, *words):
+    async def run_command(self, *words):
         return await command(self.binary, words, self.command_config)
 
-    async def reign_of(self, server):
+    async def read_term(self, server):
         """What a server holds now, as commands tell that ask it and nobody else."""
         path = config(self.folder, f"direct-{server.name}", server.port, self)
         since = now()
@@ -150,11 +150,11 @@ class Round:
         if any(code != 0 for code, _, _ in said):
             raise RuntimeError(f"listing what {server.name} holds: {said}")
         keys, accounts = (json.loads(out) for _, out, _ in said)
-        return Reign(server.name, since,
+        return PrimaryTerm(server.name, since,
                      {key["id"]: has_ended(key) for key in keys},
                      {account["name"]: account["limit"] for account in accounts})
 
-    async def make(self, change, how=None):
+    async def make_change(self, change, how=None):
         """Makes a change with the server that commands reach now. A key is created by an import,
         so that callers have it whatever comes of it, by `create`, or by a rotation."""
         target, reigns = self.commands.target, len(self.record.reigns)
@@ -162,19 +162,19 @@ class Round:
         change.started = now()
         self.record.changes.append(change)
         if change.kind == "limit":
-            said = await self.run("accounts", "set", change.account, "--limit", str(change.value))
+            said = await self.run_command("accounts", "set", change.account, "--limit", str(change.value))
         elif change.kind == "revoke" and how != "rotate":
-            said = await self.run("keys", "revoke", change.key)
+            said = await self.run_command("keys", "revoke", change.key)
         elif change.kind == "revoke":
-            said = await self.run("keys", "rotate", change.key, "--overlap", "0", "--json")
+            said = await self.run_command("keys", "rotate", change.key, "--overlap", "0", "--json")
         elif how == "import":
             text = self.key_to_import(change.account)
             change.key = self.keys[change.account][-1].id
             path = self.folder / f"import-{change.key}.toml"
             path.write_text(text)
-            said = await self.run("keys", "import", str(path))
+            said = await self.run_command("keys", "import", str(path))
         else:
-            said = await self.run("keys", "create", "--account", change.account, "--json")
+            said = await self.run_command("keys", "create", "--account", change.account, "--json")
         change.ended, change.done, change.said = now(), said[0] == 0, said[2].strip()
         if self.commands.target == target and len(self.record.reigns) == reigns:
             change.reign = reigns - 1 if is_current else -1
@@ -187,7 +187,7 @@ class Round:
         """Gives callers the key that a command showed."""
         if not change.done:
             if how == "rotate":
-                self.record.open_keys.add(change.key)
+                self.record.keys_in_doubt.add(change.key)
             return
         made = json.loads(out)
         if how == "rotate":
@@ -211,7 +211,7 @@ class Round:
             change.value = draw.choice(LIMITS)
         made.append(change)
         hows = {"revoke": [None, None, "rotate"], "create": ["import", "create"]}
-        await self.make(change, draw.choice(hows.get(kind, [None])))
+        await self.make_change(change, draw.choice(hows.get(kind, [None])))
 
     def changes_within(self, count, seconds):
         """Drawn changes in the next seconds, under way, and the list that they are put into."""
@@ -226,38 +226,38 @@ class Round:
         before, _ = self.changes_within(self.draw.choice([0, 1, 2]), 0.3)
         await before
         await asyncio.sleep(self.draw.uniform(0, 0.4))
-        self.lose_replication()
+        self.break_replication()
         window = self.draw.uniform(0.05, 0.9)
-        doomed, made = self.changes_within(self.draw.choice([1, 2, 2, 3, 4]), window)
+        changes_to_lose, made = self.changes_within(self.draw.choice([1, 2, 2, 3, 4]), window)
         await asyncio.sleep(window * self.draw.uniform(0.7, 1.6))
         how = self.fail_primary()
         await asyncio.sleep(self.draw.choice([0.0, self.draw.uniform(0, 0.6)]))
         self.record.reigns[-1].until = now()
         for node in self.nodes:
-            self.leave(node.number)
+            self.mark_contact_lost(node.number)
         await self.replica.promote()
-        self.record.reigns.append(await self.reign_of(self.replica))
+        self.record.reigns.append(await self.read_term(self.replica))
         self.note(f"{self.replica.name} is promoted with {self.record.reigns[-1].keys}, "
                   f"{self.record.reigns[-1].limits}")
         late, _ = self.changes_within(self.draw.choice([0, 1, 2, 3]), 1.2)
         again = self.draw.random()
         await asyncio.gather(
-            doomed, late, self.switch_all(), self.rejoin(how),
-            self.make_again(made, again), self.start_late_node())
+            changes_to_lose, late, self.switch_all_to_promoted(), self.rejoin(how),
+            self.redo_lost_changes(made, again), self.start_late_node())
         self.note("the failover is over")
 
-    def lose_replication(self):
+    def break_replication(self):
         how = self.draw.choice(["hangs", "hangs", "is cut", "stands"])
         if how == "hangs":
             self.replication.hang()
         elif how == "is cut":
-            self.replication.lead_to(None)
+            self.replication.switch_to(None)
         self.note(f"replication {how}")
         if self.draw.random() < 0.4:
-            deaf = self.draw.choice(self.nodes)
-            deaf.link.hang()
-            self.leave(deaf.number)
-            self.note(f"{deaf.name} hears nothing")
+            stalled = self.draw.choice(self.nodes)
+            stalled.link.hang()
+            self.mark_contact_lost(stalled.number)
+            self.note(f"{stalled.name} hears nothing")
 
     def fail_primary(self):
         how = self.draw.choice(["killed", "killed", "stopped", "cut off", "left alone"])
@@ -267,19 +267,19 @@ class Round:
             self.primary.signal(signal.SIGSTOP)
         elif how == "cut off":
             for link in [self.commands, *(node.link for node in self.nodes)]:
-                link.lead_to(None)
+                link.switch_to(None)
         self.note(f"the primary {self.primary.name} is {how}")
         return how
 
-    async def switch_all(self):
+    async def switch_all_to_promoted(self):
         """Commands and nodes reach the promoted server, each at its time."""
         promoted = self.replica
 
         async def switch(link, number, delay):
             await asyncio.sleep(delay)
-            link.lead_to(promoted.port)
+            link.switch_to(promoted.port)
             if number is not None:
-                self.touch(number)
+                self.mark_contact(number)
             self.note(f"{link.name} reaches {promoted.name}")
 
         links = [(self.commands, None)] + [(node.link, node.number) for node in self.nodes]
@@ -298,7 +298,7 @@ class Round:
         await self.replicate(self.primary, old)
         self.note(f"{old.name} replicates {self.primary.name}")
 
-    async def make_again(self, made, share):
+    async def redo_lost_changes(self, made, share):
         """What was lost is made again on the promoted server, by who reads its lists."""
         await asyncio.sleep(self.draw.uniform(0.1, 1.0))
         held, draw = self.record.reigns[-1], random.Random(share)
@@ -306,11 +306,11 @@ class Round:
             if draw.random() > share or self.commands.target != self.current().port:
                 continue
             if old.kind == "revoke" and not held.keys.get(old.key, True):
-                await self.make(Change("revoke", old.account, old.key))
+                await self.make_change(Change("revoke", old.account, old.key))
             elif old.kind == "limit" and held.limits[old.account] != old.value:
-                await self.make(Change("limit", old.account, None, old.value))
+                await self.make_change(Change("limit", old.account, None, old.value))
             elif old.kind == "create" and old.key not in held.keys:
-                await self.make(Change("create", old.account), "import")
+                await self.make_change(Change("create", old.account), "import")
 
     async def start_late_node(self):
         if self.draw.random() < 0.3:
@@ -321,26 +321,26 @@ class Round:
 
     # --- the end ---
 
-    async def rest(self):
+    async def wait_until_due(self):
         """Until all that was promised in time is due, and a moment longer."""
         record = self.record
         moments = [change.ended for change in record.changes]
         moments += [since for since, _ in record.contacts.values()]
-        due = max(moments) + rules.KNOWN
-        while now() < due + record.delays.within(max(moments), now()) + QUIET:
+        due = max(moments) + rules.RELAYED_SECONDS
+        while now() < due + record.delays.within(max(moments), now()) + SETTLE_SECONDS:
             await asyncio.sleep(0.05)
 
-    async def play(self):
+    async def run_round(self):
         await self.start()
         for _ in range(self.failovers):
             await self.fail_over()
-        await self.rest()
+        await self.wait_until_due()
         self.done.set()
         await asyncio.gather(*self.tasks)
         self.tasks.clear()
-        faults = rules.judge(self.record)
-        faults += await rules.compare(self, await self.reign_of(self.current()))
-        faults += await rules.resolve(self)
+        faults = rules.find_violations(self.record)
+        faults += await rules.compare_nodes_with_store(self, await self.read_term(self.current()))
+        faults += await rules.resolve_lost_limits(self)
         faults += rules.told_of_losses(self.record, [node.said() for node in self.nodes])
         for node in self.nodes:
             if (code := await node.end()) != 0 or "panicked" in node.said():
@@ -358,18 +358,18 @@ class Round:
             await link.close()
 
 
-async def play(binary, folder, seed):
-    """The faults of a round, after its story is written down."""
+async def run_round(binary, folder, seed):
+    """The faults of a round, after its event_log is written down."""
     round_ = Round(binary, folder, seed)
     try:
-        faults = await asyncio.wait_for(round_.play(), WHOLE)
+        faults = await asyncio.wait_for(round_.run_round(), ROUND_TIMEOUT_SECONDS)
     except Exception as error:  # noqa: BLE001 - a round that broke off has failed
         faults = [f"expected a whole round, but found {type(error).__name__}: {error}"]
     finally:
         await round_.close()
-    story = [*round_.story, *(f"FAULT {fault}" for fault in faults)]
-    (Path(folder) / "story.txt").write_text("\n".join(story) + "\n")
-    for name in ("samples", "tellings"):
+    event_log = [*round_.event_log, *(f"FAULT {fault}" for fault in faults)]
+    (Path(folder) / "event_log.txt").write_text("\n".join(event_log) + "\n")
+    for name in ("samples", "status_reports"):
         lines = [json.dumps(noted._asdict()) for noted in getattr(round_.record, name)]
         (Path(folder) / f"{name}.jsonl").write_text("\n".join(lines))
     return faults

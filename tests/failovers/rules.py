@@ -12,37 +12,37 @@ from .servers import MAX_UNSETTLED, now
 
 # A change is in effect within one second. The margin is for a machine that has other work; as
 # long as the script itself was held up is added.
-PROMPT = 2.0
+DIRECT_SECONDS = 2.0
 # What one node alone knows of a lost change is first written back, then heard by the others.
-KNOWN = 3.0
+RELAYED_SECONDS = 3.0
 # Nodes that reach a store which lost something settle for 3 s; who comes later costs its lease.
 SETTLING = 2.5
 
 
-def judge(record):
+def find_violations(record):
     samples = sorted(record.samples, key=lambda sample: sample.received)
     found = {}
     keys = _KeyRules(record)
     for sample in samples:
-        if sample.key in record.open_keys:
+        if sample.key in record.keys_in_doubt:
             continue
-        for rule, text in [*keys.look_at(sample), *_limit_faults(record, sample)]:
+        for rule, text in [*keys.check_sample(sample), *_limit_faults(record, sample)]:
             about = sample.account if rule == "limit" else sample.key
             found.setdefault((rule, sample.node, about), text)
         if sample.status not in (200, 401, 429, 500):
             found.setdefault(("status", sample.node, sample.status),
                              f"expected 200, 401, 429 or 500 of node {sample.node}, but found "
                              f"{sample.status}")
-    return [*found.values(), *_excess(record, samples)]
+    return [*found.values(), *_check_limits_kept(record, samples)]
 
 
 def _reign_at(record, node, moment):
-    """The number of the reign, and since when the node was in contact with it; or None."""
+    """The number of the term, and since when the node was in contact with it; or None."""
     for number in range(len(record.reigns) - 1, -1, -1):
-        reign = record.reigns[number]
-        if reign.since <= moment:
+        term = record.reigns[number]
+        if term.since <= moment:
             since, until = record.contacts.get((node, number), (float("inf"), 0.0))
-            return (number, since) if since <= moment < min(until, reign.until) else None
+            return (number, since) if since <= moment < min(until, term.until) else None
     return None
 
 
@@ -69,13 +69,13 @@ class _KeyRules:
             elif change.kind == "create" and change.done:
                 self.created[change.key] = change
 
-    def look_at(self, sample):
+    def check_sample(self, sample):
         at = _reign_at(self.record, sample.node, sample.sent)
         if sample.status == 401:
-            return self.refusal(sample, at)
-        return self.opening(sample, at)
+            return self.check_refused(sample, at)
+        return self.check_accepted(sample, at)
 
-    def opening(self, sample, at):
+    def check_accepted(self, sample, at):
         pair = sample.node, sample.key
         self.opened.setdefault(pair, sample.received)
         self.knowers[sample.key].setdefault(sample.node, sample.received)
@@ -88,17 +88,17 @@ class _KeyRules:
             return
         number, contact = at
         revoked = [max(since, contact) for since in self.revoked_in(sample.key, number)]
-        if revoked and _is_due(self.record, min(revoked), PROMPT, sample.sent):
+        if revoked and _is_due(self.record, min(revoked), DIRECT_SECONDS, sample.sent):
             yield "revoked", (f"expected 401 of node {sample.node} for key {sample.key}, revoked "
                               f"in the store and heard {sample.sent - min(revoked):.1f} s before, "
                               f"but found {sample.status}")
         known = self.heard_of(self.revokers[sample.key], number, contact)
-        if known and _is_due(self.record, min(known), KNOWN, sample.sent):
+        if known and _is_due(self.record, min(known), RELAYED_SECONDS, sample.sent):
             yield "known", (f"expected 401 of node {sample.node} for key {sample.key}, whose "
                             f"revocation another node knew {sample.sent - min(known):.1f} s "
                             f"before, but found {sample.status}")
 
-    def refusal(self, sample, at):
+    def check_refused(self, sample, at):
         pair, begun = (sample.node, sample.key), self.revoke_begun.get(sample.key, float("inf"))
         if pair in self.opened:
             if begun > sample.received:
@@ -111,26 +111,26 @@ class _KeyRules:
             return
         number, contact = at
         good = [max(since, contact) for since in self.good_in(sample.key, number)]
-        if good and _is_due(self.record, min(good), PROMPT, sample.sent):
+        if good and _is_due(self.record, min(good), DIRECT_SECONDS, sample.sent):
             yield "good", (f"expected no 401 of node {sample.node} for key {sample.key}, which is "
                            f"good in the store for {sample.sent - min(good):.1f} s, but found one")
         known = self.heard_of(self.knowers[sample.key], number, contact)
-        if known and _is_due(self.record, min(known), KNOWN, sample.sent):
+        if known and _is_due(self.record, min(known), RELAYED_SECONDS, sample.sent):
             yield "lost", (f"expected no 401 of node {sample.node} for key {sample.key}, which "
                            f"another node knew {sample.sent - min(known):.1f} s before, but found "
                            "one")
 
     def revoked_in(self, key, number):
         """Since when the server that reigns holds a revocation."""
-        reign = self.record.reigns[number]
-        held = [reign.since] if reign.keys.get(key) else []
-        return held + [change.ended for change in self.revoked[key] if change.reign == number]
+        term = self.record.reigns[number]
+        held = [term.since] if term.keys.get(key) else []
+        return held + [change.ended for change in self.revoked[key] if change.term == number]
 
     def good_in(self, key, number):
-        reign = self.record.reigns[number]
-        held = [reign.since] if reign.keys.get(key) is False else []
+        term = self.record.reigns[number]
+        held = [term.since] if term.keys.get(key) is False else []
         change = self.created.get(key)
-        return held + ([change.ended] if change and change.reign == number else [])
+        return held + ([change.ended] if change and change.term == number else [])
 
     def heard_of(self, nodes, number, contact):
         """When each of those who know was in contact too."""
@@ -141,18 +141,18 @@ class _KeyRules:
 
 def limit_in_force(record, account, number, sent, received):
     """The limit that the server which reigns holds, and since when; None if that is open."""
-    reign = record.reigns[number]
+    term = record.reigns[number]
     changes = [change for change in record.changes
                if change.kind == "limit" and change.account == account
-               and change.started < received and change.reign in (number, None)
-               and (change.ended is None or change.ended >= reign.since)]
+               and change.started < received and change.term in (number, None)
+               and (change.ended is None or change.ended >= term.since)]
     if not changes:
-        return reign.limits.get(account), reign.since
+        return term.limits.get(account), term.since
     if any(change.ended is None or change.ended > sent for change in changes):
         return None
     last = max(changes, key=lambda change: change.ended)
     overlaps = any(it is not last and it.ended > last.started for it in changes)
-    if overlaps or not last.done or last.reign is None:
+    if overlaps or not last.done or last.term is None:
         return None
     return last.value, last.ended
 
@@ -166,13 +166,13 @@ def _limit_faults(record, sample):
     if force is None:
         return
     value, since = force[0], max(force[1], contact)
-    if sample.limit != value and _is_due(record, since, PROMPT, sample.sent):
+    if sample.limit != value and _is_due(record, since, DIRECT_SECONDS, sample.sent):
         yield "limit", (f"expected the limit {value} of account {sample.account} on node "
                         f"{sample.node}, in the store and heard {sample.sent - since:.1f} s "
                         f"before, but found {sample.limit}")
 
 
-def _excess(record, samples):
+def _check_limits_kept(record, samples):
     """Accounts that passed every limit they ever had by more than the documents say."""
     admitted = defaultdict(int)
     for sample in samples:
@@ -186,14 +186,14 @@ def _excess(record, samples):
         lease = max(1, min(limit // 100, 64))
         # A limit that was raised and lowered again, and who was cut off for long.
         changed = account not in ("steady", "tight")
-        leases = record.nodes * (changed + _cut_off(record))
+        leases = record.nodes * (changed + _count_late_nodes(record))
         bound = limit + record.nodes * unsettled * (len(record.reigns) - 1) + leases * lease
         if admitted[account] > bound:
             yield (f"expected at most {bound} calls of account {account} with a limit of {limit}, "
                    f"but found {admitted[account]}")
 
 
-def _cut_off(record):
+def _count_late_nodes(record):
     """How many failovers some node heard of late."""
     late = 0
     for number in range(1, len(record.reigns)):
@@ -202,13 +202,13 @@ def _cut_off(record):
     return late
 
 
-def told_of_losses(record, said):
+def check_losses_reported(record, said):
     """A node that knows what the store lost says so."""
     samples = sorted(record.samples, key=lambda sample: sample.received)
-    yield from _untold_limits(record, samples)
+    yield from _check_lost_limits_reported(record, samples)
     keys = _KeyRules(record)
     for sample in samples:
-        list(keys.look_at(sample))
+        list(keys.check_sample(sample))
     lost = []
     for number in range(1, len(record.reigns)):
         for key, nodes in keys.revokers.items():
@@ -216,7 +216,7 @@ def told_of_losses(record, said):
                 contact = record.contacts.get((node, number))
                 if (contact and since < contact[0]
                         and not record.reigns[number].keys.get(key)
-                        and not _is_made_again(record, number, key, contact[0] + PROMPT)):
+                        and not _is_made_again(record, number, key, contact[0] + DIRECT_SECONDS)):
                     lost.append((node, key))
     if lost and not any("the store lost" in text for text in said):
         node, key = lost[0]
@@ -226,12 +226,12 @@ def told_of_losses(record, said):
 
 def _is_made_again(record, number, key, before):
     return any(change.kind == "revoke" and change.key == key
-               and change.reign in (number, None, number - 1)
+               and change.term in (number, None, number - 1)
                and record.reigns[number].since <= change.ended and change.started < before
                for change in record.changes)
 
 
-def _untold_limits(record, samples):
+def _check_lost_limits_reported(record, samples):
     for (node, number), (contact, until) in record.contacts.items():
         for change in _lost_limits(record, number):
             if not any(sample.node == node and sample.account == change.account
@@ -242,9 +242,9 @@ def _untold_limits(record, samples):
             begun = [it.started for it in record.changes if it.kind == "limit"
                      and it.account == change.account and it.ended >= since]
             end = min([until, record.reigns[number].until, *begun])
-            for told in record.tellings:
+            for told in record.status_reports:
                 if (told.node == node and told.at < end
-                        and _is_due(record, contact, PROMPT, told.at)
+                        and _is_due(record, contact, DIRECT_SECONDS, told.at)
                         and not (told.failing and f"account {change.account}" in told.degraded)):
                     yield (f"expected node {node} to tell that the store lost the {change}, but "
                            f"found {told.degraded!r} and riskgate_reload_failing {told.failing}")
@@ -252,21 +252,21 @@ def _untold_limits(record, samples):
 
 
 def _lost_limits(record, number):
-    """Of each account the last limit of the reign before, if the server that reigns lost it."""
+    """Of each account the last limit of the term before, if the server that reigns lost it."""
     for account in record.reigns[0].limits if number else ():
-        before, reign = record.reigns[number - 1:number + 1]
+        before, term = record.reigns[number - 1:number + 1]
         changes = [change for change in record.changes
                    if change.kind == "limit" and change.account == account
-                   and change.ended >= before.since and change.started < reign.since]
+                   and change.ended >= before.since and change.started < term.since]
         last = max(changes, key=lambda change: change.ended, default=None)
         overlaps = any(it is not last and it.ended > last.started for it in changes)
-        if last and last.done and last.reign == number - 1 and not overlaps:
+        if last and last.done and last.term == number - 1 and not overlaps:
             others = [before.limits[account], *(it.value for it in changes if it is not last)]
-            if last.value not in others and reign.limits[account] in others:
+            if last.value not in others and term.limits[account] in others:
                 yield last
 
 
-async def compare(round_, held):
+async def compare_nodes_with_store(round_, held):
     """Every key and limit on every node, against what the store lists."""
     faults = []
     for node in round_.nodes:
@@ -285,14 +285,14 @@ async def _compare_account(round_, node, account, keys, held):
             good = key if is_good and sample.status != 401 else good
             if is_good != (sample.status != 401):
                 faults.append(f"expected key {key.id}, in the store "
-                              f"{_standing(held.keys.get(key.id))}, to be so on {node.name} at "
+                              f"{_key_state(held.keys.get(key.id))}, to be so on {node.name} at "
                               f"the end, but found {sample.status}")
         begun = now()
         while good:
             limit = (await caller.ask(good, calls.USAGE)).limit
             if limit == held.limits[account]:
                 break
-            if limit is not None or now() - begun > PROMPT:
+            if limit is not None or now() - begun > DIRECT_SECONDS:
                 faults.append(f"expected the limit {held.limits[account]} of account {account} "
                               f"on {node.name} at the end, as in the store, but found {limit}")
                 break
@@ -302,11 +302,11 @@ async def _compare_account(round_, node, account, keys, held):
     return faults
 
 
-def _standing(is_revoked):
+def _key_state(is_revoked):
     return {None: "unknown", True: "revoked", False: "good"}[is_revoked]
 
 
-async def resolve(round_):
+async def resolve_lost_limits(round_):
     """Sets the limits that nodes say the store lost, as they ask; then nothing is told."""
     begun, is_set = now(), set()
     while True:
@@ -316,13 +316,13 @@ async def resolve(round_):
             if f"account {account}: the store lost" in texts and account not in is_set:
                 is_set.add(account)
                 limit = str(round_.plans["turning"] + len(is_set))
-                code, _, said = await round_.run("accounts", "set", account, "--limit", limit)
+                code, _, said = await round_.run_command("accounts", "set", account, "--limit", limit)
                 if code != 0:
                     return [f"expected accounts set {account} to be done, but found {said}"]
                 begun = now()
         if all(it == ("", 0) for it in told):
             return []
-        if now() - begun > KNOWN + round_.record.delays.within(begun, now()):
+        if now() - begun > RELAYED_SECONDS + round_.record.delays.within(begun, now()):
             return [f"expected that no node tells anything of its keys once all is resolved, but "
                     f"found {told}"]
         await asyncio.sleep(0.1)

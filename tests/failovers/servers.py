@@ -12,7 +12,7 @@ import socket
 import subprocess
 import time
 
-PATIENCE = 30.0
+TIMEOUT_SECONDS = 30.0
 # Calls that one node may serve beyond all leases while the store is down.
 MAX_UNSETTLED = 10
 _LIBC = ctypes.CDLL(None)
@@ -28,7 +28,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-async def until(what, ask, patience=PATIENCE):
+async def until(what, ask, patience=TIMEOUT_SECONDS):
     begun = now()
     while not (found := await ask()):
         if now() - begun > patience:
@@ -70,9 +70,9 @@ class Redis:
         raise RuntimeError(f"redis-server {self.name} does not start: {self.log.read_text()}")
 
     async def answers_or_ended(self):
-        return self.process.poll() is not None or b"PONG" in await self.tell("PING")
+        return self.process.poll() is not None or b"PONG" in await self.send_command("PING")
 
-    async def tell(self, line):
+    async def send_command(self, line):
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
             writer.write(line.encode() + b"\r\nQUIT\r\n")
@@ -84,11 +84,11 @@ class Redis:
 
     async def follow(self, primary, port):
         """Becomes the replica of a server, to which a port leads."""
-        await self.tell(f"REPLICAOF 127.0.0.1 {port}")
+        await self.send_command(f"REPLICAOF 127.0.0.1 {port}")
 
         async def is_level():
-            own = (await self.tell("INFO replication")).decode()
-            of_primary = (await primary.tell("INFO replication")).decode()
+            own = (await self.send_command("INFO replication")).decode()
+            of_primary = (await primary.send_command("INFO replication")).decode()
             # Until then the primary keeps back what is changed.
             is_online = f"port={self.port},state=online" in of_primary
             return is_online and "master_link_status:up" in own
@@ -96,7 +96,7 @@ class Redis:
         await until(f"redis-server {self.name} has what its primary has", is_level)
 
     async def promote(self):
-        await self.tell("REPLICAOF NO ONE")
+        await self.send_command("REPLICAOF NO ONE")
 
     def signal(self, number):
         self.process.send_signal(number)
@@ -106,13 +106,13 @@ class Redis:
         self.process.wait()
 
 
-class Link:
+class SwitchableProxy:
     """A port that leads to a server: it can hang, be cut, or lead to another one."""
 
     def __init__(self, name):
         self.name, self.target, self.writers, self.tasks = name, None, set(), set()
-        self.flows = asyncio.Event()
-        self.flows.set()
+        self.is_forwarding = asyncio.Event()
+        self.is_forwarding.set()
 
     async def open(self, target):
         self.target = target
@@ -125,12 +125,12 @@ class Link:
         asyncio.current_task().add_done_callback(self.tasks.discard)
         self.writers.add(writer)
         try:
-            await self.flows.wait()
+            await self.is_forwarding.wait()
             if self.target is None or writer.is_closing():
                 return
             there, onward = await asyncio.open_connection("127.0.0.1", self.target)
             self.writers.add(onward)
-            await asyncio.gather(self.pump(reader, onward), self.pump(there, writer))
+            await asyncio.gather(self.copy(reader, onward), self.copy(there, writer))
             self.writers.discard(onward)
         except OSError:
             pass
@@ -138,10 +138,10 @@ class Link:
             self.writers.discard(writer)
             writer.close()
 
-    async def pump(self, reader, writer):
+    async def copy(self, reader, writer):
         try:
             while data := await reader.read(65536):
-                await self.flows.wait()
+                await self.is_forwarding.wait()
                 if writer.is_closing():
                     break
                 writer.write(data)
@@ -153,20 +153,20 @@ class Link:
 
     def hang(self):
         """Takes connections and bytes, and passes nothing on."""
-        self.flows.clear()
+        self.is_forwarding.clear()
 
-    def lead_to(self, target):
+    def switch_to(self, target):
         """Ends all connections; new ones lead to this port, or are closed at once if it is None.
         What hung is lost."""
         self.target = target
         for writer in list(self.writers):
             writer.transport.abort()
         self.writers.clear()
-        self.flows.set()
+        self.is_forwarding.set()
 
     async def close(self):
         self.server.close()
-        self.lead_to(None)
+        self.switch_to(None)
         await asyncio.gather(*self.tasks, return_exceptions=True)
 
 
@@ -229,7 +229,7 @@ class Node:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
             writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
                          .encode())
-            said = (await asyncio.wait_for(reader.read(), PATIENCE)).decode()
+            said = (await asyncio.wait_for(reader.read(), TIMEOUT_SECONDS)).decode()
             head, _, body = said.partition("\r\n\r\n")
             return int(head.split(" ")[1]), body
         except (OSError, IndexError, asyncio.TimeoutError):
@@ -256,7 +256,7 @@ class Node:
         """SIGTERM; how it ended."""
         self.process.send_signal(signal.SIGTERM)
         try:
-            return await asyncio.to_thread(self.process.wait, PATIENCE)
+            return await asyncio.to_thread(self.process.wait, TIMEOUT_SECONDS)
         except subprocess.TimeoutExpired:
             return "nothing after SIGTERM"
 
@@ -271,7 +271,7 @@ async def command(binary, words, path):
         binary, *words, "-c", str(path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, preexec_fn=end_with_parent)
     try:
-        out, err = await asyncio.wait_for(process.communicate(), PATIENCE)
+        out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)
     except BaseException:
         process.kill()
         raise

@@ -5,10 +5,10 @@ It judges nothing; who asks knows what may come back.
 
 import socket
 
-PATIENCE = 20.0
+TIMEOUT_SECONDS = 20.0
 
 
-class Ended(Exception):
+class ConnectionClosed(Exception):
     """The connection ended before a whole answer; `status` is 0 if none had begun."""
 
     def __init__(self, what, status=0, headers=None):
@@ -17,11 +17,11 @@ class Ended(Exception):
         self.headers = headers or {}
 
 
-class Refused(Exception):
+class ConnectFailed(Exception):
     """Nobody took the connection."""
 
 
-class Answer:
+class Response:
     """One whole answer; header names are in lower case, values of one name in a list."""
 
     def __init__(self, status, headers, body):
@@ -32,7 +32,7 @@ class Answer:
     def header(self, name):
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise Ended(f"{name} stands there twice: {values}", self.status)
+            raise ConnectionClosed(f"{name} stands there twice: {values}", self.status)
         return values[0] if values else None
 
     def __str__(self):
@@ -44,23 +44,23 @@ class Connection:
 
     def __init__(self, port):
         try:
-            self.socket = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
+            self.socket = socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS)
         except ConnectionRefusedError as error:
-            raise Refused(str(error)) from error
+            raise ConnectFailed(str(error)) from error
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.ahead = b""
+        self.read_buf = b""
         self.closes = False
 
     def send(self, data):
         try:
             self.socket.sendall(data)
         except OSError as error:
-            raise Ended(f"sending: {error!r}") from error
+            raise ConnectionClosed(f"sending: {error!r}") from error
 
     def read(self, head=False):
-        while b"\r\n\r\n" not in self.ahead:
-            self.ahead += self.more("before the end of a header")
-        block, self.ahead = self.ahead.split(b"\r\n\r\n", 1)
+        while b"\r\n\r\n" not in self.read_buf:
+            self.read_buf += self.more("before the end of a header")
+        block, self.read_buf = self.read_buf.split(b"\r\n\r\n", 1)
         lines = block.decode("latin-1").split("\r\n")
         status = int(lines[0].split(" ")[1])
         headers = {}
@@ -70,40 +70,40 @@ class Connection:
         self.closes = headers.get("connection") == ["close"]
         try:
             body = b"" if head or status == 204 else self.body(headers)
-        except Ended as error:
-            raise Ended(str(error), status, headers) from error
-        return Answer(status, headers, body)
+        except ConnectionClosed as error:
+            raise ConnectionClosed(str(error), status, headers) from error
+        return Response(status, headers, body)
 
     def body(self, headers):
         if "transfer-encoding" in headers:
-            return self.chunks()
+            return self.read_chunks()
         length = int(headers["content-length"][0])
         return self.exactly(length)
 
-    def chunks(self):
+    def read_chunks(self):
         whole = b""
         while True:
-            while b"\r\n" not in self.ahead:
-                self.ahead += self.more("inside a chunked body")
-            size, self.ahead = self.ahead.split(b"\r\n", 1)
+            while b"\r\n" not in self.read_buf:
+                self.read_buf += self.more("inside a chunked body")
+            size, self.read_buf = self.read_buf.split(b"\r\n", 1)
             chunk = self.exactly(int(size, 16) + 2)
             if chunk == b"\r\n":
                 return whole
             whole += chunk[:-2]
 
     def exactly(self, length):
-        while len(self.ahead) < length:
-            self.ahead += self.more(f"{len(self.ahead)} of {length} bytes into a body")
-        taken, self.ahead = self.ahead[:length], self.ahead[length:]
+        while len(self.read_buf) < length:
+            self.read_buf += self.more(f"{len(self.read_buf)} of {length} bytes into a body")
+        taken, self.read_buf = self.read_buf[:length], self.read_buf[length:]
         return taken
 
     def more(self, where):
         try:
             data = self.socket.recv(65536)
         except OSError as error:
-            raise Ended(f"{error!r} {where}") from error
+            raise ConnectionClosed(f"{error!r} {where}") from error
         if not data:
-            raise Ended(f"closed {where}")
+            raise ConnectionClosed(f"closed {where}")
         return data
 
     def close(self):

@@ -11,7 +11,7 @@ import threading
 
 class Upstream:
     def __init__(self):
-        self.mode = "well"
+        self.mode = "healthy"
         self.leaks = []
         self.listener = None
         self.port = 0
@@ -28,7 +28,7 @@ class Upstream:
         self.listener = listener
         threading.Thread(target=self.accept, args=(listener,), daemon=True).start()
 
-    def become(self, mode):
+    def set_mode(self, mode):
         before, self.mode = self.mode, mode
         if mode == "refuse":
             # A closed listener goes on accepting in a thread that waits on it; this wakes it.

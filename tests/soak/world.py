@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import client
 
-PATIENCE = 60.0
+TIMEOUT_SECONDS = 60.0
 
 
 def now():
@@ -28,7 +28,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, ask, patience=PATIENCE):
+def until(what, ask, patience=TIMEOUT_SECONDS):
     begun = now()
     while True:
         found = ask()
@@ -39,7 +39,7 @@ def until(what, ask, patience=PATIENCE):
         time.sleep(0.05)
 
 
-class Spans:
+class FaultWindows:
     """Which trouble was on when, so that each answer is judged by its own time."""
 
     def __init__(self):
@@ -54,7 +54,7 @@ class Spans:
         with self.lock:
             self.all[name][-1][1] = now()
 
-    def touches(self, name, since, until_, after):
+    def overlaps(self, name, since, until_, after):
         """Whether it was on within this time, or up to `after` seconds before."""
         with self.lock:
             spans = list(self.all.get(name, []))
@@ -103,11 +103,11 @@ class Redis:
     def start(self):
         words = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
         words += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.folder)]
-        with open(self.folder / "words.log", "ab") as log:
+        with open(self.folder / "output.log", "ab") as log:
             self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-        until("redis-server answers", lambda: self.tell("PING").startswith(b"+PONG"))
+        until("redis-server answers", lambda: self.send_command("PING").startswith(b"+PONG"))
 
-    def tell(self, line):
+    def send_command(self, line):
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=5) as stream:
                 stream.sendall(line.encode() + b"\r\n")
@@ -165,7 +165,7 @@ class Gateway:
             raise RuntimeError(f"gateway {self.name} ended: {self.stderr.read_text()[-2000:]}")
         try:
             return self.page("/readyz").status == 200
-        except (client.Refused, client.Ended):
+        except (client.ConnectFailed, client.ConnectionClosed):
             return False
 
     def page(self, path, method="GET"):
@@ -187,9 +187,9 @@ class Gateway:
         self.child.send_signal(signal.SIGTERM)
         time.sleep(notice)
         self.away.set()
-        return self.child.wait(timeout=PATIENCE)
+        return self.child.wait(timeout=TIMEOUT_SECONDS)
 
-    def hand_over(self):
+    def upgrade(self):
         """A new process takes the sockets over; how the old one ended."""
         old, told = self.child, self.stderr.read_text().count("ready to take over")
         with open(self.stderr, "ab") as log:
@@ -199,7 +199,7 @@ class Gateway:
         until(f"a successor of {self.name} waits",
               lambda: self.stderr.read_text().count("ready to take over") > told)
         old.send_signal(signal.SIGQUIT)
-        code = old.wait(timeout=PATIENCE)
+        code = old.wait(timeout=TIMEOUT_SECONDS)
         self.child = new
         return code
 
@@ -211,7 +211,7 @@ class Gateway:
 
     def cli(self, *words):
         ran = subprocess.run([self.binary, *words, "-c", str(self.config)], capture_output=True,
-                             text=True, timeout=PATIENCE, stdin=subprocess.DEVNULL)
+                             text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
         if ran.returncode != 0:
             raise RuntimeError(f"{' '.join(words)}: exit {ran.returncode}: {ran.stderr}")
         return ran.stdout.strip()
@@ -237,9 +237,9 @@ class Tables:
         (self.broken / "disposable.txt").write_text("first.test\nno name at all\n")
         self.current = 0
         self.serving = [[[0.0, float("inf")]], []]
-        self.point(self.sources[0])
+        self.link_to(self.sources[0])
 
-    def point(self, source):
+    def link_to(self, source):
         beside = self.link.with_name("table-next")
         beside.symlink_to(source.name)
         beside.rename(self.link)
@@ -248,11 +248,11 @@ class Tables:
         """The other table, from now on."""
         other = 1 - self.current
         self.serving[other].append([now(), float("inf")])
-        self.point(self.sources[other])
+        self.link_to(self.sources[other])
         self.serving[self.current][-1][1] = now()
         self.current = other
 
-    def which(self, version, since, until_, margin):
+    def table_index(self, version, since, until_, margin):
         """The table that a version names, or None if it may not answer at this time."""
         if version not in self.ids:
             return None

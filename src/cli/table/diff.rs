@@ -5,20 +5,29 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::super::failure::Failure;
-use super::lookup::answer_json;
-use crate::table::{Found, Row, Source, Table};
+use super::super::failure::CommandFailure;
+use super::lookup::verdict_json;
+use crate::table::{ListRow, Lookup, Table, TableLocation};
 
 /// Shows what one table says and the other does not.
-pub fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Result<(), Failure> {
-    let (old, new) = (Table::load(&Source::Path(old))?, Table::load(&Source::Path(new))?);
-    let mut added: Vec<Row> = new.names().filter(|row| old.row_of(row.name).is_none()).collect();
+pub fn diff(
+    out: &mut dyn Write,
+    old: PathBuf,
+    new: PathBuf,
+    json: bool,
+) -> Result<(), CommandFailure> {
+    let (old, new) = (
+        Table::load(&TableLocation::Directory(old))?,
+        Table::load(&TableLocation::Directory(new))?,
+    );
+    let mut added: Vec<ListRow> =
+        new.rows().filter(|row| old.find_row(row.name).is_none()).collect();
     let mut removed = Vec::new();
     let mut changed = Vec::new();
-    for row in old.names() {
-        match new.row_of(row.name) {
+    for row in old.rows() {
+        match new.find_row(row.name) {
             None => removed.push(row),
-            Some(now) if !row.says_the_same(&now) => changed.push((row, now)),
+            Some(now) if !row.has_same_answers(&now) => changed.push((row, now)),
             Some(_) => {}
         }
     }
@@ -26,8 +35,9 @@ pub fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Resu
     removed.sort_by_key(|row| row.name);
     changed.sort_by_key(|(row, _)| row.name);
     if json {
-        let names = |rows: &[Row]| rows.iter().map(|row| json!(row.name)).collect::<Vec<_>>();
-        let table = |table: &Table| json!({ "version": table.version(), "rows": table.rows() });
+        let names = |rows: &[ListRow]| rows.iter().map(|row| json!(row.name)).collect::<Vec<_>>();
+        let table =
+            |table: &Table| json!({ "version": table.version(), "rows": table.row_count() });
         let changes: Vec<Value> = changed
             .iter()
             .map(|(before, now)| {
@@ -48,28 +58,28 @@ pub fn diff(out: &mut dyn Write, old: PathBuf, new: PathBuf, json: bool) -> Resu
     writeln!(out, "{} -> {}", old.version(), new.version())?;
     writeln!(out, "{a} added, {r} removed, {c} changed")?;
     for row in &added {
-        writeln!(out, "+ {}  {}", row.name, said(row))?;
+        writeln!(out, "+ {}  {}", row.name, describe_row(row))?;
     }
     for row in &removed {
-        writeln!(out, "- {}  {}", row.name, said(row))?;
+        writeln!(out, "- {}  {}", row.name, describe_row(row))?;
     }
     for (before, now) in &changed {
-        writeln!(out, "~ {}  {} -> {}", before.name, said(before), said(now))?;
+        writeln!(out, "~ {}  {} -> {}", before.name, describe_row(before), describe_row(now))?;
     }
     Ok(())
 }
 
-fn row_json(row: &Row) -> Value {
-    let mut value = answer_json(&row.own);
+fn row_json(row: &ListRow) -> Value {
+    let mut value = verdict_json(&row.own);
     // What covers names below only matters where it is something else.
-    if row.below.as_ref().is_none_or(|below| answer_json(below) != value) {
-        value["below"] = row.below.as_ref().map_or(Value::Null, answer_json);
+    if row.below.as_ref().is_none_or(|below| verdict_json(below) != value) {
+        value["below"] = row.below.as_ref().map_or(Value::Null, verdict_json);
     }
     value
 }
 
-fn said(row: &Row) -> String {
-    let words = |found: &Found| {
+fn describe_row(row: &ListRow) -> String {
+    let words = |found: &Lookup| {
         let verdict = &found.verdict;
         let mut words = format!("{} {}", verdict.reason, verdict.score.value());
         let flags =

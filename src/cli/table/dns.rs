@@ -5,99 +5,105 @@ use std::io::{Read as _, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use super::super::failure::Failure;
-use super::super::output::{show, tell};
-use super::super::store_access::PATIENCE;
+use super::super::failure::CommandFailure;
+use super::super::output::{print_message, print_result};
+use super::super::store_access::STORE_TIMEOUT;
 use crate::config::{Config, StoreOptions};
-use crate::dns::{DnsClient, DnsFinding, Pacer, Queries};
-use crate::model::domain::{Domain, Name};
+use crate::dns::{DnsClient, DnsFinding, Pacer, QueryTasks};
+use crate::model::domain::{DnsName, Domain};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
 use crate::store::Store;
-use crate::support::regular_file::{read_regular_text, write_beside};
+use crate::support::regular_file::{read_regular_text, write_atomically};
 use crate::table::Table;
 
 /// The largest list of names, in bytes.
-const LARGEST: u64 = 1 << 30;
+const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
 /// What the lists of kind `mx` begin with.
-const HEADER: &str = "domain,mx\n";
+const MX_LIST_HEADER: &str = "domain,mx\n";
 /// Names that stand beside a proposal.
-const EXAMPLES: usize = 5;
+const EXAMPLES_PER_HOST: usize = 5;
 
 /// The store that keeps what was learned, if anything is. One that does not answer is told, and the
 /// table answers alone.
-pub fn store(config: &Config) -> Option<Store> {
+pub fn open_learned_store(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.store;
     if !config.dns.learn {
         return None;
     }
-    let opened = Store::open_existing(url, redis, PATIENCE).and_then(|mut store| {
-        store.learned_of("a.test")?;
+    let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
+        store.find_learned("a.test")?;
         Ok(store)
     });
     match opened {
         Ok(store) => Some(store),
         Err(error) => {
-            tell(format!("what was learned is not known: {error}"));
+            print_message(format!("expected the learned DNS results, but found: {error}"));
             None
         }
     }
 }
 
 /// Asks the DNS about names, and writes what it says.
-pub fn resolve(names: &Path, output: Option<&Path>, config: &Config) -> Result<(), Failure> {
+pub fn resolve_names(
+    names: &Path,
+    output: Option<&Path>,
+    config: &Config,
+) -> Result<(), CommandFailure> {
     let text = match names.to_str() {
         Some("-") => {
             let mut text = String::new();
-            std::io::stdin().take(LARGEST).read_to_string(&mut text)?;
+            std::io::stdin().take(MAX_NAME_LIST_BYTES).read_to_string(&mut text)?;
             text
         }
-        _ => read(names)?,
+        _ => read_name_list(names)?,
     };
-    let table = Arc::new(Table::assemble(&config.table, unix_now())?);
-    let (names, strange) = domains(&text, &table);
+    let table = Arc::new(Table::build(&config.table, unix_now())?);
+    let (names, invalid_lines) = parse_domains(&text, &table);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let said = runtime.block_on(ask_all(names, &table, config)).map_err(Failure::failed)?;
-    let mut list = HEADER.to_owned();
-    let mut not_known: BTreeMap<String, usize> = BTreeMap::new();
+    let finding =
+        runtime.block_on(ask_all(names, &table, config)).map_err(CommandFailure::failed)?;
+    let mut list = MX_LIST_HEADER.to_owned();
+    let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
     let (mut rows, mut without_mx) = (0, 0);
-    for (name, said) in said {
-        match said {
-            DnsFinding::OwnAddresses { .. } => without_mx += 1,
+    for (name, finding) in finding {
+        match finding {
+            DnsFinding::ImplicitMx { .. } => without_mx += 1,
             // Lists hold no underscores.
-            DnsFinding::Mx { text, .. } if text != "." && Name::parse(&text).is_err() => {
-                *not_known.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
+            DnsFinding::Mx { text, .. } if text != "." && DnsName::parse(&text).is_err() => {
+                *unknown.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
             }
             DnsFinding::Mx { text, .. } => {
                 rows += 1;
                 list.push_str(&format!("{name},{text}\n"));
             }
-            DnsFinding::NotKnown(why) => *not_known.entry(why).or_default() += 1,
+            DnsFinding::Unknown(why) => *unknown.entry(why).or_default() += 1,
         }
     }
     match output {
-        Some(path) => write_beside(path, list.as_bytes())
-            .map_err(|error| Failure::failed(format!("{}: {error}", path.display())))?,
-        None => show(list)?,
+        Some(path) => write_atomically(path, list.as_bytes())
+            .map_err(|error| CommandFailure::failed(format!("{}: {error}", path.display())))?,
+        None => print_result(list)?,
     }
-    let failed: usize = not_known.values().sum();
-    tell(format!("{rows} names, {without_mx} with an address alone, {failed} not known"));
-    for (why, count) in not_known {
-        tell(format!("  {count}: {why}"));
+    let failed: usize = unknown.values().sum();
+    print_message(format!("{rows} names, {without_mx} with an address alone, {failed} not known"));
+    for (why, count) in unknown {
+        print_message(format!("  {count}: {why}"));
     }
-    if strange > 0 {
-        tell(format!("{strange} lines that name nothing that could be asked for"));
+    if invalid_lines > 0 {
+        print_message(format!("{invalid_lines} lines that name nothing that could be asked for"));
     }
     Ok(())
 }
 
 /// The domains that a text names, and how many lines name none. Names that are for special use are
 /// nobody's business.
-fn domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
-    let mut strange = 0;
+fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
+    let mut invalid_lines = 0;
     let mut domains = BTreeSet::new();
     let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
-    let is_header = |line: &str| HEADER.starts_with(line.split(',').next().unwrap_or_default());
+    let is_header =
+        |line: &str| MX_LIST_HEADER.starts_with(line.split(',').next().unwrap_or_default());
     for line in lines.filter(|line| !line.is_empty() && !line.starts_with('#')) {
         let word = line.split([',', ' ', '\t', ';']).next().unwrap_or_default();
         match Domain::parse(word.trim_matches(['"', '='])) {
@@ -105,10 +111,10 @@ fn domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
                 domains.insert(domain.as_str().to_owned());
             }
             _ if is_header(line) => {}
-            _ => strange += 1,
+            _ => invalid_lines += 1,
         }
     }
-    (domains, strange)
+    (domains, invalid_lines)
 }
 
 async fn ask_all(
@@ -118,18 +124,18 @@ async fn ask_all(
 ) -> Result<BTreeMap<Arc<str>, DnsFinding>, String> {
     let pacer = Arc::new(Pacer::new(config.dns.rate));
     let client = Arc::new(DnsClient::new(&config.dns, pacer)?);
-    client.probe(table.large_providers()).await?;
+    client.probe_resolvers(table.large_providers()).await?;
     let mut names = names.into_iter();
-    let mut queries = Queries::default();
+    let mut queries = QueryTasks::default();
     let mut findings = BTreeMap::new();
     loop {
-        while queries.count() < config.dns.concurrency
+        while queries.in_flight_count() < config.dns.concurrency
             && let Some(name) = names.next()
         {
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
             let name: Arc<str> = name.into();
-            queries.spawn(Arc::clone(&name), async move {
-                client.ask(&name, |host| table.knows_mx_host(host)).await
+            queries.spawn_query(Arc::clone(&name), async move {
+                client.query_name(&name, |host| table.is_known_mx_host(host)).await
             });
         }
         match queries.next_finding().await {
@@ -141,7 +147,7 @@ async fn ask_all(
 
 /// What a host serves.
 #[derive(Default)]
-struct Served {
+struct HostDomains {
     listed: BTreeSet<String>,
     protected: BTreeSet<String>,
     others: BTreeSet<String>,
@@ -153,20 +159,21 @@ pub fn suggest_hosts(
     mx: &Path,
     min: usize,
     config: &Config,
-) -> Result<(), Failure> {
-    let table = Table::assemble(&config.table, unix_now())?;
-    let mut hosts: BTreeMap<String, Served> = BTreeMap::new();
-    let text = read(mx)?;
-    if !text.starts_with(HEADER) {
-        let expected = format!("{}:1: expected the header {}", mx.display(), HEADER.trim_end());
+) -> Result<(), CommandFailure> {
+    let table = Table::build(&config.table, unix_now())?;
+    let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
+    let text = read_name_list(mx)?;
+    if !text.starts_with(MX_LIST_HEADER) {
+        let expected =
+            format!("{}:1: expected the header {}", mx.display(), MX_LIST_HEADER.trim_end());
         let found = text.lines().next().unwrap_or_default();
-        return Err(Failure::failed(format!("{expected}, but found {found:?}")));
+        return Err(CommandFailure::failed(format!("{expected}, but found {found:?}")));
     }
     for line in text.lines().skip(1) {
         let Some((name, host)) = line.trim().split_once(',') else { continue };
-        let (Ok(domain), Ok(host)) = (Domain::parse(name), Name::parse(host)) else { continue };
+        let (Ok(domain), Ok(host)) = (Domain::parse(name), DnsName::parse(host)) else { continue };
         // Of whom something is known, nothing is to be proposed.
-        let known = table.knows_mx_host(host.as_str()) || host.as_str() == domain.as_str();
+        let known = table.is_known_mx_host(host.as_str()) || host.as_str() == domain.as_str();
         let Some(owner) = host.registrable_start().filter(|_| !known) else { continue };
         let served = hosts.entry(host.as_str()[owner..].to_owned()).or_default();
         let owned = domain.registrable_start().unwrap_or_default();
@@ -176,13 +183,13 @@ pub fn suggest_hosts(
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
                 served.listed.insert(owned)
             }
-            _ if found.matched.is_some() && !found.verdict.reason.is_flagged() => {
+            _ if found.matched_at.is_some() && !found.verdict.reason.is_flagged() => {
                 served.protected.insert(owned)
             }
             _ => served.others.insert(owned),
         };
     }
-    let mut proposed: Vec<(String, Served)> = hosts
+    let mut proposed: Vec<(String, HostDomains)> = hosts
         .into_iter()
         // Whoever serves more names that nobody lists is shared by many.
         .filter(|(_, it)| it.listed.len() >= min && it.protected.is_empty())
@@ -195,8 +202,8 @@ pub fn suggest_hosts(
     )?;
     writeln!(out, "# disposable names too, and are never to be listed here.")?;
     writeln!(out, "suffix,label,class")?;
-    for (host, Served { listed, others, .. }) in proposed {
-        let some: Vec<&str> = listed.iter().take(EXAMPLES).map(String::as_str).collect();
+    for (host, HostDomains { listed, others, .. }) in proposed {
+        let some: Vec<&str> = listed.iter().take(EXAMPLES_PER_HOST).map(String::as_str).collect();
         let (listed, others) = (listed.len(), others.len());
         writeln!(out, "# {listed} listed, 0 protected, {others} in no list: {}", some.join(" "))?;
         writeln!(out, "{host},{host},disposable")?;
@@ -204,9 +211,9 @@ pub fn suggest_hosts(
     Ok(())
 }
 
-fn read(path: &Path) -> Result<String, Failure> {
-    read_regular_text(path, LARGEST).map_err(|found| {
+fn read_name_list(path: &Path) -> Result<String, CommandFailure> {
+    read_regular_text(path, MAX_NAME_LIST_BYTES).map_err(|found| {
         let expected = format!("{}: expected a list of names", path.display());
-        Failure::failed(format!("{expected}, but found {found}"))
+        CommandFailure::failed(format!("{expected}, but found {found}"))
     })
 }

@@ -4,55 +4,61 @@ use std::io::Write;
 
 use serde_json::Value;
 
-use super::super::failure::Failure;
-use super::super::output::{show, tell};
+use super::super::failure::CommandFailure;
+use super::super::output::{print_message, print_result};
 use crate::config::Config;
-use crate::feed::{Feed, FeedStatus, Updated};
-use crate::model::month::rfc3339;
+use crate::feed::{Feed, FeedStatus, UpdateOutcome};
+use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
 use crate::table::Table;
 
 /// Fetches feeds once: those that are named, or all.
-pub fn update(names: &[String], config: &Config, is_forced: bool) -> Result<(), Failure> {
+pub fn update_feeds(
+    names: &[String],
+    config: &Config,
+    is_forced: bool,
+) -> Result<(), CommandFailure> {
     let feeds = &config.feeds;
-    let unknown = names.iter().find(|name| !feeds.all.iter().any(|feed| feed.name == **name));
+    let unknown = names.iter().find(|name| !feeds.feeds.iter().any(|feed| feed.name == **name));
     if let Some(name) = unknown {
-        let known: Vec<&str> = feeds.all.iter().map(|feed| feed.name.as_str()).collect();
+        let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
         let expected = match known.is_empty() {
             true => "a [[table.feed]] of this name that is switched on".to_owned(),
             false => format!("one of {}", known.join(", ")),
         };
-        return Err(Failure::usage(format!("feed: expected {expected}, but found {name:?}")));
+        return Err(CommandFailure::usage(format!(
+            "feed: expected {expected}, but found {name:?}"
+        )));
     }
-    let table = Table::assemble(&config.table, unix_now())?;
+    let table = Table::build(&config.table, unix_now())?;
     let is_wanted = |feed: &&Feed| names.is_empty() || names.contains(&feed.name);
     let (mut done, mut failed) = (String::new(), Vec::new());
-    for feed in feeds.all.iter().filter(is_wanted) {
-        match feed.update(&feeds.folder, &table, unix_now(), is_forced) {
-            Ok(Updated::New(rows)) => done += &format!("{}: {rows} rows\n", feed.name),
-            Ok(Updated::Unchanged) => done += &format!("{}: unchanged\n", feed.name),
+    for feed in feeds.feeds.iter().filter(is_wanted) {
+        match feed.update(&feeds.dir, &table, unix_now(), is_forced) {
+            Ok(UpdateOutcome::Replaced(rows)) => done += &format!("{}: {rows} rows\n", feed.name),
+            Ok(UpdateOutcome::Unchanged) => done += &format!("{}: unchanged\n", feed.name),
             Err(error) => failed.push(format!("feed {error}")),
         }
     }
-    if feeds.all.is_empty() {
-        tell("no [[table.feed]] is switched on");
+    if feeds.feeds.is_empty() {
+        print_message("no [[table.feed]] is switched on");
     }
-    show(done)?;
+    print_result(done)?;
     match failed.is_empty() {
         true => Ok(()),
-        false => Err(Failure { lines: failed, code: 1 }),
+        false => Err(CommandFailure { lines: failed, code: 1 }),
     }
 }
 
 /// Shows how each feed stands.
-pub fn list(out: &mut dyn Write, config: &Config, json: bool) -> Result<(), Failure> {
+pub fn list_feeds(out: &mut dyn Write, config: &Config, json: bool) -> Result<(), CommandFailure> {
     let status = config.feeds.status(unix_now());
     if json {
         let values: Vec<Value> = status.iter().map(FeedStatus::to_json).collect();
         return Ok(writeln!(out, "{:#}", Value::Array(values))?);
     }
     for FeedStatus { name, url, state, problem } in &status {
-        let moment = |at: Option<i64>| at.map_or_else(|| "never".to_owned(), rfc3339);
+        let moment = |at: Option<i64>| at.map_or_else(|| "never".to_owned(), format_rfc3339);
         writeln!(out, "{name}  {url}")?;
         writeln!(out, "  rows     {}", state.rows)?;
         writeln!(out, "  fetched  {}", moment(state.fetched_at))?;

@@ -4,25 +4,25 @@ use std::io::{self, Write};
 
 use serde_json::{Value, json};
 
-use super::super::failure::Failure;
+use super::super::failure::CommandFailure;
 use crate::dns::apply_fact;
 use crate::model::domain::Domain;
-use crate::model::month::rfc3339;
+use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
 use crate::quota::unix_now;
 use crate::store::{LearnedRow, Store};
-use crate::table::{Found, Table, TableSources};
+use crate::table::{Lookup, Table, TableInputs};
 
 /// Writes the answers; the faults of names that are none.
 pub fn lookup(
     out: &mut dyn Write,
     names: &[String],
-    sources: &TableSources,
+    sources: &TableInputs,
     unknown_score: Option<Score>,
     mut store: Option<Store>,
     json: bool,
-) -> Result<Vec<String>, Failure> {
-    let table = Table::assemble(sources, unix_now())?;
+) -> Result<Vec<String>, CommandFailure> {
+    let table = Table::build(sources, unix_now())?;
     let mut refused = Vec::new();
     let mut values = Vec::new();
     for name in names {
@@ -34,7 +34,7 @@ pub fn lookup(
             }
         };
         let found = table.lookup(&domain, unix_now());
-        let row = learned(&mut store, &domain)?.filter(|_| found.is_open_to_dns());
+        let row = read_learned(&mut store, &domain)?.filter(|_| found.is_undecided_by_lists());
         let applied =
             row.and_then(|row| Some((apply_fact(found, &row.mx, row.until, unix_now())?, row)));
         let (found, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
@@ -52,30 +52,33 @@ pub fn lookup(
 }
 
 /// What nodes have learned of a domain.
-fn learned(store: &mut Option<Store>, domain: &Domain) -> Result<Option<LearnedRow>, Failure> {
+fn read_learned(
+    store: &mut Option<Store>,
+    domain: &Domain,
+) -> Result<Option<LearnedRow>, CommandFailure> {
     let Some(store) = store else { return Ok(None) };
-    Ok(store.learned_of(domain.as_str())?)
+    Ok(store.find_learned(domain.as_str())?)
 }
 
 fn write_found(
     out: &mut dyn Write,
     domain: &Domain,
-    found: &Found,
+    found: &Lookup,
     learned: Option<&LearnedRow>,
 ) -> io::Result<()> {
-    writeln!(out, "{{\"domain\":\"{domain}{}", found.tail())?;
+    writeln!(out, "{{\"domain\":\"{domain}{}", found.json_tail())?;
     let why = found.explain();
-    match found.matched {
+    match found.matched_at {
         Some(0) => writeln!(out, "  row      {domain}")?,
         Some(at) => writeln!(out, "  row      {}, which covers {domain}", &domain.as_str()[at..])?,
         None => writeln!(out, "  row      none")?,
     }
     writeln!(out, "  rule     {}", why.rule.as_str())?;
     if let Some(LearnedRow { mx, until, .. }) = learned {
-        writeln!(out, "  learned  {mx}, until {}", rfc3339(*until))?;
+        writeln!(out, "  learned  {mx}, until {}", format_rfc3339(*until))?;
     }
     if let Some(provider) = found.suggestion(domain) {
-        writeln!(out, "  meant    {provider}, probably")?;
+        writeln!(out, "   suggest     {provider}, probably")?;
     }
     for list in why.lists {
         writeln!(out, "  list     {} ({})", list.file, list.kind)?;
@@ -87,14 +90,14 @@ fn write_found(
     Ok(())
 }
 
-fn found_json(domain: &Domain, found: &Found, learned: Option<&LearnedRow>) -> Value {
+fn found_json(domain: &Domain, found: &Lookup, learned: Option<&LearnedRow>) -> Value {
     let why = found.explain();
     json!({
         "domain": domain.as_str(),
-        "answer": answer_json(found),
-        "row": found.matched.map(|at| &domain.as_str()[at..]),
+        "answer": verdict_json(found),
+        "row": found.matched_at.map(|at| &domain.as_str()[at..]),
         "rule": why.rule.as_str(),
-        "source": found.source().as_str(),
+        "source": found.verdict_source().as_str(),
         "learned": learned.map(|row| &row.mx),
         "did_you_mean": found.suggestion(domain),
         "lists": why.lists.iter().map(|list| &list.file).collect::<Vec<_>>(),
@@ -102,7 +105,7 @@ fn found_json(domain: &Domain, found: &Found, learned: Option<&LearnedRow>) -> V
     })
 }
 
-pub fn answer_json(found: &Found) -> Value {
+pub fn verdict_json(found: &Lookup) -> Value {
     json!({
         "risk_score": found.verdict.score.value(),
         "reason": found.verdict.reason.as_str(),

@@ -3,13 +3,15 @@
 use clap::Args;
 
 use super::super::config_args::ConfigArgs;
-use super::super::failure::Failure;
-use super::super::output::show_done;
-use crate::model::domain::{Domain, Name};
-use crate::model::month::rfc3339;
+use super::super::failure::CommandFailure;
+use super::super::output::print_result_of_change;
+use crate::model::domain::{DnsName, Domain};
+use crate::model::month::format_rfc3339;
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
-use crate::table::{NewOverride, OverrideFile, Row, Table, TableSources, Word, is_day};
+use crate::table::{
+    ListRow, NewOverride, OverrideAction, OverrideFile, Table, TableInputs, is_valid_day,
+};
 
 /// What is said of a domain.
 #[derive(Debug, Args)]
@@ -33,72 +35,74 @@ pub struct OverrideArgs {
 }
 
 /// Writes what is said of a domain.
-pub fn set(args: &OverrideArgs, word: Word) -> Result<(), Failure> {
+pub fn set_override(args: &OverrideArgs, word: OverrideAction) -> Result<(), CommandFailure> {
     let sources = args.config.read()?.table;
     let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
     // Days of this form are in the order of their letters.
-    let today = rfc3339(unix_now());
-    let is_past = |until: &&String| !is_day(until) || until.as_str() < &today[..10];
+    let today = format_rfc3339(unix_now());
+    let is_past = |until: &&String| !is_valid_day(until) || until.as_str() < &today[..10];
     if let Some(until) = args.until.as_ref().filter(is_past) {
         let expected = "--until: expected today or a later day such as 2030-12-31";
-        return Err(Failure::usage(format!("{expected}, but found {until:?}")));
+        return Err(CommandFailure::usage(format!("{expected}, but found {until:?}")));
     }
     // Where the table can't be made already, a row more would not be followed.
-    Table::assemble(&sources, unix_now())?;
-    if word == Word::Deny && !args.force {
-        let lists = TableSources { overrides: None, ..sources.clone() };
-        let table = Table::assemble(&lists, unix_now())?;
+    Table::build(&sources, unix_now())?;
+    if word == OverrideAction::Deny && !args.force {
+        let lists = TableInputs { overrides: None, ..sources.clone() };
+        let table = Table::build(&lists, unix_now())?;
         if let Some(protected) = protected_at_or_below(&table, &name, args) {
             let line = format!("{name}: the lists protect {protected}; --force denies it too");
-            return Err(Failure::failed(line));
+            return Err(CommandFailure::failed(line));
         }
     }
     let (is_exact, until) = (args.exact, args.until.as_deref());
-    let new = NewOverride { name: &name, word, is_exact, note: &args.note, until };
-    let replaced = file.set(&new)?;
-    let word = if word == Word::Allow { "allowed" } else { "denied" };
-    let done = format!("{name} is {word} in {}", file.shown_path());
-    show_done(&done, format!("{done}\n{}", listed("instead of", &replaced)))
+    let new = NewOverride { name: &name, action: word, is_exact, note: &args.note, until };
+    let replaced = file.set_override(&new)?;
+    let word = if word == OverrideAction::Allow { "allowed" } else { "denied" };
+    let done = format!("{name} is {word} in {}", file.display_path());
+    print_result_of_change(&done, format!("{done}\n{}", format_rows("instead of", &replaced)))
 }
 
 /// Takes back what is said of a domain.
-pub fn clear(domain: &str, config: &ConfigArgs) -> Result<(), Failure> {
+pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFailure> {
     let sources = config.read()?.table;
     let name = override_name(domain)?;
-    let removed = override_file(&sources)?.clear(&name)?;
+    let removed = override_file(&sources)?.remove_overrides(&name)?;
     if removed.is_empty() {
-        return Err(Failure::failed(format!("{name}: expected an override, but found none")));
+        return Err(CommandFailure::failed(format!(
+            "{name}: expected an override, but found none"
+        )));
     }
     let done = format!("{name} has no override any more");
-    show_done(&done, format!("{done}\n{}", listed("removed", &removed)))
+    print_result_of_change(&done, format!("{done}\n{}", format_rows("removed", &removed)))
 }
 
 /// Rows that are gone from the file, so that people can write them again.
-fn listed(what: &str, rows: &[String]) -> String {
+fn format_rows(what: &str, rows: &[String]) -> String {
     rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }
 
 /// A name that the lists protect, and that a denial would flag.
-fn protected_at_or_below(table: &Table, name: &Name, args: &OverrideArgs) -> Option<String> {
+fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> Option<String> {
     let is_protected =
         |domain: &Domain| table.lookup(domain, unix_now()).verdict.rule == Rule::Protected;
     if Domain::parse(name.as_str()).is_ok_and(|domain| is_protected(&domain)) {
         return Some(name.to_string());
     }
     let below = format!(".{name}");
-    let is_below = |row: &Row| {
+    let is_below = |row: &ListRow| {
         row.own.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !args.exact
     };
-    table.names().find(is_below).map(|row| row.name.to_owned())
+    table.rows().find(is_below).map(|row| row.name.to_owned())
 }
 
-fn override_file(sources: &TableSources) -> Result<OverrideFile, Failure> {
+fn override_file(sources: &TableInputs) -> Result<OverrideFile, CommandFailure> {
     let path = sources.overrides.as_ref();
-    path.map(|path| OverrideFile::at(path)).ok_or_else(|| {
-        Failure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
+    path.map(|path| OverrideFile::new(path)).ok_or_else(|| {
+        CommandFailure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
     })
 }
 
-fn override_name(text: &str) -> Result<Name, Failure> {
-    Name::parse(text).map_err(|error| Failure::usage(format!("domain: {error}")))
+fn override_name(text: &str) -> Result<DnsName, CommandFailure> {
+    DnsName::parse(text).map_err(|error| CommandFailure::usage(format!("domain: {error}")))
 }

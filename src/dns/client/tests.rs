@@ -21,7 +21,7 @@ async fn start_resolver(answer: Answerer) -> SocketAddr {
 
 /// An answer on the wire (RFC 1035 section 4.1) with one record for the name that was asked for:
 /// each name is its own mail host, with a loopback address.
-fn answer(query: &[u8]) -> Vec<u8> {
+fn build_answer(query: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     const NAME: [u8; 2] = [0xc0, HEADER as u8];
     let name = query[HEADER..].iter().position(|byte| *byte == 0).unwrap();
@@ -38,7 +38,7 @@ fn answer(query: &[u8]) -> Vec<u8> {
 }
 
 /// An answer that there is no name like the one that was asked for, with the SOA of this zone.
-fn deny(query: &[u8], zone: &[u8]) -> Vec<u8> {
+fn build_nxdomain(query: &[u8], zone: &[u8]) -> Vec<u8> {
     let head = [&query[..2], &[0x81, 0x83, 0, 1, 0, 0, 0, 1, 0, 0]].concat();
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
     let (kind_class_and_ttl, length) = ([0, 6, 0, 1, 0, 0, 2, 88], [0, 22]);
@@ -49,20 +49,20 @@ fn deny(query: &[u8], zone: &[u8]) -> Vec<u8> {
 #[tokio::test]
 async fn a_denial_counts_only_with_the_soa_of_a_zone_that_holds_the_name() {
     let zones: [(Answerer, bool); 5] = [
-        (|query| deny(query, b"\x04gone\x03com\0"), true),
-        (|query| deny(query, b"\x03com\0"), true),
-        (|query| deny(query, b"\0"), true),
-        (|query| deny(query, b"\x04evil\x03org\0"), false),
-        (|query| deny(query, b"\x03sub\x04gone\x03com\0"), false),
+        (|query| build_nxdomain(query, b"\x04gone\x03com\0"), true),
+        (|query| build_nxdomain(query, b"\x03com\0"), true),
+        (|query| build_nxdomain(query, b"\0"), true),
+        (|query| build_nxdomain(query, b"\x04evil\x03org\0"), false),
+        (|query| build_nxdomain(query, b"\x03sub\x04gone\x03com\0"), false),
     ];
     for (answer, is_believed) in zones {
-        let finding = client_of(answer, 1_000).await.ask("gone.com", |_| false).await;
+        let finding = client_of(answer, 1_000).await.query_name("gone.com", |_| false).await;
         assert_eq!(matches!(finding, DnsFinding::Mx { .. }), is_believed, "{finding:?}");
     }
 }
 
 async fn client(rate: u32) -> DnsClient {
-    client_of(answer, rate).await
+    client_of(build_answer, rate).await
 }
 
 async fn client_of(answer: Answerer, rate: u32) -> DnsClient {
@@ -76,7 +76,9 @@ fn ask_about(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
     let mut asked = JoinSet::new();
     for number in 0..names {
         let client = Arc::clone(client);
-        asked.spawn(async move { client.ask(&format!("name-{number}.com"), |_| false).await });
+        asked.spawn(
+            async move { client.query_name(&format!("name-{number}.com"), |_| false).await },
+        );
     }
     asked
 }
@@ -90,7 +92,7 @@ async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
     let findings = ask_about(&client, 4).join_all().await;
     assert_eq!(findings.len(), 4);
     for finding in findings {
-        assert_eq!(finding.word(), "parked", "{finding:?}");
+        assert_eq!(finding.outcome(), "parked", "{finding:?}");
     }
 }
 
@@ -98,9 +100,9 @@ async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
 async fn a_probe_does_not_fail_behind_a_full_queue() {
     let client = Arc::new(client(2).await);
     let mut asked = ask_about(&client, 20);
-    asked.spawn(async { DnsFinding::NotKnown(String::new()) });
+    asked.spawn(async { DnsFinding::Unknown(String::new()) });
     assert!(asked.join_next().await.is_some(), "all wait");
     let begun = Instant::now();
-    assert_eq!(client.probe(&["gmail.com".to_owned()]).await, Ok(()));
+    assert_eq!(client.probe_resolvers(&["gmail.com".to_owned()]).await, Ok(()));
     assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
 }

@@ -13,87 +13,87 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 #[derive(Debug)]
-pub enum Inner {
+pub enum InnerIo {
     Tcp(TcpStream, Arc<SocketDigest>),
-    Other(Stream),
+    Pingora(Stream),
 }
 
-impl Inner {
-    pub fn tcp(stream: TcpStream, peer: StdAddr) -> Inner {
+impl InnerIo {
+    pub fn tcp(stream: TcpStream, peer: StdAddr) -> InnerIo {
         let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
         // The cell is new, so that nobody has set it before.
         let _ = digest.peer_addr.set(Some(SocketAddr::Inet(peer)));
-        Inner::Tcp(stream, Arc::new(digest))
+        InnerIo::Tcp(stream, Arc::new(digest))
     }
 
     /// The stream that is no mere socket.
-    pub fn other(&self) -> Option<&Stream> {
+    pub fn pingora_stream(&self) -> Option<&Stream> {
         match self {
-            Inner::Tcp(..) => None,
-            Inner::Other(stream) => Some(stream),
+            InnerIo::Tcp(..) => None,
+            InnerIo::Pingora(stream) => Some(stream),
         }
     }
 
     pub fn id(&self) -> UniqueIDType {
         match self {
-            Inner::Tcp(stream, _) => stream.as_raw_fd(),
-            Inner::Other(stream) => stream.id(),
+            InnerIo::Tcp(stream, _) => stream.as_raw_fd(),
+            InnerIo::Pingora(stream) => stream.id(),
         }
     }
 
     pub fn socket_digest(&self) -> Option<Arc<SocketDigest>> {
         match self {
-            Inner::Tcp(_, digest) => Some(Arc::clone(digest)),
-            Inner::Other(stream) => stream.get_socket_digest(),
+            InnerIo::Tcp(_, digest) => Some(Arc::clone(digest)),
+            InnerIo::Pingora(stream) => stream.get_socket_digest(),
         }
     }
 
     /// Ready when there may be something to read. What TLS has decrypted already can't be asked
     /// for: whoever reads finds out.
-    pub fn poll_arrival(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
+    pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
-            Inner::Tcp(stream, _) => stream.poll_read_ready(context),
-            Inner::Other(_) => Poll::Ready(Ok(())),
+            InnerIo::Tcp(stream, _) => stream.poll_read_ready(context),
+            InnerIo::Pingora(_) => Poll::Ready(Ok(())),
         }
     }
 }
 
-impl AsyncRead for Inner {
+impl AsyncRead for InnerIo {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<Result<()>> {
         match &mut *self {
-            Inner::Tcp(stream, _) => Pin::new(stream).poll_read(context, buffer),
-            Inner::Other(stream) => Pin::new(stream).poll_read(context, buffer),
+            InnerIo::Tcp(stream, _) => Pin::new(stream).poll_read(context, buffer),
+            InnerIo::Pingora(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl AsyncWrite for Inner {
+impl AsyncWrite for InnerIo {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<Result<usize>> {
         match &mut *self {
-            Inner::Tcp(stream, _) => Pin::new(stream).poll_write(context, bytes),
-            Inner::Other(stream) => Pin::new(stream).poll_write(context, bytes),
+            InnerIo::Tcp(stream, _) => Pin::new(stream).poll_write(context, bytes),
+            InnerIo::Pingora(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match &mut *self {
-            Inner::Tcp(stream, _) => Pin::new(stream).poll_flush(context),
-            Inner::Other(stream) => Pin::new(stream).poll_flush(context),
+            InnerIo::Tcp(stream, _) => Pin::new(stream).poll_flush(context),
+            InnerIo::Pingora(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<()>> {
         match &mut *self {
-            Inner::Tcp(stream, _) => Pin::new(stream).poll_shutdown(context),
-            Inner::Other(stream) => Pin::new(stream).poll_shutdown(context),
+            InnerIo::Tcp(stream, _) => Pin::new(stream).poll_shutdown(context),
+            InnerIo::Pingora(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

@@ -5,28 +5,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use tokio::sync::Notify;
 
 /// For how many streams of HTTP/2 bytes are forgiven that come behind their end.
-const MOST_FORGIVEN: i64 = 64;
+const MAX_FORGIVEN_STREAMS: i64 = 64;
 /// What may come on a stream behind its end: its window (RFC 9113 section 6.9.2) in small frames.
-const WINDOW: i64 = 2 * 65_535;
+const FORGIVEN_BYTES_PER_STREAM: i64 = 2 * 65_535;
 
 /// Counts bytes that are read.
 #[derive(Debug)]
-pub struct Meter {
-    most: i64,
+pub struct ReadMeter {
+    limit: i64,
     /// Below zero while there are bytes that were forgiven and have not come.
     read: AtomicI64,
     exceeded: Notify,
 }
 
-impl Meter {
+impl ReadMeter {
     /// A meter that tells when more than this was read.
-    pub fn new(most: i64) -> Meter {
-        Meter { most, read: AtomicI64::new(0), exceeded: Notify::new() }
+    pub fn new(limit: i64) -> ReadMeter {
+        ReadMeter { limit, read: AtomicI64::new(0), exceeded: Notify::new() }
     }
 
-    pub fn add(&self, bytes: usize) {
+    pub fn add_bytes(&self, bytes: usize) {
         let bytes = bytes.cast_signed() as i64;
-        if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.most {
+        if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit {
             self.exceeded.notify_one();
         }
     }
@@ -38,15 +38,15 @@ impl Meter {
 
     /// Does not count what may be under way on a stream that has ended before its body has.
     pub fn forgive_window(&self) {
-        let least = -MOST_FORGIVEN * WINDOW;
-        let forgiven = |read: i64| Some((read.min(0) - WINDOW).max(least));
+        let least = -MAX_FORGIVEN_STREAMS * FORGIVEN_BYTES_PER_STREAM;
+        let forgiven = |read: i64| Some((read.min(0) - FORGIVEN_BYTES_PER_STREAM).max(least));
         // The closure always gives a value.
         let _ = self.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
     }
 
     /// Resolves once there was more than there may be.
-    pub async fn exceeded(&self) {
-        while self.read.load(Ordering::Relaxed) <= self.most {
+    pub async fn wait_until_exceeded(&self) {
+        while self.read.load(Ordering::Relaxed) <= self.limit {
             self.exceeded.notified().await;
         }
     }

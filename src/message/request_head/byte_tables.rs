@@ -1,9 +1,9 @@
 //! Which bytes may stand in which part of a request header.
 
-const TOKEN_BYTES: [bool; 256] = letters_digits_and(b"!#$%&'*+-.^_`|~");
+const TOKEN_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"!#$%&'*+-.^_`|~");
 
 /// A table of the bytes that these are.
-pub(super) const fn letters_digits_and(marks: &[u8]) -> [bool; 256] {
+pub(super) const fn byte_set_with_alphanumerics(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
     while byte < 256 {

@@ -2,7 +2,7 @@
 
 /// Sizes of what comes in.
 #[derive(Clone, Debug)]
-pub struct Sizes {
+pub struct RequestLimits {
     /// Bytes of a whole header block, request line included.
     pub header_bytes: usize,
     /// Fields of a header block.

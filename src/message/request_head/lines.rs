@@ -5,9 +5,9 @@ use crate::model::refusal::Refusal;
 /// Lines that end with CRLF. A LF alone is refused; a CR within a line is no part of what stands
 /// in one, and refused there.
 #[derive(Clone)]
-pub(super) struct Lines<'b>(pub &'b [u8]);
+pub(super) struct CrlfLines<'b>(pub &'b [u8]);
 
-impl<'b> Lines<'b> {
+impl<'b> CrlfLines<'b> {
     pub fn next_line(&mut self) -> Result<Option<&'b [u8]>, Refusal> {
         let Some(end) = memchr::memchr(b'\n', self.0) else { return Ok(None) };
         let (line, rest) = self.0.split_at(end + 1);

@@ -3,14 +3,14 @@
 use http::uri::PathAndQuery;
 use smol_str::SmolStr;
 
-use super::byte_tables::{is_token_byte, letters_digits_and};
-use super::limits::Sizes;
+use super::byte_tables::{byte_set_with_alphanumerics, is_token_byte};
+use super::limits::RequestLimits;
 use crate::model::refusal::Refusal;
 
 /// Methods of the routes that riskgate serves itself, as `Allow` and CORS name them.
-pub const METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
+pub const BUILTIN_METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
 /// What all readers take in the target of a request for a path.
-const USUAL_BYTES: [bool; 256] = letters_digits_and(b"/-._~%@+?=&");
+const COMMON_TARGET_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"/-._~%@+?=&");
 
 /// The first line of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub struct RequestLine<'b> {
 }
 
 impl<'b> RequestLine<'b> {
-    pub(super) fn parse(line: &'b [u8], sizes: &Sizes) -> Result<RequestLine<'b>, Refusal> {
+    pub(super) fn parse(line: &'b [u8], sizes: &RequestLimits) -> Result<RequestLine<'b>, Refusal> {
         let mut parts = line.split(|byte| *byte == b' ');
         let (Some(method), Some(target), Some(version), None) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -40,38 +40,38 @@ impl<'b> RequestLine<'b> {
             _ => Err(Refusal::BadRequest),
         };
         let line = RequestLine { method, target, is_http_11: is_http_11 == Ok(true) };
-        line.check(sizes).and_then(|()| is_http_11.map(|_| line))
+        line.check_target(sizes).and_then(|()| is_http_11.map(|_| line))
     }
 
-    pub(super) fn check(&self, sizes: &Sizes) -> Result<(), Refusal> {
+    pub(super) fn check_target(&self, sizes: &RequestLimits) -> Result<(), Refusal> {
         if self.target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
         }
         // What is in every target of ours needs no second look.
-        let simple = |byte: &u8| USUAL_BYTES[usize::from(*byte)];
-        let is_answered_here = matches!(self.method, b"CONNECT" | b"TRACE");
+        let simple = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
+        let is_connect_or_trace = matches!(self.method, b"CONNECT" | b"TRACE");
         let is_path = self.target.first() == Some(&b'/');
-        if is_path && !is_answered_here && self.target.iter().all(simple) {
+        if is_path && !is_connect_or_trace && self.target.iter().all(simple) {
             return Ok(());
         }
         // UTF-8 passes: what it means is decided where the segment is decoded.
         let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
         // What Pingora's own parser refuses would get an empty 400 of its own.
-        let is_target = is_answered_here || is_pingora_target(self.target);
-        let is_empty = self.target.is_empty() && !is_answered_here;
+        let is_target = is_connect_or_trace || is_accepted_by_pingora(self.target);
+        let is_empty = self.target.is_empty() && !is_connect_or_trace;
         if is_empty || !is_text || !is_target || self.target.iter().any(bad) {
             return Err(Refusal::BadRequest);
         }
-        if is_answered_here {
-            return Err(Refusal::MethodNotAllowed { allow: METHODS });
+        if is_connect_or_trace {
+            return Err(Refusal::MethodNotAllowed { allow: BUILTIN_METHODS });
         }
         Ok(())
     }
 }
 
 /// Whether Pingora takes this target, also one that does not begin with a slash.
-fn is_pingora_target(target: &[u8]) -> bool {
+fn is_accepted_by_pingora(target: &[u8]) -> bool {
     match target.first() {
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),
         _ => PathAndQuery::try_from([b"/", target].concat().as_slice()).is_ok(),

@@ -1,11 +1,15 @@
 use super::*;
 
-const SIZES: Sizes =
-    Sizes { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1_048_576 };
+const SIZES: RequestLimits = RequestLimits {
+    header_bytes: 16_384,
+    header_fields: 64,
+    target_bytes: 2_048,
+    body_bytes: 1_048_576,
+};
 
-fn read(text: &str, searched: usize) -> Result<Option<(usize, usize)>, u16> {
-    let head = read_head(text.as_bytes(), searched, &SIZES);
-    head.map(|head| head.map(|head| (head.length, head.body))).map_err(|r| r.status())
+fn read(text: &str, scanned: usize) -> Result<Option<(usize, usize)>, u16> {
+    let head = parse_request_head(text.as_bytes(), scanned, &SIZES);
+    head.map(|head| head.map(|head| (head.length, head.body_length))).map_err(|r| r.status())
 }
 
 fn status(text: &str) -> Result<Option<(usize, usize)>, u16> {
@@ -92,7 +96,7 @@ fn what_two_readers_could_read_differently_is_refused() {
         assert_eq!(status(&text), Err(400), "{text:?}");
     }
     let no_text = b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n";
-    assert!(read_head(no_text, 0, &SIZES).is_err());
+    assert!(parse_request_head(no_text, 0, &SIZES).is_err());
     assert_eq!(status(&format!("CONNECT a:1 HTTP/1.1\r\n{host}\r\n")), Err(405));
     assert_eq!(status(&format!("TRACE / HTTP/1.1\r\n{host}\r\n")), Err(405));
 }
@@ -101,7 +105,7 @@ fn what_two_readers_could_read_differently_is_refused() {
 fn a_request_that_asks_for_more_than_an_answer_is_not_plain() {
     let is_plain = |line: &str, fields: &str| {
         let text = format!("{line} HTTP/1.1\r\nHost: a\r\n{fields}\r\n");
-        read_head(text.as_bytes(), 0, &SIZES).unwrap().unwrap().is_plain()
+        parse_request_head(text.as_bytes(), 0, &SIZES).unwrap().unwrap().is_plain()
     };
     for fields in [
         "",
@@ -131,7 +135,7 @@ fn a_request_that_asks_for_more_than_an_answer_is_not_plain() {
     for line in ["POST /a", "OPTIONS /a", "GET http://a/a", "OPTIONS *"] {
         assert!(!is_plain(line, ""), "{line:?}");
     }
-    let old = read_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &SIZES);
+    let old = parse_request_head(b"GET / HTTP/1.0\r\nHost: a\r\n\r\n", 0, &SIZES);
     assert!(!old.unwrap().unwrap().is_plain());
 }
 

@@ -12,10 +12,10 @@ pub struct ConnectionMetrics {
     pub in_flight: IntGauge,
     /// Connections that ended by a panic.
     pub panics: IntCounter,
-    /// Connections closed unread: at a cap, or from a proxy that is not trusted.
-    pub connections_refused: IntCounter,
+    /// Connections closed before any request: over a limit, or from an untrusted proxy.
+    pub connections_rejected: IntCounter,
     /// TLS handshakes that failed or took too long.
-    pub handshakes_failed: IntCounter,
+    pub tls_handshake_failures: IntCounter,
 }
 
 impl ConnectionMetrics {
@@ -28,14 +28,14 @@ impl ConnectionMetrics {
                 "riskgate_panics_total",
                 "Connections that ended by a panic.",
             )?,
-            connections_refused: counter(
+            connections_rejected: counter(
                 registry,
-                "riskgate_connections_refused_total",
-                "Connections closed unread: at a cap, or from a proxy that is not trusted.",
+                "riskgate_connections_rejected_total",
+                "Connections closed before any request: over a limit, or from an untrusted proxy.",
             )?,
-            handshakes_failed: counter(
+            tls_handshake_failures: counter(
                 registry,
-                "riskgate_tls_handshakes_failed_total",
+                "riskgate_tls_handshake_failures_total",
                 "TLS handshakes that failed or took too long.",
             )?,
         })

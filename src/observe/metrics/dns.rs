@@ -17,26 +17,30 @@ impl DnsMetrics {
         Ok(DnsMetrics {
             dns_queries: counters(
                 registry,
-                "riskgate_dns_queries_total",
-                "Names of which the DNS was asked, by what it said.",
+                "riskgate_dns_resolutions_total",
+                "Names resolved for the table, by outcome.",
                 &["outcome"],
             )?,
             dns_learned: gauge(
                 registry,
-                "riskgate_dns_learned",
-                "Names of which it is kept in memory what the DNS said.",
+                "riskgate_dns_learned_names",
+                "Names whose DNS result is cached in memory.",
             )?,
-            dns_queue: gauge(registry, "riskgate_dns_queue", "Names that wait to be asked.")?,
+            dns_queue: gauge(
+                registry,
+                "riskgate_dns_queue_length",
+                "Names waiting for a DNS resolution.",
+            )?,
             dns_dropped: counter(
                 registry,
-                "riskgate_dns_dropped_total",
-                "Names that were not taken to be asked, since too many waited.",
+                "riskgate_dns_names_dropped_total",
+                "Names dropped because the DNS queue was full.",
             )?,
         })
     }
 
     /// Shows how the DNS is learned from; `asked` is how many names led to each outcome so far.
-    pub fn show_dns(
+    pub fn set_dns(
         &self,
         known: usize,
         queue: usize,

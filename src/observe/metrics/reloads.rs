@@ -9,7 +9,7 @@ pub struct ReloadMetrics {
     reloads: IntCounterVec,
     reload_failing: IntGaugeVec,
     /// When the first of the serving certificates expires; 0 without one.
-    pub certificate_expires: IntGauge,
+    pub certificate_expiry: IntGauge,
     /// Keys in the ring.
     pub keys: IntGauge,
 }
@@ -19,7 +19,7 @@ impl ReloadMetrics {
         Ok(ReloadMetrics {
             reloads: counters(
                 registry,
-                "riskgate_reload_total",
+                "riskgate_reloads_total",
                 "Reloads by part and outcome.",
                 &["part", "outcome"],
             )?,
@@ -29,7 +29,7 @@ impl ReloadMetrics {
                 "1 while a part serves its last good state instead of what is there.",
                 &["part"],
             )?,
-            certificate_expires: gauge(
+            certificate_expiry: gauge(
                 registry,
                 "riskgate_tls_certificate_expires_timestamp_seconds",
                 "When the first of the serving certificates expires; 0 without one.",
@@ -39,7 +39,7 @@ impl ReloadMetrics {
     }
 
     /// Counts a reload of a part (`table`, `keys`, `config`).
-    pub fn reload(&self, part: &'static str, good: bool) {
+    pub fn count_reload(&self, part: &'static str, good: bool) {
         let outcome = if good { "ok" } else { "failed" };
         self.reloads.with_label_values(&[part, outcome]).inc();
         self.reload_failing.with_label_values(&[part]).set(i64::from(!good));

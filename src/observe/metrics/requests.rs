@@ -76,15 +76,15 @@ pub struct RequestMetrics {
     requests: Vec<IntCounter>,
     duration: Histogram,
     /// Access-log lines that were dropped.
-    pub log_dropped: IntGauge,
+    pub access_log_dropped: IntGauge,
     /// Lines for standard error that were dropped.
-    pub error_log_dropped: IntGauge,
+    pub process_log_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
     pub top_dropped: IntGauge,
-    /// Answers given by the lane.
-    pub lane_answers: IntCounter,
+    /// Requests served by the fast path.
+    pub fast_path_requests: IntCounter,
     /// Calls given back, since we failed to serve them.
-    pub given_back: IntCounter,
+    pub quota_refunds: IntCounter,
 }
 
 impl RequestMetrics {
@@ -110,39 +110,39 @@ impl RequestMetrics {
         Ok(RequestMetrics {
             requests: by_label,
             duration: register(registry, Histogram::with_opts(duration)?)?,
-            log_dropped: gauge(
+            access_log_dropped: gauge(
                 registry,
-                "riskgate_access_log_dropped",
+                "riskgate_access_log_lines_dropped_total",
                 "Access-log lines dropped.",
             )?,
-            error_log_dropped: gauge(
+            process_log_dropped: gauge(
                 registry,
-                "riskgate_error_log_dropped",
+                "riskgate_process_log_lines_dropped_total",
                 "Lines for standard error dropped.",
             )?,
             top_dropped: gauge(
                 registry,
-                "riskgate_top_dropped",
+                "riskgate_top_domains_lookups_dropped_total",
                 "Look-ups that the top list dropped.",
             )?,
-            lane_answers: counter(
+            fast_path_requests: counter(
                 registry,
-                "riskgate_lane_answers_total",
-                "Answers given by the lane.",
+                "riskgate_fast_path_requests_total",
+                "Requests served by the fast path.",
             )?,
-            given_back: counter(
+            quota_refunds: counter(
                 registry,
-                "riskgate_calls_given_back_total",
-                "Counted calls given back.",
+                "riskgate_quota_refunds_total",
+                "Calls refunded to the quota because riskgate failed to serve them.",
             )?,
         })
     }
 
     /// Counts an answer.
-    pub fn request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
+    pub fn count_request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
         let other = OUTCOMES.len() - 1;
-        let place = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
-        self.requests[route as usize * OUTCOMES.len() + place].inc();
+        let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);
+        self.requests[route as usize * OUTCOMES.len() + index].inc();
         self.duration.observe(seconds);
     }
 }

@@ -7,13 +7,13 @@ use super::register::gauge;
 /// The store of the ledger, and the clocks that it goes by.
 pub struct StoreMetrics {
     /// 1 while a clock is doubted, or calls were counted in a month that has not begun.
-    pub clock_doubted: IntGauge,
+    pub clock_suspect: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
     /// How many of `store.wait_replicas` lack what was last stated.
     pub replicas_missing: IntGauge,
     /// 1 while all nodes restate their numbers.
-    pub store_settling: IntGauge,
+    pub store_recovering: IntGauge,
     /// Commits of the ledger.
     pub store_commits: IntGauge,
     /// Failed operations of the ledger.
@@ -25,10 +25,10 @@ pub struct StoreMetrics {
 impl StoreMetrics {
     pub(super) fn register(registry: &Registry) -> Result<StoreMetrics, Error> {
         Ok(StoreMetrics {
-            clock_doubted: gauge(
+            clock_suspect: gauge(
                 registry,
-                "riskgate_clock_doubted",
-                "1 while a clock is doubted, or a month was counted in that has not begun.",
+                "riskgate_clock_suspect",
+                "1 while a clock is suspect, or calls are counted in a month that has not begun.",
             )?,
             store_down: gauge(
                 registry,
@@ -38,17 +38,21 @@ impl StoreMetrics {
             replicas_missing: gauge(
                 registry,
                 "riskgate_store_replicas_missing",
-                "How many of store.wait_replicas lack what was last stated.",
+                "Replicas of store.wait_replicas that have not acknowledged the last report.",
             )?,
-            store_settling: gauge(
+            store_recovering: gauge(
                 registry,
-                "riskgate_store_settling",
-                "1 while all nodes restate their numbers, since the store may have lost some.",
+                "riskgate_store_recovering",
+                "1 while all nodes report their totals again because the store may have lost data.",
             )?,
-            store_commits: gauge(registry, "riskgate_store_commits", "Commits of the ledger.")?,
+            store_commits: gauge(
+                registry,
+                "riskgate_store_commits_total",
+                "Commits of the ledger.",
+            )?,
             store_failures: gauge(
                 registry,
-                "riskgate_store_failures",
+                "riskgate_store_failures_total",
                 "Failed ledger operations.",
             )?,
             store_unsettled: gauge(

@@ -61,7 +61,7 @@ impl TableMetrics {
     }
 
     /// Shows these feeds and no others.
-    pub fn show_feeds(&self, feeds: &[FeedStatus]) {
+    pub fn set_feeds(&self, feeds: &[FeedStatus]) {
         for gauges in [&self.feed_rows, &self.feed_fetched, &self.feed_changed] {
             let shown = gauges.collect();
             let shown = shown.iter().flat_map(|family| family.get_metric());

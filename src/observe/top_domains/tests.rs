@@ -11,17 +11,17 @@ fn store(path: &Path) -> Store {
     Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
 }
 
-fn top(path: &Path, options: TopOptions) -> Top {
+fn top(path: &Path, options: TopOptions) -> TopList {
     let store = store(path);
-    let judge: Judge = Box::new(|domain: &str| {
+    let judge: VerdictFn = Box::new(|domain: &str| {
         let score = Score::new(100)?;
         (domain != "now-safe.com").then_some((Reason::Disposable, score))
     });
     let seed = || vec!["first.com".to_owned(), "second.com".to_owned(), "now-safe.com".to_owned()];
-    Top::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
+    TopList::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
 }
 
-fn names(top: &Top) -> Vec<String> {
+fn names(top: &TopList) -> Vec<String> {
     let body: serde_json::Value = serde_json::from_slice(&top.body()).unwrap();
     let domains = body["domains"].as_array().unwrap();
     assert_eq!(body["count"], domains.len());
@@ -36,12 +36,12 @@ fn the_seed_leads_until_calls_say_otherwise() {
     let path = folder.path().join("store.db");
     let counted = top(&path, OPTIONS);
     assert_eq!(names(&counted), ["first.com", "second.com"]);
-    counted.credit("third.com", "acme", unix_now());
+    counted.count_lookup("third.com", "acme", unix_now());
     counted.close();
     let counted = top(&path, OPTIONS);
     assert_eq!(names(&counted), ["first.com", "second.com", "third.com"]);
     for account in 0..130 {
-        counted.credit("third.com", &format!("account-{account}"), unix_now());
+        counted.count_lookup("third.com", &format!("account-{account}"), unix_now());
     }
     counted.close();
     let counted = top(&path, OPTIONS);
@@ -55,12 +55,12 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
     for _ in 0..3 {
         let counted = top(&path, OPTIONS);
         for _ in 0..200 {
-            counted.credit("third.com", "acme", unix_now());
+            counted.count_lookup("third.com", "acme", unix_now());
         }
         counted.close();
     }
     let mut store = store(&path);
-    let (rows, marks) = store.top(unix_now().div_euclid(DAY)).unwrap();
+    let (rows, marks) = store.read_top(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
     assert_eq!((rows.len(), marks.len()), (1, 1));
     assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
 }
@@ -70,11 +70,11 @@ fn too_few_accounts_do_not_outrank_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-    counted.credit("third.com", "acme", unix_now());
+    counted.count_lookup("third.com", "acme", unix_now());
     counted.close();
     let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
     assert_eq!(names(&counted), ["first.com", "second.com"]);
-    counted.credit("third.com", "other", unix_now());
+    counted.count_lookup("third.com", "other", unix_now());
     counted.close();
     assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
 }
@@ -87,7 +87,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
     // Nobody else can write for as long as this transaction lasts.
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let midnight = (unix_now() / DAY + 1) * DAY;
+    let midnight = (unix_now() / SECONDS_PER_DAY + 1) * SECONDS_PER_DAY;
     for (domain, at) in [
         ("before.com", midnight - 1),
         ("both.com", midnight - 1),
@@ -95,9 +95,9 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
         ("after.com", midnight),
         // Two requests may look at the clock in one order and be counted in the other.
         ("late.com", midnight - 1),
-        ("later.com", midnight + DAY),
+        ("later.com", midnight + SECONDS_PER_DAY),
     ] {
-        counted.credit(domain, "acme", at);
+        counted.count_lookup(domain, "acme", at);
     }
     outage.execute_batch("ROLLBACK").unwrap();
     counted.close();
@@ -124,14 +124,14 @@ fn worker(path: &Path) -> Worker {
         seed: Box::new(Vec::new),
         now: Box::new(unix_now),
         rows: HashMap::new(),
-        list: Arc::new(Live::new(Bytes::new())),
-        options: Arc::new(Live::new(OPTIONS)),
-        stale: Arc::default(),
+        list: Arc::new(SnapshotCell::new(Bytes::new())),
+        options: Arc::new(SnapshotCell::new(OPTIONS)),
+        is_stale: Arc::default(),
         unsaved: BTreeMap::new(),
         unsaved_marks: 0,
         dropped: Arc::default(),
-        stored: HashSet::new(),
-        gone: BTreeSet::new(),
+        stored_domains: HashSet::new(),
+        evicted: BTreeSet::new(),
         read_at: Instant::now(),
     }
 }
@@ -140,33 +140,33 @@ impl Worker {
     fn count_names(&mut self, names: std::ops::Range<usize>, at: i64) {
         for name in names {
             let domain = format!("name-{name}.test");
-            self.count(LookUp { domain, account: 1, mark: name as u64, at });
+            self.apply_lookup(FlaggedLookup { domain, account: 1, credit_id: name as u64, at });
         }
     }
 }
 
 #[test]
-fn rows_that_made_room_in_an_outage_are_kept_only_for_a_store_that_has_them() {
+fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let mut worker = worker(&path);
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     worker.count_names(0..MAX_ROWS + 200, unix_now());
-    assert!(!worker.save());
-    assert_eq!((worker.rows.len(), worker.gone.len()), (MAX_ROWS, 0), "nobody else knows them");
+    assert!(!worker.save_counts());
+    assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 0), "nobody else knows them");
     outage.execute_batch("ROLLBACK").unwrap();
-    assert!(worker.save());
+    assert!(worker.save_counts());
     assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);
     // What the store still has comes back with no reading, and is told once.
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     for round in 1..=3 {
         worker.count_names(MAX_ROWS * 2..MAX_ROWS * 2 + 100 * round, unix_now() + 1);
-        worker.read();
-        assert_eq!((worker.rows.len(), worker.gone.len()), (MAX_ROWS, 100 * round), "{round}");
+        worker.merge_stored_rows();
+        assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 100 * round), "{round}");
     }
     outage.execute_batch("ROLLBACK").unwrap();
-    assert!(worker.save());
-    assert!(worker.gone.is_empty());
+    assert!(worker.save_counts());
+    assert!(worker.evicted.is_empty());
     assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);
 }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use crate::model::network::Site;
+use crate::model::network::ClientPrefix;
 
 /// Connections that are open at the same time: at most `max`, and `max_per_client` from one IPv4
 /// address or one /64 of IPv6.
@@ -32,8 +32,8 @@ struct OpenConnections {
 #[derive(Debug)]
 struct OpenConnection {
     id: u64,
-    client: Site,
-    place: Place,
+    client: ClientPrefix,
+    busy_flag: BusyFlag,
     /// Dropped to close the connection.
     _keep_open: oneshot::Sender<()>,
 }
@@ -41,33 +41,33 @@ struct OpenConnection {
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
-    limit: Arc<ConnectionLimit>,
+    connection_limit: Arc<ConnectionLimit>,
     id: u64,
-    place: Place,
-    displaced: oneshot::Receiver<()>,
+    busy_flag: BusyFlag,
+    evicted: oneshot::Receiver<()>,
 }
 
 /// Whether a connection keeps its place.
 #[derive(Clone, Debug, Default)]
-pub struct Place(Arc<AtomicBool>);
+pub struct BusyFlag(Arc<AtomicBool>);
 
 /// A place that is kept, until it is dropped.
 #[derive(Debug)]
-pub struct Held<'p>(&'p Place);
+pub struct BusyGuard<'p>(&'p BusyFlag);
 
-impl Place {
+impl BusyFlag {
     /// Nobody displaces this connection until the answer is dropped.
-    pub fn hold(&self) -> Held<'_> {
+    pub fn mark_busy(&self) -> BusyGuard<'_> {
         self.0.store(true, Ordering::SeqCst);
-        Held(self)
+        BusyGuard(self)
     }
 
-    fn is_held(&self) -> bool {
+    fn is_busy(&self) -> bool {
         self.0.load(Ordering::SeqCst)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         self.0.0.store(false, Ordering::SeqCst);
     }
@@ -81,62 +81,74 @@ impl ConnectionLimit {
 
     /// Takes a place for a connection from `address`, and closes another one for it if it must;
     /// none where all those keep theirs.
-    pub fn enter(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
-        let client = Site::from(address);
+    pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
+        let client = ClientPrefix::from(address);
         let (keep_open, displaced) = oneshot::channel();
-        let mut open = self.open();
-        if open.of(client) >= self.max_per_client {
-            open.close_oldest_of(client)?;
+        let mut open = self.lock_open();
+        if open.count_of(client) >= self.max_per_client {
+            open.evict_oldest_of(client)?;
         } else if open.connections.len() >= self.max {
-            open.close_oldest_of_the_largest_client()?;
+            open.evict_oldest_of_largest_client()?;
         }
-        let (id, place) = (open.next_id, Place::default());
+        let (id, place) = (open.next_id, BusyFlag::default());
         open.next_id += 1;
         let kept = place.clone();
-        open.connections.push(OpenConnection { id, client, place: kept, _keep_open: keep_open });
-        Some(ConnectionGuard { limit: Arc::clone(self), id, place, displaced })
+        open.connections.push(OpenConnection {
+            id,
+            client,
+            busy_flag: kept,
+            _keep_open: keep_open,
+        });
+        Some(ConnectionGuard {
+            connection_limit: Arc::clone(self),
+            id,
+            busy_flag: place,
+            evicted: displaced,
+        })
     }
 
-    fn open(&self) -> MutexGuard<'_, OpenConnections> {
+    fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl OpenConnections {
-    fn of(&self, client: Site) -> usize {
+    fn count_of(&self, client: ClientPrefix) -> usize {
         self.connections.iter().filter(|connection| connection.client == client).count()
     }
 
-    fn close_oldest_of(&mut self, client: Site) -> Option<()> {
-        let may_go = |open: &OpenConnection| open.client == client && !open.place.is_held();
-        let at = self.connections.iter().position(may_go)?;
+    fn evict_oldest_of(&mut self, client: ClientPrefix) -> Option<()> {
+        let is_evictable =
+            |open: &OpenConnection| open.client == client && !open.busy_flag.is_busy();
+        let at = self.connections.iter().position(is_evictable)?;
         self.connections.remove(at);
         Some(())
     }
 
     /// Of clients that have equally many, the one whose oldest connection is older.
-    fn close_oldest_of_the_largest_client(&mut self) -> Option<()> {
-        let may_go = self.connections.iter().rev().filter(|open| !open.place.is_held());
-        let largest = may_go.map(|open| open.client).max_by_key(|client| self.of(*client))?;
-        self.close_oldest_of(largest)
+    fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
+        let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
+        let largest =
+            is_evictable.map(|open| open.client).max_by_key(|client| self.count_of(*client))?;
+        self.evict_oldest_of(largest)
     }
 }
 
 impl ConnectionGuard {
     /// What keeps it from being displaced.
-    pub fn place(&self) -> Place {
-        self.place.clone()
+    pub fn place(&self) -> BusyFlag {
+        self.busy_flag.clone()
     }
 
     /// Resolves once this connection must be closed, because another one took its place.
-    pub async fn displaced(&mut self) {
-        let _ = (&mut self.displaced).await;
+    pub async fn wait_until_evicted(&mut self) {
+        let _ = (&mut self.evicted).await;
     }
 }
 
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
-        self.limit.open().connections.retain(|open| open.id != self.id);
+        self.connection_limit.lock_open().connections.retain(|open| open.id != self.id);
     }
 }
 
@@ -148,71 +160,73 @@ mod tests {
         Arc::new(ConnectionLimit::new(max, max_per_client))
     }
 
-    fn enter(limit: &Arc<ConnectionLimit>, address: &str) -> ConnectionGuard {
-        limit.enter(address.parse().unwrap()).unwrap()
+    fn register(limit: &Arc<ConnectionLimit>, address: &str) -> ConnectionGuard {
+        limit.register(address.parse().unwrap()).unwrap()
     }
 
     /// One that was displaced has no sender any more.
     fn is_open(guard: &mut ConnectionGuard) -> bool {
-        matches!(guard.displaced.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        matches!(guard.evicted.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
     #[test]
-    fn a_client_beyond_its_share_displaces_its_own_oldest_connection() {
+    fn a_client_over_its_limit_evicts_its_own_oldest_connection() {
         let limit = limit(10, 2);
-        let mut other = enter(&limit, "192.0.2.2");
-        let (mut first, mut second) = (enter(&limit, "192.0.2.1"), enter(&limit, "192.0.2.1"));
-        let mut third = enter(&limit, "192.0.2.1");
+        let mut other = register(&limit, "192.0.2.2");
+        let (mut first, mut second) =
+            (register(&limit, "192.0.2.1"), register(&limit, "192.0.2.1"));
+        let mut third = register(&limit, "192.0.2.1");
         assert!(!is_open(&mut first) && is_open(&mut second) && is_open(&mut third));
         assert!(is_open(&mut other));
         drop(second);
-        let _fourth = enter(&limit, "192.0.2.1");
+        let _fourth = register(&limit, "192.0.2.1");
         assert!(is_open(&mut third), "a place that came free is used first");
     }
 
     #[test]
-    fn a_full_listener_displaces_a_connection_of_the_client_with_the_most() {
+    fn a_full_listener_evicts_a_connection_of_the_client_with_the_most() {
         let limit = limit(4, 3);
-        let mut alone = enter(&limit, "192.0.2.9");
-        let mut many: Vec<_> = (0..3).map(|_| enter(&limit, "2001:db8::1")).collect();
-        let mut newcomer = enter(&limit, "192.0.2.7");
+        let mut alone = register(&limit, "192.0.2.9");
+        let mut many: Vec<_> = (0..3).map(|_| register(&limit, "2001:db8::1")).collect();
+        let mut newcomer = register(&limit, "192.0.2.7");
         assert!(is_open(&mut alone) && is_open(&mut newcomer));
         assert!(!is_open(&mut many[0]) && is_open(&mut many[1]) && is_open(&mut many[2]));
-        assert_eq!(limit.open().connections.len(), 4);
+        assert_eq!(limit.lock_open().connections.len(), 4);
         drop((alone, many, newcomer));
-        assert!(limit.open().connections.is_empty(), "nothing is kept of who left");
+        assert!(limit.lock_open().connections.is_empty(), "nothing is kept of who left");
     }
 
     #[test]
-    fn of_clients_with_equally_many_the_oldest_connection_goes() {
+    fn between_equal_clients_the_oldest_connection_is_evicted() {
         let limit = limit(3, 2);
         let mut open: Vec<_> =
-            (1..=3).map(|last| enter(&limit, &format!("192.0.2.{last}"))).collect();
-        let _newcomer = enter(&limit, "192.0.2.9");
+            (1..=3).map(|last| register(&limit, &format!("192.0.2.{last}"))).collect();
+        let _newcomer = register(&limit, "192.0.2.9");
         assert_eq!(open.iter_mut().map(is_open).collect::<Vec<_>>(), [false, true, true]);
     }
 
     #[test]
-    fn a_connection_that_keeps_its_place_is_not_displaced() {
+    fn a_busy_connection_is_not_evicted() {
         let limit = limit(3, 2);
-        let (mut first, mut second) = (enter(&limit, "192.0.2.1"), enter(&limit, "192.0.2.1"));
+        let (mut first, mut second) =
+            (register(&limit, "192.0.2.1"), register(&limit, "192.0.2.1"));
         let (place, other) = (first.place(), second.place());
-        let held = place.hold();
-        let mut third = enter(&limit, "192.0.2.1");
+        let held = place.mark_busy();
+        let mut third = register(&limit, "192.0.2.1");
         assert!(is_open(&mut first) && !is_open(&mut second) && is_open(&mut third));
         drop(second);
         // It is another place's that was given up.
-        drop(other.hold());
+        drop(other.mark_busy());
         let last = third.place();
-        let other = last.hold();
-        assert!(limit.enter("192.0.2.1".parse().unwrap()).is_none(), "both keep theirs");
+        let other = last.mark_busy();
+        assert!(limit.register("192.0.2.1".parse().unwrap()).is_none(), "both keep theirs");
         assert!(is_open(&mut first) && is_open(&mut third));
         // Where all places are taken, the smaller client has the only one that may go.
-        let mut small = enter(&limit, "192.0.2.7");
-        let _newcomer = enter(&limit, "192.0.2.9");
+        let mut small = register(&limit, "192.0.2.7");
+        let _newcomer = register(&limit, "192.0.2.9");
         assert!(is_open(&mut first) && is_open(&mut third) && !is_open(&mut small));
         drop((held, other));
-        let _latest = enter(&limit, "192.0.2.1");
+        let _latest = register(&limit, "192.0.2.1");
         assert!(!is_open(&mut first) && is_open(&mut third));
     }
 }

@@ -9,24 +9,24 @@ const TEXT: &str = "text/plain; charset=utf-8";
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 pub(super) const YAML: &str = "application/yaml";
 
-pub(super) fn pretty(value: &Value) -> Vec<u8> {
+pub(super) fn to_pretty_json(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
     text.push(b'\n');
     text
 }
 
-pub(super) fn plain(status: StatusCode, text: &str) -> Response<Vec<u8>> {
-    respond(status, TEXT, text.as_bytes().to_vec())
+pub(super) fn text_response(status: StatusCode, text: &str) -> Response<Vec<u8>> {
+    build_response(status, TEXT, text.as_bytes().to_vec())
 }
 
 /// Another method than these (RFC 9110 section 15.5.6).
-pub(super) fn only(methods: &'static str, text: &str) -> Response<Vec<u8>> {
-    let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, text);
+pub(super) fn method_not_allowed(methods: &'static str, text: &str) -> Response<Vec<u8>> {
+    let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));
     response
 }
 
-pub(super) fn respond(
+pub(super) fn build_response(
     status: StatusCode,
     content_type: &'static str,
     body: Vec<u8>,

@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval};
 
-use super::report::Report;
+use super::status_reporter::StatusReporter;
 use crate::config::StoreOptions;
-use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, Queries};
-use crate::gate::State;
+use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, QueryTasks};
+use crate::gate::GateState;
 
 /// How often it writes and reads what nodes learn, and says how it stands.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -22,12 +22,12 @@ const PROBE_EVERY: Duration = Duration::from_mins(1);
 /// How soon those that did not are tried again.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// How far its thread stands behind those of requests where both want a processor (`nice`).
-const NICE: i32 = 10;
+const THREAD_NICENESS: i32 = 10;
 
 /// Learns; it ends with this.
 pub(super) struct DnsLearner {
-    state: Arc<State>,
-    report: Report,
+    state: Arc<GateState>,
+    report: StatusReporter,
     store: StoreOptions,
     /// Where the thread hears of other options; none where it was never wanted.
     changes: Option<watch::Sender<DnsOptions>>,
@@ -36,24 +36,24 @@ pub(super) struct DnsLearner {
 impl DnsLearner {
     /// Learns with these options from now on, and keeps what it learns in this store.
     pub(super) fn start(
-        state: Arc<State>,
-        report: Report,
+        state: Arc<GateState>,
+        report: StatusReporter,
         store: StoreOptions,
         options: DnsOptions,
     ) -> std::io::Result<DnsLearner> {
         let mut learner = DnsLearner { state, report, store, changes: None };
-        learner.follow(options)?;
+        learner.set_options(options)?;
         Ok(learner)
     }
 
     /// Learns with other options from now on, or not any more.
-    pub(super) fn follow(&mut self, options: DnsOptions) -> std::io::Result<()> {
+    pub(super) fn set_options(&mut self, options: DnsOptions) -> std::io::Result<()> {
         if let Some(changes) = &self.changes {
             changes.send_replace(options);
         } else if options.learn {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             let pacer = Arc::new(Pacer::new(options.rate));
-            let (changes, heard) = watch::channel(options);
+            let (changes, option_changes) = watch::channel(options);
             let worker = Worker {
                 state: Arc::clone(&self.state),
                 report: self.report.clone(),
@@ -65,8 +65,8 @@ impl DnsLearner {
             let thread = std::thread::Builder::new().name("dns".to_owned());
             thread.spawn(move || {
                 // Without it the work is done all the same.
-                let _ = rustix::process::nice(NICE);
-                runtime.block_on(worker.run(heard));
+                let _ = rustix::process::nice(THREAD_NICENESS);
+                runtime.block_on(worker.run(option_changes));
             })?;
             self.changes = Some(changes);
         }
@@ -75,8 +75,8 @@ impl DnsLearner {
 }
 
 struct Worker {
-    state: Arc<State>,
-    report: Report,
+    state: Arc<GateState>,
+    report: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
     /// None while it is not open.
@@ -89,12 +89,12 @@ impl Worker {
         loop {
             let options = changes.borrow_and_update().clone();
             let cache = &self.state.dns;
-            cache.switch(options.learn);
-            cache.forget_asked();
+            cache.set_enabled(options.learn);
+            cache.forget_queries_in_flight();
             self.pacer.set_rate(options.rate);
             if !options.learn {
                 (self.sync, self.store_problem) = (None, None);
-                self.show(None);
+                self.publish_status(None);
             }
             tokio::select! {
                 changed = changes.changed() => if changed.is_err() {
@@ -108,36 +108,36 @@ impl Worker {
     /// Asks and learns, for as long as it is let.
     async fn learn(&mut self, options: &DnsOptions) {
         let cache = &Arc::clone(&self.state).dns;
-        let mut second = interval(SYNC_EVERY);
-        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut sync_timer = interval(SYNC_EVERY);
+        sync_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut resolvers =
             Resolvers::new(options.clone(), Arc::clone(&self.state), Arc::clone(&self.pacer));
-        let mut queries = Queries::default();
+        let mut queries = QueryTasks::default();
         loop {
             let client = resolvers
                 .trusted_client()
-                .filter(|_| queries.count() < options.concurrency)
+                .filter(|_| queries.in_flight_count() < options.concurrency)
                 .cloned();
             tokio::select! {
-                _ = second.tick() => {
+                _ = sync_timer.tick() => {
                     resolvers.probe_if_due();
                     self.sync_with_store().await;
-                    self.show(resolvers.problem.as_deref());
+                    self.publish_status(resolvers.problem.as_deref());
                 }
                 Some(probed) = resolvers.probes.join_next() => {
-                    resolvers.judge(probed.unwrap_or_else(|error| Err(error.to_string())));
+                    resolvers.record_probe(probed.unwrap_or_else(|error| Err(error.to_string())));
                 }
                 Some((name, finding)) = queries.next_finding() => {
-                    let learned = cache.answer(&name, finding, self.state.ledger.now());
+                    let learned = cache.record_finding(&name, finding, self.state.ledger.now());
                     if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
-                        sync.add(learned);
+                        sync.queue_row(learned);
                     }
                 }
-                name = cache.next_queued(), if client.is_some() => {
+                name = cache.wait_for_queued_name(), if client.is_some() => {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
-                    queries.spawn(Arc::clone(&name), async move {
+                    queries.spawn_query(Arc::clone(&name), async move {
                         let table = state.table.snapshot();
-                        client.ask(&name, |host| table.knows_mx_host(host)).await
+                        client.query_name(&name, |host| table.is_known_mx_host(host)).await
                     });
                 }
             }
@@ -166,27 +166,27 @@ impl Worker {
     }
 
     /// Tells how it stands.
-    fn show(&self, problem: Option<&str>) {
+    fn publish_status(&self, problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
             is_learning: cache.is_on(),
-            known: cache.known(),
-            queue: cache.queued(),
-            dropped: cache.dropped(),
+            known: cache.entry_count(),
+            queue: cache.queue_len(),
+            dropped: cache.dropped_count(),
             answered_at: cache.answered_at(),
             problem: problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
-        self.report.note("dns", status.problem.as_deref(), false);
+        self.report.record("dns", status.problem.as_deref(), false);
         let (known, queue) = (status.known, status.queue);
-        self.state.metrics.dns.show_dns(known, queue, status.dropped, cache.asked());
-        self.report.show_dns(status);
+        self.state.metrics.dns.set_dns(known, queue, status.dropped, cache.asked());
+        self.report.set_dns(status);
     }
 }
 
 /// Whom is asked, and whether they are believed.
 struct Resolvers {
     options: DnsOptions,
-    state: Arc<State>,
+    state: Arc<GateState>,
     /// All clients share it, so that a new one does not raise the rate.
     pacer: Arc<Pacer>,
     client: Option<Arc<DnsClient>>,
@@ -196,7 +196,7 @@ struct Resolvers {
 }
 
 impl Resolvers {
-    fn new(options: DnsOptions, state: Arc<State>, pacer: Arc<Pacer>) -> Resolvers {
+    fn new(options: DnsOptions, state: Arc<GateState>, pacer: Arc<Pacer>) -> Resolvers {
         let (probes, probe_at) = (JoinSet::new(), Instant::now());
         Resolvers { options, state, pacer, client: None, probes, probe_at, problem: None }
     }
@@ -219,11 +219,11 @@ impl Resolvers {
                 Some(client) => client,
                 None => Arc::new(DnsClient::new(&options, pacer)?),
             };
-            client.probe(table.large_providers()).await.map(|()| client)
+            client.probe_resolvers(table.large_providers()).await.map(|()| client)
         });
     }
 
-    fn judge(&mut self, probed: Result<Arc<DnsClient>, String>) {
+    fn record_probe(&mut self, probed: Result<Arc<DnsClient>, String>) {
         let now = Instant::now();
         match probed {
             Ok(client) => {

@@ -5,11 +5,11 @@
 
 use std::time::{Duration, Instant};
 
-use crate::store::{AccountRow, KeyRow, Lost, Store};
+use crate::store::{AccountRow, KeyRow, LostRows, Store};
 
 /// A store that did not take it is left alone for this long, then for twice as long each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// How far it is.
 #[derive(Default)]
@@ -22,8 +22,8 @@ pub(super) struct WriteBack {
     /// What keeps it from being done.
     problem: Option<String>,
     /// Not before this moment, and how long the pause before it is.
-    next: Option<Instant>,
-    pause: Duration,
+    not_before: Option<Instant>,
+    backoff: Duration,
 }
 
 impl WriteBack {
@@ -32,23 +32,28 @@ impl WriteBack {
     }
 
     /// Something was lost anew.
-    pub(super) fn hurry(&mut self) {
-        (self.next, self.pause) = (None, Duration::ZERO);
+    pub(super) fn reset_backoff(&mut self) {
+        (self.not_before, self.backoff) = (None, Duration::ZERO);
     }
 
     /// Offers the store what it lost, if it is time to; true if it did.
-    pub(super) fn offer(&mut self, lost: &Lost, store: &mut Store, now: Instant) -> bool {
-        if lost.is_written() && !self.lacks_replicas {
+    pub(super) fn restore_if_due(
+        &mut self,
+        lost: &LostRows,
+        store: &mut Store,
+        now: Instant,
+    ) -> bool {
+        if lost.is_fully_restored() && !self.lacks_replicas {
             *self = WriteBack::default();
             return false;
         }
-        if self.next.is_some_and(|next| now < next) {
+        if self.not_before.is_some_and(|next| now < next) {
             return false;
         }
-        if !lost.is_written() {
-            (self.keys, self.accounts) = lost.rows();
+        if !lost.is_fully_restored() {
+            (self.keys, self.accounts) = lost.rows_to_restore();
         }
-        self.problem = match store.restore(&self.keys, &self.accounts) {
+        self.problem = match store.restore_rows(&self.keys, &self.accounts) {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;
                 let what = "what the store lost is written back";
@@ -57,8 +62,8 @@ impl WriteBack {
             }
             Err(error) => Some(error.to_string()),
         };
-        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
-        self.next = Some(now + self.pause);
+        self.backoff = (self.backoff * 2).clamp(MIN_BACKOFF, MAX_BACKOFF);
+        self.not_before = Some(now + self.backoff);
         true
     }
 }
@@ -88,18 +93,21 @@ mod tests {
         // The id is another key's by now, of which nothing is heard yet.
         store.add_keys(&[(key(2), None)]).unwrap();
         let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
-        let mut lost = Lost::default();
-        lost.keep(&known, &mut RingRows::default(), true);
+        let mut lost = LostRows::default();
+        lost.keep_lost_rows(&known, &mut RingRows::default(), true);
         let (mut write_back, begun) = (WriteBack::default(), Instant::now());
         let mut offer = |quarters: u32| {
             let now = begun + Duration::from_millis(250) * quarters;
-            write_back.offer(&lost, &mut store, now)
+            write_back.restore_if_due(&lost, &mut store, now)
         };
         assert!(offer(0), "at once");
         assert!(!offer(3) && offer(4), "after a second");
         let offers = (5..2_400).filter(|quarters| offer(*quarters)).count();
         assert!((10..=15).contains(&offers), "{offers} in ten minutes");
-        write_back.hurry();
-        assert!(write_back.offer(&lost, &mut store, begun), "what is lost anew waits for none");
+        write_back.reset_backoff();
+        assert!(
+            write_back.restore_if_due(&lost, &mut store, begun),
+            "what is lost anew waits for none"
+        );
     }
 }

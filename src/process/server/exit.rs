@@ -5,54 +5,55 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::gate::Gate;
-use crate::observe::process_log::ErrorLog;
-use crate::process::upgrade::Folder;
+use crate::observe::process_log::ProcessLog;
+use crate::process::upgrade::RuntimeDir;
 
 /// What happens when the process ends in order.
-pub type AtEnd = Box<dyn FnOnce() + Send>;
+pub type ExitHook = Box<dyn FnOnce() + Send>;
 
 /// The last things, done once however the process ends.
-pub(super) struct End {
+pub(super) struct ExitTasks {
     pub gate: Gate,
-    pub at_end: Mutex<Option<AtEnd>>,
-    pub post: Arc<Mutex<Post>>,
-    pub error_log: Arc<ErrorLog>,
+    pub at_end: Mutex<Option<ExitHook>>,
+    pub upgrade_state: Arc<Mutex<UpgradeState>>,
+    pub process_log: Arc<ProcessLog>,
 }
 
-impl End {
-    pub fn now(&self) {
+impl ExitTasks {
+    pub fn run(&self) {
         self.gate.close();
-        lock(&self.post).leave();
+        lock_upgrade_state(&self.upgrade_state).close_sockets();
         let at_end = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(at_end) = at_end {
             at_end();
         }
-        self.error_log.flush();
+        self.process_log.flush();
     }
 }
 
 /// What one process has that serves, and its successor takes over.
-pub(super) struct Post {
-    pub folder: Option<Folder>,
+pub(super) struct UpgradeState {
+    pub folder: Option<RuntimeDir>,
     /// Duplicates of the sockets that are accepted on, by name.
     pub sockets: Vec<(String, TcpListener)>,
 }
 
 /// Writes down that this process serves, so that a successor finds it.
-pub(super) fn claim(folder: &mut Option<Folder>) {
+pub(super) fn claim_runtime_dir(folder: &mut Option<RuntimeDir>) {
     let Some(folder) = folder else { return };
     match folder.claim() {
         Ok(true) => {}
         Ok(false) => log::warn!(
-            "another process serves from the same process.folder: no hand-over from this one"
+            "another process serves from the same process.runtime_dir: it cannot be upgraded"
         ),
-        Err(error) => log::warn!("process.folder: no hand-over, since {error}"),
+        Err(error) => log::warn!("process.runtime_dir: this process cannot be upgraded: {error}"),
     }
 }
 
-impl Post {
-    pub fn hand_over(&mut self, gives_up: &dyn Fn() -> bool) -> std::io::Result<()> {
-        let no_folder = || std::io::Error::other("no process.folder, so no successor");
+impl UpgradeState {
+    pub fn transfer_to_successor(&mut self, gives_up: &dyn Fn() -> bool) -> std::io::Result<()> {
+        let no_folder =
+            || std::io::Error::other("process.runtime_dir is not set, so no successor can connect");
         let duplicate = |(name, socket): &(String, TcpListener)| {
             Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
         };
@@ -63,11 +64,11 @@ impl Post {
             .iter()
             .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
             .collect::<std::io::Result<_>>()?;
-        self.folder.as_mut().ok_or_else(no_folder)?.hand_over(&named, gives_up)
+        self.folder.as_mut().ok_or_else(no_folder)?.transfer_sockets(&named, gives_up)
     }
 
     /// Closes what would keep the sockets open when nobody accepts on them any more.
-    pub fn leave(&mut self) {
+    pub fn close_sockets(&mut self) {
         self.sockets.clear();
         if let Some(folder) = &mut self.folder {
             folder.release();
@@ -75,6 +76,8 @@ impl Post {
     }
 }
 
-pub(super) fn lock(post: &Mutex<Post>) -> MutexGuard<'_, Post> {
-    post.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock_upgrade_state(
+    upgrade_state: &Mutex<UpgradeState>,
+) -> MutexGuard<'_, UpgradeState> {
+    upgrade_state.lock().unwrap_or_else(PoisonError::into_inner)
 }

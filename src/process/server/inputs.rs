@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, Overrides};
+use crate::config::{Config, ConfigOverrides};
 use crate::keys::read_key_file;
 use crate::observe::access_log::{AccessLog, LogTarget};
 use crate::quota::unix_now;
@@ -23,25 +23,25 @@ pub enum StartError {
 }
 
 /// Everything that was read, as `run` needs it and `check` reports it.
-pub struct Loaded {
+pub struct StartupInputs {
     /// The config.
     pub config: Config,
     /// The table.
     pub table: Table,
     /// Keys declared in a file.
-    pub declared: Vec<crate::keys::DeclaredKey>,
+    pub declared_keys: Vec<crate::keys::DeclaredKey>,
     /// What is shown where TLS is listened for.
     pub certificates: Option<CertificateSet>,
 }
 
-impl Loaded {
+impl StartupInputs {
     /// Reads config, table and key file; or every fault of all of them.
-    pub fn read(overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-        let (config, mut faults) = Config::attempt(overrides);
+    pub fn read(overrides: &ConfigOverrides) -> Result<StartupInputs, Vec<String>> {
+        let (config, mut faults) = Config::read_collecting_faults(overrides);
         let Some(config) = config else { return Err(faults) };
-        let table = Table::assemble(&config.table, unix_now());
+        let table = Table::build(&config.table, unix_now());
         let declared = match &config.key_file {
-            Some(path) => read_key_file(path, &Config::variable),
+            Some(path) => read_key_file(path, &Config::env_var),
             None => Ok(Vec::new()),
         };
         if let Err(error) = &table {
@@ -54,9 +54,9 @@ impl Loaded {
         if let Err(errors) = &certificates {
             faults.extend(errors.iter().map(ToString::to_string));
         }
-        let authorities = config.upstream.tls.as_ref().and_then(|tls| tls.authorities.as_ref());
+        let authorities = config.upstream.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let authorities = authorities.map(|path| {
-            certificates::read_certificates(
+            certificates::read_pem_certificates(
                 Path::new(path),
                 "certificates of authorities in PEM form",
             )
@@ -64,7 +64,7 @@ impl Loaded {
         faults.extend(authorities.and_then(Result::err).map(|fault| fault.to_string()));
         match (table, declared, certificates) {
             (Ok(table), Ok(declared), Ok(certificates)) if faults.is_empty() => {
-                Ok(Loaded { config, table, declared, certificates })
+                Ok(StartupInputs { config, table, declared_keys: declared, certificates })
             }
             _ => Err(faults),
         }
@@ -72,9 +72,9 @@ impl Loaded {
 }
 
 /// Whether the files that the process writes can be written, and no other file is written to.
-pub(in crate::process) fn check_files(config: &Config) -> Result<(), StartError> {
+pub(in crate::process) fn check_log_file(config: &Config) -> Result<(), StartError> {
     let log = AccessLog::check(&config.log_target);
-    log.map_err(|error| log_fault(&config.log_target, &error))?;
+    log.map_err(|error| access_log_error(&config.log_target, &error))?;
     let LogTarget::File(log) = &config.log_target else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
@@ -100,7 +100,7 @@ pub(in crate::process) fn check_files(config: &Config) -> Result<(), StartError>
 }
 
 /// Why the log can't be written where the config says.
-pub(super) fn log_fault(target: &LogTarget, error: &std::io::Error) -> StartError {
+pub(super) fn access_log_error(target: &LogTarget, error: &std::io::Error) -> StartError {
     let target = match target {
         LogTarget::File(path) => path.display().to_string(),
         LogTarget::Stdout => "standard output".to_owned(),

@@ -12,28 +12,28 @@ use pingora_core::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::task::spawn_blocking;
 
-use super::exit::{End, claim, lock};
-use crate::downstream::Traffic;
-use crate::process::reload::Trigger;
+use super::exit::{ExitTasks, claim_runtime_dir, lock_upgrade_state};
+use crate::downstream::ConnectionTracker;
+use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::Predecessor;
 
 /// How long after its last answer a connection counts as busy when the process ends: its next
 /// request may be under way.
-const LAST_CALL: Duration = Duration::from_millis(250);
+const DRAIN_LINGER: Duration = Duration::from_millis(250);
 /// The same when a successor serves: nothing else waits for this process to end.
-const LAST_CALL_IN_PEACE: Duration = Duration::from_secs(10);
+const UPGRADE_DRAIN_LINGER: Duration = Duration::from_secs(10);
 
 /// From now on SIGHUP ends nothing: until this process serves there is nothing to reload, and
 /// what changes meanwhile is seen then.
-pub(super) fn outlive_hangup() {
+pub(super) fn ignore_sighup() {
     // What listens for it first stays in place for as long as the process lives.
-    drop(hear(&[SignalKind::hangup()]));
+    drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
 /// What was heard since it was listened for.
 #[derive(Default)]
-pub(super) struct Heard {
+pub(super) struct SignalStreams {
     hangup: Option<Signal>,
     quit: Option<Signal>,
     terminate: Option<Signal>,
@@ -41,21 +41,26 @@ pub(super) struct Heard {
 }
 
 /// From now on the signals are ours: one that comes before this process serves is heard then.
-pub(super) fn heed() -> Heard {
+pub(super) fn install_signals() -> SignalStreams {
     let kinds = [
         SignalKind::hangup(),
         SignalKind::quit(),
         SignalKind::terminate(),
         SignalKind::interrupt(),
     ];
-    let mut heard = hear(&kinds).into_iter();
-    let mut next = || heard.next().flatten();
-    Heard { hangup: next(), quit: next(), terminate: next(), interrupt: next() }
+    let mut signal_streams = open_signal_streams(&kinds).into_iter();
+    let mut take_stream = || signal_streams.next().flatten();
+    SignalStreams {
+        hangup: take_stream(),
+        quit: take_stream(),
+        terminate: take_stream(),
+        interrupt: take_stream(),
+    }
 }
 
 /// Listens in a runtime of its own, which is gone then: whichever runs later brings what comes.
-fn hear(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
-    let warn = |error| log::warn!("a signal will end the process as it always does: {error}");
+fn open_signal_streams(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
+    let warn = |error| log::warn!("expected to handle a signal, but found: {error}");
     match tokio::runtime::Builder::new_current_thread().enable_io().build() {
         Ok(runtime) => {
             let _within = runtime.enter();
@@ -69,65 +74,65 @@ fn hear(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
 }
 
 /// Our own signals.
-pub(super) struct Signals {
-    pub traffic: Arc<Traffic>,
-    pub trigger: Trigger,
-    pub end: Arc<End>,
-    pub delay: Duration,
+pub(super) struct SignalHandler {
+    pub traffic: Arc<ConnectionTracker>,
+    pub trigger: ReloadTrigger,
+    pub exit_tasks: Arc<ExitTasks>,
+    pub drain_delay: Duration,
     /// The process that serves until this one does.
     pub predecessor: Mutex<Option<Predecessor>>,
     /// Signals since this process became one to be found.
-    pub heard: Mutex<Option<Heard>>,
+    pub heard: Mutex<Option<SignalStreams>>,
 }
 
 #[async_trait]
-impl ShutdownSignalWatch for Signals {
+impl ShutdownSignalWatch for SignalHandler {
     async fn recv(&self) -> ShutdownSignal {
-        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let Heard { mut hangup, mut quit, mut terminate, mut interrupt } =
-            heard.unwrap_or_default();
-        if !self.take_over().await {
-            self.traffic.drain(LAST_CALL);
+        let signal_streams = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
+            signal_streams.unwrap_or_default();
+        if !self.replace_predecessor().await {
+            self.traffic.start_drain(DRAIN_LINGER);
             return self.drain(interrupt, 1).await;
         }
-        systemd::check();
-        systemd::ready();
+        systemd::warn_if_unreachable();
+        systemd::notify_ready();
         loop {
             tokio::select! {
-                () = next(&mut hangup) => self.reload(),
-                () = next(&mut quit) => {
-                    let gives_up = Arc::new(AtomicBool::new(false));
-                    let handed = self.hand_over(Arc::clone(&gives_up));
+                () = wait_for_signal(&mut hangup) => self.reload(),
+                () = wait_for_signal(&mut quit) => {
+                    let is_cancelled = Arc::new(AtomicBool::new(false));
+                    let handed = self.transfer_sockets(Arc::clone(&is_cancelled));
                     tokio::pin!(handed);
                     let (handed, terminated) = tokio::select! {
                         handed = &mut handed => (handed, false),
-                        () = next(&mut terminate) => {
-                            gives_up.store(true, Ordering::Relaxed);
+                        () = wait_for_signal(&mut terminate) => {
+                            is_cancelled.store(true, Ordering::Relaxed);
                             (handed.await, true)
                         }
                     };
                     if handed {
-                        self.traffic.drain(LAST_CALL_IN_PEACE);
-                        systemd::stopping();
+                        self.traffic.start_drain(UPGRADE_DRAIN_LINGER);
+                        systemd::notify_stopping();
                         return self.drain(interrupt, 0).await;
                     }
                     if terminated {
                         break;
                     }
                 },
-                () = next(&mut interrupt) => {
-                    self.end.now();
+                () = wait_for_signal(&mut interrupt) => {
+                    self.exit_tasks.run();
                     return ShutdownSignal::FastShutdown;
                 }
-                () = next(&mut terminate) => break,
+                () = wait_for_signal(&mut terminate) => break,
             }
         }
-        self.traffic.drain(LAST_CALL);
-        systemd::stopping();
+        self.traffic.start_drain(DRAIN_LINGER);
+        systemd::notify_stopping();
         tokio::select! {
-            () = tokio::time::sleep(self.delay) => {}
-            () = next(&mut interrupt) => {
-                self.end.now();
+            () = tokio::time::sleep(self.drain_delay) => {}
+            () = wait_for_signal(&mut interrupt) => {
+                self.exit_tasks.run();
                 return ShutdownSignal::FastShutdown;
             }
         }
@@ -135,7 +140,7 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
-async fn next(signal: &mut Option<Signal>) {
+async fn wait_for_signal(signal: &mut Option<Signal>) {
     match signal {
         Some(signal) => {
             signal.recv().await;
@@ -144,25 +149,27 @@ async fn next(signal: &mut Option<Signal>) {
     }
 }
 
-impl Signals {
+impl SignalHandler {
     /// Tells the predecessor, if there is one, that this process accepts; `false` if it serves on.
-    async fn take_over(&self) -> bool {
+    async fn replace_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let post = Arc::clone(&self.end.post);
+        let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let taken = spawn_blocking(move || {
-            let mut post = lock(&post);
-            let (Some(predecessor), Some(folder)) = (predecessor, &post.folder) else {
+            let mut upgrade_state = lock_upgrade_state(&upgrade_state);
+            let (Some(predecessor), Some(folder)) = (predecessor, &upgrade_state.folder) else {
                 return Ok(());
             };
-            predecessor.accepting(folder)?;
-            claim(&mut post.folder);
+            predecessor.confirm_accepting(folder)?;
+            claim_runtime_dir(&mut upgrade_state.folder);
             log::info!("took over");
             Ok::<(), std::io::Error>(())
         });
         match taken.await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
-                log::error!("the process that served did not say goodbye and serves on: {error}");
+                log::error!(
+                    "the old process did not confirm the upgrade and keeps serving: {error}"
+                );
                 false
             }
             Err(error) => {
@@ -173,12 +180,16 @@ impl Signals {
     }
 
     /// Gives the sockets to a successor; `false` if there is none, or it failed, and we serve on.
-    async fn hand_over(&self, gives_up: Arc<AtomicBool>) -> bool {
-        let post = Arc::clone(&self.end.post);
-        let gives_up = move || gives_up.load(Ordering::Relaxed);
-        match spawn_blocking(move || lock(&post).hand_over(&gives_up)).await {
+    async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
+        let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
+        let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
+        match spawn_blocking(move || {
+            lock_upgrade_state(&upgrade_state).transfer_to_successor(&is_cancelled)
+        })
+        .await
+        {
             Ok(Ok(())) => {
-                log::info!("handed over to a successor");
+                log::info!("a successor has taken over");
                 true
             }
             Ok(Err(error)) => {
@@ -193,31 +204,31 @@ impl Signals {
     }
 
     fn reload(&self) {
-        let trigger = self.trigger.clone();
+        let reload_trigger = self.trigger.clone();
         tokio::spawn(async move {
-            systemd::reloading();
+            systemd::notify_reloading();
             // How it went is in the log, in metrics and on /readyz.
-            let _ = trigger.and_wait().await;
-            systemd::ready();
+            let _ = reload_trigger.reload_and_wait().await;
+            systemd::notify_ready();
         });
     }
 
     /// Stops accepting, and ends the process as soon as nothing is in flight: Pingora's grace is
     /// a blind sleep.
     async fn drain(&self, mut interrupt: Option<Signal>, code: i32) -> ShutdownSignal {
-        lock(&self.end.post).leave();
-        let (traffic, end) = (Arc::clone(&self.traffic), Arc::clone(&self.end));
+        lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets();
+        let (connections, end) = (Arc::clone(&self.traffic), Arc::clone(&self.exit_tasks));
         tokio::spawn(async move {
             let drained = async {
-                traffic.closed().await;
-                traffic.finished().await;
+                connections.wait_until_listeners_closed().await;
+                connections.wait_until_finished().await;
             };
             tokio::select! {
                 () = drained => {}
-                () = next(&mut interrupt) => {}
+                () = wait_for_signal(&mut interrupt) => {}
             }
-            let last_words = spawn_blocking(move || end.now()).await;
-            std::process::exit(if last_words.is_err() { 1 } else { code });
+            let exit_tasks = spawn_blocking(move || end.run()).await;
+            std::process::exit(if exit_tasks.is_err() { 1 } else { code });
         });
         ShutdownSignal::GracefulTerminate
     }

@@ -10,44 +10,44 @@ use pingora_proxy::http_proxy;
 
 use super::inputs::StartError;
 use crate::config::Config;
-use crate::downstream::{Door, Servers, Traffic};
+use crate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
 use crate::gate::Gate;
-use crate::process::listener::{self, Listening};
-use crate::process::systemd::Heart;
+use crate::process::listener::{self, ListenerService};
+use crate::process::systemd::Heartbeat;
 use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
-use crate::support::certificates::{self, Certificates};
+use crate::support::certificates::{self, CurrentCertificates};
 
 /// The sockets that listen, each by its name and its address in the config.
 #[derive(Default)]
-pub(super) struct Sockets(Vec<(String, TcpListener)>);
+pub(super) struct ListenSockets(Vec<(String, TcpListener)>);
 
-impl Sockets {
+impl ListenSockets {
     /// Those that were handed over where they fit, and new ones.
     pub fn bind(
         config: &Config,
-        handed: Vec<(String, TcpListener)>,
-    ) -> Result<Sockets, StartError> {
-        let mut handed: HashMap<String, TcpListener> = handed.into_iter().collect();
+        inherited: Vec<(String, TcpListener)>,
+    ) -> Result<ListenSockets, StartError> {
+        let mut inherited: HashMap<String, TcpListener> = inherited.into_iter().collect();
         let wanted =
             [("http", Some(config.http)), ("admin", Some(config.admin)), ("https", config.https)];
         let wanted = wanted.into_iter().filter_map(|(name, address)| Some((name, address?)));
         let bound = wanted.map(|(name, address)| {
             let name = format!("{name} {address}");
-            let socket = match handed.remove(&name) {
+            let socket = match inherited.remove(&name) {
                 Some(socket) => Ok(socket),
-                None => listener::bind(address),
+                None => listener::bind_listener(address),
             };
             let failed = |error| {
                 StartError::Failed(format!("expected to listen on {address}, but found {error}"))
             };
             Ok((name, socket.map_err(failed)?))
         });
-        bound.collect::<Result<_, _>>().map(Sockets)
+        bound.collect::<Result<_, _>>().map(ListenSockets)
     }
 
     /// The same sockets once more, to hand over.
-    pub fn duplicates(&self) -> Result<Vec<(String, TcpListener)>, StartError> {
+    pub fn try_clone(&self) -> Result<Vec<(String, TcpListener)>, StartError> {
         let duplicate =
             |(name, socket): &(String, TcpListener)| Ok((name.clone(), socket.try_clone()?));
         let all: std::io::Result<Vec<(String, TcpListener)>> =
@@ -58,47 +58,52 @@ impl Sockets {
     }
 
     /// Takes one out, by the first word of its name.
-    pub fn take(&mut self, name: &str) -> Option<TcpListener> {
+    pub fn remove(&mut self, name: &str) -> Option<TcpListener> {
         let at = self.0.iter().position(|(found, _)| found.split(' ').next() == Some(name))?;
         Some(self.0.swap_remove(at).1)
     }
 }
 
 /// What doors are made of.
-pub(super) struct Doors<'d> {
+pub(super) struct DownstreamListeners<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
     pub upstreams: &'d Arc<Upstreams>,
-    pub traffic: &'d Arc<Traffic>,
-    pub certificates: Option<Arc<Certificates>>,
-    pub heart: &'d Heart,
+    pub traffic: &'d Arc<ConnectionTracker>,
+    pub certificates: Option<Arc<CurrentCertificates>>,
+    pub heart: &'d Heartbeat,
 }
 
-impl Doors<'_> {
+impl DownstreamListeners<'_> {
     /// Adds a door for each socket that takes requests.
-    pub fn add(self, server: &mut Server, mut sockets: Sockets) -> Result<(), StartError> {
+    pub fn add_services(
+        self,
+        server: &mut Server,
+        mut sockets: ListenSockets,
+    ) -> Result<(), StartError> {
         let config = self.config;
         let upstreams = || Arc::clone(self.upstreams);
         let gateway = Gateway::new(self.gate.clone(), upstreams());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
-        let door = || {
+        let app = || {
             let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.traffic));
-            let servers = Servers { upstreams: upstreams() };
-            let door = Door::new(proxy, self.gate.clone(), config.door.clone(), traffic);
-            door.with_servers(servers)
+            let servers = ExchangeUpstreams { upstreams: upstreams() };
+            let app =
+                DownstreamApp::new(proxy, self.gate.clone(), config.downstream.clone(), traffic);
+            app.with_upstreams(servers)
         };
-        let mut add = |name, socket, door| {
-            let service = Listening::new(name, socket, door, config.door.write_timeout);
+        let mut add = |name, socket, app| {
+            let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
             server.add_service(service.with_threads(config.threads, self.heart.clone()));
         };
-        if let Some(socket) = sockets.take("http") {
-            add("http", socket, door());
+        if let Some(socket) = sockets.remove("http") {
+            add("http", socket, app());
         }
-        if let (Some(socket), Some(certificates)) = (sockets.take("https"), self.certificates) {
-            let tls = certificates::server_config(certificates).map_err(|error| {
+        if let (Some(socket), Some(certificates)) = (sockets.remove("https"), self.certificates) {
+            let tls = certificates::tls_server_config(certificates).map_err(|error| {
                 StartError::Failed(format!("expected to speak TLS, but found {error}"))
             })?;
-            add("https", socket, door().with_tls(Acceptor::from_server_config(Arc::new(tls))));
+            add("https", socket, app().with_tls(Acceptor::from_server_config(Arc::new(tls))));
         }
         Ok(())
     }

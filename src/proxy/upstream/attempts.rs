@@ -4,64 +4,64 @@
 use crate::model::refusal::Refusal;
 
 /// How many times an exchange may be tried: once, and once more.
-pub const MAX_TRIES: usize = 2;
+pub const MAX_ATTEMPTS: usize = 2;
 
 /// How a try ended without an answer to pass on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
     /// No connection was made, so no server has seen the request.
-    Unconnected,
+    Connect,
     /// The connection ended before a byte of an answer came.
-    Unanswered {
+    ClosedEarly {
         /// It was kept from an earlier exchange: its server may have closed it before it saw the
         /// request.
         is_reused: bool,
         /// Asked twice it means what it means asked once (RFC 9110 section 9.2.2), and all of it
         /// can be sent again.
-        is_repeatable: bool,
+        is_retryable: bool,
     },
     /// An answer had begun, or what came was none.
-    Begun,
+    ResponseStarted,
 }
 
 /// The tries of one exchange.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Tries {
-    begun: usize,
+pub struct Attempts {
+    started: usize,
     is_connected: bool,
 }
 
-impl Tries {
+impl Attempts {
     /// A server is about to be asked.
-    pub fn begin(&mut self) {
-        self.begun += 1;
+    pub fn start_attempt(&mut self) {
+        self.started += 1;
         self.is_connected = false;
     }
 
     /// A server has a connection on which the request is being sent.
-    pub fn connected(&mut self) {
+    pub fn mark_connected(&mut self) {
         self.is_connected = true;
     }
 
     /// Whether this one is not the first.
-    pub fn is_second(&self) -> bool {
-        self.begun > 1
+    pub fn is_retry(&self) -> bool {
+        self.started > 1
     }
 
     /// Whether a server is asked once more (RFC 9112 section 9.3.1).
-    pub fn may_repeat(&self, failure: Failure, is_late: bool) -> bool {
-        let is_unseen = match failure {
-            Failure::Unconnected => true,
-            Failure::Unanswered { is_reused, is_repeatable } => is_reused && is_repeatable,
-            Failure::Begun => false,
+    pub fn may_retry(&self, failure: Failure, is_past_deadline: bool) -> bool {
+        let is_safe_to_retry = match failure {
+            Failure::Connect => true,
+            Failure::ClosedEarly { is_reused, is_retryable } => is_reused && is_retryable,
+            Failure::ResponseStarted => false,
         };
-        is_unseen && self.begun < MAX_TRIES && !is_late
+        is_safe_to_retry && self.started < MAX_ATTEMPTS && !is_past_deadline
     }
 
     /// What the client hears when there is no answer to pass on: a server was too slow, or there was
     /// none.
-    pub fn refusal(&self, is_late: bool) -> Refusal {
-        match self.is_connected && is_late {
+    pub fn refusal(&self, is_past_deadline: bool) -> Refusal {
+        match self.is_connected && is_past_deadline {
             true => Refusal::UpstreamTimeout,
             false => Refusal::UpstreamUnavailable,
         }
@@ -74,32 +74,34 @@ mod tests {
 
     #[test]
     fn asks_once_more_what_no_server_can_have_answered() {
-        let unanswered =
-            |is_reused, is_repeatable| Failure::Unanswered { is_reused, is_repeatable };
-        let mut tries = Tries::default();
-        tries.begin();
-        assert!(!tries.is_second());
-        assert!(tries.may_repeat(Failure::Unconnected, false));
-        assert!(tries.may_repeat(unanswered(true, true), false));
-        for failure in [unanswered(false, true), unanswered(true, false), Failure::Begun] {
-            assert!(!tries.may_repeat(failure, false), "{failure:?}");
+        let closed_early =
+            |is_reused, is_retryable| Failure::ClosedEarly { is_reused, is_retryable };
+        let mut tries = Attempts::default();
+        tries.start_attempt();
+        assert!(!tries.is_retry());
+        assert!(tries.may_retry(Failure::Connect, false));
+        assert!(tries.may_retry(closed_early(true, true), false));
+        for failure in
+            [closed_early(false, true), closed_early(true, false), Failure::ResponseStarted]
+        {
+            assert!(!tries.may_retry(failure, false), "{failure:?}");
         }
-        assert!(!tries.may_repeat(Failure::Unconnected, true));
-        tries.begin();
-        assert!(tries.is_second());
-        assert!(!tries.may_repeat(Failure::Unconnected, false));
-        assert!(!tries.may_repeat(unanswered(true, true), false));
+        assert!(!tries.may_retry(Failure::Connect, true));
+        tries.start_attempt();
+        assert!(tries.is_retry());
+        assert!(!tries.may_retry(Failure::Connect, false));
+        assert!(!tries.may_retry(closed_early(true, true), false));
     }
 
     #[test]
     fn only_a_server_that_was_asked_can_be_too_slow() {
-        let mut tries = Tries::default();
+        let mut tries = Attempts::default();
         assert_eq!(tries.refusal(true), Refusal::UpstreamUnavailable);
-        tries.begin();
-        tries.connected();
+        tries.start_attempt();
+        tries.mark_connected();
         assert_eq!(tries.refusal(false), Refusal::UpstreamUnavailable);
         assert_eq!(tries.refusal(true), Refusal::UpstreamTimeout);
-        tries.begin();
+        tries.start_attempt();
         assert_eq!(tries.refusal(true), Refusal::UpstreamUnavailable);
     }
 }

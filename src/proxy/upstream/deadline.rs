@@ -5,7 +5,7 @@ use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-use crate::support::socket_reset::duplicate;
+use crate::support::socket_reset::duplicate_fd;
 
 /// Ends an exchange on its connection when the time is up.
 ///
@@ -13,33 +13,33 @@ use crate::support::socket_reset::duplicate;
 /// holds a descriptor of its own for the connection and shuts the connection down at the
 /// deadline. Once it was dropped it does nothing more, so drop it before another exchange can take
 /// place on the connection.
-pub struct Deadline {
+pub struct DeadlineGuard {
     timer: tokio::task::JoinHandle<()>,
-    held: Arc<Held>,
+    socket: Arc<GuardedSocket>,
 }
 
 /// The connection, for as long as it may be shut down.
-struct Held(Mutex<Option<OwnedFd>>);
+struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
-impl Deadline {
-    pub(super) fn watch(at: Instant, connection: RawFd) -> Option<Deadline> {
-        let held = Arc::new(Held(Mutex::new(Some(duplicate(connection)?))));
+impl DeadlineGuard {
+    pub(super) fn start(at: Instant, connection: RawFd) -> Option<DeadlineGuard> {
+        let held = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
         let at_deadline = Arc::clone(&held);
         let timer = tokio::spawn(async move {
             tokio::time::sleep_until(at.into()).await;
-            at_deadline.end(|connection| {
+            at_deadline.release_with(|connection| {
                 // Already closed by the other side is as good.
                 let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
             });
         });
-        Some(Deadline { timer, held })
+        Some(DeadlineGuard { timer, socket: held })
     }
 }
 
-impl Held {
+impl GuardedSocket {
     /// Ends it, once. Under its lock: an abort alone would let a timer that runs already shut the
     /// connection down after the drop that aborts it.
-    fn end(&self, how: impl FnOnce(OwnedFd)) {
+    fn release_with(&self, how: impl FnOnce(OwnedFd)) {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = held.take() {
             how(connection);
@@ -47,10 +47,10 @@ impl Held {
     }
 }
 
-impl Drop for Deadline {
+impl Drop for DeadlineGuard {
     fn drop(&mut self) {
         self.timer.abort();
-        self.held.end(drop);
+        self.socket.release_with(drop);
     }
 }
 
@@ -62,14 +62,14 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn once_it_was_dropped_it_ends_nothing_even_if_its_time_has_come() {
+    fn a_dropped_guard_shuts_nothing_down_even_after_its_deadline() {
         let (ours, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let held = Arc::new(Held(Mutex::new(duplicate(ours.as_raw_fd()))));
+        let held = Arc::new(GuardedSocket(Mutex::new(duplicate_fd(ours.as_raw_fd()))));
         let (began, begins) = channel();
         let (leave, left) = channel::<()>();
         let timer = Arc::clone(&held);
         let timer = std::thread::spawn(move || {
-            timer.end(|_| {
+            timer.release_with(|_| {
                 began.send(()).unwrap();
                 left.recv().unwrap();
             });
@@ -79,13 +79,13 @@ mod tests {
         let (dropped, is_dropped) = channel();
         let dropper = Arc::clone(&held);
         let dropper = std::thread::spawn(move || {
-            dropper.end(drop);
+            dropper.release_with(drop);
             dropped.send(()).unwrap();
         });
         assert!(is_dropped.recv_timeout(Duration::from_millis(50)).is_err());
         leave.send(()).unwrap();
         is_dropped.recv().unwrap();
-        held.end(|_| panic!("it was ended before"));
+        held.release_with(|_| panic!("it was ended before"));
         timer.join().unwrap();
         dropper.join().unwrap();
     }

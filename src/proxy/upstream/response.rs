@@ -9,21 +9,26 @@ use std::mem::MaybeUninit;
 use bytes::{Buf, BytesMut};
 use httparse::{Header, ParserConfig, Response, Status};
 
-use crate::message::response::{Common, header_value, write_end, write_status};
+use crate::message::response::{
+    CommonHeaders, header_field, write_final_fields, write_status_line,
+};
 
-pub use body::{Body, Chunk, Malformed};
+pub use body::{BodyState, ChunkState, MalformedResponse};
 
-use crate::message::forwarding::{frames, is_chunked, mark, nominated, returns};
+use crate::message::forwarding::{
+    annotate_response, is_chunked, is_framing_field, is_response_field_forwarded,
+    parse_connection_options,
+};
 
 /// Fields of a header, as many as Pingora takes.
-const MOST_FIELDS: usize = 256;
+const MAX_FIELDS: usize = 256;
 /// Bytes of a header, as many as Pingora takes.
-const LONGEST_HEADER: usize = 1 << 20;
+const MAX_HEADER_BYTES: usize = 1 << 20;
 
 /// What an answer is written for.
-pub struct Listener<'l> {
+pub struct ResponseContext<'l> {
     /// What every answer to this request carries.
-    pub common: &'l Common,
+    pub common: &'l CommonHeaders,
     /// The value of `Date`.
     pub date: &'l [u8],
     /// The connection closes behind the answer.
@@ -34,24 +39,24 @@ pub struct Listener<'l> {
 
 /// An answer of which the header was passed on.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct ResponseHead {
     /// Its status.
     pub status: u16,
     /// Its body.
-    pub body: Body,
+    pub body: BodyState,
     /// Whether the server keeps its connection.
-    pub stays: bool,
+    pub is_persistent: bool,
 }
 
 /// Passes on the header at the front of what has arrived, once it is whole, and takes it out. What
 /// a server says before its answer (1xx) is left out.
-pub fn pass_header(
+pub fn forward_head(
     arrived: &mut BytesMut,
-    listener: &Listener<'_>,
+    context: &ResponseContext<'_>,
     out: &mut Vec<u8>,
-) -> Result<Option<Answer>, Malformed> {
+) -> Result<Option<ResponseHead>, MalformedResponse> {
     loop {
-        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MOST_FIELDS];
+        let mut fields = [const { MaybeUninit::<Header<'_>>::uninit() }; MAX_FIELDS];
         let mut response = Response::new(&mut []);
         let mut parser = ParserConfig::default();
         parser.allow_spaces_after_header_name_in_responses(true);
@@ -59,49 +64,49 @@ pub fn pass_header(
         let parsed = parser.parse_response_with_uninit_headers(&mut response, arrived, &mut fields);
         let length = match parsed {
             Ok(Status::Complete(length)) => length,
-            Ok(Status::Partial) if arrived.len() <= LONGEST_HEADER => return Ok(None),
-            Ok(Status::Partial) | Err(_) => return Err(Malformed),
+            Ok(Status::Partial) if arrived.len() <= MAX_HEADER_BYTES => return Ok(None),
+            Ok(Status::Partial) | Err(_) => return Err(MalformedResponse),
         };
-        let status = response.code.ok_or(Malformed)?;
+        let status = response.code.ok_or(MalformedResponse)?;
         match status {
             100 | 102..=199 => arrived.advance(length),
             200..=999 => {
-                let answer = pass_fields(status, &response, listener, out)?;
+                let answer = forward_fields(status, &response, context, out)?;
                 arrived.advance(length);
                 return Ok(Some(answer));
             }
             // We asked for no other protocol.
-            _ => return Err(Malformed),
+            _ => return Err(MalformedResponse),
         }
     }
 }
 
-fn pass_fields(
+fn forward_fields(
     status: u16,
     response: &Response<'_, '_>,
-    listener: &Listener<'_>,
+    context: &ResponseContext<'_>,
     out: &mut Vec<u8>,
-) -> Result<Answer, Malformed> {
+) -> Result<ResponseHead, MalformedResponse> {
     let fields = &*response.headers;
     let values = |name: &'static str| {
         let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value)
     };
-    let nominated = nominated(values("connection")).ok_or(Malformed)?;
-    let is_chunked = is_chunked(values("transfer-encoding")).ok_or(Malformed)?;
-    let length = if is_chunked { None } else { length_of(values("content-length"))? };
+    let nominated = parse_connection_options(values("connection")).ok_or(MalformedResponse)?;
+    let is_chunked = is_chunked(values("transfer-encoding")).ok_or(MalformedResponse)?;
+    let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
     let body = match (is_chunked, length) {
-        _ if listener.is_head || matches!(status, 204 | 304) => Body::Over,
-        (true, _) => Body::Chunks(Chunk::Size),
-        (false, Some(0)) => Body::Over,
-        (false, Some(length)) => Body::Length(length),
-        (false, None) => Body::UntilClose,
+        _ if context.is_head || matches!(status, 204 | 304) => BodyState::Complete,
+        (true, _) => BodyState::Chunks(ChunkState::Size),
+        (false, Some(0)) => BodyState::Complete,
+        (false, Some(length)) => BodyState::Length(length),
+        (false, None) => BodyState::UntilClose,
     };
-    write_status(status, out);
+    write_status_line(status, out);
     let mut has_cache_control = false;
     for field in fields {
         let name = field.name.as_bytes();
-        if !frames(name) && returns(name, &nominated) {
+        if !is_framing_field(name) && is_response_field_forwarded(name, &nominated) {
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -116,27 +121,35 @@ fn pass_fields(
         }
     }
     match (body, length) {
-        (Body::UntilClose | Body::Chunks(_), _) => {
-            header_value::TRANSFER_ENCODING.write(b"chunked", out)
+        (BodyState::UntilClose | BodyState::Chunks(_), _) => {
+            header_field::TRANSFER_ENCODING.write_line(b"chunked", out)
         }
-        (Body::Over, _) if is_chunked => header_value::TRANSFER_ENCODING.write(b"chunked", out),
+        (BodyState::Complete, _) if is_chunked => {
+            header_field::TRANSFER_ENCODING.write_line(b"chunked", out)
+        }
         // It has no body, and says no length (RFC 9110 section 8.6).
         (_, Some(length)) if status != 204 => {
-            header_value::CONTENT_LENGTH
-                .write(header_value::Short::<20>::number(length).bytes(), out);
+            header_field::CONTENT_LENGTH
+                .write_line(header_field::FixedString::<20>::from_number(length).as_bytes(), out);
         }
         _ => {}
     }
-    mark(status, has_cache_control, &mut |field, value| field.write(value, out));
-    listener.common.fields(&mut |field, value| field.write(value, out));
-    write_end(listener.date, listener.closes, out);
+    annotate_response(status, has_cache_control, &mut |field, value| field.write_line(value, out));
+    context.common.for_each_field(&mut |field, value| field.write_line(value, out));
+    write_final_fields(context.date, context.closes, out);
     // Who ends a body with the connection, or knows no chunks and sends them, has no other answer.
-    let is_last = body == Body::UntilClose || is_chunked && response.version != Some(1);
-    Ok(Answer { status, body, stays: !is_last && stays(response.version, &nominated) })
+    let is_last = body == BodyState::UntilClose || is_chunked && response.version != Some(1);
+    Ok(ResponseHead {
+        status,
+        body,
+        is_persistent: !is_last && stays(response.version, &nominated),
+    })
 }
 
 /// What `Content-Length` says, several times perhaps, but nothing else than once.
-fn length_of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Result<Option<u64>, Malformed> {
+fn parse_content_length<'v>(
+    values: impl Iterator<Item = &'v [u8]>,
+) -> Result<Option<u64>, MalformedResponse> {
     let mut length = None;
     for value in values.flat_map(|value| value.split(|byte| *byte == b',')) {
         let digits = value.trim_ascii();
@@ -144,7 +157,7 @@ fn length_of<'v>(values: impl Iterator<Item = &'v [u8]>) -> Result<Option<u64>, 
         let is_number = digits.first().is_some_and(u8::is_ascii_digit);
         match number.filter(|number| is_number && *length.get_or_insert(*number) == *number) {
             Some(_) => {}
-            None => return Err(Malformed),
+            None => return Err(MalformedResponse),
         }
     }
     Ok(length)
@@ -161,28 +174,28 @@ mod tests {
     use super::*;
 
     /// What comes out of an answer that arrives in parts of this size, and what it leaves.
-    fn pass(
+    fn forward_in_parts(
         answer: &str,
         is_head: bool,
         size: usize,
-    ) -> Result<(String, Answer, usize), Malformed> {
-        let common = Common::default();
-        let listener = Listener { common: &common, date: b"now", closes: false, is_head };
+    ) -> Result<(String, ResponseHead, usize), MalformedResponse> {
+        let common = CommonHeaders::default();
+        let context = ResponseContext { common: &common, date: b"now", closes: false, is_head };
         let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
         let mut parts = answer.as_bytes().chunks(size);
         let mut answer = loop {
-            if let Some(answer) = pass_header(&mut arrived, &listener, &mut out)? {
+            if let Some(answer) = forward_head(&mut arrived, &context, &mut out)? {
                 break answer;
             }
-            arrived.extend_from_slice(parts.next().ok_or(Malformed)?);
+            arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
         };
-        answer.body.pass(&mut arrived, &mut out)?;
+        answer.body.forward(&mut arrived, &mut out)?;
         for part in parts {
             arrived.extend_from_slice(part);
-            answer.body.pass(&mut arrived, &mut out)?;
+            answer.body.forward(&mut arrived, &mut out)?;
         }
-        if answer.body != Body::Over {
-            answer.body.close(&mut out)?;
+        if answer.body != BodyState::Complete {
+            answer.body.finish_at_eof(&mut out)?;
         }
         Ok((String::from_utf8(out).unwrap(), answer, arrived.len()))
     }
@@ -219,11 +232,11 @@ mod tests {
         ] {
             let answer = format!("HTTP/1.1 200 OK\r\nA: b\r\n{framing}\r\n{sent}");
             for size in 1..=answer.len() {
-                let (passed, answer, behind) = pass(&answer, false, size).unwrap();
+                let (passed, answer, behind) = forward_in_parts(&answer, false, size).unwrap();
                 assert!(passed.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{passed}");
                 assert_eq!(
                     (body(&passed).as_str(), answer.body),
-                    ("hello", Body::Over),
+                    ("hello", BodyState::Complete),
                     "{framing}"
                 );
                 assert_eq!(behind, left, "{framing}");
@@ -233,7 +246,7 @@ mod tests {
 
     #[test]
     fn an_answer_without_a_body_says_what_it_would_be() {
-        let said = |answer: &str, is_head| pass(answer, is_head, 9).unwrap().0;
+        let said = |answer: &str, is_head| forward_in_parts(answer, is_head, 9).unwrap().0;
         let length = said("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
         assert!(length.contains("\r\nContent-Length: 5\r\n") && length.ends_with("\r\n\r\n"));
         assert!(said("HTTP/1.1 304 x\r\nContent-Length: 5\r\n\r\n", false).contains(": 5\r\n"));
@@ -246,7 +259,7 @@ mod tests {
     #[test]
     fn a_folded_line_becomes_one() {
         let answer = "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n";
-        assert!(pass(answer, false, 5).unwrap().0.contains("\r\nA: b c\r\n"));
+        assert!(forward_in_parts(answer, false, 5).unwrap().0.contains("\r\nA: b c\r\n"));
     }
 
     #[test]
@@ -266,32 +279,42 @@ mod tests {
             "HTTP/1.1 200 OK\r\nno colon\r\n\r\n",
             "no answer\r\n\r\n",
         ] {
-            assert_eq!(pass(answer, false, 7).err(), Some(Malformed), "{answer}");
+            assert_eq!(
+                forward_in_parts(answer, false, 7).err(),
+                Some(MalformedResponse),
+                "{answer}"
+            );
         }
     }
 
     #[test]
-    fn a_connection_stays_unless_somebody_says_otherwise() {
+    fn a_connection_is_persistent_unless_close_or_http_10_says_otherwise() {
         let said = |version: u8, connection: &str| {
-            stays(Some(version), &nominated([connection.as_bytes()].into_iter()).unwrap())
+            stays(
+                Some(version),
+                &parse_connection_options([connection.as_bytes()].into_iter()).unwrap(),
+            )
         };
         assert!(said(1, "") && said(1, "keep-alive") && said(0, "x, Keep-Alive"));
         assert!(!said(0, "") && !said(1, "close") && !said(1, "keep-alive, Close"));
     }
 
     #[test]
-    fn what_is_not_the_servers_to_say_stays_behind() {
+    fn fields_that_a_server_may_not_set_are_not_forwarded() {
         let answer = "HTTP/1.1 503 x\r\nServer: x\r\nDate: then\r\nConnection: keep-alive, X-Hop\r\n\
                       X-Hop: 1\r\nVary: Accept\r\nCache-Control: max-age=1\r\nContent-Length: 0\r\n\r\n";
-        let (passed, answer, _) = pass(answer, false, 1_000).unwrap();
+        let (passed, answer, _) = forward_in_parts(answer, false, 1_000).unwrap();
         assert_eq!(
             passed,
             "HTTP/1.1 503 Service Unavailable\r\nVary: Accept\r\nCache-Control: max-age=1\r\n\
              Content-Length: 0\r\nx-riskgate-source: upstream\r\nx-fail-open: true\r\n\
              x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
         );
-        assert_eq!(answer, Answer { status: 503, body: Body::Over, stays: true });
+        assert_eq!(
+            answer,
+            ResponseHead { status: 503, body: BodyState::Complete, is_persistent: true }
+        );
         let many = format!("HTTP/1.1 200 OK\r\nConnection: {}\r\n\r\n", "a,".repeat(65));
-        assert_eq!(pass(&many, false, 1_000).err(), Some(Malformed));
+        assert_eq!(forward_in_parts(&many, false, 1_000).err(), Some(MalformedResponse));
     }
 }

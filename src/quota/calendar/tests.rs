@@ -5,7 +5,7 @@ const END: i64 = 1_796_083_199;
 const DAY: i64 = 86_400;
 
 fn month(calendar: &Calendar, passed: i64) -> String {
-    calendar.month(calendar.now(passed), || passed).to_string()
+    calendar.month_at(calendar.now(passed), || passed).to_string()
 }
 
 fn known(unix_now: i64) -> Option<Month> {
@@ -31,10 +31,10 @@ fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
         calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
     );
     for passed in 0..600 {
-        calendar.hear_machine(wrong + passed, passed);
+        calendar.observe_machine_clock(wrong + passed, passed);
         assert_eq!(month(&calendar, passed), "2026-11");
     }
-    calendar.hear_machine(wrong + 600, 600);
+    calendar.observe_machine_clock(wrong + 600, 600);
     assert_eq!((month(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
     // A gateway that was off over a month's end goes on at once.
     let calendar = Calendar::new(known(END), END + 5 * DAY, 0);
@@ -47,7 +47,7 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let calendar = Calendar::new(None, start, 0);
     let jump = 40 * DAY;
     let hear = |ahead: i64, passed: i64| {
-        calendar.hear_machine(start + ahead + passed, passed);
+        calendar.observe_machine_clock(start + ahead + passed, passed);
         calendar.now(passed)
     };
     assert_eq!(hear(jump, 1), start + 1);
@@ -69,12 +69,12 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
 #[test]
 fn a_clock_that_is_set_by_a_little_is_followed() {
     let calendar = Calendar::new(None, END - DAY, 0);
-    calendar.hear_machine(END - DAY + 101, 100);
+    calendar.observe_machine_clock(END - DAY + 101, 100);
     assert_eq!(calendar.now(100), END - DAY + 100, "fractions of a second are no step");
-    calendar.hear_machine(END - DAY + 204, 200);
+    calendar.observe_machine_clock(END - DAY + 204, 200);
     assert_eq!(calendar.now(200), END - DAY + 204);
     for passed in 300..=901 {
-        calendar.hear_machine(END - DAY + 30 + passed, passed);
+        calendar.observe_machine_clock(END - DAY + 30 + passed, passed);
     }
     assert_eq!(calendar.now(DAY), END + 30);
 }
@@ -85,12 +85,12 @@ fn all_nodes_go_by_the_store_s_clock() {
     let store = END - 10;
     for wrong in [-3_600, 3_600] {
         let calendar = Calendar::new(known(store), store + wrong, 0);
-        calendar.hear_store(store, store + wrong, 0);
+        calendar.observe_store_clock(store, store + wrong, 0);
         assert_eq!(month(&calendar, 10), "2026-11", "{wrong}");
         assert_eq!(month(&calendar, 11), "2026-12", "{wrong}");
         // Nor does the machine's clock ever count again, also while the store is silent.
         for passed in 12..2_000 {
-            calendar.hear_machine(store + 40 * DAY + passed, passed);
+            calendar.observe_machine_clock(store + 40 * DAY + passed, passed);
         }
         assert_eq!(calendar.now(2_000), store + 2_000);
     }
@@ -101,10 +101,10 @@ fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
     let store = END - DAY;
     for known in [None, known(store)] {
         let calendar = Calendar::new(known, store + 40 * DAY, 0);
-        calendar.hear_store(store, store + 40 * DAY, 1);
+        calendar.observe_store_clock(store, store + 40 * DAY, 1);
         assert_eq!(month(&calendar, 2), "2026-11");
         assert_eq!(calendar.now(1), store);
-        assert_eq!(calendar.month_of_store(1), Some(Month::containing(store)));
+        assert_eq!(calendar.store_month(1), Some(Month::containing(store)));
     }
 }
 
@@ -116,13 +116,13 @@ fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
         let jump = jump * DAY;
         let calendar = Calendar::new(known, start, 0);
         for passed in 0..600 {
-            calendar.hear_store(start + jump + passed, start + passed, passed);
+            calendar.observe_store_clock(start + jump + passed, start + passed, passed);
             assert_eq!(calendar.now(passed), start + passed);
             assert_eq!(month(&calendar, passed), "2026-11");
-            assert_eq!(calendar.month_of_store(passed), None, "nobody else is told");
+            assert_eq!(calendar.store_month(passed), None, "nobody else is told");
         }
         assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
-        calendar.hear_store(start + jump + 600, start + 600, 600);
+        calendar.observe_store_clock(start + jump + 600, start + 600, 600);
         assert_eq!(calendar.now(600), start + jump + 600);
     }
 }
@@ -140,22 +140,22 @@ fn a_store_s_clock_at_the_start_is_believed_where_this_machine_s_says_the_same_o
         (known(END), END + 1, END - 3),
     ] {
         let calendar = Calendar::new(known, machine, 0);
-        calendar.hear_store(store, machine, 0);
+        calendar.observe_store_clock(store, machine, 0);
         assert_eq!(calendar.now(0), store, "{known:?} {machine}");
         assert_eq!(calendar.problem(0), None);
     }
     // Behind a month that was counted in it is wrong for certain.
     let calendar = Calendar::new(known(END), END - 10, 0);
-    calendar.hear_store(END - 40 * DAY, END - 10, 0);
+    calendar.observe_store_clock(END - 40 * DAY, END - 10, 0);
     assert_eq!(calendar.now(0), END - 10);
 }
 
 #[test]
 fn a_month_that_ran_ahead_is_told_and_the_time_is_right_where_both_clocks_say_so() {
     let calendar = Calendar::new(known(END + 40 * DAY), END, 0);
-    calendar.hear_store(END, END, 0);
+    calendar.observe_store_clock(END, END, 0);
     assert_eq!((calendar.now(0), month(&calendar, 0)), (END, "2027-01".to_owned()));
-    assert_eq!(calendar.month_of_store(0), known(END), "nor is it told to others");
+    assert_eq!(calendar.store_month(0), known(END), "nor is it told to others");
     let told = calendar.problem(0).unwrap();
     assert!(told.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{told}");
 }
@@ -165,15 +165,15 @@ fn a_store_s_clock_that_jumps_is_confirmed_by_ours_or_held() {
     let jump = 40 * DAY;
     let start = END - DAY;
     let calendar = Calendar::new(None, start, 0);
-    calendar.hear_store(start, start, 0);
-    calendar.hear_store(start + jump, start + 1, 1);
+    calendar.observe_store_clock(start, start, 0);
+    calendar.observe_store_clock(start + jump, start + 1, 1);
     assert_eq!(month(&calendar, 1), "2026-11");
-    calendar.hear_store(start + jump + 600, start + 601, 601);
+    calendar.observe_store_clock(start + jump + 600, start + 601, 601);
     assert_eq!(month(&calendar, 602), "2027-01", "steady for ten minutes");
 
     let calendar = Calendar::new(None, start, 0);
-    calendar.hear_store(start, start, 0);
-    calendar.hear_store(start + jump, start + jump, 1);
+    calendar.observe_store_clock(start, start, 0);
+    calendar.observe_store_clock(start + jump, start + jump, 1);
     assert_eq!(month(&calendar, 1), "2027-01", "both clocks say so");
 }
 
@@ -181,7 +181,7 @@ fn a_store_s_clock_that_jumps_is_confirmed_by_ours_or_held() {
 fn a_month_begins_on_time_while_the_store_is_silent() {
     let start = END - DAY;
     let calendar = Calendar::new(None, start, 0);
-    calendar.hear_store(start, start, 0);
+    calendar.observe_store_clock(start, start, 0);
     assert_eq!(month(&calendar, DAY), "2026-11");
     assert_eq!(month(&calendar, DAY + 1), "2026-12");
 }

@@ -5,8 +5,8 @@
 //! the promises are checked. A life that breaks one is named by its seed:
 //!
 //! ```text
-//! RISKGATE_SIMULATION=4711 cargo test --lib simulation -- --nocapture
-//! RISKGATE_SIMULATION=0..100000 cargo test --lib simulation
+//! RISKGATE_TEST_SIMULATION_SEEDS=4711 cargo test --lib simulation -- --nocapture
+//! RISKGATE_TEST_SIMULATION_SEEDS=0..100000 cargo test --lib simulation
 //! ```
 
 mod checks;
@@ -20,24 +20,27 @@ mod sabotage;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use engine::Engine;
-use run::World;
+use engine::SimulatedStore;
+use run::Simulation;
 use sabotage::SabotagedStore;
 
 /// Lives for each store in a usual run; `scripts/test --all` runs 100,000 in all.
-const USUAL: u64 = 2_000;
+const DEFAULT_SEEDS: u64 = 2_000;
 
 /// Seeds to run, and whether each life is to tell its story.
 fn seeds() -> (Range<u64>, bool) {
-    let Ok(text) = std::env::var("RISKGATE_SIMULATION") else { return (0..USUAL, false) };
-    let number = |text: &str| text.parse().expect("RISKGATE_SIMULATION: a seed or a range a..b");
+    let Ok(text) = std::env::var("RISKGATE_TEST_SIMULATION_SEEDS") else {
+        return (0..DEFAULT_SEEDS, false);
+    };
+    let number =
+        |text: &str| text.parse().expect("RISKGATE_TEST_SIMULATION_SEEDS: a seed or a range a..b");
     match text.split_once("..") {
         Some((from, to)) => (number(from)..number(to), false),
         None => (number(&text)..number(&text) + 1, true),
     }
 }
 
-fn run(engine: impl Fn() -> Engine + Sync) {
+fn run(engine: impl Fn() -> SimulatedStore + Sync) {
     let (seeds, tells) = seeds();
     let threads = if tells { 1 } else { 2 };
     std::thread::scope(|scope| {
@@ -46,9 +49,9 @@ fn run(engine: impl Fn() -> Engine + Sync) {
             scope.spawn(move || {
                 let mut engine = SabotagedStore::new(engine(), None);
                 for seed in seeds.skip(thread as usize).step_by(threads as usize) {
-                    let life = AssertUnwindSafe(|| World::new(seed, &mut engine, tells).live());
+                    let life = AssertUnwindSafe(|| Simulation::new(seed, &mut engine, tells).run());
                     if let Err(panic) = catch_unwind(life) {
-                        eprintln!("RISKGATE_SIMULATION={seed} breaks a promise");
+                        eprintln!("RISKGATE_TEST_SIMULATION_SEEDS={seed} breaks a promise");
                         std::panic::resume_unwind(panic);
                     }
                 }
@@ -58,12 +61,12 @@ fn run(engine: impl Fn() -> Engine + Sync) {
 }
 
 #[test]
-fn no_life_with_the_embedded_store_breaks_a_promise() {
-    run(Engine::sqlite);
+fn no_simulated_run_with_sqlite_breaks_a_promise() {
+    run(SimulatedStore::sqlite);
 }
 
 #[test]
-fn no_life_with_a_server_breaks_a_promise() {
+fn no_simulated_run_with_redis_breaks_a_promise() {
     let server = engine::RedisServer::start();
-    run(|| Engine::redis(&server));
+    run(|| SimulatedStore::redis(&server));
 }

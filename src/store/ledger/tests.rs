@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::model::month::Month;
 use crate::store::redis_server::RedisServer;
-use crate::store::tests::{Place, on_both};
+use crate::store::tests::{TestStore, on_both_stores};
 use crate::store::{
-    Known, RedisOptions, Round, Standing, Statement, Store, StoreError, StoreUrl, UsageRow,
+    BatchContext, Grant, KnownState, LeaseReport, RedisOptions, Store, StoreError, StoreUrl,
+    UsageRow,
 };
 
 /// January 2100: numbers of a month that is over would expire at once.
@@ -26,21 +27,22 @@ fn month() -> Month {
     Month::from_number(MONTH).unwrap()
 }
 
-fn unconnected(url: &str, options: &RedisOptions, patience: Duration) -> Store {
-    Store::open(&StoreUrl::parse(url).unwrap(), options, patience).unwrap()
+fn open_unconnected(url: &str, options: &RedisOptions, timeout: Duration) -> Store {
+    Store::open(&StoreUrl::parse(url).unwrap(), options, timeout).unwrap()
 }
 
 /// A store of either kind, ready to be told something.
-fn open(place: &Place) -> Store {
+fn open(place: &TestStore) -> Store {
     let mut store = place.open();
-    store.pulse(month(), None).unwrap();
+    store.probe(month(), None).unwrap();
     store
 }
 
 /// A store on a server, its pulse taken.
-fn connected(server: &RedisServer) -> Store {
-    let mut store = unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
-    store.pulse(month(), None).unwrap();
+fn open_probed(server: &RedisServer) -> Store {
+    let mut store =
+        open_unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
+    store.probe(month(), None).unwrap();
     store
 }
 
@@ -49,22 +51,33 @@ fn connected(server: &RedisServer) -> Store {
 struct Node {
     id: [u8; 16],
     sequence: u64,
-    known: Known,
+    known: KnownState,
     /// Leased and spent of all others, as far as it knows.
-    others: (u64, u64),
+    others_totals: (u64, u64),
     /// For how long it wants accounts to settle.
     settle: Duration,
 }
 
 impl Node {
     fn new(id: [u8; 16]) -> Node {
-        Node { id, sequence: 0, known: Known::default(), others: (0, 0), settle: Duration::ZERO }
+        Node {
+            id,
+            sequence: 0,
+            known: KnownState::default(),
+            others_totals: (0, 0),
+            settle: Duration::ZERO,
+        }
     }
 
     /// A statement about acme; [floor and spent] are what cannot be taken back.
-    fn next(&mut self, target: u64, [floor, spent]: [u64; 2], limit: Option<u64>) -> Statement {
+    fn next_report(
+        &mut self,
+        target: u64,
+        [floor, spent]: [u64; 2],
+        limit: Option<u64>,
+    ) -> LeaseReport {
         self.sequence += 1;
-        Statement {
+        LeaseReport {
             account: "acme".to_owned(),
             month: month(),
             sequence: self.sequence,
@@ -76,56 +89,60 @@ impl Node {
         }
     }
 
-    fn send(&self, store: &mut Store, statement: &Statement) -> Result<Standing, StoreError> {
-        let standings = self.send_all(store, std::slice::from_ref(statement))?;
-        Ok(standings[0].expect("a statement that does not fail alone"))
+    fn send(&self, store: &mut Store, statement: &LeaseReport) -> Result<Grant, StoreError> {
+        let grants = self.send_all(store, std::slice::from_ref(statement))?;
+        Ok(grants[0].expect("a statement that does not fail alone"))
     }
 
     fn send_all(
         &self,
         store: &mut Store,
-        statements: &[Statement],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
-        let round =
-            Round { node: &self.id, month: month(), settle: self.settle, needs_replicas: true };
-        store.state(round, statements)
+        statements: &[LeaseReport],
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
+        let round = BatchContext {
+            node: &self.id,
+            month: month(),
+            recovery_left: self.settle,
+            needs_replicas: true,
+        };
+        store.report_leases(round, statements)
     }
 
     /// Remembers a reply as the ledger does: while an account settles, the higher numbers.
-    fn learn(&mut self, statement: &Statement, standing: Standing) {
+    fn record_grant(&mut self, statement: &LeaseReport, standing: Grant) {
         let (mut leased, mut spent) = (standing.others_leased, standing.others_spent);
-        if standing.settling {
-            leased = leased.max(self.others.0);
-            spent = spent.max(self.others.1);
+        if standing.is_recovering {
+            leased = leased.max(self.others_totals.0);
+            spent = spent.max(self.others_totals.1);
         }
-        self.others = (leased, spent);
-        self.known = Known {
+        self.others_totals = (leased, spent);
+        self.known = KnownState {
             sequence: statement.sequence,
             revision: standing.revision,
-            leased: standing.own + leased,
+            leased: standing.own_leased + leased,
             spent: statement.spent + spent,
         };
     }
 
     /// States, and believes the reply.
     #[track_caller]
-    fn say(
+    fn report(
         &mut self,
         store: &mut Store,
         target: u64,
-        certain: [u64; 2],
+        floor_and_spent: [u64; 2],
         limit: Option<u64>,
-    ) -> Standing {
-        let statement = self.next(target, certain, limit);
+    ) -> Grant {
+        let statement = self.next_report(target, floor_and_spent, limit);
         let standing = self.send(store, &statement).unwrap();
-        self.learn(&statement, standing);
+        self.record_grant(&statement, standing);
         standing
     }
 }
 
 /// Own leased, leased and spent of the others: what both stores have in common.
-fn numbers(standing: Standing) -> (u64, u64, u64) {
-    (standing.own, standing.others_leased, standing.others_spent)
+fn totals(standing: Grant) -> (u64, u64, u64) {
+    (standing.own_leased, standing.others_leased, standing.others_spent)
 }
 
 fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
@@ -134,7 +151,7 @@ fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
 
 /// Asks until it holds; for what takes a server some time.
 #[track_caller]
-fn until(what: &str, mut holds: impl FnMut() -> bool) {
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
         assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");

@@ -1,5 +1,5 @@
 use super::*;
-use crate::store::{Damaged, RingMark};
+use crate::store::{DamagedRows, RingVersion};
 
 fn key(id: &str, digest: u8) -> KeyRow {
     KeyRow {
@@ -24,7 +24,7 @@ fn ends(id: &str, digest: u8, at: i64) -> KeyRow {
 }
 
 fn account(calls: Option<u64>) -> AccountRow {
-    AccountRow { name: "acme".to_owned(), plan: None, limit: calls.map(LimitRow::Calls) }
+    AccountRow { name: "acme".to_owned(), plan: None, limit: calls.map(MonthlyLimit::Calls) }
 }
 
 fn rows(keys: &[KeyRow]) -> RingRows {
@@ -36,35 +36,35 @@ fn changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
 }
 
 /// What a node that knew `known` has of a store that holds `now` of another history.
-fn after_a_loss(known: &[KeyRow], now: &[KeyRow]) -> (Lost, RingRows) {
-    let (mut lost, mut now) = (Lost::default(), rows(now));
-    lost.keep(&rows(known), &mut now, true);
+fn after_a_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
+    let (mut lost, mut now) = (LostRows::default(), rows(now));
+    lost.keep_lost_rows(&rows(known), &mut now, true);
     (lost, now)
 }
 
-fn told(lost: &Lost) -> String {
-    lost.lines().join("\n")
+fn described(lost: &LostRows) -> String {
+    lost.describe().join("\n")
 }
 
 #[test]
 fn a_revoked_key_stays_so_where_the_other_history_has_it_under_another_id() {
     let (mut lost, now) = after_a_loss(&[revoked("old", 1)], &[key("anew", 1)]);
     assert_eq!(now.keys, [revoked("anew", 1)]);
-    assert_eq!(lost.rows().0, [revoked("anew", 1)], "and is written back");
-    assert!(told(&lost).contains("run `riskgate keys revoke anew`"), "{}", told(&lost));
+    assert_eq!(lost.rows_to_restore().0, [revoked("anew", 1)], "and is written back");
+    assert!(described(&lost).contains("run `riskgate keys revoke anew`"), "{}", described(&lost));
     // It stays so until the store says it too.
     let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("anew", 1) }], &[]);
-    lost.keep_in(&mut change);
+    lost.keep_lost_rows_in(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.keep_in(&mut changes(&[revoked("anew", 1)], &[]));
-    assert!(lost.is_written() && lost.lines().is_empty());
+    lost.keep_lost_rows_in(&mut changes(&[revoked("anew", 1)], &[]));
+    assert!(lost.is_fully_restored() && lost.describe().is_empty());
 }
 
 #[test]
 fn an_earlier_end_stays_where_the_other_history_has_the_key_under_another_id() {
     let (lost, now) = after_a_loss(&[ends("old", 1, 900)], &[ends("anew", 1, 1_000)]);
     assert_eq!(now.keys, [ends("anew", 1, 900)]);
-    assert_eq!(lost.rows().0, now.keys);
+    assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
 #[test]
@@ -73,46 +73,46 @@ fn a_key_whose_id_is_another_key_s_now_serves_on_under_an_id_of_its_own() {
     let [other, kept] = &now.keys[..] else { panic!("{:?}", now.keys) };
     assert_eq!((other, &kept.digest), (&key("web", 2), &[1; 32]));
     assert_eq!(kept.id, "web-0101010101010101");
-    assert_eq!(&lost.rows().0[0], kept);
-    assert!(told(&lost).contains("its id web is another key's"), "{}", told(&lost));
+    assert_eq!(&lost.rows_to_restore().0[0], kept);
+    assert!(described(&lost).contains("its id web is another key's"), "{}", described(&lost));
     // Each node comes to the same id, and a later look changes nothing.
     let mut again = rows(&[key("web", 2)]);
     let mut lost = lost;
-    lost.keep(&now, &mut again, true);
-    assert_eq!((&again.keys, lost.rows().0.len()), (&now.keys, 1));
+    lost.keep_lost_rows(&now, &mut again, true);
+    assert_eq!((&again.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
 }
 
 #[test]
 fn a_key_whose_id_is_given_to_another_before_it_is_written_back_serves_on() {
     let (mut lost, mut now) = after_a_loss(&[key("web", 1)], &[]);
     let mut change = changes(&[key("web", 2)], &[]);
-    lost.keep_in(&mut change);
-    now.apply(change);
+    lost.keep_lost_rows_in(&mut change);
+    now.apply_changes(change);
     let ids: Vec<_> = now.keys.iter().map(|key| (key.id.as_str(), key.digest[0])).collect();
     assert_eq!(ids, [("web", 2), ("web-0101010101010101", 1)]);
-    assert_eq!(lost.rows().0, [now.keys[1].clone()]);
+    assert_eq!(lost.rows_to_restore().0, [now.keys[1].clone()]);
 }
 
 #[test]
 fn a_revoked_key_that_is_imported_under_another_id_before_it_is_written_back_stays_so() {
     let (mut lost, mut now) = after_a_loss(&[revoked("old", 1)], &[]);
     let mut change = changes(&[key("anew", 1)], &[]);
-    lost.keep_in(&mut change);
-    now.apply(change);
+    lost.keep_lost_rows_in(&mut change);
+    now.apply_changes(change);
     assert_eq!(now.keys, [revoked("anew", 1)]);
-    assert_eq!(lost.rows().0, now.keys);
+    assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
 #[test]
 fn a_rotation_that_was_taken_back_stays_so_where_nothing_was_lost() {
-    let (mut lost, mut now) = (Lost::default(), rows(&[key("old", 1), revoked("new", 2)]));
-    lost.keep(&rows(&[ends("old", 1, 900), key("new", 2)]), &mut now, false);
+    let (mut lost, mut now) = (LostRows::default(), rows(&[key("old", 1), revoked("new", 2)]));
+    lost.keep_lost_rows(&rows(&[ends("old", 1, 900), key("new", 2)]), &mut now, false);
     assert_eq!(now.keys, [key("old", 1), revoked("new", 2)]);
-    assert!(lost.is_written());
+    assert!(lost.is_fully_restored());
     // No command takes a revocation or a row away: that is a loss whatever the ids say.
     let known = rows(&[revoked("one", 1), key("two", 2)]);
     let mut now = rows(&[key("one", 1)]);
-    lost.keep(&known, &mut now, false);
+    lost.keep_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [revoked("one", 1), key("two", 2)]);
 }
 
@@ -120,19 +120,19 @@ fn a_rotation_that_was_taken_back_stays_so_where_nothing_was_lost() {
 fn an_end_that_was_lost_and_is_not_written_back_yet_outlives_a_reload() {
     let (mut lost, known) = after_a_loss(&[ends("old", 1, 900)], &[key("old", 1)]);
     let mut now = rows(&[key("old", 1)]);
-    lost.keep(&known, &mut now, false);
+    lost.keep_lost_rows(&known, &mut now, false);
     assert_eq!(now.keys, [ends("old", 1, 900)]);
-    assert!(!lost.is_written());
+    assert!(!lost.is_fully_restored());
 }
 
 #[test]
 fn a_key_whose_row_cannot_be_read_is_not_added_beside_it() {
     let mut now = rows(&[]);
-    now.damaged = Damaged::default();
+    now.damaged = DamagedRows::default();
     now.damaged.keys.insert("anew".to_owned(), Some([1; 32]));
-    let mut lost = Lost::default();
-    lost.keep(&rows(&[key("old", 1)]), &mut now, true);
-    assert_eq!((now.keys.len(), lost.is_written()), (0, true));
+    let mut lost = LostRows::default();
+    lost.keep_lost_rows(&rows(&[key("old", 1)]), &mut now, true);
+    assert_eq!((now.keys.len(), lost.is_fully_restored()), (0, true));
 }
 
 #[test]
@@ -142,13 +142,13 @@ fn each_line_names_what_to_run() {
     before.accounts.push(AccountRow {
         name: "other".to_owned(),
         plan: Some("pro".to_owned()),
-        limit: Some(LimitRow::Calls(7)),
+        limit: Some(MonthlyLimit::Calls(7)),
     });
-    let mut lost = Lost::default();
+    let mut lost = LostRows::default();
     let mut now = rows(&[key("gone", 1), key("late", 2)]);
     now.accounts = vec![account(Some(9))];
-    lost.keep(&before, &mut now, true);
-    let lines = lost.lines();
+    lost.keep_lost_rows(&before, &mut now, true);
+    let lines = lost.describe();
     for command in [
         "riskgate keys revoke gone",
         "riskgate keys revoke late",
@@ -165,31 +165,35 @@ fn each_line_names_what_to_run() {
 }
 
 /// A node that knows the limit 7, which the store lost: it says the plan's.
-fn lost_limit() -> Lost {
-    let (mut lost, mut now) = (Lost::default(), rows(&[]));
+fn lost_limit() -> LostRows {
+    let (mut lost, mut now) = (LostRows::default(), rows(&[]));
     let known = RingRows { accounts: vec![account(Some(7))], ..rows(&[]) };
-    lost.keep(&known, &mut now, true);
-    assert!(told(&lost).contains("account acme: the store lost the limit 7"), "{}", told(&lost));
+    lost.keep_lost_rows(&known, &mut now, true);
+    assert!(
+        described(&lost).contains("account acme: the store lost the limit 7"),
+        "{}",
+        described(&lost)
+    );
     lost
 }
 
 #[test]
-fn a_lost_limit_is_told_no_more_once_it_is_set_to_whatever_it_is() {
+fn a_lost_limit_is_not_reported_once_it_is_set_to_any_value() {
     for calls in [Some(7), Some(9), None] {
         let mut lost = lost_limit();
-        lost.keep_in(&mut changes(&[], &[account(calls)]));
-        assert_eq!(lost.lines(), [""; 0], "set to {calls:?}");
+        lost.keep_lost_rows_in(&mut changes(&[], &[account(calls)]));
+        assert_eq!(lost.describe(), [""; 0], "set to {calls:?}");
     }
     let mut lost = lost_limit();
-    lost.keep_in(&mut changes(&[key("new", 1)], &[account(None)]));
-    assert_eq!(lost.lines().len(), 1, "a new key sets no limit");
+    lost.keep_lost_rows_in(&mut changes(&[key("new", 1)], &[account(None)]));
+    assert_eq!(lost.describe().len(), 1, "a new key sets no limit");
 }
 
 #[test]
 fn a_limit_that_was_set_after_the_loss_is_not_told_as_lost() {
     let mut lost = lost_limit();
     // All that changed after the version that was known changed after the loss.
-    let mark = RingMark { version: 9, ..RingMark::default() };
-    lost.forget_set(&RingChanges { mark, ..changes(&[], &[account(None)]) });
-    assert_eq!(lost.lines(), [""; 0]);
+    let mark = RingVersion { version: 9, ..RingVersion::default() };
+    lost.forget_reset_accounts(&RingChanges { mark, ..changes(&[], &[account(None)]) });
+    assert_eq!(lost.describe(), [""; 0]);
 }

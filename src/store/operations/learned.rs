@@ -6,8 +6,8 @@ use crate::store::rows::LearnedRow;
 
 impl Store {
     /// Keeps what the DNS said of names, in the place of what it said before; of all names, the
-    /// [`MOST_LEARNED`](crate::store::MOST_LEARNED) written last.
-    pub fn learn(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
+    /// [`MAX_LEARNED`](crate::store::MAX_LEARNED) written last.
+    pub fn save_learned(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.learn(rows),
             Store::Redis(store) => store.learn(rows),
@@ -25,10 +25,10 @@ impl Store {
     }
 
     /// What the DNS said of a name, as far as it is kept.
-    pub fn learned_of(&mut self, name: &str) -> Result<Option<LearnedRow>, StoreError> {
+    pub fn find_learned(&mut self, name: &str) -> Result<Option<LearnedRow>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.learned_of(name),
-            Store::Redis(store) => store.learned_of(name),
+            Store::Sqlite(store) => store.find_learned(name),
+            Store::Redis(store) => store.find_learned(name),
         }
     }
 }

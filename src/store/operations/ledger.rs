@@ -3,16 +3,16 @@
 use super::open::Store;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{Pulse, Round, Standing, Statement};
+use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Store {
     /// Who the store is and what time it has; connects where there is no connection. `known` is
     /// what the last pulse said: if that was another life of the store, or another store, all
     /// nodes restate their numbers for a few seconds before anything is granted anew.
-    pub fn pulse(&mut self, month: Month, known: Option<&Pulse>) -> Result<Pulse, StoreError> {
+    pub fn probe(&mut self, month: Month, known: Option<&Probe>) -> Result<Probe, StoreError> {
         match self {
-            Store::Sqlite(_) => Ok(Pulse::default()),
+            Store::Sqlite(_) => Ok(Probe::default()),
             Store::Redis(store) => store.pulse(month, known),
         }
     }
@@ -20,11 +20,11 @@ impl Store {
     /// Applies one node's statements, each atomically, and answers each. A statement whose
     /// sequence number is not newer than the one that the store knows changes nothing. `None` is
     /// one that failed alone: nothing is known of its fate.
-    pub fn state(
+    pub fn report_leases(
         &mut self,
-        round: Round<'_>,
-        statements: &[Statement],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        round: BatchContext<'_>,
+        statements: &[LeaseReport],
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
         match self {
             Store::Sqlite(store) => store.state(round, statements),
             Store::Redis(store) => store.state(round, statements),

@@ -23,12 +23,12 @@ impl Store {
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Store, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::open(path, patience).map(Store::Sqlite),
+            StoreUrl::Sqlite(path) => Sqlite::open(path, timeout).map(Store::Sqlite),
             StoreUrl::Redis(url) => {
-                Redis::new(url, options, patience).map(|store| Store::Redis(Box::new(store)))
+                Redis::new(url, options, timeout).map(|store| Store::Redis(Box::new(store)))
             }
         }
     }
@@ -37,11 +37,11 @@ impl Store {
     pub fn open_existing(
         url: &StoreUrl,
         options: &RedisOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Store, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Sqlite::open_existing(path, patience).map(Store::Sqlite),
-            StoreUrl::Redis(_) => Store::open(url, options, patience),
+            StoreUrl::Sqlite(path) => Sqlite::open_existing(path, timeout).map(Store::Sqlite),
+            StoreUrl::Redis(_) => Store::open(url, options, timeout),
         }
     }
 
@@ -49,17 +49,17 @@ impl Store {
     pub fn open_to_check(
         url: &StoreUrl,
         options: &RedisOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<Store>, StoreError> {
         match url {
-            StoreUrl::Sqlite(path) => Ok(Sqlite::open_to_check(path, patience)?.map(Store::Sqlite)),
-            StoreUrl::Redis(_) => Store::open(url, options, patience).map(Some),
+            StoreUrl::Sqlite(path) => Ok(Sqlite::open_to_check(path, timeout)?.map(Store::Sqlite)),
+            StoreUrl::Redis(_) => Store::open(url, options, timeout).map(Some),
         }
     }
 
     /// What keeps this store from being used at all: a damaged file, a server that would forget
     /// what it acknowledged. A server that does not answer is no such thing.
-    pub fn check(&mut self) -> Result<(), StoreError> {
+    pub fn check_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_usable(),
             Store::Redis(store) => store.check(),
@@ -67,17 +67,17 @@ impl Store {
     }
 
     /// What has befallen an open store: its file was replaced, its server set up otherwise.
-    pub fn recheck(&mut self) -> Result<(), StoreError> {
+    pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.check_in_place(),
+            Store::Sqlite(store) => store.check_file_unchanged(),
             Store::Redis(store) => store.check(),
         }
     }
 
     /// From now on waits for up to five seconds: a command beside a busy gateway.
-    pub fn be_patient(&mut self) -> Result<(), StoreError> {
+    pub fn set_busy_timeout(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.be_patient(),
+            Store::Sqlite(store) => store.set_busy_timeout(),
             Store::Redis(_) => Ok(()),
         }
     }

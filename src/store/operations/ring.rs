@@ -1,14 +1,14 @@
 //! The verbs of keys and accounts.
 
 use super::open::Store;
-use crate::model::monthly_limit::LimitRow;
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error::StoreError;
-use crate::store::rows::{AccountRow, Contents, KeyRow, RingChanges, RingMark, RingRows};
+use crate::store::rows::{AccountRow, KeyRow, RingChanges, RingRows, RingVersion, StoreContents};
 
 impl Store {
     /// The identity of the store and the version of its keys and accounts; cheap enough to ask
     /// several times a second. `None` where there is no store yet, or where it lost its mark.
-    pub fn ring_mark(&mut self) -> Result<Option<RingMark>, StoreError> {
+    pub fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_mark(),
             Store::Redis(store) => store.ring_mark(),
@@ -44,7 +44,7 @@ impl Store {
     }
 
     /// Marks an empty server as a store; every verb that writes keys or accounts does so too.
-    pub fn init(&mut self) -> Result<(), StoreError> {
+    pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(_) => Ok(()),
             Store::Redis(store) => store.init(),
@@ -61,15 +61,15 @@ impl Store {
     }
 
     /// Sets when a key ends: its expiry to at most `expires_at`, and `revoked_at` if given.
-    pub fn end_key(
+    pub fn set_key_end(
         &mut self,
         id: &str,
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.end_key(id, expires_at, revoked_at),
-            Store::Redis(store) => store.end_key(id, expires_at, revoked_at),
+            Store::Sqlite(store) => store.set_key_end(id, expires_at, revoked_at),
+            Store::Redis(store) => store.set_key_end(id, expires_at, revoked_at),
         }
     }
 
@@ -79,12 +79,12 @@ impl Store {
         &mut self,
         old: &str,
         new: &KeyRow,
-        ends: i64,
+        old_expires_at: i64,
         now: i64,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.rotate_key(old, new, ends, now),
-            Store::Redis(store) => store.rotate_key(old, new, ends, now),
+            Store::Sqlite(store) => store.rotate_key(old, new, old_expires_at, now),
+            Store::Redis(store) => store.rotate_key(old, new, old_expires_at, now),
         }
     }
 
@@ -94,13 +94,13 @@ impl Store {
         &mut self,
         old: &str,
         new: &str,
-        ends: i64,
+        old_expires_at: i64,
         before: Option<i64>,
         now: i64,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.undo_rotation(old, new, ends, before, now),
-            Store::Redis(store) => store.undo_rotation(old, new, ends, before, now),
+            Store::Sqlite(store) => store.undo_rotation(old, new, old_expires_at, before, now),
+            Store::Redis(store) => store.undo_rotation(old, new, old_expires_at, before, now),
         }
     }
 
@@ -110,7 +110,7 @@ impl Store {
         &mut self,
         name: &str,
         plan: Option<&str>,
-        limit: Option<Option<LimitRow>>,
+        limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.set_account(name, plan, limit),
@@ -123,7 +123,7 @@ impl Store {
     /// What is there otherwise stays as it is; with nothing to write there is no new version.
     /// Answers how many of `store.wait_replicas` lack what was written here; said again, it counts
     /// them again.
-    pub fn restore(
+    pub fn restore_rows(
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
@@ -136,7 +136,7 @@ impl Store {
 
     /// Fills an empty store with what another one held; refuses one that holds keys, accounts or
     /// numbers. Until it is whole no gateway takes anything from it.
-    pub fn fill(&mut self, contents: &Contents) -> Result<(), StoreError> {
+    pub fn fill_from(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.fill(contents),
             Store::Redis(store) => store.fill(contents),

@@ -2,7 +2,7 @@
 
 use super::open::Store;
 use crate::store::error::StoreError;
-use crate::store::rows::{Credit, TopRow};
+use crate::store::rows::{TopCredit, TopRow};
 
 impl Store {
     /// The counts of the top list.
@@ -14,7 +14,7 @@ impl Store {
     }
 
     /// The counts of the top list, and the marks already counted on `day`.
-    pub fn top(&mut self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
+    pub fn read_top(&mut self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
         match self {
             Store::Sqlite(store) => store.top(day),
             Store::Redis(store) => store.top(day),
@@ -25,14 +25,14 @@ impl Store {
     /// and forgets marks of days before the last. Answers the rows as they now stand.
     pub fn credit_top(
         &mut self,
-        credits: &[Credit],
-        gone: &[String],
+        credits: &[TopCredit],
+        evicted: &[String],
         day: i64,
         half_life: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.credit_top(credits, gone, day, half_life),
-            Store::Redis(store) => store.credit_top(credits, gone, day, half_life),
+            Store::Sqlite(store) => store.credit_top(credits, evicted, day, half_life),
+            Store::Redis(store) => store.credit_top(credits, evicted, day, half_life),
         }
     }
 }

@@ -10,21 +10,21 @@ use redis::{Client, Connection, ConnectionLike, FromRedisValue, Pipeline, Server
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use super::foreign::Foreign;
-use super::reply::{error_of, field, text};
+use super::foreign::ForeignEntries;
+use super::reply::{info_field, server_error, source};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
-use crate::support::regular_file::read_regular;
+use crate::support::regular_file::read_regular_file;
 
 /// For a connection to be made, TLS and log-in included; operations have their own deadline.
-pub(super) const CONNECT: Duration = Duration::from_millis(500);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// One exchange of many rows takes longer than a lease may.
-pub(super) const BULK: Duration = Duration::from_secs(5);
+pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest file of certificates, in bytes.
-const LARGEST_CA: u64 = 1 << 20;
+const MAX_CA_BYTES: u64 = 1 << 20;
 /// Rows in one exchange.
-pub(super) const CHUNK: usize = 1_000;
+pub(super) const CHUNK_ROWS: usize = 1_000;
 
 /// How the server is spoken to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,13 +43,13 @@ pub struct Redis {
     pub(super) wait_replicas: usize,
     pub(super) connection: Option<Connection>,
     /// The digests by which servers know our scripts; the first one said them itself.
-    pub(super) scripts: Vec<String>,
+    pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` did not have what was last written here.
     pub(super) missing_replicas: usize,
     /// What lies among the keys and accounts, and is none of ours.
-    pub(super) foreign: Foreign,
+    pub(super) foreign: ForeignEntries,
     /// Accounts whose numbers can't be read, and when that was told.
-    pub(super) told: HashMap<String, Instant>,
+    pub(super) warned_accounts: HashMap<String, Instant>,
 }
 
 impl Redis {
@@ -57,11 +57,11 @@ impl Redis {
     pub(in crate::store) fn new(
         url: &RedisUrl,
         options: &RedisOptions,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Redis, StoreError> {
-        let place = url.shown();
+        let place = url.redacted();
         let unusable =
-            |expected, found| StoreError::Unusable { place: place.clone(), expected, found };
+            |expected, found| StoreError::Unusable { location: place.clone(), expected, found };
         if url.has_tls() {
             // Fails when it was done before, and that is as well.
             let _ = rustls::crypto::ring::default_provider().install_default();
@@ -71,8 +71,8 @@ impl Redis {
                 let expected = "store.tls_ca to be a file of certificates in PEM form";
                 let wrong =
                     |found: String| unusable(expected, format!("{found}: {}", path.display()));
-                let root =
-                    read_regular(path, LARGEST_CA).map_err(|found| wrong(found.to_string()))?;
+                let root = read_regular_file(path, MAX_CA_BYTES)
+                    .map_err(|found| wrong(found.to_string()))?;
                 // The crate would take a file without one, and then trust nobody.
                 let found = CertificateDer::pem_slice_iter(&root).collect::<Result<Vec<_>, _>>();
                 match found {
@@ -91,50 +91,55 @@ impl Redis {
         Ok(Redis {
             client,
             place,
-            patience,
+            patience: timeout,
             wait_replicas: options.wait_replicas,
             connection: None,
-            scripts: Vec::new(),
+            script_digests: Vec::new(),
             missing_replicas: 0,
-            foreign: Foreign::default(),
-            told: HashMap::new(),
+            foreign: ForeignEntries::default(),
+            warned_accounts: HashMap::new(),
         })
     }
 
     /// Refuses a server that may throw keys away when its memory is full. One that does not
     /// answer is not refused.
     pub(in crate::store) fn check(&mut self) -> Result<(), StoreError> {
-        let info = match self.ask("reading its settings", redis::pipe().cmd("INFO").arg("memory")) {
-            Ok(mut replies) => text(replies.pop().unwrap_or(Value::Nil)),
-            Err(StoreError::Unanswered { .. }) => return Ok(()),
+        let info = match self.query("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
+        {
+            Ok(mut replies) => source(replies.pop().unwrap_or(Value::Nil)),
+            Err(StoreError::Unavailable { .. }) => return Ok(()),
             Err(error) => return Err(error),
         };
-        match field(&info, "maxmemory_policy") {
+        match info_field(&info, "maxmemory_policy") {
             Some("noeviction") => Ok(()),
             found => Err(StoreError::Unusable {
-                place: self.place.clone(),
+                location: self.place.clone(),
                 expected: "maxmemory-policy noeviction, since others throw counts away",
                 found: found.unwrap_or("a server that does not tell").to_owned(),
             }),
         }
     }
 
-    pub(super) fn unanswered(&self, doing: &'static str, found: impl Into<String>) -> StoreError {
-        StoreError::Unanswered { place: self.place.clone(), doing, found: found.into() }
+    pub(super) fn unavailable(&self, doing: &'static str, found: impl Into<String>) -> StoreError {
+        StoreError::Unavailable {
+            location: self.place.clone(),
+            operation: doing,
+            found: found.into(),
+        }
     }
 
     /// Connects where there is no connection.
     pub(super) fn connect(&mut self) -> Result<(), StoreError> {
-        self.connect_within(self.patience.max(CONNECT))
+        self.connect_within(self.patience.max(CONNECT_TIMEOUT))
     }
 
-    pub(super) fn connect_within(&mut self, patience: Duration) -> Result<(), StoreError> {
+    pub(super) fn connect_within(&mut self, timeout: Duration) -> Result<(), StoreError> {
         if self.is_connected() {
             return Ok(());
         }
         self.connection = None;
-        let made = self.client.get_connection_with_timeout(patience);
-        let connection = made.map_err(|error| self.unanswered("connecting", error.to_string()))?;
+        let made = self.client.get_connection_with_timeout(timeout);
+        let connection = made.map_err(|error| self.unavailable("connecting", error.to_string()))?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -143,105 +148,105 @@ impl Redis {
         self.connection.as_ref().is_some_and(ConnectionLike::is_open)
     }
 
-    pub(super) fn load_scripts(&mut self, patience: Duration) -> Result<(), StoreError> {
-        const DOING: &str = "loading its scripts";
+    pub(super) fn load_scripts(&mut self, timeout: Duration) -> Result<(), StoreError> {
+        const OPERATION: &str = "loading its scripts";
         let mut load = redis::pipe();
         for script in Script::ALL {
-            load.cmd("SCRIPT").arg("LOAD").arg(script.text());
+            load.cmd("SCRIPT").arg("LOAD").arg(script.reply_text());
         }
-        let loaded = self.exchange(DOING, &load, patience)?;
-        if let Some(found) = loaded.iter().find_map(error_of) {
+        let loaded = self.send_once(OPERATION, &load, timeout)?;
+        if let Some(found) = loaded.iter().find_map(server_error) {
             self.connection = None;
-            return Err(self.unanswered(DOING, found));
+            return Err(self.unavailable(OPERATION, found));
         }
-        self.scripts = loaded.into_iter().map(text).collect();
+        self.script_digests = loaded.into_iter().map(source).collect();
         Ok(())
     }
 
     /// Sends commands that may be said twice, and reads as many replies; connects first where
     /// needed. A kept connection that turns out to be dead is no answer: they are asked for once
     /// more on a new one, in the time that is left. An error in one reply fails all.
-    pub(super) fn ask(
+    pub(super) fn query(
         &mut self,
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.ask_within(doing, self.patience, commands)
+        self.query_within(doing, self.patience, commands)
     }
 
     /// As [`Redis::ask`], for what takes longer than a lease may.
-    pub(super) fn ask_within(
+    pub(super) fn query_within(
         &mut self,
         doing: &'static str,
-        patience: Duration,
+        timeout: Duration,
         commands: &Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        let until = Instant::now() + patience;
-        let was_kept = self.is_connected();
+        let until = Instant::now() + timeout;
+        let was_connected = self.is_connected();
         self.connect()?;
-        let mut replies = self.exchange(doing, commands, patience);
+        let mut replies = self.send_once(doing, commands, timeout);
         let left = || until.saturating_duration_since(Instant::now());
-        if replies.is_err() && was_kept && !left().is_zero() {
+        if replies.is_err() && was_connected && !left().is_zero() {
             self.connect_within(left())?;
-            replies = self.exchange(doing, commands, left());
+            replies = self.send_once(doing, commands, left());
         }
         let replies = replies?;
-        match replies.iter().find_map(error_of) {
+        match replies.iter().find_map(server_error) {
             Some(found) => {
                 self.connection = None;
-                Err(self.unanswered(doing, found))
+                Err(self.unavailable(doing, found))
             }
             None => Ok(replies),
         }
     }
 
     /// The last of the replies to bulk commands, as what it should be.
-    pub(super) fn read<T: FromRedisValue>(
+    pub(super) fn query_last<T: FromRedisValue>(
         &mut self,
         doing: &'static str,
         commands: &Pipeline,
     ) -> Result<T, StoreError> {
-        let last = self.ask_within(doing, BULK, commands)?.pop();
-        self.understand(doing, last.unwrap_or(Value::Nil))
+        let last = self.query_within(doing, BULK_TIMEOUT, commands)?.pop();
+        self.parse_reply(doing, last.unwrap_or(Value::Nil))
     }
 
     /// Reads a reply in the expected form. The error never quotes the reply: that may hold
     /// anything, and errors are logged. The connection is dropped then, because what else comes
     /// on it may belong to another question.
-    pub(super) fn understand<T: FromRedisValue>(
+    pub(super) fn parse_reply<T: FromRedisValue>(
         &mut self,
         doing: &'static str,
         reply: Value,
     ) -> Result<T, StoreError> {
         redis::from_redis_value(reply).map_err(|_| {
             self.connection = None;
-            self.unanswered(doing, "a reply of another form")
+            self.unavailable(doing, "a reply of another form")
         })
     }
 
     /// Runs scripts, which a server may have forgotten meanwhile: then they are loaded anew, and
     /// since none of them ran, all are sent once more.
-    pub(super) fn run(
+    pub(super) fn run_scripts(
         &mut self,
         doing: &'static str,
         commands: impl Fn(&[String]) -> Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
-        self.run_within(doing, self.patience, commands)
+        self.run_scripts_within(doing, self.patience, commands)
     }
 
     /// As [`Redis::run`], for what takes longer than a lease may.
-    pub(super) fn run_within(
+    pub(super) fn run_scripts_within(
         &mut self,
         doing: &'static str,
-        patience: Duration,
+        timeout: Duration,
         commands: impl Fn(&[String]) -> Pipeline,
     ) -> Result<Vec<Value>, StoreError> {
         self.connect()?;
-        if self.scripts.is_empty() {
-            self.load_scripts(patience)?;
+        if self.script_digests.is_empty() {
+            self.load_scripts(timeout)?;
         }
         for last_try in [false, true] {
-            let replies = self.exchange(doing, &commands(&self.scripts), patience)?;
+            let replies = self.send_once(doing, &commands(&self.script_digests), timeout)?;
             let forgotten = |value: &Value| {
                 matches!(value, Value::ServerError(error)
                     if error.kind() == Some(ServerErrorKind::NoScript))
@@ -249,25 +254,25 @@ impl Redis {
             if last_try || !replies.iter().any(forgotten) {
                 return Ok(replies);
             }
-            self.load_scripts(patience)?;
+            self.load_scripts(timeout)?;
         }
-        Err(self.unanswered(doing, "a server that forgets our scripts at once"))
+        Err(self.unavailable(doing, "a server that forgets our scripts at once"))
     }
 
     /// One exchange within `patience`, all replies together; whatever goes wrong costs the
     /// connection.
-    pub(super) fn exchange(
+    pub(super) fn send_once(
         &mut self,
         doing: &'static str,
         commands: &Pipeline,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let Some(mut connection) = self.connection.take() else {
-            return Err(self.unanswered(doing, "no connection"));
+            return Err(self.unavailable(doing, "no connection"));
         };
-        let until = Instant::now() + patience;
-        let mut converse = || -> redis::RedisResult<Vec<Value>> {
-            connection.set_write_timeout(Some(patience))?;
+        let until = Instant::now() + timeout;
+        let mut send_and_receive = || -> redis::RedisResult<Vec<Value>> {
+            connection.set_write_timeout(Some(timeout))?;
             connection.send_packed_command(&commands.get_packed_pipeline())?;
             let mut replies = Vec::with_capacity(commands.len());
             for _ in 0..commands.len() {
@@ -278,12 +283,12 @@ impl Redis {
             }
             Ok(replies)
         };
-        let replies = converse().map_err(|error| {
+        let replies = send_and_receive().map_err(|error| {
             let found = match error.is_timeout() {
-                true => format!("no answer within {} ms", patience.as_millis()),
+                true => format!("no answer within {} ms", timeout.as_millis()),
                 false => error.to_string(),
             };
-            self.unanswered(doing, found)
+            self.unavailable(doing, found)
         })?;
         self.connection = Some(connection);
         Ok(replies)

@@ -7,29 +7,29 @@
 
 use std::collections::BTreeSet;
 
-use super::key_names::{ACCOUNTS, CHANGED, DIGESTS, IMPORTS, ROWS};
+use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
 
 /// So many entries are told by name.
 const NAMED: usize = 3;
 
 /// How many entries each collection has: keys, digests, accounts, and when they changed.
-pub(super) type Counts = [u64; 4];
+pub(super) type EntryCounts = [u64; 4];
 
 /// Entries that are none of ours: in which collection, and their names.
 #[derive(Default)]
-pub(super) struct Foreign {
+pub(super) struct ForeignEntries {
     pub(super) entries: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
     imports: BTreeSet<Vec<u8>>,
     /// The numbers that were found not to agree even without them: rows were lost.
-    pub(super) lost_at: Option<Counts>,
+    pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 
-impl Foreign {
+impl ForeignEntries {
     /// Whether nothing was lost, as far as numbers tell.
-    pub(super) fn agree(&self, counts: &Counts) -> bool {
+    pub(super) fn is_consistent(&self, counts: &EntryCounts) -> bool {
         let of = |collection| self.entries.iter().filter(|(of, _)| *of == collection).count();
-        let foreign = [ROWS, DIGESTS, ACCOUNTS, CHANGED].map(|collection| of(collection) as u64);
+        let foreign = [KEYS, DIGESTS, ACCOUNTS, CHANGES].map(|collection| of(collection) as u64);
         let [keys, digests, accounts, changed] =
             [0, 1, 2, 3].map(|at| counts[at].checked_sub(foreign[at]));
         keys.is_some()
@@ -38,11 +38,11 @@ impl Foreign {
             && changed == keys.zip(accounts).map(|(keys, accounts)| keys + accounts)
     }
 
-    pub(super) fn holds(&self, collection: &'static str, name: &[u8]) -> bool {
+    pub(super) fn contains(&self, collection: &'static str, name: &[u8]) -> bool {
         !self.entries.is_empty() && self.entries.contains(&(collection, name.to_owned()))
     }
 
-    pub(super) fn note_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
+    pub(super) fn record_damaged_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
         self.imports = imports;
     }
 

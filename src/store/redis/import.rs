@@ -5,18 +5,18 @@
 //! undone; what was given up without a word, such as by a process that was killed, holds its names
 //! for some seconds and is then cleared away by whoever meets it.
 
-use super::connection::{CHUNK, Redis};
-use super::key_names::RING;
-use super::key_names::plans_name;
-use super::reply::hex;
-use super::rows::{key_text, plan_text};
+use super::connection::{CHUNK_ROWS, Redis};
+use super::key_names::RING_KEYS;
+use super::key_names::plans_key;
+use super::reply::to_hex;
+use super::rows::{format_key, format_plan};
 use super::scripts::Script;
 use super::write::ADDING;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
 
 /// Seconds for which an import holds its names after each of its steps.
-const HELD_FOR: u64 = 10;
+const IMPORT_TTL_SECONDS: u64 = 10;
 
 impl Redis {
     pub(in super::super) fn add_keys(
@@ -25,14 +25,14 @@ impl Redis {
     ) -> Result<(), StoreError> {
         match keys.len() {
             0 => return self.init(),
-            1..=CHUNK => return self.add_page("-", keys, true),
+            1..=CHUNK_ROWS => return self.add_page("-", keys, true),
             _ => {}
         }
-        let import = self.draw_id()?;
-        let mut begins = true;
-        let done = keys.chunks(CHUNK).try_for_each(|page| {
-            let added = self.add_page(&import, page, begins);
-            begins = false;
+        let import = self.random_id()?;
+        let mut is_first_page = true;
+        let done = keys.chunks(CHUNK_ROWS).try_for_each(|page| {
+            let added = self.add_page(&import, page, is_first_page);
+            is_first_page = false;
             added
         });
         let done = done.and_then(|()| self.end_import(&import, "commit").map(drop));
@@ -47,17 +47,17 @@ impl Redis {
         &mut self,
         import: &str,
         keys: &[(KeyRow, Option<String>)],
-        begins: bool,
+        is_first_page: bool,
     ) -> Result<(), StoreError> {
         let mut arguments = Vec::with_capacity(4 + 5 * keys.len());
-        arguments.extend([self.draw_id()?, import.to_owned()]);
-        arguments.extend([u8::from(begins).to_string(), HELD_FOR.to_string()]);
+        arguments.extend([self.random_id()?, import.to_owned()]);
+        arguments.extend([u8::from(is_first_page).to_string(), IMPORT_TTL_SECONDS.to_string()]);
         for (key, plan) in keys {
-            arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
-            arguments.extend([key.account.clone(), plan_text(plan.as_deref())]);
+            arguments.extend([key.id.clone(), to_hex(&key.digest), format_key(key)]);
+            arguments.extend([key.account.clone(), format_plan(plan.as_deref())]);
         }
-        let plans = plans_name(import);
-        let names = [&RING[..], &[&plans]].concat();
-        self.write_beside_imports(ADDING, Script::Add, &names, &arguments).map(drop)
+        let plans = plans_key(import);
+        let names = [&RING_KEYS[..], &[&plans]].concat();
+        self.write_after_imports(ADDING, Script::AddKeys, &names, &arguments).map(drop)
     }
 }

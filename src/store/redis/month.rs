@@ -2,9 +2,9 @@
 
 use redis::Value;
 
-use super::connection::{BULK, CHUNK, Redis};
-use super::key_names::{LEDGER, MARK};
-use super::reply::number;
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::key_names::{LEDGER_PREFIX, RING_META};
+use super::reply::reply_number;
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -13,8 +13,8 @@ use crate::store::rows::RepairedMonth;
 impl Redis {
     pub(in super::super) fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HGET").arg(MARK).arg("month");
-        let reply = self.ask("reading the month", &read)?.pop().unwrap_or(Value::Nil);
+        read.cmd("HGET").arg(RING_META).arg("month");
+        let reply = self.query("reading the month", &read)?.pop().unwrap_or(Value::Nil);
         let number = redis::from_redis_value::<Option<u16>>(reply).unwrap_or(None);
         Ok(number.and_then(Month::from_number))
     }
@@ -23,8 +23,8 @@ impl Redis {
         const DOING: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
-        let reply = self.ask(DOING, &read)?.pop().unwrap_or(Value::Nil);
-        let (seconds, _micros): (i64, i64) = self.understand(DOING, reply)?;
+        let reply = self.query(DOING, &read)?.pop().unwrap_or(Value::Nil);
+        let (seconds, _micros): (i64, i64) = self.parse_reply(DOING, reply)?;
         Ok(seconds)
     }
 
@@ -35,16 +35,21 @@ impl Redis {
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
         const DOING: &str = "repairing the month";
-        let reply = self.write_by(DOING, Script::Month, &[MARK], &[month.number().to_string()])?;
-        let was: i64 = self.understand(DOING, reply)?;
+        let reply = self.run_write_script(
+            DOING,
+            Script::LowerMonth,
+            &[RING_META],
+            &[month.number().to_string()],
+        )?;
+        let was: i64 = self.parse_reply(DOING, reply)?;
         let was = u16::try_from(was).ok().and_then(Month::from_number);
         let mut dropped = 0;
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER}*")).arg("COUNT");
-            scan.arg(CHUNK);
-            let (next, names): (u64, Vec<Vec<u8>>) = self.read(DOING, &scan)?;
+            scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER_PREFIX}*")).arg("COUNT");
+            scan.arg(CHUNK_ROWS);
+            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last(DOING, &scan)?;
             let is_later = |name: &&Vec<u8>| {
                 let name = String::from_utf8_lossy(name);
                 let counted = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
@@ -54,12 +59,12 @@ impl Redis {
             if !later.is_empty() {
                 let mut drop = redis::pipe();
                 drop.cmd("DEL").arg(&later);
-                let replies = self.ask_within(DOING, BULK, &drop)?;
-                dropped += replies.into_iter().map(number).sum::<u64>();
+                let replies = self.query_within(DOING, BULK_TIMEOUT, &drop)?;
+                dropped += replies.into_iter().map(reply_number).sum::<u64>();
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(RepairedMonth { was, dropped });
+                return Ok(RepairedMonth { previous: was, dropped });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-pub(super) fn error_of(value: &Value) -> Option<String> {
+pub(super) fn server_error(value: &Value) -> Option<String> {
     match value {
         Value::ServerError(error) => {
             Some(format!("{} {}", error.code(), error.details().unwrap_or_default()))
@@ -11,19 +11,19 @@ pub(super) fn error_of(value: &Value) -> Option<String> {
     }
 }
 
-pub(super) fn text(value: Value) -> String {
+pub(super) fn source(value: Value) -> String {
     redis::from_redis_value(value).unwrap_or_default()
 }
 
-pub(super) fn number(value: Value) -> u64 {
+pub(super) fn reply_number(value: Value) -> u64 {
     redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
 }
 
 /// A line of INFO.
-pub(super) fn field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
+pub(super) fn info_field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-pub(super) fn hex(bytes: &[u8]) -> String {
+pub(super) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -3,16 +3,16 @@
 use redis::Pipeline;
 
 use super::connection::Redis;
-use super::key_names::RING;
-use super::reply::{error_of, hex, number};
-use super::rows::{account_text, key_text};
+use super::key_names::RING_KEYS;
+use super::reply::{reply_number, server_error, to_hex};
+use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
 /// Rows in one script that writes them back: as many as Lua takes for one command, twice.
-const PAGE: usize = 1_000;
-const DOING: &str = "writing back what it lost";
+const PAGE_ROWS: usize = 1_000;
+const DOING: &str = "restoring lost rows";
 
 impl Redis {
     pub(in super::super) fn restore(
@@ -21,41 +21,44 @@ impl Redis {
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
         // Accounts first: no node shall see a key without its account.
-        let accounts = accounts.chunks(PAGE).map(|some| (&[][..], some));
-        let keys = keys.chunks(PAGE).map(|some| (some, &[][..]));
+        let accounts = accounts.chunks(PAGE_ROWS).map(|some| (&[][..], some));
+        let keys = keys.chunks(PAGE_ROWS).map(|some| (some, &[][..]));
         accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))?;
-        self.lacking_replicas()
+        self.count_missing_replicas()
     }
 
     fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
-        let mut arguments = vec![self.draw_id()?, keys.len().to_string()];
+        let mut arguments = vec![self.random_id()?, keys.len().to_string()];
         for key in keys {
-            arguments.extend([key.id.clone(), hex(&key.digest), key_text(key)]);
+            arguments.extend([key.id.clone(), to_hex(&key.digest), format_key(key)]);
         }
         for account in accounts {
-            arguments.extend([account.name.clone(), account_text(account)]);
+            arguments.extend([account.name.clone(), format_account(account)]);
         }
-        let replies = self.run(DOING, |scripts| {
+        let replies = self.run_scripts(DOING, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[Script::Restore as usize]).arg(RING.len());
-            pipeline.arg(&RING).arg(&arguments);
+            pipeline
+                .cmd("EVALSHA")
+                .arg(&scripts[Script::RestoreRows as usize])
+                .arg(RING_KEYS.len());
+            pipeline.arg(&RING_KEYS).arg(&arguments);
             pipeline
         })?;
-        match replies.iter().find_map(error_of) {
-            Some(found) => Err(self.unanswered(DOING, found)),
+        match replies.iter().find_map(server_error) {
+            Some(found) => Err(self.unavailable(DOING, found)),
             None => Ok(()),
         }
     }
 
     /// Waits until the replicas have what this connection wrote last. Changes of keys are not
     /// followed meanwhile: no longer than the ledger would wait.
-    fn lacking_replicas(&mut self) -> Result<usize, StoreError> {
+    fn count_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);
         }
         let mut wait = redis::pipe();
-        wait.cmd("WAIT").arg(self.wait_replicas).arg(self.wait_for());
-        let reached = self.ask(DOING, &wait)?.pop().map_or(0, number);
+        wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
+        let reached = self.query(DOING, &wait)?.pop().map_or(0, reply_number);
         Ok(self.wait_replicas.saturating_sub(usize::try_from(reached).unwrap_or(usize::MAX)))
     }
 }

@@ -1,9 +1,9 @@
 //! Rotating a key on a server, and taking a rotation back: each is one script.
 
 use super::connection::Redis;
-use super::key_names::RING;
-use super::reply::hex;
-use super::rows::key_text;
+use super::key_names::RING_KEYS;
+use super::reply::to_hex;
+use super::rows::format_key;
 use super::scripts::Script;
 use crate::store::error;
 use crate::store::error::StoreError;
@@ -17,9 +17,9 @@ impl Redis {
         ends: i64,
         now: i64,
     ) -> Result<(), StoreError> {
-        let (digest, row) = (hex(&new.digest), key_text(new));
+        let (digest, row) = (to_hex(&new.digest), format_key(new));
         let words = ["rotate", old, &new.id, &ends.to_string(), &now.to_string(), &digest, &row];
-        self.rotate("rotating a key", &words, old)
+        self.run_rotation("rotating a key", &words, old)
     }
 
     pub(in super::super) fn undo_rotation(
@@ -32,14 +32,19 @@ impl Redis {
     ) -> Result<(), StoreError> {
         let before = before.map_or("-".to_owned(), |time| time.to_string());
         let words = ["undo", old, new, &ends.to_string(), &now.to_string(), &before];
-        self.rotate("taking a rotation back", &words, old)
+        self.run_rotation("taking a rotation back", &words, old)
     }
 
-    fn rotate(&mut self, doing: &'static str, words: &[&str], old: &str) -> Result<(), StoreError> {
-        let mut arguments = vec![self.draw_id()?];
+    fn run_rotation(
+        &mut self,
+        doing: &'static str,
+        words: &[&str],
+        old: &str,
+    ) -> Result<(), StoreError> {
+        let mut arguments = vec![self.random_id()?];
         arguments.extend(words.iter().map(|word| (*word).to_owned()));
-        match self.write_beside_imports(doing, Script::Rotate, &RING, &arguments)? {
-            0 => Err(error::unknown_key(old)),
+        match self.write_after_imports(doing, Script::RotateKey, &RING_KEYS, &arguments)? {
+            0 => Err(error::unknown_key_error(old)),
             _ => Ok(()),
         }
     }

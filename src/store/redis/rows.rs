@@ -7,13 +7,13 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::reply::hex;
-use crate::model::monthly_limit::LimitRow;
+use super::reply::to_hex;
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::rows::{AccountRow, KeyRow};
 
 /// What never changes of a key.
 #[derive(Deserialize)]
-struct Written {
+struct StoredKey {
     account: String,
     label: Option<String>,
     origins: Vec<String>,
@@ -22,75 +22,75 @@ struct Written {
 }
 
 /// A key but for where it came from.
-pub(super) fn key_text(key: &KeyRow) -> String {
-    let written = json!({
+pub(super) fn format_key(key: &KeyRow) -> String {
+    let stored = json!({
         "account": key.account, "label": key.label, "origins": key.origins,
         "require_origin": key.require_origin, "created_at": key.created_at,
     });
-    let (expires, revoked) = (or_none(key.expires_at), or_none(key.revoked_at));
-    format!("{expires} {revoked} {} {written}", hex(&key.digest))
+    let (expires, revoked) = (format_time(key.expires_at), format_time(key.revoked_at));
+    format!("{expires} {revoked} {} {stored}", to_hex(&key.digest))
 }
 
 /// None if the text is not one of ours.
-pub(super) fn key_row(id: &str, text: &str) -> Option<KeyRow> {
+pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
     let mut words = text.splitn(4, ' ');
     let (expires_at, revoked_at) = (words.next()?, words.next()?);
     let (hex, json) = (words.next()?, words.next()?);
-    let written: Written = serde_json::from_str(json).ok()?;
+    let stored: StoredKey = serde_json::from_str(json).ok()?;
     Some(KeyRow {
         id: id.to_owned(),
-        account: written.account,
-        label: written.label,
-        digest: digest(hex)?,
-        origins: written.origins,
-        require_origin: written.require_origin,
-        created_at: written.created_at,
-        expires_at: time(expires_at)?,
-        revoked_at: time(revoked_at)?,
+        account: stored.account,
+        label: stored.label,
+        digest: parse_digest(hex)?,
+        origins: stored.origins,
+        require_origin: stored.require_origin,
+        created_at: stored.created_at,
+        expires_at: parse_time(expires_at)?,
+        revoked_at: parse_time(revoked_at)?,
     })
 }
 
 /// An account but for where it came from.
-pub(super) fn account_text(account: &AccountRow) -> String {
-    format!("{} {}", limit_text(account.limit), json!(account.plan))
+pub(super) fn format_account(account: &AccountRow) -> String {
+    format!("{} {}", format_limit(account.limit), json!(account.plan))
 }
 
 /// None if the text is not one of ours.
-pub(super) fn account_row(name: &str, text: &str) -> Option<AccountRow> {
+pub(super) fn parse_account(name: &str, text: &str) -> Option<AccountRow> {
     let (limit, plan) = text.split_once(' ')?;
     let limit = match limit {
         "-" => None,
-        "unlimited" => Some(LimitRow::Unlimited),
-        calls => Some(LimitRow::Calls(calls.parse().ok()?)),
+        "unlimited" => Some(MonthlyLimit::Unlimited),
+        calls => Some(MonthlyLimit::Calls(calls.parse().ok()?)),
     };
     Some(AccountRow { name: name.to_owned(), plan: serde_json::from_str(plan).ok()?, limit })
 }
 
-pub(super) fn limit_text(limit: Option<LimitRow>) -> String {
+pub(super) fn format_limit(limit: Option<MonthlyLimit>) -> String {
     match limit {
-        Some(LimitRow::Calls(calls)) => calls.to_string(),
-        Some(LimitRow::Unlimited) => "unlimited".to_owned(),
+        Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
+        Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
         None => "-".to_owned(),
     }
 }
 
 /// A plan that is given; nothing leaves the one that is there.
-pub(super) fn plan_text(plan: Option<&str>) -> String {
+pub(super) fn format_plan(plan: Option<&str>) -> String {
     plan.map_or(String::new(), |plan| json!(plan).to_string())
 }
 
-fn or_none(time: Option<i64>) -> String {
+fn format_time(time: Option<i64>) -> String {
     time.map_or("-".to_owned(), |time| time.to_string())
 }
 
-fn time(text: &str) -> Option<Option<i64>> {
+fn parse_time(text: &str) -> Option<Option<i64>> {
     match text {
         "-" => Some(None),
         time => time.parse().ok().map(Some),
     }
 }
 
-pub(super) fn digest(hex: &str) -> Option<[u8; 32]> {
+pub(super) fn parse_digest(hex: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
     if pairs.len() != digest.len() || !rest.is_empty() {

@@ -1,7 +1,7 @@
 //! Reads whole hashes, a chunk at a time.
 
-use super::connection::{CHUNK, Redis};
-use super::key_names::READING;
+use super::connection::{CHUNK_ROWS, Redis};
+use super::key_names::READING_KEYS;
 use crate::store::error::StoreError;
 
 /// Fields of a hash with their values, whatever bytes they are.
@@ -16,8 +16,8 @@ impl Redis {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK);
-            let (next, pairs): (u64, Pairs) = self.read(READING, &scan)?;
+            scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
+            let (next, pairs): (u64, Pairs) = self.query_last(READING_KEYS, &scan)?;
             for (name, text) in pairs {
                 take(name, text);
             }

@@ -3,60 +3,60 @@
 /// Scripts that are loaded where a server does not know them; see [`Script::text`].
 #[derive(Clone, Copy)]
 pub(super) enum Script {
-    State,
-    Pulse,
-    Write,
-    Add,
-    Commit,
-    Rotate,
-    Restore,
-    Fill,
-    Credit,
-    Month,
-    Learn,
+    ReportLease,
+    Probe,
+    ChangeRing,
+    AddKeys,
+    EndImport,
+    RotateKey,
+    RestoreRows,
+    FillRing,
+    CreditTop,
+    LowerMonth,
+    SaveLearned,
 }
 
 impl Script {
     /// In the order in which they are declared.
     pub(super) const ALL: [Script; 11] = [
-        Script::State,
-        Script::Pulse,
-        Script::Write,
-        Script::Add,
-        Script::Commit,
-        Script::Rotate,
-        Script::Restore,
-        Script::Fill,
-        Script::Credit,
-        Script::Month,
-        Script::Learn,
+        Script::ReportLease,
+        Script::Probe,
+        Script::ChangeRing,
+        Script::AddKeys,
+        Script::EndImport,
+        Script::RotateKey,
+        Script::RestoreRows,
+        Script::FillRing,
+        Script::CreditTop,
+        Script::LowerMonth,
+        Script::SaveLearned,
     ];
 
-    pub(super) const fn text(self) -> &'static str {
+    pub(super) const fn reply_text(self) -> &'static str {
         match self {
-            Script::State => include_str!("state.lua"),
-            Script::Pulse => include_str!("pulse.lua"),
-            Script::Write => {
-                concat!(include_str!("ring.lua"), include_str!("write.lua"))
+            Script::ReportLease => include_str!("report_lease.lua"),
+            Script::Probe => include_str!("probe.lua"),
+            Script::ChangeRing => {
+                concat!(include_str!("ring_common.lua"), include_str!("change_ring.lua"))
             }
-            Script::Add => {
-                concat!(include_str!("ring.lua"), include_str!("add.lua"))
+            Script::AddKeys => {
+                concat!(include_str!("ring_common.lua"), include_str!("add_keys.lua"))
             }
-            Script::Commit => {
-                concat!(include_str!("ring.lua"), include_str!("commit.lua"))
+            Script::EndImport => {
+                concat!(include_str!("ring_common.lua"), include_str!("end_import.lua"))
             }
-            Script::Restore => {
-                concat!(include_str!("ring.lua"), include_str!("restore.lua"))
+            Script::RestoreRows => {
+                concat!(include_str!("ring_common.lua"), include_str!("restore_rows.lua"))
             }
-            Script::Fill => {
-                concat!(include_str!("ring.lua"), include_str!("fill.lua"))
+            Script::FillRing => {
+                concat!(include_str!("ring_common.lua"), include_str!("fill_ring.lua"))
             }
-            Script::Rotate => {
-                concat!(include_str!("ring.lua"), include_str!("rotate.lua"))
+            Script::RotateKey => {
+                concat!(include_str!("ring_common.lua"), include_str!("rotate_key.lua"))
             }
-            Script::Credit => include_str!("credit.lua"),
-            Script::Month => include_str!("month.lua"),
-            Script::Learn => include_str!("learned.lua"),
+            Script::CreditTop => include_str!("credit_top.lua"),
+            Script::LowerMonth => include_str!("lower_month.lua"),
+            Script::SaveLearned => include_str!("save_learned.lua"),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-use super::connection::{CONNECT, Redis, RedisOptions};
+use super::connection::{CONNECT_TIMEOUT, Redis, RedisOptions};
 use crate::store::StoreUrl;
 use crate::store::redis_server::RedisServer;
 
@@ -32,8 +32,8 @@ fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
     });
     let url = format!("redis://{address}");
     let Ok(StoreUrl::Redis(url)) = StoreUrl::parse(&url) else { panic!("{url}") };
-    let patience = Duration::from_millis(100);
-    let mut store = Redis::new(&url, &RedisOptions::default(), patience).unwrap();
+    let timeout = Duration::from_millis(100);
+    let mut store = Redis::new(&url, &RedisOptions::default(), timeout).unwrap();
     let until = Instant::now() + Duration::from_secs(10);
     while store.unix_now().is_err() {
         assert!(Instant::now() < until, "it answers");
@@ -42,7 +42,7 @@ fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
     is_done.recv().unwrap();
     let begun = Instant::now();
     store.unix_now().unwrap_err();
-    assert!(begun.elapsed() < CONNECT, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < CONNECT_TIMEOUT, "{:?}", begun.elapsed());
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_reply_of_another_form_is_never_quoted_and_ends_the_connection() {
     store.unix_now().unwrap();
     assert!(store.is_connected());
     let reply = Value::Array(vec![Value::BulkString(b"somebody@example.com".to_vec())]);
-    let error = store.understand::<(u64, u64)>("reading", reply).unwrap_err().to_string();
+    let error = store.parse_reply::<(u64, u64)>("reading", reply).unwrap_err().to_string();
     assert!(!error.contains("somebody"), "{error}");
     assert!(error.contains("a reply of another form"), "{error}");
     assert!(!store.is_connected());

@@ -2,19 +2,19 @@
 
 use redis::{Pipeline, Value};
 
-use super::connection::{BULK, CHUNK, Redis};
-use super::key_names::TOP;
-use super::reply::error_of;
+use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
+use super::key_names::TOP_KEY;
+use super::reply::server_error;
 use super::scripts::Script;
 use crate::store::error::StoreError;
-use crate::store::rows::{Credit, MAX_ACCOUNTS, TopRow};
+use crate::store::rows::{MAX_TOP_ACCOUNTS, TopCredit, TopRow};
 
 /// Marks of a day are kept for so many seconds.
-const MARKS_KEPT_FOR: u64 = 2 * 86_400;
+const SIGHTINGS_TTL: u64 = 2 * 86_400;
 /// Marks in one script, so that it never holds the server up.
-const MARKS: usize = 2_000;
+const MAX_SIGHTINGS: usize = 2_000;
 
-fn marks_key(day: i64) -> String {
+fn sightings_key(day: i64) -> String {
     format!("riskgate:{{top}}:marks:{day}")
 }
 
@@ -23,16 +23,16 @@ impl Redis {
         &mut self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let marks: Vec<Vec<u8>> = self.scan_all("SSCAN", &marks_key(day))?;
+        let marks: Vec<Vec<u8>> = self.scan_all("SSCAN", &sightings_key(day))?;
         let mark = |text: Vec<u8>| std::str::from_utf8(&text).ok()?.parse().ok();
         Ok((self.top_rows()?, marks.into_iter().filter_map(mark).collect()))
     }
 
     pub(in super::super) fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
-        let pairs: Vec<(Vec<u8>, Vec<u8>)> = self.scan_all("HSCAN", TOP)?;
+        let pairs: Vec<(Vec<u8>, Vec<u8>)> = self.scan_all("HSCAN", TOP_KEY)?;
         // One that can't be read counts from nothing again.
         let row = |(domain, text): (Vec<u8>, Vec<u8>)| {
-            top_row(String::from_utf8(domain).ok()?, std::str::from_utf8(&text).ok()?)
+            parse_top_row(String::from_utf8(domain).ok()?, std::str::from_utf8(&text).ok()?)
         };
         Ok(pairs.into_iter().filter_map(row).collect())
     }
@@ -40,7 +40,7 @@ impl Redis {
     /// Said twice it counts once, by the marks: so many credits may go in several scripts.
     pub(in super::super) fn credit_top(
         &mut self,
-        credits: &[Credit],
+        credits: &[TopCredit],
         gone: &[String],
         day: i64,
         half_life: f64,
@@ -51,49 +51,50 @@ impl Redis {
         while !credits.is_empty() || !gone.is_empty() {
             let mut marks = 0;
             let fits = credits.iter().take_while(|credit| {
-                marks += credit.marks.len() + 1;
-                marks <= MARKS
+                marks += credit.sightings.len() + 1;
+                marks <= MAX_SIGHTINGS
             });
             // One credit alone may have more: as many as there are accounts that ask for it.
-            let (some, more) = credits.split_at(fits.count().clamp(credits.len().min(1), CHUNK));
-            let (some_gone, more_gone) = gone.split_at(gone.len().min(CHUNK));
-            rows.extend(self.credit_some(some, some_gone, day, half_life)?);
+            let (some, more) =
+                credits.split_at(fits.count().clamp(credits.len().min(1), CHUNK_ROWS));
+            let (some_gone, more_gone) = gone.split_at(gone.len().min(CHUNK_ROWS));
+            rows.extend(self.credit_page(some, some_gone, day, half_life)?);
             (credits, gone) = (more, more_gone);
         }
         Ok(rows)
     }
 
-    fn credit_some(
+    fn credit_page(
         &mut self,
-        credits: &[Credit],
+        credits: &[TopCredit],
         gone: &[String],
         day: i64,
         half_life: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         const DOING: &str = "saving the top counts";
-        let mut replies = self.run_within(DOING, BULK, |scripts| {
+        let mut replies = self.run_scripts_within(DOING, BULK_TIMEOUT, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[Script::Credit as usize]).arg(2).arg(TOP);
-            pipeline.arg(marks_key(day)).arg(half_life.to_string()).arg(MARKS_KEPT_FOR);
-            pipeline.arg(MAX_ACCOUNTS).arg(gone.len()).arg(gone);
+            pipeline.cmd("EVALSHA").arg(&scripts[Script::CreditTop as usize]).arg(2).arg(TOP_KEY);
+            pipeline.arg(sightings_key(day)).arg(half_life.to_string()).arg(SIGHTINGS_TTL);
+            pipeline.arg(MAX_TOP_ACCOUNTS).arg(gone.len()).arg(gone);
             for credit in credits {
                 pipeline.arg(&credit.domain).arg(credit.base.to_string()).arg(credit.at);
-                pipeline.arg(credit.marks.len());
-                for (mark, account) in &credit.marks {
+                pipeline.arg(credit.sightings.len());
+                for (mark, account) in &credit.sightings {
                     pipeline.arg(mark.to_string()).arg(account.to_string());
                 }
             }
             pipeline
         })?;
         let reply = replies.pop().unwrap_or(Value::Nil);
-        if let Some(found) = error_of(&reply) {
+        if let Some(found) = server_error(&reply) {
             self.connection = None;
-            return Err(self.unanswered(DOING, found));
+            return Err(self.unavailable(DOING, found));
         }
-        let texts: Vec<String> = self.understand(DOING, reply)?;
-        let row = |(credit, text): (&Credit, String)| {
-            top_row(credit.domain.clone(), &text)
-                .ok_or_else(|| self.unanswered(DOING, format!("{text:?}")))
+        let texts: Vec<String> = self.parse_reply(DOING, reply)?;
+        let row = |(credit, text): (&TopCredit, String)| {
+            parse_top_row(credit.domain.clone(), &text)
+                .ok_or_else(|| self.unavailable(DOING, format!("{text:?}")))
         };
         credits.iter().zip(texts).map(row).collect()
     }
@@ -109,8 +110,8 @@ impl Redis {
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
-            scan.cmd(command).arg(key).arg(cursor).arg("COUNT").arg(CHUNK);
-            let (next, some): (u64, Vec<T>) = self.read(DOING, &scan)?;
+            scan.cmd(command).arg(key).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
+            let (next, some): (u64, Vec<T>) = self.query_last(DOING, &scan)?;
             all.extend(some);
             cursor = next;
             if cursor == 0 {
@@ -120,13 +121,13 @@ impl Redis {
     }
 }
 
-pub(super) fn top_text(row: &TopRow) -> String {
+pub(super) fn format_top_row(row: &TopRow) -> String {
     let accounts: Vec<String> = row.accounts.iter().map(u64::to_string).collect();
     format!("{} {} {}", row.count, row.at, accounts.join(","))
 }
 
 /// None if the text is not one of ours.
-fn top_row(domain: String, text: &str) -> Option<TopRow> {
+fn parse_top_row(domain: String, text: &str) -> Option<TopRow> {
     let mut words = text.split(' ');
     let (count, at) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
     let accounts = words.next()?.split(',').filter_map(|account| account.parse().ok()).collect();

@@ -3,11 +3,11 @@
 use rusqlite::{Connection, Transaction, params};
 
 use super::connection::Sqlite;
-use super::meta::meta;
-use super::rows::{signed, unsigned};
+use super::meta::read_meta;
+use super::rows::{to_signed, to_unsigned};
 use crate::model::month::Month;
 use crate::store::error::StoreError;
-use crate::store::ledger::{Round, Standing, Statement};
+use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
@@ -15,27 +15,27 @@ impl Sqlite {
     /// that it spoke to, and is told nothing.
     pub(in super::super) fn state(
         &mut self,
-        round: Round<'_>,
-        statements: &[Statement],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
-        let failed = self.failed("stating the ledger");
+        round: BatchContext<'_>,
+        statements: &[LeaseReport],
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
+        let failed = self.error_while("reporting leases");
         let place = self.path.display().to_string();
-        let transaction = self.begin("stating the ledger")?;
+        let transaction = self.begin_immediate("reporting leases")?;
         raise_month(&transaction, round.month).map_err(&failed)?;
-        let mut standings = Vec::with_capacity(statements.len());
+        let mut grants = Vec::with_capacity(statements.len());
         for statement in statements {
-            let standing = apply_one(&transaction, round.node, statement).map_err(&failed)?;
+            let standing = apply_report(&transaction, round.node, statement).map_err(&failed)?;
             if standing.is_none() {
                 return Err(StoreError::Unusable {
-                    place,
+                    location: place,
                     expected: "the numbers that were written",
                     found: "older ones, or none; restart to go on with what is there".to_owned(),
                 });
             }
-            standings.push(standing);
+            grants.push(standing);
         }
         transaction.commit().map_err(&failed)?;
-        Ok(standings)
+        Ok(grants)
     }
 
     pub(in super::super) fn others_spent(
@@ -44,14 +44,14 @@ impl Sqlite {
         month: Month,
         node: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        others(&self.connection, account, month, node)
+        others_totals(&self.connection, account, month, node)
             .map(|(_, spent)| spent)
-            .map_err(self.failed("reading usage"))
+            .map_err(self.error_while("reading usage"))
     }
 
     pub(in super::super) fn latest_month(&self) -> Result<Option<Month>, StoreError> {
         let number: Option<i64> =
-            meta(&self.connection, "month").map_err(self.failed("reading the month"))?;
+            read_meta(&self.connection, "month").map_err(self.error_while("reading the month"))?;
         Ok(number.and_then(|n| u16::try_from(n).ok()).and_then(Month::from_number))
     }
 
@@ -59,9 +59,9 @@ impl Sqlite {
         &mut self,
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
-        let failed = self.failed("repairing the month");
+        let failed = self.error_while("repairing the month");
         let was = self.latest_month()?;
-        let transaction = self.begin("repairing the month")?;
+        let transaction = self.begin_immediate("repairing the month")?;
         let later = [month.number()];
         let set = "UPDATE meta SET value = ?1 WHERE key = 'month' AND value > ?1";
         transaction.execute(set, later).map_err(&failed)?;
@@ -70,7 +70,7 @@ impl Sqlite {
             transaction.query_row(counted, later, |row| row.get(0)).map_err(&failed)?;
         transaction.execute("DELETE FROM ledger WHERE month > ?1", later).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
-        Ok(RepairedMonth { was, dropped: unsigned(dropped) })
+        Ok(RepairedMonth { previous: was, dropped: to_unsigned(dropped) })
     }
 
     pub(in super::super) fn usage(
@@ -78,7 +78,7 @@ impl Sqlite {
         month: Month,
         account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
-        let failed = self.failed("reading usage");
+        let failed = self.error_while("reading usage");
         let mut statement = self
             .connection
             .prepare(
@@ -90,8 +90,8 @@ impl Sqlite {
             .query_map(params![month.number(), account], |row| {
                 Ok(UsageRow {
                     account: row.get(0)?,
-                    spent: unsigned(row.get(1)?),
-                    leased: unsigned(row.get(2)?),
+                    spent: to_unsigned(row.get(1)?),
+                    leased: to_unsigned(row.get(2)?),
                     is_damaged: false,
                 })
             })
@@ -118,7 +118,7 @@ pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqli
     Ok(())
 }
 
-fn others(
+fn others_totals(
     connection: &Connection,
     account: &str,
     month: Month,
@@ -130,16 +130,16 @@ fn others(
              WHERE account = ?1 AND month = ?2 AND node <> ?3",
         )?
         .query_row(params![account, month.number(), node.as_slice()], |row| {
-            Ok((unsigned(row.get(0)?), unsigned(row.get(1)?)))
+            Ok((to_unsigned(row.get(0)?), to_unsigned(row.get(1)?)))
         })
 }
 
-fn apply_one(
+fn apply_report(
     transaction: &Transaction<'_>,
     node: &[u8; 16],
-    statement: &Statement,
-) -> rusqlite::Result<Option<Standing>> {
-    let Statement { account, month, sequence, .. } = statement;
+    statement: &LeaseReport,
+) -> rusqlite::Result<Option<Grant>> {
+    let LeaseReport { account, month, sequence, .. } = statement;
     let [known_sequence, own_before, others_leased, others_spent] = transaction
         .prepare_cached(
             "SELECT coalesce(sum(CASE WHEN node = ?3 THEN sequence END), 0),
@@ -149,17 +149,24 @@ fn apply_one(
              FROM ledger WHERE account = ?1 AND month = ?2",
         )?
         .query_row(params![account, month.number(), node.as_slice()], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(unsigned))
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(to_unsigned))
         })?;
     if known_sequence < statement.known.sequence {
         return Ok(None);
     }
-    let stands =
-        |own| Some(Standing { own, others_leased, others_spent, revision: 0, settling: false });
+    let grant_of = |own| {
+        Some(Grant {
+            own_leased: own,
+            others_leased,
+            others_spent,
+            revision: 0,
+            is_recovering: false,
+        })
+    };
     if *sequence <= known_sequence {
-        return Ok(stands(own_before));
+        return Ok(grant_of(own_before));
     }
-    let own = Standing::decide(statement, others_leased);
+    let own = Grant::decide_leased(statement, others_leased);
     transaction
         .prepare_cached(
             "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -170,11 +177,11 @@ fn apply_one(
             account,
             month.number(),
             node.as_slice(),
-            signed(*sequence),
-            signed(own),
-            signed(statement.spent)
+            to_signed(*sequence),
+            to_signed(own),
+            to_signed(statement.spent)
         ])?;
-    Ok(stands(own))
+    Ok(grant_of(own))
 }
 
 #[cfg(test)]
@@ -189,7 +196,7 @@ mod tests {
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
         for now in [300, 311, 312, 323] {
-            let statement = Statement {
+            let statement = LeaseReport {
                 account: "acme".to_owned(),
                 month: month(now),
                 sequence: u64::from(now),
@@ -199,10 +206,10 @@ mod tests {
                 limit: None,
                 known: Default::default(),
             };
-            let round = Round {
+            let round = BatchContext {
                 node: &[1; 16],
                 month: month(now),
-                settle: Duration::ZERO,
+                recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
             store.state(round, &[statement]).unwrap();

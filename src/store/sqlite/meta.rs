@@ -2,21 +2,21 @@
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
-use super::rows::unsigned;
-use crate::store::rows::RingMark;
+use super::rows::to_unsigned;
+use crate::store::rows::RingVersion;
 
-pub(super) fn read_mark(connection: &Connection) -> rusqlite::Result<Option<RingMark>> {
-    let Some(store_id) = meta(connection, "store_id")? else { return Ok(None) };
-    let version = unsigned(meta(connection, "ring_version")?.unwrap_or(0));
-    Ok(Some(RingMark { store_id, version, history: change_id(connection, version)? }))
+pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Option<RingVersion>> {
+    let Some(store_id) = read_meta(connection, "store_id")? else { return Ok(None) };
+    let version = to_unsigned(read_meta(connection, "ring_version")?.unwrap_or(0));
+    Ok(Some(RingVersion { store_id, version, change_id: change_id(connection, version)? }))
 }
 
 /// The id of the change that led to a version, if it is one of the latest.
 pub(super) fn change_id(connection: &Connection, version: u64) -> rusqlite::Result<Option<String>> {
-    meta(connection, &format!("change:{version}"))
+    read_meta(connection, &format!("change:{version}"))
 }
 
-pub(super) fn meta<T: rusqlite::types::FromSql>(
+pub(super) fn read_meta<T: rusqlite::types::FromSql>(
     connection: &Connection,
     key: &str,
 ) -> rusqlite::Result<Option<T>> {
@@ -31,7 +31,7 @@ const KEPT_CHANGES: i64 = 1_000;
 
 /// The next version of keys and accounts. Each change has an id, which tells apart two changes
 /// that led to the same version because the file was set back in between.
-pub(super) fn bump_ring(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+pub(super) fn next_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",
         [],

@@ -4,39 +4,41 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::connection::Sqlite;
 use super::ledger;
-use super::meta::{bump_ring, change_id, read_mark};
-use super::rows::{self, insert_key, known_key, read_accounts, read_keys, touch_account};
-use crate::model::monthly_limit::LimitRow;
+use super::meta::{change_id, next_ring_version, read_ring_version};
+use super::rows::{self, find_key, insert_key, read_accounts, read_keys, upsert_account};
+use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error::{self, StoreError};
-use crate::store::rows::{AccountRow, Contents, Damaged, KeyRow, RingChanges, RingMark, RingRows};
+use crate::store::rows::{
+    AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion, StoreContents,
+};
 
 impl Sqlite {
-    pub(in crate::store) fn ring_mark(&self) -> Result<Option<RingMark>, StoreError> {
-        read_mark(&self.connection).map_err(self.failed("reading the key version"))
+    pub(in crate::store) fn ring_mark(&self) -> Result<Option<RingVersion>, StoreError> {
+        read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }
 
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes(0)?.map(|all| {
             let RingChanges { mark, accounts, keys, damaged, .. } = all;
-            let RingMark { store_id, version, history } = mark;
-            RingRows { store_id, version, history, accounts, keys, damaged }
+            let RingVersion { store_id, version, change_id: history } = mark;
+            RingRows { store_id, version, change_id: history, accounts, keys, damaged }
         }))
     }
 
     pub(in crate::store) fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
         self.read_changes(since)?.ok_or_else(|| StoreError::Unusable {
-            place: self.path.display().to_string(),
+            location: self.path.display().to_string(),
             expected: "the keys and accounts that were written",
             found: "no mark".to_owned(),
         })
     }
 
     fn read_changes(&mut self, since: u64) -> Result<Option<RingChanges>, StoreError> {
-        let failed = self.failed("reading the keys");
+        let failed = self.error_while("reading the keys");
         let read = |connection: &mut Connection| -> rusqlite::Result<Option<RingChanges>> {
             let transaction = connection.transaction()?;
-            let Some(mark) = read_mark(&transaction)? else { return Ok(None) };
-            let mut damaged = Damaged::default();
+            let Some(mark) = read_ring_version(&transaction)? else { return Ok(None) };
+            let mut damaged = DamagedRows::default();
             Ok(Some(RingChanges {
                 mark,
                 since: change_id(&transaction, since)?,
@@ -52,27 +54,27 @@ impl Sqlite {
         &mut self,
         keys: &[(KeyRow, Option<String>)],
     ) -> Result<(), StoreError> {
-        let failed = self.failed("adding keys");
-        let transaction = self.begin("adding keys")?;
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let failed = self.error_while("adding keys");
+        let transaction = self.begin_immediate("adding keys")?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         for (key, plan) in keys {
-            if let Some(id) = known_key(&transaction, key).map_err(&failed)? {
-                return Err(error::not_new(&key.id, &id));
+            if let Some(id) = find_key(&transaction, key).map_err(&failed)? {
+                return Err(error::key_exists_error(&key.id, &id));
             }
             insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;
         }
         transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn end_key(
+    pub(in crate::store) fn set_key_end(
         &mut self,
         id: &str,
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let failed = self.failed("ending a key");
-        let transaction = self.begin("ending a key")?;
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let failed = self.error_while("ending a key");
+        let transaction = self.begin_immediate("ending a key")?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         let changed = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
@@ -83,7 +85,7 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         if changed == 0 {
-            return Err(error::unknown_key(id));
+            return Err(error::unknown_key_error(id));
         }
         transaction.commit().map_err(failed)
     }
@@ -92,13 +94,13 @@ impl Sqlite {
         &mut self,
         name: &str,
         plan: Option<&str>,
-        limit: Option<Option<LimitRow>>,
+        limit: Option<Option<MonthlyLimit>>,
     ) -> Result<(), StoreError> {
-        let failed = self.failed("setting an account");
-        let transaction = self.begin("setting an account")?;
+        let failed = self.error_while("setting an account");
+        let transaction = self.begin_immediate("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
-            let version = bump_ring(transaction)?;
-            touch_account(transaction, name, plan, version)?;
+            let version = next_ring_version(transaction)?;
+            upsert_account(transaction, name, plan, version)?;
             if let Some(limit) = limit {
                 let (calls, unlimited) = rows::limit_columns(limit);
                 transaction.execute(
@@ -117,25 +119,25 @@ impl Sqlite {
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        let failed = self.failed("writing back what it lost");
-        let transaction = self.begin("writing back what it lost")?;
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let failed = self.error_while("restoring lost rows");
+        let transaction = self.begin_immediate("restoring lost rows")?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         if rows::restore(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
             transaction.commit().map_err(failed)?;
         }
         Ok(0)
     }
 
-    pub(in crate::store) fn fill(&mut self, contents: &Contents) -> Result<(), StoreError> {
-        let failed = self.failed("filling the store");
+    pub(in crate::store) fn fill(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+        let failed = self.error_while("filling the store");
         let place = self.path.display().to_string();
-        let transaction = self.begin("filling the store")?;
+        let transaction = self.begin_immediate("filling the store")?;
         if !rows::is_empty(&transaction).map_err(&failed)? {
-            return Err(error::not_empty(&place));
+            return Err(error::store_not_empty_error(&place));
         }
         ledger::raise_month(&transaction, contents.month).map_err(&failed)?;
         // Who serves the empty ring sees the full one as a later version of it.
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         rows::fill(&transaction, contents, version).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }

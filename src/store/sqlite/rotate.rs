@@ -3,8 +3,8 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::connection::Sqlite;
-use super::meta::bump_ring;
-use super::rows::{insert_key, known_key};
+use super::meta::next_ring_version;
+use super::rows::{find_key, insert_key};
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
@@ -18,9 +18,9 @@ impl Sqlite {
         now: i64,
     ) -> Result<(), StoreError> {
         const DOING: &str = "rotating a key";
-        let failed = self.failed(DOING);
-        let transaction = self.begin(DOING)?;
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let failed = self.error_while(DOING);
+        let transaction = self.begin_immediate(DOING)?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         let is_in_use = transaction
             .query_row(
                 "SELECT revoked_at IS NULL AND coalesce(expires_at > ?2, 1) FROM api_key
@@ -30,11 +30,11 @@ impl Sqlite {
             )
             .optional()
             .map_err(&failed)?;
-        if !is_in_use.ok_or_else(|| error::unknown_key(old))? {
-            return Err(error::has_ended());
+        if !is_in_use.ok_or_else(|| error::unknown_key_error(old))? {
+            return Err(error::key_ended_error());
         }
-        if let Some(known) = known_key(&transaction, new).map_err(&failed)? {
-            return Err(error::not_new(&new.id, &known));
+        if let Some(known) = find_key(&transaction, new).map_err(&failed)? {
+            return Err(error::key_exists_error(&new.id, &known));
         }
         insert_key(&transaction, new, None, version).map_err(&failed)?;
         transaction
@@ -56,9 +56,9 @@ impl Sqlite {
         now: i64,
     ) -> Result<(), StoreError> {
         const DOING: &str = "taking a rotation back";
-        let failed = self.failed(DOING);
-        let transaction = self.begin(DOING)?;
-        let version = bump_ring(&transaction).map_err(&failed)?;
+        let failed = self.error_while(DOING);
+        let transaction = self.begin_immediate(DOING)?;
+        let version = next_ring_version(&transaction).map_err(&failed)?;
         let revoked = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
@@ -76,7 +76,7 @@ impl Sqlite {
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {
-            return Err(error::unknown_key(old));
+            return Err(error::unknown_key_error(old));
         }
         transaction.commit().map_err(failed)
     }

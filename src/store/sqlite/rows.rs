@@ -3,8 +3,8 @@
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
-use crate::model::monthly_limit::LimitRow;
-use crate::store::rows::{AccountRow, Contents, Credit, Damaged, KeyRow, TopRow};
+use crate::model::monthly_limit::MonthlyLimit;
+use crate::store::rows::{AccountRow, DamagedRows, KeyRow, StoreContents, TopCredit, TopRow};
 
 pub(super) fn insert_key(
     transaction: &Transaction<'_>,
@@ -12,7 +12,7 @@ pub(super) fn insert_key(
     plan: Option<&str>,
     version: i64,
 ) -> rusqlite::Result<()> {
-    touch_account(transaction, &key.account, plan, version)?;
+    upsert_account(transaction, &key.account, plan, version)?;
     let origins = serde_json::to_string(&key.origins).unwrap_or_else(|_| "[]".to_owned());
     transaction.execute(
         "INSERT INTO api_key VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
@@ -33,7 +33,7 @@ pub(super) fn insert_key(
 }
 
 /// The id of a key that has the same id or digest, if there is one.
-pub(super) fn known_key(
+pub(super) fn find_key(
     transaction: &Transaction<'_>,
     key: &KeyRow,
 ) -> rusqlite::Result<Option<String>> {
@@ -43,7 +43,7 @@ pub(super) fn known_key(
 }
 
 /// Creates an account, or changes its plan if one is given.
-pub(super) fn touch_account(
+pub(super) fn upsert_account(
     transaction: &Transaction<'_>,
     name: &str,
     plan: Option<&str>,
@@ -62,25 +62,25 @@ pub(super) fn touch_account(
 pub(super) fn read_accounts(
     connection: &Connection,
     since: u64,
-    damaged: &mut Damaged,
+    damaged: &mut DamagedRows,
 ) -> rusqlite::Result<Vec<AccountRow>> {
     let mut statement = connection
         .prepare_cached("SELECT name, plan, calls, unlimited FROM account WHERE version > ?1")?;
     let account = |row: &Row<'_>| -> rusqlite::Result<AccountRow> {
         let calls: Option<i64> = row.get(2)?;
         let limit = if row.get::<_, bool>(3)? {
-            Some(LimitRow::Unlimited)
+            Some(MonthlyLimit::Unlimited)
         } else {
-            calls.map(|calls| LimitRow::Calls(unsigned(calls)))
+            calls.map(|calls| MonthlyLimit::Calls(to_unsigned(calls)))
         };
         Ok(AccountRow { name: row.get(0)?, plan: row.get(1)?, limit })
     };
-    let mut rows = statement.query([signed(since)])?;
+    let mut rows = statement.query([to_signed(since)])?;
     let mut accounts = Vec::new();
     while let Some(row) = rows.next()? {
         match account(row) {
             Ok(account) => accounts.push(account),
-            Err(_) => drop(damaged.accounts.insert(text_of(row, 0))),
+            Err(_) => drop(damaged.accounts.insert(column_text(row, 0))),
         }
     }
     Ok(accounts)
@@ -90,24 +90,24 @@ pub(super) fn read_accounts(
 pub(super) fn read_keys(
     connection: &Connection,
     since: u64,
-    damaged: &mut Damaged,
+    damaged: &mut DamagedRows,
 ) -> rusqlite::Result<Vec<KeyRow>> {
     let mut statement = connection.prepare_cached(
         "SELECT id, account, label, digest, origins, require_origin, created_at, expires_at,
          revoked_at FROM api_key WHERE version > ?1",
     )?;
-    let mut rows = statement.query([signed(since)])?;
+    let mut rows = statement.query([to_signed(since)])?;
     let mut keys = Vec::new();
     while let Some(row) = rows.next()? {
-        match key_of(row) {
+        match parse_key(row) {
             Ok(key) => keys.push(key),
-            Err(_) => drop(damaged.keys.insert(text_of(row, 0), row.get(3).ok())),
+            Err(_) => drop(damaged.keys.insert(column_text(row, 0), row.get(3).ok())),
         }
     }
     Ok(keys)
 }
 
-fn key_of(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
+fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     let origins: String = row.get(4)?;
     let origins = serde_json::from_str(&origins).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(4, rusqlite::types::Type::Text, Box::new(error))
@@ -126,7 +126,7 @@ fn key_of(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
 }
 
 /// What stands in a column, whatever it is.
-fn text_of(row: &Row<'_>, column: usize) -> String {
+fn column_text(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
             String::from_utf8_lossy(bytes).into_owned()
@@ -177,13 +177,13 @@ pub(super) fn read_top(connection: &Connection) -> rusqlite::Result<Vec<TopRow>>
             domain: row.get(0)?,
             count: row.get(1)?,
             at: row.get(2)?,
-            accounts: accounts_of(&row.get::<_, Vec<u8>>(3)?),
+            accounts: decode_accounts(&row.get::<_, Vec<u8>>(3)?),
         })
     })?;
     rows.collect()
 }
 
-pub(super) fn read_marks(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
+pub(super) fn read_sightings(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
     let mut seen = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
     let marks = seen.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
     marks.collect()
@@ -192,7 +192,7 @@ pub(super) fn read_marks(connection: &Connection, day: i64) -> rusqlite::Result<
 /// Adds what is new in `credits`, and answers the rows as they now stand.
 pub(super) fn credit_top(
     transaction: &Transaction<'_>,
-    credits: &[Credit],
+    credits: &[TopCredit],
     gone: &[String],
     day: i64,
     half_life: f64,
@@ -210,8 +210,8 @@ pub(super) fn credit_top(
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.marks.len());
-        for (mark, account) in &credit.marks {
+        let mut accounts = Vec::with_capacity(credit.sightings.len());
+        for (mark, account) in &credit.sightings {
             if see.execute(params![day, mark.cast_signed()])? == 1 {
                 accounts.push(*account);
             }
@@ -222,11 +222,11 @@ pub(super) fn credit_top(
                     domain: credit.domain.clone(),
                     count: row.get(0)?,
                     at: row.get(1)?,
-                    accounts: accounts_of(&row.get::<_, Vec<u8>>(2)?),
+                    accounts: decode_accounts(&row.get::<_, Vec<u8>>(2)?),
                 })
             })
             .optional()?;
-        let row = TopRow::credited(known, credit, &accounts, half_life);
+        let row = TopRow::with_credit(known, credit, &accounts, half_life);
         let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);
@@ -234,7 +234,7 @@ pub(super) fn credit_top(
     Ok(rows)
 }
 
-fn accounts_of(bytes: &[u8]) -> Vec<u64> {
+fn decode_accounts(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
@@ -252,7 +252,7 @@ pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
 /// that is no more.
 pub(super) fn fill(
     transaction: &Transaction<'_>,
-    contents: &Contents,
+    contents: &StoreContents,
     version: i64,
 ) -> rusqlite::Result<()> {
     for account in &contents.ring.accounts {
@@ -270,8 +270,8 @@ pub(super) fn fill(
             .execute(params![
                 row.account,
                 contents.month.number(),
-                signed(row.leased),
-                signed(row.spent)
+                to_signed(row.leased),
+                to_signed(row.spent)
             ])?;
     }
     for row in &contents.top {
@@ -284,19 +284,19 @@ pub(super) fn fill(
 }
 
 /// A limit of an account's own as the columns `calls` and `unlimited`.
-pub(super) fn limit_columns(limit: Option<LimitRow>) -> (Option<i64>, bool) {
+pub(super) fn limit_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) {
     match limit {
-        Some(LimitRow::Calls(calls)) => (Some(signed(calls)), false),
-        Some(LimitRow::Unlimited) => (None, true),
+        Some(MonthlyLimit::Calls(calls)) => (Some(to_signed(calls)), false),
+        Some(MonthlyLimit::Unlimited) => (None, true),
         None => (None, false),
     }
 }
 
 /// Counts stay far below 2^63; a limit above it reads back as that.
-pub(super) fn signed(value: u64) -> i64 {
+pub(super) fn to_signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-pub(super) fn unsigned(value: i64) -> u64 {
+pub(super) fn to_unsigned(value: i64) -> u64 {
     u64::try_from(value).unwrap_or(0)
 }

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Contents, Credit, LimitRow, Round, Statement, Store, TopRow, UsageRow};
-use super::{Place, account, add, key, on_both, rows, sorted, version};
+use super::super::{
+    BatchContext, LeaseReport, MonthlyLimit, Store, StoreContents, TopCredit, TopRow, UsageRow,
+};
+use super::{TestStore, account, add, key, on_both_stores, rows, sorted, version};
 use crate::model::month::Month;
 
 /// A month that is not over: its numbers would expire at once.
@@ -16,7 +18,7 @@ fn usage(account: &str, spent: u64, leased: u64) -> UsageRow {
 }
 
 fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
-    let statement = Statement {
+    let statement = LeaseReport {
         account: account.to_owned(),
         month: month(),
         sequence: 1,
@@ -24,41 +26,41 @@ fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
         floor: spent,
         spent,
         limit: None,
-        known: super::super::Known::default(),
+        known: super::super::KnownState::default(),
     };
-    let round = Round {
+    let round = BatchContext {
         node: &[9; 16],
         month: month(),
-        settle: std::time::Duration::ZERO,
+        recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
-    store.state(round, &[statement]).unwrap();
+    store.report_leases(round, &[statement]).unwrap();
 }
 
 /// A store with everything in it.
-fn fill_by_hand(store: &mut Store) {
-    store.pulse(month(), None).unwrap();
+fn populate(store: &mut Store) {
+    store.probe(month(), None).unwrap();
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
     keys[5].origins = vec!["https://a.com".to_owned()];
     add(store, &keys);
-    store.end_key("key_9", Some(99), Some(50)).unwrap();
-    store.set_account("account-3", Some("pro"), Some(Some(LimitRow::Unlimited))).unwrap();
-    store.set_account("keyless", None, Some(Some(LimitRow::Calls(12)))).unwrap();
+    store.set_key_end("key_9", Some(99), Some(50)).unwrap();
+    store.set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
+    store.set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
     state(store, "account-1", 70, 64);
     state(store, "account-2", 5, 5);
     let marks = [(u64::MAX, u64::MAX - 1)];
-    let credit = |domain: &str, base| Credit {
+    let credit = |domain: &str, base| TopCredit {
         domain: domain.to_owned(),
         base,
         at: 1_790_000_000,
-        marks: marks.to_vec(),
+        sightings: marks.to_vec(),
     };
     store.credit_top(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
 }
 
-fn contents(store: &mut Store) -> Contents {
+fn contents(store: &mut Store) -> StoreContents {
     let month = store.latest_month().unwrap().unwrap();
-    Contents {
+    StoreContents {
         ring: rows(store),
         month,
         usage: store.usage(month, None).unwrap(),
@@ -71,7 +73,7 @@ fn by_domain(rows: &[TopRow]) -> BTreeMap<&str, &TopRow> {
 }
 
 #[track_caller]
-fn assert_same(a: &Contents, b: &Contents) {
+fn assert_same(a: &StoreContents, b: &StoreContents) {
     let (ring, other) = (sorted(a.ring.clone()), sorted(b.ring.clone()));
     assert_eq!(ring.keys, other.keys);
     assert_eq!(ring.accounts, other.accounts);
@@ -81,35 +83,35 @@ fn assert_same(a: &Contents, b: &Contents) {
 
 #[test]
 fn a_copy_there_and_back_holds_the_same() {
-    let (from, server, back) = (Place::file(), Place::server(), Place::file());
-    fill_by_hand(&mut from.open());
+    let (from, server, back) = (TestStore::file(), TestStore::server(), TestStore::file());
+    populate(&mut from.open());
     let first = contents(&mut from.open());
     assert_eq!(first.usage.len(), 2);
-    server.open().fill(&first).unwrap();
+    server.open().fill_from(&first).unwrap();
     let second = contents(&mut server.open());
     assert_same(&first, &second);
-    back.open().fill(&second).unwrap();
+    back.open().fill_from(&second).unwrap();
     assert_same(&first, &contents(&mut back.open()));
 }
 
 #[test]
 fn a_copied_store_goes_on_as_any_other() {
-    let from = Place::server();
-    fill_by_hand(&mut from.open());
+    let from = TestStore::server();
+    populate(&mut from.open());
     let held = contents(&mut from.open());
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
-        store.init().unwrap();
-        let empty = store.ring_mark().unwrap().unwrap();
-        store.pulse(month(), None).unwrap();
-        store.fill(&held).unwrap();
-        let mark = store.ring_mark().unwrap().unwrap();
+        store.mark_as_store().unwrap();
+        let empty = store.ring_version().unwrap().unwrap();
+        store.probe(month(), None).unwrap();
+        store.fill_from(&held).unwrap();
+        let mark = store.ring_version().unwrap().unwrap();
         assert_eq!(mark.store_id, empty.store_id);
         let all = store.ring_changes(empty.version).unwrap();
         assert_eq!(all.keys.len(), held.ring.keys.len(), "who had it empty sees all of it");
         assert_eq!(all.accounts.len(), held.ring.accounts.len());
         assert!(store.ring_changes(mark.version).unwrap().keys.is_empty());
-        store.end_key("key_3", Some(1), None).unwrap();
+        store.set_key_end("key_3", Some(1), None).unwrap();
         let changes = store.ring_changes(mark.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (1, 0));
         let taken = store.add_keys(&[(key(4, "new"), None)]).unwrap_err().to_string();
@@ -123,8 +125,8 @@ fn a_copied_store_goes_on_as_any_other() {
 
 #[test]
 fn only_an_empty_store_is_filled() {
-    let from = Place::file();
-    fill_by_hand(&mut from.open());
+    let from = TestStore::file();
+    populate(&mut from.open());
     let held = contents(&mut from.open());
     let uses: [&dyn Fn(&mut Store); 3] = [
         &|store| add(store, &[key(5_000, "mine")]),
@@ -132,13 +134,13 @@ fn only_an_empty_store_is_filled() {
         &|store| state(store, "mine", 3, 2),
     ];
     for put in uses {
-        on_both(|place| {
+        on_both_stores(|place| {
             let mut store = place.open();
-            store.init().unwrap();
-            store.pulse(month(), None).unwrap();
+            store.mark_as_store().unwrap();
+            store.probe(month(), None).unwrap();
             put(&mut store);
             let (ring, usage) = (rows(&mut store), store.usage(month(), None).unwrap());
-            let error = store.fill(&held).unwrap_err().to_string();
+            let error = store.fill_from(&held).unwrap_err().to_string();
             let expected = "expected an empty store, but found one with keys, accounts or numbers";
             assert!(error.ends_with(expected), "{error}");
             let now = rows(&mut store);
@@ -151,9 +153,9 @@ fn only_an_empty_store_is_filled() {
 
 #[test]
 fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
-    let place = Place::server();
-    let Place::Server(server) = &place else { return };
-    let held = Contents {
+    let place = TestStore::server();
+    let TestStore::Server(server) = &place else { return };
+    let held = StoreContents {
         ring: super::RingRows {
             keys: (0..1_500).map(|n| key(n, "acme")).collect(),
             accounts: vec![account("acme", Some("pro"))],
@@ -164,20 +166,20 @@ fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
         top: Vec::new(),
     };
     // Everything but the last step.
-    server.tell(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
-    super::open(&server.url_as("half", "pass")).fill(&held).unwrap_err();
+    server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
+    super::open(&server.url_as("half", "pass")).fill_from(&held).unwrap_err();
     let mut store = place.open();
-    assert_eq!(store.ring_mark().unwrap(), None);
+    assert_eq!(store.ring_version().unwrap(), None);
     assert!(!server.keys("riskgate:{ring}:staged:*").is_empty());
     for staged in server.keys("riskgate:{ring}:staged:*") {
-        let left: i64 = server.tell(&["TTL", &staged]).parse().unwrap();
+        let left: i64 = server.run(&["TTL", &staged]).parse().unwrap();
         assert!((1..=600).contains(&left), "{staged} goes away by itself: {left}");
     }
-    let held = Contents { usage: vec![held.usage[0].clone()], ..held };
-    store.fill(&held).unwrap();
+    let held = StoreContents { usage: vec![held.usage[0].clone()], ..held };
+    store.fill_from(&held).unwrap();
     assert_same(&held, &contents(&mut store));
     assert_eq!(version(&mut store), 2);
     for kept in ["keys", "digests", "accounts", "changed"] {
-        assert_eq!(server.tell(&["TTL", &format!("riskgate:{{ring}}:{kept}")]), "-1");
+        assert_eq!(server.run(&["TTL", &format!("riskgate:{{ring}}:{kept}")]), "-1");
     }
 }

@@ -1,7 +1,7 @@
 //! Entries on a server that are none of ours, whatever bytes they are: each costs itself alone.
 
 use super::super::redis_server::RedisServer;
-use super::super::{Credit, Known, LimitRow, Round, Statement, Store};
+use super::super::{BatchContext, KnownState, LeaseReport, MonthlyLimit, Store, TopCredit};
 use super::{add, key, open, rows};
 use crate::model::month::Month;
 
@@ -9,8 +9,8 @@ use crate::model::month::Month;
 const BYTES: &str = "'\\255\\254'";
 
 /// Runs a line of Lua on the server, where bytes can be written that no argument can hold.
-fn spoil(server: &RedisServer, line: &str) {
-    server.tell(&["EVAL", line, "0"]);
+fn corrupt(server: &RedisServer, line: &str) {
+    server.run(&["EVAL", line, "0"]);
 }
 
 /// Whatever changes keys and accounts, beside what was spoilt.
@@ -20,10 +20,10 @@ fn assert_goes_on(store: &mut Store, what: &str) {
     let n = before.keys.len() as u32;
     let late = key(20_000 + n, "late");
     add(store, std::slice::from_ref(&late));
-    store.set_account("late", None, Some(Some(LimitRow::Calls(u64::from(n))))).unwrap();
+    store.set_account("late", None, Some(Some(MonthlyLimit::Calls(u64::from(n))))).unwrap();
     store.rotate_key(&late.id, &key(30_000 + n, "late"), 9, 5).unwrap();
-    store.end_key(&late.id, None, Some(5)).unwrap();
-    store.restore(&[key(40_000 + n, "late")], &[]).unwrap();
+    store.set_key_end(&late.id, None, Some(5)).unwrap();
+    store.restore_rows(&[key(40_000 + n, "late")], &[]).unwrap();
     let changes = store.ring_changes(before.version).unwrap();
     assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{what}");
     assert_eq!(rows(store).keys.len() as u32, n + 3, "{what}");
@@ -39,7 +39,7 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
         format!("redis.call('ZADD', 'riskgate:{{ring}}:changed', {score}, {member})")
     };
     let quoted = |text: &str| format!("'{text}'");
-    let spoilt = [
+    let corruptions = [
         ("imports", put("imports", BYTES, BYTES)),
         ("imports", put("imports", "'some'", "'garbage'")),
         ("imports", put("imports", &quoted(&id), BYTES)),
@@ -53,14 +53,14 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
         ("digests", put("digests", BYTES, "'key_1'")),
         ("digests", put("digests", "'bb'", "'key_1'")),
     ];
-    for (what, line) in spoilt {
+    for (what, line) in corruptions {
         let server = RedisServer::start();
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme"), key(2, "other")]);
-        let known = store.ring_mark().unwrap();
+        let known = store.ring_version().unwrap();
         // One that has looked before, and one that comes later.
-        spoil(&server, &line);
-        assert_eq!(store.ring_mark().unwrap(), known, "{line}");
+        corrupt(&server, &line);
+        assert_eq!(store.ring_version().unwrap(), known, "{line}");
         for mut store in [store, open(&server.url())] {
             assert_goes_on(&mut store, &line);
             let told = store.foreign_entries().join("\n");
@@ -76,25 +76,25 @@ fn what_is_foreign_is_told_until_it_is_gone_and_hides_no_loss() {
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme"), key(2, "acme")]);
     for n in 0..5 {
-        server.tell(&["HSET", "riskgate:{ring}:keys", &format!("extra-{n}"), "x"]);
+        server.run(&["HSET", "riskgate:{ring}:keys", &format!("extra-{n}"), "x"]);
     }
-    store.ring_mark().unwrap();
+    store.ring_version().unwrap();
     let told = store.foreign_entries();
     assert_eq!(told.len(), 4, "some by name: {told:?}");
     // As many rows as there should be, and one of ours is missing.
-    server.tell(&["HDEL", "riskgate:{ring}:keys", "key_2"]);
+    server.run(&["HDEL", "riskgate:{ring}:keys", "key_2"]);
     for _ in 0..2 {
-        let error = store.ring_mark().unwrap_err().to_string();
+        let error = store.ring_version().unwrap_err().to_string();
         assert!(error.contains("expected the keys and accounts that were written"), "{error}");
     }
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
-    server.tell(&["HSET", "riskgate:{ring}:keys", "extra", "x"]);
-    store.ring_mark().unwrap();
+    server.run(&["HSET", "riskgate:{ring}:keys", "extra", "x"]);
+    store.ring_version().unwrap();
     assert_eq!(store.foreign_entries().len(), 1);
-    server.tell(&["HDEL", "riskgate:{ring}:keys", "extra"]);
-    store.ring_mark().unwrap();
+    server.run(&["HDEL", "riskgate:{ring}:keys", "extra"]);
+    store.ring_version().unwrap();
     assert!(store.foreign_entries().is_empty());
 }
 
@@ -105,8 +105,8 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
     add(&mut store, &[key(9_000, "other")]);
     let many: Vec<_> = (0..1_001).map(|n| (key(n, "acme"), None)).collect();
     store.add_keys(&many).unwrap();
-    let import = server.tell(&["HKEYS", "riskgate:{ring}:imports"]);
-    server.tell(&["HSET", "riskgate:{ring}:imports", import.trim(), "garbage"]);
+    let import = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
+    server.run(&["HSET", "riskgate:{ring}:imports", import.trim(), "garbage"]);
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.damaged.keys.len()), (1, 1_001));
     assert!(found.damaged.accounts.contains("acme"));
@@ -115,7 +115,7 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
     let begun = std::time::Instant::now();
     let refused = store.add_keys(&[(key(5, "acme"), None)]).unwrap_err().to_string();
     assert!(refused.contains("expected a new key"), "{refused}");
-    let refused = store.end_key("key_5", None, Some(1)).unwrap_err().to_string();
+    let refused = store.set_key_end("key_5", None, Some(1)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_5"), "{refused}");
     store.set_account("acme", Some("pro"), None).unwrap();
     assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
@@ -123,24 +123,24 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
 }
 
 #[test]
-fn a_server_whose_beginning_or_month_cannot_be_read_has_a_pulse_all_the_same() {
+fn a_server_whose_data_id_or_month_cannot_be_read_can_be_probed() {
     let month = Month::from_number(1_200).unwrap();
     for value in [BYTES, "''", "'some words'", "'nan'", "'1e999'"] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme")]);
         for field in ["began", "life", "month", "history"] {
-            let mark = "riskgate:{ring}:mark";
-            spoil(&server, &format!("redis.call('HSET', '{mark}', '{field}', {value})"));
+            let mark = "riskgate:{ring}:meta";
+            corrupt(&server, &format!("redis.call('HSET', '{mark}', '{field}', {value})"));
         }
-        let first = store.pulse(month, None).unwrap();
-        let again = store.pulse(month, Some(&first)).unwrap();
+        let first = store.probe(month, None).unwrap();
+        let again = store.probe(month, Some(&first)).unwrap();
         assert_eq!(again.incarnation, first.incarnation, "{value}: it is known from then on");
         assert_eq!(store.latest_month().unwrap(), Some(month), "{value}");
-        store.ring_mark().unwrap().unwrap();
-        let mark = "riskgate:{ring}:mark";
-        spoil(&server, &format!("redis.call('HSET', '{mark}', 'month', {value})"));
-        assert_eq!(store.repair_month(month).unwrap().was, None, "{value}");
+        store.ring_version().unwrap().unwrap();
+        let mark = "riskgate:{ring}:meta";
+        corrupt(&server, &format!("redis.call('HSET', '{mark}', 'month', {value})"));
+        assert_eq!(store.repair_month(month).unwrap().previous, None, "{value}");
     }
 }
 
@@ -149,8 +149,8 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
     let server = RedisServer::start();
     let mut store = open(&server.url());
     let month = Month::from_number(1_200).unwrap();
-    store.pulse(month, None).unwrap();
-    let statement = Statement {
+    store.probe(month, None).unwrap();
+    let statement = LeaseReport {
         account: "acme".to_owned(),
         month,
         sequence: 1,
@@ -158,16 +158,16 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
         floor: 7,
         spent: 7,
         limit: None,
-        known: Known::default(),
+        known: KnownState::default(),
     };
     let settle = std::time::Duration::ZERO;
-    let round = Round { node: &[9; 16], month, settle, needs_replicas: true };
-    store.state(round, &[statement]).unwrap();
+    let round = BatchContext { node: &[9; 16], month, recovery_left: settle, needs_replicas: true };
+    store.report_leases(round, &[statement]).unwrap();
     for month in [month, Month::from_number(1_201).unwrap()] {
         let line = format!("redis.call('HSET', 'riskgate:ledger:{{\\255}}:{month}', 'spent', '1')");
-        spoil(&server, &line);
+        corrupt(&server, &line);
     }
-    spoil(&server, "redis.call('SET', 'riskgate:ledger:{\\255', 'x')");
+    corrupt(&server, "redis.call('SET', 'riskgate:ledger:{\\255', 'x')");
     let listed = store.usage(month, None).unwrap();
     let seen: Vec<_> =
         listed.iter().map(|row| (row.account.as_str(), row.spent, row.is_damaged)).collect();
@@ -176,23 +176,23 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
 }
 
 #[test]
-fn a_mark_or_a_row_of_the_top_list_that_is_none_of_ours_costs_no_other() {
+fn a_foreign_sighting_or_top_row_costs_no_other() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    let credit = |mark: u64| Credit {
+    let credit = |mark: u64| TopCredit {
         domain: "a.test".to_owned(),
         base: 1.0,
         at: 1_790_000_000,
-        marks: vec![(mark, 1)],
+        sightings: vec![(mark, 1)],
     };
     store.credit_top(&[credit(7)], &[], 20_000, 60.0).unwrap();
-    spoil(&server, &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {BYTES})"));
-    assert_eq!(store.top(20_000).unwrap().1, [7]);
+    corrupt(&server, &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {BYTES})"));
+    assert_eq!(store.read_top(20_000).unwrap().1, [7]);
     let second = "9".repeat(30);
     for row in [format!("1 {second} 5"), format!("1 1790000000 5,{second}")] {
-        server.tell(&["HSET", "riskgate:{top}:rows", "a.test", &row]);
+        server.run(&["HSET", "riskgate:{top}:rows", "a.test", &row]);
         let rows = store.credit_top(&[credit(8)], &[], 20_000, 60.0).unwrap();
         assert_eq!(rows[0].at, 1_790_000_000, "{row}");
-        server.tell(&["DEL", "riskgate:{top}:marks:20000"]);
+        server.run(&["DEL", "riskgate:{top}:marks:20000"]);
     }
 }

@@ -5,50 +5,53 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::super::redis_server::RedisServer;
-use super::super::{AccountRow, KeyRow, LimitRow, RedisOptions, RingMark, Store, StoreUrl};
-use super::{account, add, key, on_both, open, rows};
+use super::super::{AccountRow, KeyRow, MonthlyLimit, RedisOptions, RingVersion, Store, StoreUrl};
+use super::{account, add, key, on_both_stores, open, rows};
 
 #[test]
 fn each_change_has_an_id_by_which_its_history_is_known() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
-        store.init().unwrap();
-        let mut known: Vec<RingMark> = Vec::new();
+        store.mark_as_store().unwrap();
+        let mut known: Vec<RingVersion> = Vec::new();
         let changes: [&dyn Fn(&mut Store); 4] = [
             &|store| add(store, &[key(1, "acme")]),
             &|store| store.set_account("acme", Some("pro"), None).unwrap(),
-            &|store| store.end_key("key_1", None, Some(5)).unwrap(),
-            &|store| assert_eq!(store.restore(&[key(2, "acme")], &[]).unwrap(), 0),
+            &|store| store.set_key_end("key_1", None, Some(5)).unwrap(),
+            &|store| assert_eq!(store.restore_rows(&[key(2, "acme")], &[]).unwrap(), 0),
         ];
         for change in changes {
             change(&mut store);
-            known.push(store.ring_mark().unwrap().unwrap());
+            known.push(store.ring_version().unwrap().unwrap());
         }
-        let ids: HashSet<_> = known.iter().map(|mark| mark.history.clone().unwrap()).collect();
+        let ids: HashSet<_> = known.iter().map(|mark| mark.change_id.clone().unwrap()).collect();
         assert_eq!(ids.len(), known.len(), "each is drawn anew");
         for mark in &known {
             let changes = store.ring_changes(mark.version).unwrap();
-            assert!(changes.follow(mark) && !changes.show_loss(mark));
-            let other = RingMark { history: Some("0".repeat(32)), ..mark.clone() };
-            assert!(!changes.follow(&other) && changes.show_loss(&other), "of another history");
-            let before = RingMark { history: None, ..mark.clone() };
-            assert!(!changes.follow(&before), "nobody knows");
-            let later = RingMark { version: 99, ..mark.clone() };
-            assert!(!changes.follow(&later) && changes.show_loss(&later));
+            assert!(changes.follows(mark) && !changes.shows_loss_since(mark));
+            let other = RingVersion { change_id: Some("0".repeat(32)), ..mark.clone() };
+            assert!(
+                !changes.follows(&other) && changes.shows_loss_since(&other),
+                "of another history"
+            );
+            let before = RingVersion { change_id: None, ..mark.clone() };
+            assert!(!changes.follows(&before), "nobody knows");
+            let later = RingVersion { version: 99, ..mark.clone() };
+            assert!(!changes.follows(&later) && changes.shows_loss_since(&later));
         }
     });
 }
 
 #[test]
 fn ids_of_the_latest_changes_are_kept_and_of_older_ones_forgotten() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
         add(&mut store, &[key(1, "acme")]);
-        let first = store.ring_mark().unwrap().unwrap();
+        let first = store.ring_version().unwrap().unwrap();
         let mut change = || {
             store.set_account("acme", None, None).unwrap();
             let changes = store.ring_changes(first.version).unwrap();
-            (changes.follow(&first), changes.show_loss(&first))
+            (changes.follows(&first), changes.shows_loss_since(&first))
         };
         for _ in 0..999 {
             assert_eq!(change(), (true, false));
@@ -59,25 +62,26 @@ fn ids_of_the_latest_changes_are_kept_and_of_older_ones_forgotten() {
 
 #[test]
 fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
-        store.set_account("acme", Some("pro"), Some(Some(LimitRow::Calls(7)))).unwrap();
-        store.end_key("key_2", Some(900), Some(50)).unwrap();
+        store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7)))).unwrap();
+        store.set_key_end("key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
         let ended =
             |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };
         // All of this is so, or ends earlier there.
         let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
         let known = [AccountRow { limit: None, ..account("acme", None) }];
-        store.restore(&same, &known).unwrap();
+        store.restore_rows(&same, &known).unwrap();
         assert_eq!(rows(&mut store), before, "with nothing to write there is no new version");
         // An id that is another key's now.
         let other = KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) };
-        store.restore(&[other], &[]).unwrap();
+        store.restore_rows(&[other], &[]).unwrap();
         assert_eq!(rows(&mut store), before, "what the store says of it stands");
 
-        let lost = AccountRow { limit: Some(LimitRow::Unlimited), ..account("late", Some("pro")) };
+        let lost =
+            AccountRow { limit: Some(MonthlyLimit::Unlimited), ..account("late", Some("pro")) };
         let late = KeyRow { expires_at: Some(5), label: Some("x".to_owned()), ..key(7, "late") };
         let keys = [
             ended(1, Some(800), None),
@@ -85,7 +89,7 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
             ended(3, None, Some(70)),
             late.clone(),
         ];
-        store.restore(&keys, std::slice::from_ref(&lost)).unwrap();
+        store.restore_rows(&keys, std::slice::from_ref(&lost)).unwrap();
         let now = rows(&mut store);
         let ends: Vec<_> = now.keys.iter().map(|key| (key.expires_at, key.revoked_at)).collect();
         assert_eq!(
@@ -98,14 +102,14 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "and nodes are told");
         assert!(now.version > before.version);
         let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
-        store.restore(&many, &[]).unwrap();
+        store.restore_rows(&many, &[]).unwrap();
         assert_eq!(rows(&mut store).keys.len(), 5 + many.len());
     });
 }
 
 #[test]
 fn a_key_that_has_another_id_by_now_ends_as_it_was_known_to() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
         // The first one's id is another key's too.
@@ -113,14 +117,14 @@ fn a_key_that_has_another_id_by_now_ends_as_it_was_known_to() {
             KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
             KeyRow { id: "old".to_owned(), expires_at: Some(9), ..key(2, "acme") },
         ];
-        store.restore(&known, &[]).unwrap();
+        store.restore_rows(&known, &[]).unwrap();
         let now = rows(&mut store).keys;
         let ends: Vec<_> =
             now.iter().map(|key| (key.id.as_str(), key.revoked_at, key.expires_at)).collect();
         assert_eq!(ends, [("key_1", Some(5), None), ("key_2", None, Some(9))]);
-        let before = store.ring_mark().unwrap();
-        store.restore(&known, &[]).unwrap();
-        assert_eq!(store.ring_mark().unwrap(), before, "once is enough");
+        let before = store.ring_version().unwrap();
+        store.restore_rows(&known, &[]).unwrap();
+        assert_eq!(store.ring_version().unwrap(), before, "once is enough");
     });
 }
 
@@ -132,21 +136,21 @@ fn what_is_written_back_counts_the_replicas_that_lack_it_until_they_have_it() {
     let mut store = Store::open(&url, &options, Duration::from_millis(400)).unwrap();
     let lost: Vec<_> = (0..1_500).map(|n| key(n, "acme")).collect();
     let accounts = [account("acme", None)];
-    assert_eq!(store.restore(&lost, &accounts).unwrap(), 1);
+    assert_eq!(store.restore_rows(&lost, &accounts).unwrap(), 1);
     assert_eq!(rows(&mut store).keys.len(), lost.len(), "all of it was written");
     let replica = RedisServer::replica_of(&server);
     let begun = Instant::now();
-    while store.restore(&lost, &accounts).unwrap() > 0 {
+    while store.restore_rows(&lost, &accounts).unwrap() > 0 {
         assert!(begun.elapsed() < Duration::from_secs(20), "the replica has it");
     }
-    assert_eq!(replica.tell(&["HLEN", "riskgate:{ring}:keys"]), "1500");
+    assert_eq!(replica.run(&["HLEN", "riskgate:{ring}:keys"]), "1500");
 }
 
 #[test]
 fn what_is_read_beside_a_change_is_no_newer_than_its_version_says() {
     let server = RedisServer::start();
     let set = |store: &mut Store, calls: u64| {
-        let limit = LimitRow::Calls(calls);
+        let limit = MonthlyLimit::Calls(calls);
         store.set_account("acme", None, Some(Some(limit))).unwrap();
         limit
     };
@@ -162,7 +166,8 @@ fn what_is_read_beside_a_change_is_no_newer_than_its_version_says() {
                 std::thread::sleep(Duration::from_millis(3));
             }
         });
-        let read = |found: &AccountRow, version: u64| found.limit == Some(LimitRow::Calls(version));
+        let read =
+            |found: &AccountRow, version: u64| found.limit == Some(MonthlyLimit::Calls(version));
         let _done = DoneOnDrop(&done);
         let exact = (0..200).all(|turn| match turn % 2 {
             0 => {

@@ -3,26 +3,26 @@
 use std::time::Duration;
 
 use super::super::redis_server::RedisServer;
-use super::super::{Credit, RedisOptions, Store, StoreError, StoreUrl};
+use super::super::{RedisOptions, Store, StoreError, StoreUrl, TopCredit};
 use super::{add, key, open, open_with, rows, version};
 
 #[test]
 fn an_empty_server_is_no_store_until_something_is_written() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    assert_eq!(store.ring_mark().unwrap(), None);
+    assert_eq!(store.ring_version().unwrap(), None);
     assert!(store.ring_rows().unwrap().is_none());
-    store.pulse(crate::model::month::Month::LAST, None).unwrap();
-    assert_eq!(store.ring_mark().unwrap(), None, "who looks after its pulse makes no store");
-    store.end_key("nobody", None, Some(1)).unwrap_err();
-    assert_eq!(store.ring_mark().unwrap(), None, "nor does what was refused");
+    store.probe(crate::model::month::Month::LAST, None).unwrap();
+    assert_eq!(store.ring_version().unwrap(), None, "who looks after its pulse makes no store");
+    store.set_key_end("nobody", None, Some(1)).unwrap_err();
+    assert_eq!(store.ring_version().unwrap(), None, "nor does what was refused");
     store.ring_changes(0).unwrap_err();
     add(&mut store, &[key(1, "acme")]);
-    let mark = store.ring_mark().unwrap();
-    server.tell(&["FLUSHALL"]);
-    assert_eq!(store.ring_mark().unwrap(), None);
+    let mark = store.ring_version().unwrap();
+    server.run(&["FLUSHALL"]);
+    assert_eq!(store.ring_version().unwrap(), None);
     add(&mut store, &[key(1, "acme")]);
-    assert_ne!(store.ring_mark().unwrap().unwrap().store_id, mark.unwrap().store_id);
+    assert_ne!(store.ring_version().unwrap().unwrap().store_id, mark.unwrap().store_id);
 }
 
 #[test]
@@ -33,12 +33,12 @@ fn rows_that_were_lost_are_noticed_and_told() {
         &["DEL", "riskgate:{ring}:digests"],
         &["DEL", "riskgate:{ring}:changed"],
         &["HDEL", "riskgate:{ring}:keys", "key_2"],
-        &["HDEL", "riskgate:{ring}:mark", "version"],
+        &["HDEL", "riskgate:{ring}:meta", "version"],
     ] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
-        server.tell(lose);
+        server.run(lose);
         let error = store.ring_rows().unwrap_err().to_string();
         let expected = "expected the keys and accounts that were written, but found";
         assert!(error.contains(expected), "{lose:?}: {error}");
@@ -52,11 +52,11 @@ fn a_row_that_cannot_be_read_costs_no_other() {
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
     let before = version(&mut store);
-    store.end_key("key_2", None, Some(5)).unwrap();
+    store.set_key_end("key_2", None, Some(5)).unwrap();
     store.set_account("third", Some("pro"), None).unwrap();
     let script = "redis.call('HSET', KEYS[1], 'key_2', '- \\255\\254 \\0')";
-    server.tell(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
-    server.tell(&["HSET", "riskgate:{ring}:accounts", "third", "- - - garbage"]);
+    server.run(&["EVAL", script, "1", "riskgate:{ring}:keys"]);
+    server.run(&["HSET", "riskgate:{ring}:accounts", "third", "- - - garbage"]);
     let found = rows(&mut store);
     let ids: Vec<&str> = found.keys.iter().map(|key| key.id.as_str()).collect();
     assert_eq!(ids, ["key_1", "key_3"]);
@@ -66,75 +66,77 @@ fn a_row_that_cannot_be_read_costs_no_other() {
         assert_eq!(damaged.keys.get("key_2"), Some(&Some(key(2, "").digest)));
         assert_eq!(damaged.accounts.iter().collect::<Vec<_>>(), ["third"]);
     }
-    let refused = store.end_key("key_2", None, Some(5)).unwrap_err().to_string();
+    let refused = store.set_key_end("key_2", None, Some(5)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_2"), "{refused}");
     let refused = store.add_keys(&[(key(4, "third"), None)]);
     assert!(refused.is_ok() || refused.unwrap_err().to_string().contains("DAMAGED"));
-    store.set_account("third", Some("pro"), Some(Some(super::super::LimitRow::Calls(7)))).unwrap();
+    store
+        .set_account("third", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
+        .unwrap();
     assert!(rows(&mut store).damaged.accounts.is_empty(), "setting it anew mends it");
 }
 
 /// Everything but the last step of an import, and nothing to undo it with: as if it was killed.
-fn import_half(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
+fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
     let denied = ["-hgetall", "-zrangebyscore"];
-    server.tell(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
+    server.run(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
     open(&server.url_as("half", "pass")).add_keys(keys).unwrap_err();
-    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
+    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
 }
 
 /// What an import holds its names for is over.
-fn give_up(server: &RedisServer) {
-    let imports = server.tell(&["HKEYS", "riskgate:{ring}:imports"]);
+fn expire_import(server: &RedisServer) {
+    let imports = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
     let import = imports.lines().last().unwrap();
-    let number = server.tell(&["HGET", "riskgate:{ring}:mark", "imports"]);
-    server.tell(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
+    let number = server.run(&["HGET", "riskgate:{ring}:meta", "imports"]);
+    server.run(&["HSET", "riskgate:{ring}:imports", import, &format!("{number} 1 0")]);
 }
 
-fn many(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
+fn many_keys(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> {
     (first..first + 1_500).map(|n| (key(n, account), Some("pro".to_owned()))).collect()
 }
 
 #[test]
 fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
     let server = RedisServer::start();
-    import_half(&server, &many(0, "acme"));
+    interrupt_import(&server, &many_keys(0, "acme"));
     let mut store = open(&server.url());
-    assert_eq!(store.ring_mark().unwrap(), None, "nor is a server made a store by it");
-    store.end_key("key_5", None, Some(1)).unwrap_err();
+    assert_eq!(store.ring_version().unwrap(), None, "nor is a server made a store by it");
+    store.set_key_end("key_5", None, Some(1)).unwrap_err();
     // Others go on beside it.
     add(&mut store, &[key(9_000, "other")]);
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts.len()), (1, 1));
     let all = store.ring_changes(0).unwrap();
     assert_eq!((all.keys.len(), all.accounts.len()), (1, 1));
-    give_up(&server);
+    expire_import(&server);
     assert_eq!(rows(&mut store), found);
     // Whoever meets it clears it away.
     store.set_account("acme", None, None).unwrap();
-    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), "1");
-    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:digests"]), "1");
-    assert_eq!(server.tell(&["ZCARD", "riskgate:{ring}:changed"]), "3");
+    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
+    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
+    assert_eq!(server.run(&["ZCARD", "riskgate:{ring}:changed"]), "3");
     assert_eq!(server.keys("*").len(), 5, "{:?}", server.keys("*"));
-    store.add_keys(&many(0, "acme")).unwrap();
+    store.add_keys(&many_keys(0, "acme")).unwrap();
     assert_eq!(rows(&mut store).keys.len(), 1_501);
 }
 
 #[test]
 fn an_import_can_be_run_again_after_it_was_given_up() {
     let server = RedisServer::start();
-    import_half(&server, &many(0, "acme"));
-    give_up(&server);
+    interrupt_import(&server, &many_keys(0, "acme"));
+    expire_import(&server);
     let mut store = open(&server.url());
-    store.add_keys(&many(0, "acme")).unwrap();
+    store.add_keys(&many_keys(0, "acme")).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts[0].plan.as_deref()), (1_500, Some("pro")));
-    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:imports"]), "1");
+    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:imports"]), "1");
 }
 
 #[test]
 fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
     let server = RedisServer::start();
-    import_half(&server, &many(0, "acme"));
+    interrupt_import(&server, &many_keys(0, "acme"));
     let taken = std::thread::scope(|scope| {
         let waiting = scope.spawn(|| {
             let mut store = open(&server.url());
@@ -142,7 +144,7 @@ fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
         });
         std::thread::sleep(Duration::from_millis(100));
         assert!(!waiting.is_finished(), "it waits for the end of the import");
-        give_up(&server);
+        expire_import(&server);
         waiting.join().unwrap()
     });
     taken.unwrap();
@@ -153,22 +155,24 @@ fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
 fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    store.set_account("known", Some("free"), Some(Some(super::super::LimitRow::Calls(7)))).unwrap();
+    store
+        .set_account("known", Some("free"), Some(Some(super::super::MonthlyLimit::Calls(7))))
+        .unwrap();
     add(&mut store, &[key(2_400, "other")]);
     let before = rows(&mut store);
     let names = server.keys("*").len();
     // The last page has a key that is known.
-    store.add_keys(&[many(0, "known"), many(1_500, "new")].concat()).unwrap_err();
+    store.add_keys(&[many_keys(0, "known"), many_keys(1_500, "new")].concat()).unwrap_err();
     assert_eq!(rows(&mut store), before);
-    assert_eq!(server.tell(&["HLEN", "riskgate:{ring}:keys"]), "1");
+    assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.keys("*").len(), names);
 
-    store.add_keys(&[many(0, "known"), many(3_000, "new")].concat()).unwrap();
+    store.add_keys(&[many_keys(0, "known"), many_keys(3_000, "new")].concat()).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
     let account = |name: &str| found.accounts.iter().find(|it| it.name == name).unwrap();
     assert_eq!(account("known").plan.as_deref(), Some("pro"));
-    assert_eq!(account("known").limit, Some(super::super::LimitRow::Calls(7)));
+    assert_eq!(account("known").limit, Some(super::super::MonthlyLimit::Calls(7)));
     assert_eq!((account("new").plan.as_deref(), account("new").limit), (Some("pro"), None));
     for (since, keys, accounts) in
         [(0, 3_001, 3), (before.version, 3_000, 2), (found.version, 0, 0)]
@@ -177,8 +181,8 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
     }
     // What came with an import changes as any other.
-    store.end_key("key_3", None, Some(5)).unwrap();
-    store.set_account("new", None, Some(Some(super::super::LimitRow::Unlimited))).unwrap();
+    store.set_key_end("key_3", None, Some(5)).unwrap();
+    store.set_account("new", None, Some(Some(super::super::MonthlyLimit::Unlimited))).unwrap();
     let changes = store.ring_changes(found.version).unwrap();
     assert_eq!(
         (changes.keys[0].revoked_at, changes.accounts[0].plan.as_deref()),
@@ -191,7 +195,7 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
 #[test]
 fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
     let server = RedisServer::start();
-    open(&server.url()).init().unwrap();
+    open(&server.url()).mark_as_store().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
     let followed = std::thread::scope(|scope| {
         let follower = scope.spawn(|| {
@@ -200,7 +204,7 @@ fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
             loop {
                 let last = done.load(std::sync::atomic::Ordering::SeqCst);
                 let before = held.keys.len();
-                held.apply(store.ring_changes(held.version).unwrap());
+                held.apply_changes(store.ring_changes(held.version).unwrap());
                 let grown = held.keys.len() - before;
                 assert!(!(500..1_500).contains(&grown), "an import is seen whole: {grown}");
                 if last {
@@ -215,9 +219,9 @@ fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
                     let mut store = open(&server.url());
                     for turn in 0..3 {
                         let first = (writer * 3 + turn) * 10_000;
-                        store.add_keys(&many(first, "shared")).unwrap();
+                        store.add_keys(&many_keys(first, "shared")).unwrap();
                         add(&mut store, &[key(first + 5_000, "shared")]);
-                        store.end_key(&format!("key_{first}"), Some(7), None).unwrap();
+                        store.set_key_end(&format!("key_{first}"), Some(7), None).unwrap();
                     }
                 })
             })
@@ -235,9 +239,9 @@ fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
 fn a_server_that_may_throw_keys_away_is_refused() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    store.check().unwrap();
-    server.tell(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    for error in [store.check().unwrap_err(), store.recheck().unwrap_err()] {
+    store.check_usable().unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    for error in [store.check_usable().unwrap_err(), store.check_still_usable().unwrap_err()] {
         assert!(matches!(error, StoreError::Unusable { .. }), "{error}");
         assert!(
             error
@@ -245,8 +249,8 @@ fn a_server_that_may_throw_keys_away_is_refused() {
                 .contains("noeviction, since others throw counts away, but found allkeys-lru")
         );
     }
-    server.tell(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
-    store.recheck().unwrap();
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    store.check_still_usable().unwrap();
 }
 
 #[test]
@@ -255,12 +259,12 @@ fn a_server_that_does_not_answer_is_not_refused_but_says_nothing() {
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
     server.kill();
-    store.check().unwrap();
-    assert!(matches!(store.ring_mark().unwrap_err(), StoreError::Unanswered { .. }));
-    assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unanswered { .. }));
-    assert!(matches!(store.init().unwrap_err(), StoreError::Unanswered { .. }));
+    store.check_usable().unwrap();
+    assert!(matches!(store.ring_version().unwrap_err(), StoreError::Unavailable { .. }));
+    assert!(matches!(store.ring_rows().unwrap_err(), StoreError::Unavailable { .. }));
+    assert!(matches!(store.mark_as_store().unwrap_err(), StoreError::Unavailable { .. }));
     server.restart();
-    store.init().unwrap();
+    store.mark_as_store().unwrap();
 }
 
 #[test]
@@ -268,10 +272,10 @@ fn scripts_that_were_forgotten_are_told_again() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
-    server.tell(&["SCRIPT", "FLUSH"]);
+    server.run(&["SCRIPT", "FLUSH"]);
     add(&mut store, &[key(2, "acme")]);
-    server.tell(&["SCRIPT", "FLUSH"]);
-    store.end_key("key_1", Some(5), None).unwrap();
+    server.run(&["SCRIPT", "FLUSH"]);
+    store.set_key_end("key_1", Some(5), None).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.keys[0].expires_at, found.version), (2, Some(5), 4));
 }
@@ -289,15 +293,16 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
         assert!(begun.elapsed() < Duration::from_secs(20), "the replica never came");
     }
     store.add_keys(&[(key(1, "acme"), None)]).unwrap();
-    store.end_key("key_1", None, Some(1)).unwrap();
+    store.set_key_end("key_1", None, Some(1)).unwrap();
 }
 
 #[test]
-fn marks_of_a_day_are_kept_for_two() {
+fn sightings_of_a_day_are_kept_for_two_days() {
     let server = RedisServer::start();
-    let credit = Credit { domain: "a.test".to_owned(), base: 0.0, at: 0, marks: vec![(1, 1)] };
+    let credit =
+        TopCredit { domain: "a.test".to_owned(), base: 0.0, at: 0, sightings: vec![(1, 1)] };
     open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
-    let left: i64 = server.tell(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
+    let left: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
     assert!((172_790..=172_800).contains(&left), "{left}");
 }
 
@@ -306,7 +311,8 @@ fn keys_and_accounts_lie_together_and_so_do_top_counts() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
-    let credit = Credit { domain: "a.test".to_owned(), base: 0.0, at: 0, marks: vec![(1, 1)] };
+    let credit =
+        TopCredit { domain: "a.test".to_owned(), base: 0.0, at: 0, sightings: vec![(1, 1)] };
     store.credit_top(&[credit], &[], 20_000, 60.0).unwrap();
     let names = server.keys("*");
     assert_eq!(names.len(), 7, "{names:?}");
@@ -318,15 +324,15 @@ fn keys_and_accounts_lie_together_and_so_do_top_counts() {
 #[test]
 fn no_error_shows_a_password() {
     let mut server = RedisServer::start();
-    server.tell(&["ACL", "SETUSER", "me", "on", ">right", "~nothing", "+@all"]);
+    server.run(&["ACL", "SETUSER", "me", "on", ">right", "~nothing", "+@all"]);
     let said = |store: &mut Store| {
         let mut said = Vec::new();
-        said.extend(store.ring_mark().err().map(|error| error.to_string()));
+        said.extend(store.ring_version().err().map(|error| error.to_string()));
         said.extend(store.ring_rows().err().map(|error| error.to_string()));
-        said.extend(store.init().err().map(|error| error.to_string()));
-        said.extend(store.top(1).err().map(|error| error.to_string()));
+        said.extend(store.mark_as_store().err().map(|error| error.to_string()));
+        said.extend(store.read_top(1).err().map(|error| error.to_string()));
         said.extend(
-            store.pulse(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
+            store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
         );
         assert_eq!(said.len(), 5, "{said:?}");
         said
@@ -346,7 +352,7 @@ fn no_error_shows_a_password() {
         &RedisOptions::default(),
         Duration::from_millis(50),
     );
-    let error = store.unwrap().ring_mark().unwrap_err().to_string();
+    let error = store.unwrap().ring_version().unwrap_err().to_string();
     assert!(!error.contains("s3cr3t"), "{error}");
 }
 
@@ -365,13 +371,13 @@ fn a_hundred_thousand_keys_are_added_and_read() {
         println!("{what}: {:?}", begun.elapsed());
     };
     time("add", &mut |store| store.add_keys(&keys).unwrap());
-    let slowest = server.tell(&["INFO", "commandstats"]);
+    let slowest = server.run(&["INFO", "commandstats"]);
     println!("{}", slowest.lines().find(|line| line.contains("evalsha")).unwrap_or_default());
-    println!("{}", server.tell(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
+    println!("{}", server.run(&["SLOWLOG", "GET", "1"]).lines().nth(2).unwrap_or("none slow"));
     time("rows", &mut |store| drop(store.ring_rows().unwrap()));
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
-    time("one change", &mut |store| store.end_key("key_5", Some(1), None).unwrap());
+    time("one change", &mut |store| store.set_key_end("key_5", Some(1), None).unwrap());
     let since = version(&mut store) - 1;
-    time("mark", &mut |store| drop(store.ring_mark().unwrap()));
+    time("mark", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));
 }

@@ -2,28 +2,31 @@
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-use super::parts::{Meta, Parts};
-use super::sections::{ANSWER, ENTRY, FORMAT, HEAD, MAGIC, SECTIONS, seal, section_range};
-use crate::table::buckets::{self, LINE, SLOTS};
-use crate::table::carried::{self, Carried};
-use crate::table::disk::Bytes;
+use super::parts::{DecodedTable, TableMeta};
+use super::sections::{
+    ANSWER_BYTES, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC, SECTION_COUNT, section_range,
+    write_checksum,
+};
+use crate::table::aligned_bytes::AlignedBytes;
+use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
+use crate::table::embedded_lists::{self, EmbeddedLists};
 use crate::table::entry::Entry;
-use crate::table::fault::Fault;
-use crate::table::resolve::Covered;
-use crate::table::rules::Answer;
+use crate::table::fault::TableFault;
+use crate::table::resolve::Resolved;
+use crate::table::rules::StoredAnswer;
 
 /// All that goes into a compiled table.
-pub(in crate::table) struct Content<'r> {
+pub(in crate::table) struct TableContent<'r> {
     /// The hash of everything that was read.
     pub hash: u128,
-    pub covered: &'r Covered<'r>,
+    pub covered: &'r Resolved<'r>,
     pub labels: &'r [String],
-    pub meta: Meta,
-    pub carried: &'r Carried,
+    pub meta: TableMeta,
+    pub embedded_lists: &'r EmbeddedLists,
 }
 
 /// How many keys are tried. With honest names the first one fits.
-const KEYS: u64 = 64;
+const MAX_HASH_KEYS: u64 = 64;
 
 /// Lays a table out.
 ///
@@ -32,21 +35,25 @@ const KEYS: u64 = 64;
 /// gain is a longer probe of at most sixteen lines, never a wrong answer, since every hit is
 /// confirmed against its name. Where names crowd so much that one does not fit, the next key is
 /// taken.
-pub(in crate::table) fn compose(content: &Content) -> Result<Bytes, Fault> {
+pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBytes, TableFault> {
     let names = &content.covered.names;
-    let fitting = (0..KEYS).find_map(|attempt| {
+    let fitting = (0..MAX_HASH_KEYS).find_map(|attempt| {
         let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
-        let filled = buckets::fill(&key, names.iter().copied())?;
+        let filled = buckets::fill_buckets(&key, names.iter().copied())?;
         Some((key, filled))
     });
     let Some((key, (lines, slots))) = fitting else {
-        return Err(Fault::expected("the table", "names that spread over its lines", "a crowd"));
+        return Err(TableFault::expected(
+            "the table",
+            "names that spread over its lines",
+            "a crowd",
+        ));
     };
-    let mut starts = Vec::with_capacity(slots.len() / SLOTS * 4);
+    let mut starts = Vec::with_capacity(slots.len() / SLOTS_PER_BUCKET * 4);
     let mut texts = Vec::with_capacity(names.len() * 20);
-    for line in slots.chunks_exact(SLOTS) {
+    for line in slots.chunks_exact(SLOTS_PER_BUCKET) {
         let start = u32::try_from(texts.len())
-            .map_err(|_| Fault::expected("the table", "names of at most 4 GiB", "more"))?;
+            .map_err(|_| TableFault::expected("the table", "names of at most 4 GiB", "more"))?;
         starts.extend_from_slice(&start.to_le_bytes());
         for number in line.iter().filter(|number| **number != 0) {
             let name = names[*number as usize - 1].0;
@@ -55,14 +62,14 @@ pub(in crate::table) fn compose(content: &Content) -> Result<Bytes, Fault> {
         }
     }
     let meta = toml::to_string(&content.meta)
-        .map_err(|error| Fault::Toml { at: "the table".into(), message: error.to_string() })?;
+        .map_err(|error| TableFault::Toml { at: "the table".into(), message: error.to_string() })?;
     let mut labels = Vec::new();
     for label in content.labels {
         labels.push(label.len() as u8);
         labels.extend_from_slice(label.as_bytes());
     }
-    let answers: Vec<u8> = content.covered.answers.iter().flat_map(write_answer).collect();
-    let entries: Vec<u8> = content.covered.entries.iter().flat_map(write_entry).collect();
+    let answers: Vec<u8> = content.covered.answers.iter().flat_map(encode_answer).collect();
+    let entries: Vec<u8> = content.covered.entries.iter().flat_map(encode_entry).collect();
     let mut sorted: Vec<(&str, u8)> =
         content.covered.tlds.iter().map(|(name, flags)| (*name, *flags)).collect();
     sorted.sort_unstable();
@@ -71,23 +78,23 @@ pub(in crate::table) fn compose(content: &Content) -> Result<Bytes, Fault> {
         tlds.extend_from_slice(&[flags, name.len() as u8]);
         tlds.extend_from_slice(name.as_bytes());
     }
-    let carried = carried::write(content.carried)?;
-    let sections: [&[u8]; SECTIONS] =
+    let carried = embedded_lists::encode_lists(content.embedded_lists)?;
+    let sections: [&[u8]; SECTION_COUNT] =
         [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts, &carried];
-    Ok(assemble(content.hash, key, &sections))
+    Ok(write_sections(content.hash, key, &sections))
 }
 
-fn assemble(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTIONS]) -> Bytes {
-    let mut at = HEAD;
+fn write_sections(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTION_COUNT]) -> AlignedBytes {
+    let mut at = HEADER_BYTES;
     let offsets = sections.map(|section| {
         let offset = at;
-        at = (at + section.len()).next_multiple_of(LINE);
+        at = (at + section.len()).next_multiple_of(BUCKET_BYTES);
         offset
     });
-    let mut bytes = Bytes::zeroed(at);
-    let all = bytes.of_mut();
+    let mut bytes = AlignedBytes::zeroed(at);
+    let all = bytes.as_mut_slice();
     all[..8].copy_from_slice(MAGIC);
-    all[8..12].copy_from_slice(&FORMAT.to_le_bytes());
+    all[8..12].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
     all[16..24].copy_from_slice(&(at as u64).to_le_bytes());
     all[32..48].copy_from_slice(&hash.to_le_bytes());
     all[48..64].copy_from_slice(&key);
@@ -97,31 +104,34 @@ fn assemble(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTIONS]) -> Bytes {
         all[head + 8..head + 16].copy_from_slice(&(section.len() as u64).to_le_bytes());
         all[offset..offset + section.len()].copy_from_slice(section);
     }
-    seal(all);
+    write_checksum(all);
     bytes
 }
 
 /// The same bytes with another description of themselves.
-pub(in crate::table) fn with_meta(bytes: &Bytes, parts: &Parts) -> Result<Bytes, Fault> {
+pub(in crate::table) fn replace_meta(
+    bytes: &AlignedBytes,
+    parts: &DecodedTable,
+) -> Result<AlignedBytes, TableFault> {
     let meta = toml::to_string(&parts.meta)
-        .map_err(|error| Fault::Toml { at: "the table".into(), message: error.to_string() })?;
-    let all = bytes.of();
-    let mut sections: [&[u8]; SECTIONS] = [&[]; SECTIONS];
+        .map_err(|error| TableFault::Toml { at: "the table".into(), message: error.to_string() })?;
+    let all = bytes.as_slice();
+    let mut sections: [&[u8]; SECTION_COUNT] = [&[]; SECTION_COUNT];
     for (i, section) in sections.iter_mut().enumerate() {
         *section = section_range(all, i, "the table").map(|range| &all[range])?;
     }
     sections[0] = meta.as_bytes();
-    Ok(assemble(parts.hash, parts.key, &sections))
+    Ok(write_sections(parts.hash, parts.hash_key, &sections))
 }
 
-fn write_answer(answer: &Answer) -> [u8; ANSWER] {
-    let mut out = [0; ANSWER];
+fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
+    let mut out = [0; ANSWER_BYTES];
     let verdict = &answer.verdict;
     out[0] = verdict.reason as u8;
     out[1] = verdict.score.value();
     out[2] = u8::from(verdict.is_free_provider)
         | u8::from(verdict.is_corporate_email) << 1
-        | u8::from(answer.is_in_lists) << 2
+        | u8::from(answer.is_in_manifest_lists) << 2
         | u8::from(answer.is_protected_by_name) << 3
         | u8::from(answer.is_real) << 4;
     out[3] = verdict.rule as u8;
@@ -131,11 +141,11 @@ fn write_answer(answer: &Answer) -> [u8; ANSWER] {
     out
 }
 
-fn write_entry(entry: &Entry) -> [u8; ENTRY] {
-    let mut out = [0; ENTRY];
+fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
+    let mut out = [0; ENTRY_BYTES];
     out[..2].copy_from_slice(&entry.own.to_le_bytes());
     out[2..4].copy_from_slice(&entry.below.to_le_bytes());
-    out[4..6].copy_from_slice(&entry.beyond.to_le_bytes());
+    out[4..6].copy_from_slice(&entry.across_suffixes.to_le_bytes());
     out[6] = u8::from(entry.has_rows_below);
     out
 }

@@ -5,10 +5,10 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use crate::table::entry::Entry;
-use crate::table::infer::InferenceSettings;
+use crate::table::inference::InferenceSettings;
 use crate::table::mx::MxAnswers;
-use crate::table::packages::SourceInfo;
-use crate::table::rules::Answer;
+use crate::table::rules::StoredAnswer;
+use crate::table::source_packages::SourcePackage;
 
 /// One list of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,17 +32,17 @@ pub struct ListInfo {
 
 /// What a table knows of itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(in crate::table) struct Meta {
+pub(in crate::table) struct TableMeta {
     pub built_at: i64,
-    pub suffixes: String,
+    pub suffix_list_version: String,
     pub rows: u64,
     pub max_changed_share: f64,
     /// When the next override ends, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub next_end: Option<i64>,
+    pub next_override_expiry: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlds_date: Option<i64>,
-    pub flag_protected: Vec<String>,
+    pub allow_flagging: Vec<String>,
     pub seed: Vec<String>,
     #[serde(default)]
     pub inferred: InferenceSettings,
@@ -51,22 +51,22 @@ pub(in crate::table) struct Meta {
     #[serde(default)]
     pub list: Vec<ListInfo>,
     #[serde(default)]
-    pub source: Vec<SourceInfo>,
+    pub source: Vec<SourcePackage>,
 }
 
 /// A checked table: what is small is unpacked, the rest stays in the bytes.
-pub(in crate::table) struct Parts {
+pub(in crate::table) struct DecodedTable {
     pub hash: u128,
-    pub key: [u8; 16],
-    pub meta: Meta,
+    pub hash_key: [u8; 16],
+    pub meta: TableMeta,
     pub labels: Vec<String>,
-    pub answers: Vec<Answer>,
+    pub answers: Vec<StoredAnswer>,
     pub entries: Vec<Entry>,
     /// Top-level domains with their flags.
     pub tlds: Vec<(String, u8)>,
-    pub lines: Range<usize>,
+    pub buckets: Range<usize>,
     /// For each line where its names begin, as `u32`.
-    pub starts: Range<usize>,
+    pub name_offsets: Range<usize>,
     /// The names in the order of their slots, each behind its length.
     pub names: Range<usize>,
 }

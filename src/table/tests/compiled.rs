@@ -2,56 +2,56 @@
 
 use std::fs;
 
-use super::support::{BUNDLED, NOW, check, table};
+use super::support::{BUNDLED, NOW, assert_answers, load_lists};
 use crate::model::domain::Domain;
-use crate::table::disk::Bytes;
+use crate::table::aligned_bytes::AlignedBytes;
 use crate::table::layout::encode;
-use crate::table::layout::sections::seal;
-use crate::table::{Source, Table};
+use crate::table::layout::sections::write_checksum;
+use crate::table::{Table, TableLocation};
 
 #[test]
 fn the_same_sources_give_the_same_bytes() {
     let files = [("a.txt", "bad.com ab\n"), ("free.txt", "mail.com\n")];
-    let (one, two) = (table(&files), table(&files));
+    let (one, two) = (load_lists(&files), load_lists(&files));
     assert_eq!(one.version(), two.version());
-    assert_eq!(one.bytes.of(), two.bytes.of());
+    assert_eq!(one.bytes.as_slice(), two.bytes.as_slice());
     assert_eq!(one.version().len(), 12);
-    let other = table(&[("a.txt", "bad.com a\n"), ("free.txt", "mail.com\n")]);
+    let other = load_lists(&[("a.txt", "bad.com a\n"), ("free.txt", "mail.com\n")]);
     assert_ne!(one.version(), other.version());
 }
 
 #[test]
-fn a_file_gives_the_same_answers_as_its_folder() {
+fn a_compiled_file_gives_the_same_answers_as_its_directory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.table");
     BUNDLED.write_to(&path).unwrap();
-    let read = Table::load(&Source::Path(path.clone())).unwrap();
-    assert_eq!(read.bytes.of(), BUNDLED.bytes.of());
+    let read = Table::load(&TableLocation::Directory(path.clone())).unwrap();
+    assert_eq!(read.bytes.as_slice(), BUNDLED.bytes.as_slice());
     assert_eq!(read.version(), BUNDLED.version());
-    assert_eq!(read.rows_by_class(), BUNDLED.rows_by_class());
-    for row in BUNDLED.names() {
-        assert!(read.row_of(row.name).unwrap().says_the_same(&row), "{}", row.name);
+    assert_eq!(read.row_counts_by_rule(), BUNDLED.row_counts_by_rule());
+    for row in BUNDLED.rows() {
+        assert!(read.find_row(row.name).unwrap().has_same_answers(&row), "{}", row.name);
     }
     // A second write replaces the first, and nothing stays beside it.
-    let small = table(&[("a.txt", "bad.com\n")]).stamp(NOW).unwrap();
+    let small = load_lists(&[("a.txt", "bad.com\n")]).with_built_at(NOW).unwrap();
     small.write_to(&path).unwrap();
-    let read = Table::load(&Source::Path(path)).unwrap();
-    assert_eq!((read.rows(), read.built_at()), (1, NOW));
+    let read = Table::load(&TableLocation::Directory(path)).unwrap();
+    assert_eq!((read.row_count(), read.built_at()), (1, NOW));
     assert_eq!(read.version(), small.version());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
 /// The fault of a compiled table with these bytes.
 fn fault_of(bytes: &[u8]) -> Option<String> {
-    let mut copy = Bytes::zeroed(bytes.len());
-    copy.of_mut().copy_from_slice(bytes);
-    Table::open(copy, "x").err().map(|error| error.to_string())
+    let mut copy = AlignedBytes::zeroed(bytes.len());
+    copy.as_mut_slice().copy_from_slice(bytes);
+    Table::from_bytes(copy, "x").err().map(|error| error.to_string())
 }
 
 #[test]
 fn a_damaged_file_is_an_error_and_never_a_panic() {
-    let table = table(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\n")]);
-    let sound = table.bytes.of();
+    let table = load_lists(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\n")]);
+    let sound = table.bytes.as_slice();
     assert_eq!(fault_of(sound), None);
     for length in 0..sound.len() {
         assert!(fault_of(&sound[..length]).is_some(), "{length}");
@@ -63,10 +63,10 @@ fn a_damaged_file_is_an_error_and_never_a_panic() {
         assert!(fault_of(&flipped).is_some(), "{bit}");
     }
     let mut newer = sound.to_vec();
-    newer[8] = 4;
+    newer[8] = 5;
     assert_eq!(
         fault_of(&newer).unwrap(),
-        "x: expected a compiled table of format 3, but found format 4, made by a newer riskgate"
+        "x: expected a compiled table of format 4, but found format 5, made by a newer riskgate"
     );
     assert_eq!(
         fault_of(b"no table").unwrap(),
@@ -78,34 +78,35 @@ fn a_damaged_file_is_an_error_and_never_a_panic() {
 
 #[test]
 fn bytes_with_a_forged_checksum_never_panic() {
-    let table = table(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\nac.uk\n")]);
+    let table =
+        load_lists(&[("a.txt", "bad.com\nlow.good.org\n"), ("protected.txt", "gov\nac.uk\n")]);
     let names = ["bad.com", "low.good.org", "x.low.good.org", "a.gov", "b.ac.uk", "none.com"];
     let domains = names.map(|name| Domain::parse(name).unwrap());
-    let sound = table.bytes.of();
+    let sound = table.bytes.as_slice();
     for at in 32..sound.len() {
         for value in [0, 1, 0x7f, 0xff, sound[at].wrapping_add(1)] {
-            let mut forged = Bytes::zeroed(sound.len());
-            forged.of_mut().copy_from_slice(sound);
-            forged.of_mut()[at] = value;
-            seal(forged.of_mut());
-            let Ok(table) = Table::open(forged, "x") else { continue };
+            let mut forged = AlignedBytes::zeroed(sound.len());
+            forged.as_mut_slice().copy_from_slice(sound);
+            forged.as_mut_slice()[at] = value;
+            write_checksum(forged.as_mut_slice());
+            let Ok(table) = Table::from_bytes(forged, "x") else { continue };
             for domain in &domains {
                 let found = table.lookup(domain, NOW);
-                assert!(found.tail().ends_with('}'));
+                assert!(found.json_tail().ends_with('}'));
                 found.explain();
             }
-            table.names().for_each(|row| _ = row.own.explain());
+            table.rows().for_each(|row| _ = row.own.explain());
         }
     }
 }
 
 #[test]
-fn other_public_suffixes_only_cost_time() {
-    let mut table = table(&[("a.txt", "low.good.org\n"), ("free.txt", "mail.com\n")]);
-    table.parts.meta.suffixes = "another list".into();
-    let bytes = encode::with_meta(&table.bytes, &table.parts).unwrap();
-    let table = Table::open(bytes, "x").unwrap();
-    assert!(table.full_walk);
-    check(&table, &[("x.low.good.org", "disposable 100"), ("x.mail.com", "safe 0 +free")]);
+fn a_table_compiled_with_another_suffix_list_gives_the_same_answers() {
+    let mut table = load_lists(&[("a.txt", "low.good.org\n"), ("free.txt", "mail.com\n")]);
+    table.decoded.meta.suffix_list_version = "another list".into();
+    let bytes = encode::replace_meta(&table.bytes, &table.decoded).unwrap();
+    let table = Table::from_bytes(bytes, "x").unwrap();
+    assert!(table.needs_full_walk);
+    assert_answers(&table, &[("x.low.good.org", "disposable 100"), ("x.mail.com", "safe 0 +free")]);
     assert!(table.warnings(NOW).iter().any(|warning| warning.contains("public suffixes")));
 }

@@ -1,12 +1,14 @@
 //! What is refused, and how a fault says so.
 
-use super::support::{check, faults, load, table};
-use crate::table::{Source, Table};
+use super::support::{assert_answers, faults, load, load_lists};
+use crate::table::{Table, TableLocation};
 
 #[test]
 fn a_protected_name_is_never_flagged_by_mistake() {
     let would = |line: &str, name: &str| {
-        format!("{line}: would flag a protected name: {name} (guard.flag_protected allows it)")
+        format!(
+            "{line}: a protected name would be flagged: {name} (guard.allow_flagging allows it)"
+        )
     };
     let protected = ("protected.txt", "gmail.com\nedu\nopen.edu\n");
     assert_eq!(
@@ -24,17 +26,17 @@ fn a_protected_name_is_never_flagged_by_mistake() {
     let corporate = ("corporate.txt", "corp.com\n");
     assert_eq!(faults(&[corporate, ("b.txt", "corp.com\n")]), [would("b.txt:1", "corp.com")]);
 
-    let guard = ("manifest.toml", "[guard]\nflag_protected = [\"gmail.com\", \"low.edu\"]\n");
-    let table = table(&[protected, guard, ("b.txt", "gmail.com\nlow.edu\nother.edu\n")]);
-    check(
+    let guard = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\", \"low.edu\"]\n");
+    let table = load_lists(&[protected, guard, ("b.txt", "gmail.com\nlow.edu\nother.edu\n")]);
+    assert_answers(
         &table,
         &[("gmail.com", "disposable 90"), ("low.edu", "disposable 90"), ("other.edu", "safe 0")],
     );
-    let unused = ("manifest.toml", "[guard]\nflag_protected = [\"gmail.com\",\n\"x.com\"]\n");
+    let unused = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\",\n\"x.com\"]\n");
     assert_eq!(
         faults(&[protected, unused, ("a.txt", "gmail.com\n")]),
         [
-            "manifest.toml:10: guard.flag_protected: expected a protected name that an override or a \
+            "manifest.toml:10: guard.allow_flagging: expected a protected name that an override or a \
           list flags, but found \"x.com\""
         ]
     );
@@ -140,19 +142,19 @@ fn each_fault_of_a_manifest_says_where_and_what_was_expected() {
 }
 
 #[test]
-fn a_folder_without_a_manifest_is_no_table() {
+fn a_directory_without_a_manifest_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let source = Source::Path(folder.path().to_owned());
+    let source = TableLocation::Directory(folder.path().to_owned());
     let text = Table::load(&source).err().unwrap().to_string();
     assert!(text.ends_with("manifest.toml: expected a manifest, but found no such file"), "{text}");
-    let source = Source::Path(folder.path().join("none"));
+    let source = TableLocation::Directory(folder.path().join("none"));
     let text = Table::load(&source).err().unwrap().to_string();
-    let expected = "none: expected a folder of lists or a compiled table, but found nothing";
+    let expected = "none: expected a directory of lists or a compiled table, but found nothing";
     assert!(text.ends_with(expected), "{text}");
 }
 
 #[test]
-fn all_faults_are_told_together() {
+fn all_faults_are_reported_together() {
     let found = faults(&[("a.txt", "a..b\nok.com\n-\n"), ("free.txt", "\u{20}\n*.com\n")]);
     assert_eq!(found.len(), 3, "{found:?}");
     let many: String = (0..30).map(|n| format!("bad_{n}.com\n")).collect();

@@ -1,18 +1,18 @@
 //! Which row and which rule decide.
 
-use super::support::{NOW, ask, check, said, table};
+use super::support::{NOW, assert_answers, describe_answer, load_lists, look_up};
 use crate::model::domain::Domain;
 use crate::model::verdict::Rule;
-use crate::table::packages::DAY;
+use crate::table::source_packages::SECONDS_PER_DAY;
 
 #[test]
 fn the_most_specific_row_wins_on_whole_labels() {
-    let table = table(&[
+    let table = load_lists(&[
         ("a.txt", "mailinator.com\nsub.alias.org\na.b.c.deep.org\n=alone.net\n=x.alone2.net\n"),
         ("alias.txt", "alias.org\n"),
         ("free.txt", "mail.com\nalone2.net\n"),
     ]);
-    check(
+    assert_answers(
         &table,
         &[
             ("mailinator.com", "disposable 100"),
@@ -36,19 +36,19 @@ fn the_most_specific_row_wins_on_whole_labels() {
             ("y.x.alone2.net", "safe 0 +free"),
         ],
     );
-    assert_eq!(ask(&table, "a.b.mailinator.com").matched, Some(4));
-    assert_eq!(ask(&table, "mailinator.com").matched, Some(0));
-    assert_eq!(ask(&table, "nothing.com").matched, None);
+    assert_eq!(look_up(&table, "a.b.mailinator.com").matched_at, Some(4));
+    assert_eq!(look_up(&table, "mailinator.com").matched_at, Some(0));
+    assert_eq!(look_up(&table, "nothing.com").matched_at, None);
 }
 
 #[test]
-fn suffixes_are_matched_as_their_owners_would_expect() {
-    let table = table(&[
+fn rows_of_public_suffixes_match_only_where_they_may() {
+    let table = load_lists(&[
         ("c.txt", "com.ar\nmy.id\nweb.id\npp.ua\nddns.net\ncom\nfoo.ddns.net\nabc.pp.ua\n"),
         ("protected.txt", "gov\nedu.sg\nac.uk\n"),
         ("special.txt", "onion\nexample\nexample.com\n"),
     ]);
-    check(
+    assert_answers(
         &table,
         &[
             ("com.ar", "safe 10"),
@@ -72,24 +72,24 @@ fn suffixes_are_matched_as_their_owners_would_expect() {
             ("a.example", "undeliverable 100"),
         ],
     );
-    assert_eq!(ask(&table, "a.army.gov").matched, Some(7));
+    assert_eq!(look_up(&table, "a.army.gov").matched_at, Some(7));
     assert_eq!(table.lists()[2].ignored, 4);
-    assert_eq!(table.rows(), 10);
+    assert_eq!(table.row_count(), 10);
 }
 
 #[test]
 fn an_unknown_top_level_domain_is_undeliverable_while_the_list_is_young() {
-    let table = table(&[("tlds.txt", "com\nnet\n"), ("a.txt", "bad.com\nbad.zip\n")]);
+    let table = load_lists(&[("tlds.txt", "com\nnet\n"), ("a.txt", "bad.com\nbad.zip\n")]);
     let at = |name: &str, now: i64| table.lookup(&Domain::parse(name).unwrap(), now).verdict.rule;
-    let date = NOW - 20 * DAY;
+    let date = NOW - 20 * SECONDS_PER_DAY;
     assert_eq!(at("a.nosuch", NOW), Rule::UnknownTld);
-    assert_eq!(said(&table, "a.nosuch"), "undeliverable 100");
-    assert_eq!(at("a.nosuch", date + 90 * DAY - 1), Rule::UnknownTld);
-    assert_eq!(at("a.nosuch", date + 90 * DAY), Rule::Unknown);
+    assert_eq!(describe_answer(&table, "a.nosuch"), "undeliverable 100");
+    assert_eq!(at("a.nosuch", date + 90 * SECONDS_PER_DAY - 1), Rule::UnknownTld);
+    assert_eq!(at("a.nosuch", date + 90 * SECONDS_PER_DAY), Rule::Unknown);
     assert_eq!(at("a.net", NOW), Rule::Unknown);
     assert_eq!(at("bad.zip", NOW), Rule::DisposableA);
     assert!(table.warnings(NOW).is_empty());
-    assert!(table.warnings(date + 95 * DAY)[0].contains("95 days old"));
+    assert!(table.warnings(date + 95 * SECONDS_PER_DAY)[0].contains("95 days old"));
 }
 
 #[test]
@@ -116,8 +116,8 @@ fn the_first_rule_that_applies_decides() {
         ("mx-labels.csv", mx),
         ("labels.csv", "domain,label\nlabelled.com,Own\nfree.com,\"Free, \"\"Mail\"\"\"\n"),
     ];
-    let table = table(&files);
-    check(
+    let table = load_lists(&files);
+    assert_answers(
         &table,
         &[
             ("a.test", "undeliverable 100"),
@@ -156,7 +156,7 @@ fn the_first_rule_that_applies_decides() {
             ("sub.labelled.com", "safe 10 Own"),
         ],
     );
-    let why = ask(&table, "sub.tier.com").explain();
+    let why = look_up(&table, "sub.tier.com").explain();
     assert_eq!(why.rule, Rule::DisposableA);
     assert_eq!(why.lists.iter().map(|l| l.file.as_str()).collect::<Vec<_>>(), ["a.txt", "b.txt"]);
     assert_eq!(why.sources.iter().map(|s| s.name.as_str()).collect::<Vec<_>>(), ["alpha", "beta"]);
@@ -165,12 +165,12 @@ fn the_first_rule_that_applies_decides() {
 #[test]
 fn scores_come_from_the_manifest() {
     let scores = ("manifest.toml", "[scores]\nunknown = 17\ndisposable_c = 55\n");
-    let table = table(&[("c.txt", "bad.com\n"), scores]);
-    check(&table, &[("bad.com", "disposable 55"), ("good.com", "safe 17")]);
+    let table = load_lists(&[("c.txt", "bad.com\n"), scores]);
+    assert_answers(&table, &[("bad.com", "disposable 55"), ("good.com", "safe 17")]);
 }
 
 #[test]
-fn the_operators_word_comes_first() {
+fn an_operator_override_outranks_every_list() {
     let overrides = "\
 partner.com,subtree,safe,0,,true,\n\
 exact.partner.com,exact,role_account,70,,,\n\
@@ -185,14 +185,14 @@ a.test,exact,safe,4,,,\n\
 s3.org,subtree,undeliverable,99,true,,\n\
 xyz,subtree,,33,,,\n\
 github.net,exact,,,,true,\n";
-    let table = table(&[
+    let table = load_lists(&[
         ("overrides.csv", overrides),
         ("special.txt", "test\n"),
         ("c.txt", "deep.partner.com\nbad.com\nbad2.com\nlow.bad2.com\npp.ua\nx.pp.ua\nbad.xyz\n"),
         ("labels.csv", "domain,label\nbad2.com,Bad Two\n"),
         ("protected.txt", "edu\n"),
     ]);
-    check(
+    assert_answers(
         &table,
         &[
             ("partner.com", "safe 0 +corporate"),
@@ -226,19 +226,19 @@ github.net,exact,,,,true,\n";
             ("x.github.net", "safe 10"),
         ],
     );
-    let rule = |name: &str| ask(&table, name).verdict.rule;
+    let rule = |name: &str| look_up(&table, name).verdict.rule;
     assert_eq!(rule("bad2.com"), Rule::Override);
     assert_eq!(rule("label.bad.com"), Rule::Unknown);
-    assert_eq!(ask(&table, "deep.partner.com").explain().lists[0].file, "overrides.csv");
+    assert_eq!(look_up(&table, "deep.partner.com").explain().lists[0].file, "overrides.csv");
 }
 
 #[test]
 fn an_override_of_a_domain_covers_private_suffixes_below_it() {
-    let table = table(&[
+    let table = load_lists(&[
         ("overrides.csv", "amazonaws.com,subtree,disposable,77,,,\n"),
         ("free.txt", "amazonaws.com\n"),
     ]);
-    check(
+    assert_answers(
         &table,
         &[
             ("amazonaws.com", "disposable 77 +free"),
@@ -252,13 +252,13 @@ fn an_override_of_a_domain_covers_private_suffixes_below_it() {
 
 #[test]
 fn a_reviewed_name_below_a_protected_suffix_is_flagged() {
-    let table = table(&[
+    let table = load_lists(&[
         ("protected.txt", "edu.vn\nguarded.com\n"),
         ("a.txt", "reviewed.edu.vn\n"),
         ("b.txt", "seen.edu.vn\n"),
         ("c.txt", "copied.edu.vn\n"),
     ]);
-    check(
+    assert_answers(
         &table,
         &[
             ("reviewed.edu.vn", "disposable 100"),
@@ -272,15 +272,17 @@ fn a_reviewed_name_below_a_protected_suffix_is_flagged() {
 
 #[test]
 fn lists_may_be_written_by_hand() {
-    let table =
-        table(&[("a.txt", "\u{feff}# ours\r\nBAD.com.\r\nb\u{fc}cher.de\r\n\r\n  x.org a \n")]);
+    let table = load_lists(&[(
+        "a.txt",
+        "\u{feff}# ours\r\nBAD.com.\r\nb\u{fc}cher.de\r\n\r\n  x.org a \n",
+    )]);
     let bad = "disposable 100";
-    check(&table, &[("bad.com", bad), ("xn--bcher-kva.de", bad), ("x.org", bad)]);
+    assert_answers(&table, &[("bad.com", bad), ("xn--bcher-kva.de", bad), ("x.org", bad)]);
 }
 
 #[test]
 fn the_seed_keeps_its_order_and_only_names_that_are_flagged() {
-    let table = table(&[
+    let table = load_lists(&[
         ("a.txt", "z.com\na.com\nback.com\n"),
         ("seed.txt", "z.com\nunknown.com\nback.com\na.com\n"),
         ("overrides.csv", "back.com,exact,safe,0,,,\n"),

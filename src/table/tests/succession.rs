@@ -1,53 +1,56 @@
 //! Which table may take the place of the one that serves.
 
-use super::support::table;
+use super::support::load_lists;
 
 #[test]
-fn a_long_list_that_was_emptied_is_not_taken_however_small_its_share() {
+fn a_long_list_that_was_emptied_is_rejected_however_small_its_share() {
     let rows = |head: &str, count: u32| -> String {
         (0..count).map(|n| format!("{head}{n}.com\n")).collect()
     };
     let large = ("a.txt", rows("large", 500));
     let build = |short: &str| {
         let free = ("free.txt", short);
-        table(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str()), free])
+        load_lists(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str()), free])
     };
     let before = build(&rows("free", 30));
-    let error = build("").accept(&before).err().unwrap().to_string();
+    let error = build("").check_succession(&before).err().unwrap().to_string();
     assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
     // Nor is a manifest that names it no more, as half of one would.
-    let bare = table(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str())]);
-    let error = bare.accept(&before).err().unwrap().to_string();
+    let bare = load_lists(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str())]);
+    let error = bare.check_succession(&before).err().unwrap().to_string();
     assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
     // A short list is edited by hand.
     let before = build(&rows("free", 5));
-    build("").accept(&before).unwrap();
+    build("").check_succession(&before).unwrap();
 }
 
 #[test]
-fn a_table_that_differs_too_much_or_flags_the_protected_is_not_taken() {
+fn a_table_that_differs_too_much_or_flags_a_protected_name_is_rejected() {
     let rows = |range: std::ops::Range<u32>| -> String {
         range.map(|n| format!("bad{n}.com\n")).collect()
     };
     let protected = ("protected.txt", "gmail.com\n");
-    let before = table(&[("a.txt", &rows(0..99)), protected]);
-    before.accept(&before).unwrap();
-    table(&[("a.txt", &rows(15..114)), protected]).accept(&before).unwrap();
-    let error = table(&[("a.txt", &rows(16..115)), protected]).accept(&before).err().unwrap();
+    let before = load_lists(&[("a.txt", &rows(0..99)), protected]);
+    before.check_succession(&before).unwrap();
+    load_lists(&[("a.txt", &rows(15..114)), protected]).check_succession(&before).unwrap();
+    let error = load_lists(&[("a.txt", &rows(16..115)), protected])
+        .check_succession(&before)
+        .err()
+        .unwrap();
     assert!(
         error.to_string().ends_with(
-            "expected at most 30 of 100 rows to come or go, but found 16 new and 16 gone \
+            "expected at most 30 of 100 rows to be added or removed, but found 16 new and 16 gone \
              (guard.max_changed_share)"
         ),
         "{error}"
     );
     let share = ("manifest.toml", "[guard]\nmax_changed_share = 1.0\n");
-    table(&[("a.txt", &rows(50..149)), protected, share]).accept(&before).unwrap();
+    load_lists(&[("a.txt", &rows(50..149)), protected, share]).check_succession(&before).unwrap();
 
-    let unprotected = table(&[("a.txt", &(rows(0..99) + "gmail.com\n"))]);
-    let error = unprotected.accept(&before).err().unwrap().to_string();
-    assert!(error.contains("would flag a protected name: gmail.com"), "{error}");
-    let allowed = ("manifest.toml", "[guard]\nflag_protected = [\"gmail.com\"]\n");
+    let unprotected = load_lists(&[("a.txt", &(rows(0..99) + "gmail.com\n"))]);
+    let error = unprotected.check_succession(&before).err().unwrap().to_string();
+    assert!(error.contains("a protected name would be flagged: gmail.com"), "{error}");
+    let allowed = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\"]\n");
     let list = rows(0..99) + "gmail.com\n";
-    table(&[("a.txt", &list), protected, allowed]).accept(&before).unwrap();
+    load_lists(&[("a.txt", &list), protected, allowed]).check_succession(&before).unwrap();
 }

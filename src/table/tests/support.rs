@@ -4,13 +4,13 @@ use std::fs;
 use std::sync::LazyLock;
 
 use crate::model::domain::Domain;
-use crate::table::{Found, Source, Table, TableError};
+use crate::table::{Lookup, Table, TableError, TableLocation};
 
 /// 2026-11-21, when the bundled lists are young.
 pub(super) const NOW: i64 = 1_795_219_200;
 
 pub(super) static BUNDLED: LazyLock<Table> =
-    LazyLock::new(|| Table::load(&Source::Bundled).unwrap());
+    LazyLock::new(|| Table::load(&TableLocation::Bundled).unwrap());
 
 const SOURCES: &str = "\
 [[source]]
@@ -26,7 +26,7 @@ vote = \"b\"
 date = \"2026-10-02\"
 ";
 
-pub(super) const OVERRIDE: &str =
+pub(super) const OVERRIDE_HEADER: &str =
     "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label\n";
 
 /// Which list a test means by its file.
@@ -52,8 +52,8 @@ const KINDS: [(&str, &str); 19] = [
     ("seed.txt", "seed"),
 ];
 
-/// A folder with these files and a manifest that names them; `manifest.toml` adds to it.
-pub(super) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+/// A directory with these files and a manifest that names them; `manifest.toml` adds to it.
+pub(super) fn write_lists(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut manifest = String::new();
     for (file, kind) in KINDS {
@@ -66,7 +66,7 @@ pub(super) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
         match *file {
             "manifest.toml" => manifest.push_str(text),
             "overrides.csv" => {
-                fs::write(folder.path().join(file), format!("{OVERRIDE}{text}")).unwrap();
+                fs::write(folder.path().join(file), format!("{OVERRIDE_HEADER}{text}")).unwrap();
             }
             _ => fs::write(folder.path().join(file), text).unwrap(),
         }
@@ -76,31 +76,31 @@ pub(super) fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
 }
 
 pub(super) fn load(files: &[(&str, &str)]) -> Result<Table, TableError> {
-    let folder = folder(files);
-    Table::load(&Source::Path(folder.path().to_owned()))
+    let folder = write_lists(files);
+    Table::load(&TableLocation::Directory(folder.path().to_owned()))
 }
 
-pub(super) fn table(files: &[(&str, &str)]) -> Table {
+pub(super) fn load_lists(files: &[(&str, &str)]) -> Table {
     load(files).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The faults of a load, without the folder in front.
+/// The faults of a load, without the directory in front.
 pub(super) fn faults(files: &[(&str, &str)]) -> Vec<String> {
-    let folder = folder(files);
-    let Err(error) = Table::load(&Source::Path(folder.path().to_owned())) else {
+    let folder = write_lists(files);
+    let Err(error) = Table::load(&TableLocation::Directory(folder.path().to_owned())) else {
         panic!("no fault in {files:?}");
     };
     let prefix = format!("{}/", folder.path().display());
     error.faults().iter().map(|fault| fault.to_string().replace(&prefix, "")).collect()
 }
 
-pub(super) fn ask<'t>(table: &'t Table, name: &str) -> Found<'t> {
+pub(super) fn look_up<'t>(table: &'t Table, name: &str) -> Lookup<'t> {
     table.lookup(&Domain::parse(name).unwrap(), NOW)
 }
 
 /// Reason and score, and `+free`, `+corporate` and the label where there are any.
-pub(super) fn said(table: &Table, name: &str) -> String {
-    let found = ask(table, name);
+pub(super) fn describe_answer(table: &Table, name: &str) -> String {
+    let found = look_up(table, name);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
     for (is, word) in
@@ -111,8 +111,8 @@ pub(super) fn said(table: &Table, name: &str) -> String {
     found.label.map_or(text.clone(), |label| format!("{text} {label}"))
 }
 
-pub(super) fn check(table: &Table, expected: &[(&str, &str)]) {
+pub(super) fn assert_answers(table: &Table, expected: &[(&str, &str)]) {
     for (name, expected) in expected {
-        assert_eq!(said(table, name), *expected, "{name}");
+        assert_eq!(describe_answer(table, name), *expected, "{name}");
     }
 }

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use super::{BINARY, run, until};
+use super::{BINARY, run_command, wait_for};
 
 /// The process is killed when this is dropped.
 pub struct DemoUpstream {
@@ -35,13 +35,13 @@ impl DemoUpstream {
 
     #[track_caller]
     pub fn signal(&self, name: &str) {
-        run(Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()))
+        run_command(Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()))
             .expect(0);
     }
 
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        until("the stand-in has ended", || self.child.try_wait().unwrap())
+        wait_for("the stand-in has ended", || self.child.try_wait().unwrap())
     }
 }
 

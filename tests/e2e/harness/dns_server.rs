@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{free_port, until};
+use super::{free_address, wait_for};
 
 /// What every zone begins with.
-const HEAD: &str = "$TTL 600\n@ SOA ns.com. admin.com. 1 3600 600 86400 600\n@ NS ns.com.\n";
+const ZONE_HEADER: &str = "$TTL 600\n@ SOA ns.com. admin.com. 1 3600 600 86400 600\n@ NS ns.com.\n";
 
 /// `knotd` on a port of its own; it ends with this.
 pub struct DnsServer {
@@ -26,15 +26,15 @@ impl DnsServer {
         let folder = tempfile::tempdir().unwrap();
         write_zone(folder.path(), records);
         for _ in 0..5 {
-            let address = free_port();
-            let config = config(folder.path(), address);
+            let address = free_address();
+            let config = knot_config(folder.path(), address);
             std::fs::write(folder.path().join("knot.conf"), config).unwrap();
-            let mut child = spawn(folder.path());
-            let is_up = until("knotd answers or has ended", || {
+            let mut child = spawn_knotd(folder.path());
+            let is_up = wait_for("knotd answers or has ended", || {
                 if child.try_wait().unwrap().is_some() {
                     return Some(false);
                 }
-                let asked = TcpStream::connect(address).is_ok() && answers(address);
+                let asked = TcpStream::connect(address).is_ok() && is_serving(address);
                 asked.then_some(true)
             });
             if is_up {
@@ -46,11 +46,11 @@ impl DnsServer {
 
     /// Serves these records from now on.
     #[track_caller]
-    pub fn serve(&mut self, records: &str) {
+    pub fn replace_records(&mut self, records: &str) {
         write_zone(self.folder.path(), records);
         self.stop();
-        self.child = spawn(self.folder.path());
-        until("knotd answers again", || answers(self.address).then_some(()));
+        self.child = spawn_knotd(self.folder.path());
+        wait_for("knotd answers again", || is_serving(self.address).then_some(()));
     }
 
     pub fn stop(&mut self) {
@@ -68,10 +68,11 @@ impl Drop for DnsServer {
 }
 
 fn write_zone(folder: &Path, records: &str) {
-    std::fs::write(folder.join("com.zone"), format!("{HEAD}ns A 127.0.0.1\n{records}")).unwrap();
+    std::fs::write(folder.join("com.zone"), format!("{ZONE_HEADER}ns A 127.0.0.1\n{records}"))
+        .unwrap();
 }
 
-fn config(folder: &Path, address: SocketAddr) -> String {
+fn knot_config(folder: &Path, address: SocketAddr) -> String {
     let (folder, port) = (folder.display(), address.port());
     format!(
         "server:\n  rundir: \"{folder}\"\n  listen: 127.0.0.1@{port}\n  tcp-workers: 1\n  \
@@ -83,7 +84,7 @@ fn config(folder: &Path, address: SocketAddr) -> String {
     )
 }
 
-fn spawn(folder: &Path) -> Child {
+fn spawn_knotd(folder: &Path) -> Child {
     let mut command = Command::new("/usr/sbin/knotd");
     command.arg("-c").arg(folder.join("knot.conf")).stdin(Stdio::null()).stdout(Stdio::null());
     let stderr = std::fs::File::create(folder.join("knotd.log")).unwrap();
@@ -92,7 +93,7 @@ fn spawn(folder: &Path) -> Child {
 }
 
 /// Whether it serves its zone: asked for the name server's address, as a message on the wire.
-fn answers(address: SocketAddr) -> bool {
+fn is_serving(address: SocketAddr) -> bool {
     const QUESTION: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x02ns\x03com\0\0\x01\0\x01";
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -103,30 +104,30 @@ fn answers(address: SocketAddr) -> bool {
 }
 
 /// A door before a server, for UDP alone, which is slow or never opens.
-pub struct SlowDns {
+pub struct DelayingDnsProxy {
     pub address: SocketAddr,
-    pub asked: Arc<AtomicU64>,
+    pub query_count: Arc<AtomicU64>,
     is_done: Arc<AtomicBool>,
 }
 
-impl SlowDns {
+impl DelayingDnsProxy {
     /// Passes each question on after a while; without a server it says nothing.
-    pub fn start(server: Option<SocketAddr>, delay: Duration) -> SlowDns {
-        let door = UdpSocket::bind("127.0.0.1:0").unwrap();
-        door.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
-        let slow = SlowDns {
-            address: door.local_addr().unwrap(),
-            asked: Arc::default(),
+    pub fn start(server: Option<SocketAddr>, delay: Duration) -> DelayingDnsProxy {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let slow = DelayingDnsProxy {
+            address: socket.local_addr().unwrap(),
+            query_count: Arc::default(),
             is_done: Arc::default(),
         };
-        let (asked, is_done) = (Arc::clone(&slow.asked), Arc::clone(&slow.is_done));
+        let (asked, is_done) = (Arc::clone(&slow.query_count), Arc::clone(&slow.is_done));
         std::thread::spawn(move || {
             let mut question = [0; 4_096];
             while !is_done.load(Ordering::Relaxed) {
-                let Ok((length, from)) = door.recv_from(&mut question) else { continue };
+                let Ok((length, from)) = socket.recv_from(&mut question) else { continue };
                 asked.fetch_add(1, Ordering::Relaxed);
                 let Some(server) = server else { continue };
-                let (question, door) = (question[..length].to_vec(), door.try_clone().unwrap());
+                let (question, socket) = (question[..length].to_vec(), socket.try_clone().unwrap());
                 std::thread::spawn(move || {
                     std::thread::sleep(delay);
                     let inner = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -134,7 +135,7 @@ impl SlowDns {
                     let mut answer = [0; 4_096];
                     let passed = inner.send_to(&question, server);
                     if let Ok(length) = passed.and_then(|_| inner.recv(&mut answer)) {
-                        let _ = door.send_to(&answer[..length], from);
+                        let _ = socket.send_to(&answer[..length], from);
                     }
                 });
             }
@@ -143,7 +144,7 @@ impl SlowDns {
     }
 }
 
-impl Drop for SlowDns {
+impl Drop for DelayingDnsProxy {
     fn drop(&mut self) {
         self.is_done.store(true, Ordering::Relaxed);
     }

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
-use super::{free_port, until};
+use super::{free_address, wait_for};
 
 /// What befalls the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,9 +22,9 @@ pub enum Fault {
     Trickle(Duration),
     /// They are taken and never arrive. When that is over the connection is reset, as by a peer
     /// that vanished and came back.
-    Swallow,
+    Blackhole,
     /// Bits of the byte at `from` and of each `every`th one behind it are flipped.
-    Garble {
+    FlipBits {
         from: usize,
         every: usize,
         bits: u8,
@@ -32,212 +32,213 @@ pub enum Fault {
     /// Ends the connection once so many bytes have passed.
     Cut {
         after: usize,
-        by: End,
+        by: CloseMode,
     },
 }
 
 /// How a connection ends.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum End {
+pub enum CloseMode {
     /// In both directions, with all that was on its way.
     Close,
     /// By a reset on both sides.
     Reset,
     /// The receiver hears that it is over; what it says is still taken, and goes nowhere.
-    Half,
+    HalfClose,
 }
 
 /// What becomes of new connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Door {
-    Open,
+pub enum AcceptMode {
+    Forward,
     /// Refused.
-    Shut,
+    Refuse,
     /// Made, and nothing more happens on them.
-    Deaf,
+    AcceptOnly,
     /// Never made and never refused: there is no more room.
-    Full,
+    BacklogFull,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Requests = 0,
-    Answers = 1,
+    Responses = 1,
 }
 
-struct Plan {
+struct FaultPlan {
     /// Counts the changes: the bytes of a fault are counted from there.
     version: u64,
     faults: [Fault; 2],
-    door: Door,
+    door: AcceptMode,
 }
 
-struct Shared {
+struct SharedState {
     target: SocketAddr,
-    plan: Mutex<Plan>,
-    carried: Mutex<Vec<Weak<Pair>>>,
+    plan: Mutex<FaultPlan>,
+    pairs: Mutex<Vec<Weak<ConnectionPair>>>,
     ended: AtomicBool,
 }
 
 /// Both sides of one connection.
-struct Pair {
+struct ConnectionPair {
     client: TcpStream,
     server: TcpStream,
 }
 
 pub struct FaultProxy {
     pub address: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<SharedState>,
 }
 
 impl FaultProxy {
     /// Carries everything to this server, unharmed.
-    pub fn before(target: SocketAddr) -> FaultProxy {
-        let address = free_port();
-        let plan = Plan { version: 1, faults: [Fault::None; 2], door: Door::Open };
-        let shared = Arc::new(Shared {
+    pub fn in_front_of(target: SocketAddr) -> FaultProxy {
+        let address = free_address();
+        let plan = FaultPlan { version: 1, faults: [Fault::None; 2], door: AcceptMode::Forward };
+        let shared = Arc::new(SharedState {
             target,
             plan: Mutex::new(plan),
-            carried: Mutex::default(),
+            pairs: Mutex::default(),
             ended: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
-        let listener = listen(address);
-        std::thread::spawn(move || accept(address, listener, &accepting));
+        let listener = bind_listener(address);
+        std::thread::spawn(move || run_accept_loop(address, listener, &accepting));
         FaultProxy { address, shared }
     }
 
     /// Harms what goes to the server from here on.
-    pub fn requests(&self, fault: Fault) {
-        self.change(|plan| plan.faults[Way::Requests as usize] = fault);
+    pub fn set_request_fault(&self, fault: Fault) {
+        self.update_plan(|plan| plan.faults[Direction::Requests as usize] = fault);
     }
 
     /// Harms what comes from the server from here on.
-    pub fn answers(&self, fault: Fault) {
-        self.change(|plan| plan.faults[Way::Answers as usize] = fault);
+    pub fn set_response_fault(&self, fault: Fault) {
+        self.update_plan(|plan| plan.faults[Direction::Responses as usize] = fault);
     }
 
     /// Ends all connections, and treats those that come like this.
-    pub fn door(&self, door: Door) {
-        self.change(|plan| plan.door = door);
-        if matches!(door, Door::Shut | Door::Full) {
+    pub fn set_accept_mode(&self, door: AcceptMode) {
+        self.update_plan(|plan| plan.door = door);
+        if matches!(door, AcceptMode::Refuse | AcceptMode::BacklogFull) {
             let wait = Duration::from_millis(50);
-            until("nobody comes in", || TcpStream::connect_timeout(&self.address, wait).err());
+            wait_for("nobody comes in", || TcpStream::connect_timeout(&self.address, wait).err());
         }
-        self.end_all(End::Reset);
+        self.close_all(CloseMode::Reset);
     }
 
     /// Carries all that is to come unharmed.
-    pub fn heal(&self) {
-        self.change(|plan| {
+    pub fn clear_faults(&self) {
+        self.update_plan(|plan| {
             plan.faults = [Fault::None; 2];
-            plan.door = Door::Open;
+            plan.door = AcceptMode::Forward;
         });
     }
 
     /// Ends the connections that are open now.
-    pub fn end_all(&self, by: End) {
-        let open: Vec<Arc<Pair>> = self.carried().iter().filter_map(Weak::upgrade).collect();
-        open.iter().for_each(|pair| pair.end(Way::Answers, by));
+    pub fn close_all(&self, by: CloseMode) {
+        let open: Vec<Arc<ConnectionPair>> =
+            self.pairs().iter().filter_map(Weak::upgrade).collect();
+        open.iter().for_each(|pair| pair.end(Direction::Responses, by));
     }
 
     /// Connections that are open.
-    pub fn connections(&self) -> usize {
-        self.carried().iter().filter(|pair| pair.strong_count() > 0).count()
+    pub fn connection_count(&self) -> usize {
+        self.pairs().iter().filter(|pair| pair.strong_count() > 0).count()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Plan)) {
+    fn update_plan(&self, change: impl FnOnce(&mut FaultPlan)) {
         let mut plan = self.shared.plan.lock().unwrap();
         plan.version += 1;
         change(&mut plan);
     }
 
-    fn carried(&self) -> MutexGuard<'_, Vec<Weak<Pair>>> {
-        let mut carried = self.shared.carried.lock().unwrap();
-        carried.retain(|pair| pair.strong_count() > 0);
-        carried
+    fn pairs(&self) -> MutexGuard<'_, Vec<Weak<ConnectionPair>>> {
+        let mut pairs = self.shared.pairs.lock().unwrap();
+        pairs.retain(|pair| pair.strong_count() > 0);
+        pairs
     }
 }
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
         self.shared.ended.store(true, Ordering::SeqCst);
-        self.end_all(End::Reset);
+        self.close_all(CloseMode::Reset);
     }
 }
 
-fn listen(address: SocketAddr) -> TcpListener {
-    let listener = until("the proxy has its port", || TcpListener::bind(address).ok());
+fn bind_listener(address: SocketAddr) -> TcpListener {
+    let listener = wait_for("the proxy has its port", || TcpListener::bind(address).ok());
     listener.set_nonblocking(true).unwrap();
     listener
 }
 
 /// Looks often at what it shall do, and so needs nobody to wake it.
-fn accept(address: SocketAddr, listener: TcpListener, shared: &Arc<Shared>) {
-    const OFTEN: Duration = Duration::from_millis(2);
+fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<SharedState>) {
+    const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let mut listening = Some(listener);
-    let (mut deaf, mut waiting) = (Vec::new(), Vec::new());
+    let (mut unread_connections, mut backlog) = (Vec::new(), Vec::new());
     while !shared.ended.load(Ordering::SeqCst) {
         let door = shared.plan.lock().unwrap().door;
-        if door != Door::Deaf {
-            deaf.drain(..).for_each(|stream| reset(&stream));
+        if door != AcceptMode::AcceptOnly {
+            unread_connections.drain(..).for_each(|stream| reset_connection(&stream));
         }
-        if door == Door::Shut {
+        if door == AcceptMode::Refuse {
             listening = None;
         }
-        if door != Door::Full && !waiting.is_empty() {
-            waiting.clear();
+        if door != AcceptMode::BacklogFull && !backlog.is_empty() {
+            backlog.clear();
             listening = None;
         }
         let accepted = match door {
-            Door::Shut => None,
-            Door::Full => {
-                let listener = listening.get_or_insert_with(|| listen(address));
-                if waiting.is_empty() {
-                    waiting = fill(listener, address);
+            AcceptMode::Refuse => None,
+            AcceptMode::BacklogFull => {
+                let listener = listening.get_or_insert_with(|| bind_listener(address));
+                if backlog.is_empty() {
+                    backlog = fill_backlog(listener, address);
                 }
                 None
             }
-            Door::Open | Door::Deaf => {
-                listening.get_or_insert_with(|| listen(address)).accept().ok()
+            AcceptMode::Forward | AcceptMode::AcceptOnly => {
+                listening.get_or_insert_with(|| bind_listener(address)).accept().ok()
             }
         };
         match accepted {
-            None => std::thread::sleep(OFTEN),
-            Some((stream, _)) if door == Door::Deaf => deaf.push(stream),
-            Some((stream, _)) => carry(stream, shared),
+            None => std::thread::sleep(POLL_INTERVAL),
+            Some((stream, _)) if door == AcceptMode::AcceptOnly => unread_connections.push(stream),
+            Some((stream, _)) => start_forwarding(stream, shared),
         }
     }
 }
 
 /// Takes all the room there is for connections that nobody accepts.
-fn fill(listener: &TcpListener, address: SocketAddr) -> Vec<TcpStream> {
+fn fill_backlog(listener: &TcpListener, address: SocketAddr) -> Vec<TcpStream> {
     // SAFETY: the descriptor is open for as long as `listener` is borrowed.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
-    let mut waiting = Vec::new();
+    let mut backlog = Vec::new();
     while let Ok(stream) = TcpStream::connect_timeout(&address, Duration::from_millis(100)) {
-        waiting.push(stream);
+        backlog.push(stream);
     }
-    waiting
+    backlog
 }
 
-fn carry(client: TcpStream, shared: &Arc<Shared>) {
-    let Ok(server) = TcpStream::connect(shared.target) else { return reset(&client) };
+fn start_forwarding(client: TcpStream, shared: &Arc<SharedState>) {
+    let Ok(server) = TcpStream::connect(shared.target) else { return reset_connection(&client) };
     for stream in [&client, &server] {
         stream.set_nonblocking(false).unwrap();
         stream.set_nodelay(true).unwrap();
     }
-    let pair = Arc::new(Pair { client, server });
-    shared.carried.lock().unwrap().push(Arc::downgrade(&pair));
-    for way in [Way::Requests, Way::Answers] {
+    let pair = Arc::new(ConnectionPair { client, server });
+    shared.pairs.lock().unwrap().push(Arc::downgrade(&pair));
+    for way in [Direction::Requests, Direction::Responses] {
         let (shared, pair) = (Arc::clone(shared), Arc::clone(&pair));
-        std::thread::spawn(move || pair.carry(way, &shared));
+        std::thread::spawn(move || pair.forward(way, &shared));
     }
 }
 
-impl Pair {
-    fn carry(&self, way: Way, shared: &Shared) {
-        let (mut from, to) = self.sides(way);
+impl ConnectionPair {
+    fn forward(&self, way: Direction, shared: &SharedState) {
+        let (mut from, to) = self.source_and_destination(way);
         let mut buffer = [0; 16 * 1024];
         let (mut version, mut passed, mut has_swallowed) = (0, 0, false);
         while let Ok(read @ 1..) = from.read(&mut buffer) {
@@ -245,20 +246,20 @@ impl Pair {
             if now != version {
                 (version, passed) = (now, 0);
             }
-            if has_swallowed && fault != Fault::Swallow {
-                return self.end(way, End::Reset);
+            if has_swallowed && fault != Fault::Blackhole {
+                return self.end(way, CloseMode::Reset);
             }
-            has_swallowed = fault == Fault::Swallow;
+            has_swallowed = fault == Fault::Blackhole;
             if let Fault::Cut { after, by } = fault
                 && passed + read > after
             {
                 write(to, &buffer[..after - passed]);
                 self.end(way, by);
                 // Of half a connection: what is still said is heard by nobody.
-                while by == End::Half && matches!(from.read(&mut buffer), Ok(1..)) {}
+                while by == CloseMode::HalfClose && matches!(from.read(&mut buffer), Ok(1..)) {}
                 break;
             }
-            if !harm(to, fault, &mut buffer[..read], passed) {
+            if !forward_with_fault(to, fault, &mut buffer[..read], passed) {
                 break;
             }
             passed += read;
@@ -268,39 +269,39 @@ impl Pair {
     }
 
     /// Who speaks and who listens.
-    fn sides(&self, way: Way) -> (&TcpStream, &TcpStream) {
+    fn source_and_destination(&self, way: Direction) -> (&TcpStream, &TcpStream) {
         match way {
-            Way::Requests => (&self.client, &self.server),
-            Way::Answers => (&self.server, &self.client),
+            Direction::Requests => (&self.client, &self.server),
+            Direction::Responses => (&self.server, &self.client),
         }
     }
 
-    fn end(&self, way: Way, by: End) {
+    fn end(&self, way: Direction, by: CloseMode) {
         for stream in [&self.client, &self.server] {
             match by {
-                End::Close => drop(stream.shutdown(Shutdown::Both)),
-                End::Reset => reset(stream),
-                End::Half => {}
+                CloseMode::Close => drop(stream.shutdown(Shutdown::Both)),
+                CloseMode::Reset => reset_connection(stream),
+                CloseMode::HalfClose => {}
             }
         }
-        if by == End::Half {
-            let _ = self.sides(way).1.shutdown(Shutdown::Write);
+        if by == CloseMode::HalfClose {
+            let _ = self.source_and_destination(way).1.shutdown(Shutdown::Write);
         }
     }
 }
 
-impl Shared {
-    fn fault(&self, way: Way) -> (u64, Fault) {
+impl SharedState {
+    fn fault(&self, way: Direction) -> (u64, Fault) {
         let plan = self.plan.lock().unwrap();
         (plan.version, plan.faults[way as usize])
     }
 }
 
 /// Passes bytes on as the fault says; `passed` came before them. False once nobody takes them.
-fn harm(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: usize) -> bool {
+fn forward_with_fault(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: usize) -> bool {
     match fault {
         Fault::None | Fault::Cut { .. } => {}
-        Fault::Swallow => return true,
+        Fault::Blackhole => return true,
         Fault::Delay(pause) => std::thread::sleep(pause),
         Fault::Trickle(pause) => {
             return bytes.chunks(1).all(|byte| {
@@ -308,7 +309,7 @@ fn harm(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: usize) -> bool {
                 write(to, byte)
             });
         }
-        Fault::Garble { from, every, bits } => {
+        Fault::FlipBits { from, every, bits } => {
             for (at, byte) in (passed..).zip(bytes.iter_mut()) {
                 if at >= from && (at - from).is_multiple_of(every) {
                     *byte ^= bits;
@@ -324,8 +325,8 @@ fn write(mut to: &TcpStream, bytes: &[u8]) -> bool {
 }
 
 /// Ends a connection at once and lets the other side see a reset, whoever else holds it here.
-fn reset(stream: &TcpStream) {
-    let nowhere = libc::sockaddr {
+fn reset_connection(stream: &TcpStream) {
+    let unspecified = libc::sockaddr {
         sa_family: libc::AF_UNSPEC as libc::sa_family_t,
         sa_data: Default::default(),
     };
@@ -333,6 +334,6 @@ fn reset(stream: &TcpStream) {
     // whole `sockaddr` whose size is given with it. A failure means that it has ended already.
     unsafe {
         let size = size_of::<libc::sockaddr>() as libc::socklen_t;
-        libc::connect(stream.as_raw_fd(), &raw const nowhere, size);
+        libc::connect(stream.as_raw_fd(), &raw const unspecified, size);
     }
 }

@@ -10,27 +10,27 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Answer, Connection, Lists, Request, Secrets, free_port, get, until};
+use super::{Connection, ListFolder, Request, Response, Secrets, free_address, get, wait_for};
 use crate::redis_server::RedisServer;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 
 /// Calls that were made with a key that is in use.
-pub const USED: u64 = 30;
+pub const WARM_UP_CALLS: u64 = 30;
 
 /// Whether gateways have the lane where a test does not say it itself.
-pub fn has_lane() -> bool {
-    std::env::var_os("RISKGATE_LANE").is_some()
+pub fn is_fast_path_enabled() -> bool {
+    std::env::var_os("RISKGATE_TEST_FAST_PATH").is_some()
 }
 
 /// What a gateway is to be started with.
 pub struct Setup {
     folder: Arc<TempDir>,
     settings: BTreeMap<String, BTreeMap<String, String>>,
-    tail: String,
+    extra_toml: String,
     environment: Vec<(String, String)>,
     /// Words before the binary: a program that runs it.
-    under: Vec<String>,
+    command_prefix: Vec<String>,
 }
 
 impl Default for Setup {
@@ -43,33 +43,36 @@ impl Setup {
     /// A small table, a store of its own, an upstream that nobody serves.
     pub fn new() -> Setup {
         let folder = Arc::new(TempDir::new().unwrap());
-        Lists::create(folder.path().join("lists"));
+        ListFolder::create(folder.path().join("lists"));
         let mut setup = Setup {
             folder,
             settings: BTreeMap::new(),
-            tail: String::new(),
+            extra_toml: String::new(),
             environment: vec![],
-            under: vec![],
+            command_prefix: vec![],
         };
         let path = |name: &str| setup.folder.path().join(name).display().to_string();
         let (lists, log, store) = (path("lists"), path("access.log"), path("riskgate.db"));
         let overrides = path("overrides.csv");
-        setup = setup.text("table.path", &lists).text("log.path", &log);
-        setup = setup.text("table.overrides", &overrides);
-        setup = setup.text("listen.http", "127.0.0.1:0").text("listen.admin", "127.0.0.1:0");
+        setup = setup.set_text("table.path", &lists).set_text("log.path", &log);
+        setup = setup.set_text("table.overrides", &overrides);
+        setup =
+            setup.set_text("listen.http", "127.0.0.1:0").set_text("listen.admin", "127.0.0.1:0");
         let process = setup.folder.path().join("run").display().to_string();
-        setup = setup.text("process.folder", &process);
+        setup = setup.set_text("process.runtime_dir", &process);
         // The whole suite is run either way.
-        if has_lane() {
-            setup = setup.set("listen.lane", "true");
+        if is_fast_path_enabled() {
+            setup = setup.set("listen.fast_path", "true");
         }
         // A disk that others use too may take its time for a commit.
-        setup = setup.text("store.deadline", "5s");
-        setup.text("store.url", &format!("sqlite:{store}")).set("upstream.health_interval", "\"0\"")
+        setup = setup.set_text("store.deadline", "5s");
+        setup
+            .set_text("store.url", &format!("sqlite:{store}"))
+            .set("upstream.health_interval", "\"0\"")
     }
 
     /// The table inside the binary.
-    pub fn bundled() -> Setup {
+    pub fn with_bundled_table() -> Setup {
         Setup::new().unset("table.path")
     }
 
@@ -93,7 +96,7 @@ impl Setup {
         self
     }
 
-    pub fn text(self, key: &str, value: &str) -> Setup {
+    pub fn set_text(self, key: &str, value: &str) -> Setup {
         self.set(key, &format!("{value:?}"))
     }
 
@@ -103,33 +106,33 @@ impl Setup {
     }
 
     /// TOML behind all settings, such as `[[upstream.route]]`.
-    pub fn tail(mut self, text: &str) -> Setup {
-        self.tail.push_str(text);
+    pub fn append_toml(mut self, text: &str) -> Setup {
+        self.extra_toml.push_str(text);
         self
     }
 
-    pub fn variable(mut self, name: &str, value: &str) -> Setup {
+    pub fn env(mut self, name: &str, value: &str) -> Setup {
         self.environment.push((name.to_owned(), value.to_owned()));
         self
     }
 
     /// Runs the gateway and its commands by another program, which replaces itself with them.
-    pub fn under(mut self, words: &[&str]) -> Setup {
-        self.under = words.iter().map(|&word| word.to_owned()).collect();
+    pub fn run_under(mut self, words: &[&str]) -> Setup {
+        self.command_prefix = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
     /// The store on a server, beside which other gateways may stand.
-    pub fn redis(self, server: &RedisServer) -> Setup {
-        self.text("store.url", &server.url())
+    pub fn with_redis(self, server: &RedisServer) -> Setup {
+        self.set_text("store.url", &server.url())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub fn lists(&self) -> Lists {
-        Lists { path: self.path("lists") }
+    pub fn lists(&self) -> ListFolder {
+        ListFolder { path: self.path("lists") }
     }
 
     /// The config as it would be written.
@@ -141,19 +144,20 @@ impl Setup {
                 writeln!(out, "{key} = {value}").unwrap();
             }
         }
-        out + &self.tail
+        out + &self.extra_toml
     }
 
     /// Also listens for TLS, with these certificates: chain and key of each.
-    pub fn https(self, certificates: &[(PathBuf, PathBuf)]) -> Setup {
-        let setup = self.text("listen.https", "127.0.0.1:0");
+    pub fn with_certificates(self, certificates: &[(PathBuf, PathBuf)]) -> Setup {
+        let setup = self.set_text("listen.https", "127.0.0.1:0");
         certificates.iter().fold(setup, |setup, (chain, key)| {
-            setup.tail(&format!("[[listen.certificate]]\nchain = {chain:?}\nkey = {key:?}\n"))
+            setup
+                .append_toml(&format!("[[listen.certificate]]\nchain = {chain:?}\nkey = {key:?}\n"))
         })
     }
 
     /// Writes the config, and says where.
-    pub fn write(&self) -> PathBuf {
+    pub fn write_config(&self) -> PathBuf {
         let path = self.path("riskgate.toml");
         std::fs::write(&path, self.toml()).unwrap();
         path
@@ -161,16 +165,17 @@ impl Setup {
 
     /// Runs a command of the binary on this config.
     #[track_caller]
-    pub fn cli(&self, arguments: &[&str]) -> Ran {
-        self.cli_on(&self.write(), arguments)
+    pub fn cli(&self, arguments: &[&str]) -> CommandOutput {
+        self.run_cli(&self.write_config(), arguments)
     }
 
     #[track_caller]
-    fn cli_on(&self, config: &Path, arguments: &[&str]) -> Ran {
-        let words = [&self.under[..], &[BINARY.to_owned()]].concat();
+    fn run_cli(&self, config: &Path, arguments: &[&str]) -> CommandOutput {
+        let words = [&self.command_prefix[..], &[BINARY.to_owned()]].concat();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).args(arguments).arg("-c").arg(config);
-        let ran = run(command.envs(self.environment.iter().map(|(name, value)| (name, value))));
+        let ran =
+            run_command(command.envs(self.environment.iter().map(|(name, value)| (name, value))));
         let secrets = self.secrets();
         secrets.assert_no_key_in("a command's stderr", &ran.stderr);
         if !matches!(arguments, ["keys", "create" | "rotate", ..]) {
@@ -207,20 +212,20 @@ impl Setup {
     pub fn start(mut self) -> Gateway {
         // A port that was free may be taken by somebody else before the gateway has it.
         for _ in 0..5 {
-            let (http, admin) = (free_port(), free_port());
-            self = self.text("listen.http", &http.to_string());
-            self = self.text("listen.admin", &admin.to_string());
+            let (http, admin) = (free_address(), free_address());
+            self = self.set_text("listen.http", &http.to_string());
+            self = self.set_text("listen.admin", &admin.to_string());
             if self.settings["listen"].contains_key("https") {
-                self = self.text("listen.https", &free_port().to_string());
+                self = self.set_text("listen.https", &free_address().to_string());
             }
-            let config = self.write();
+            let config = self.write_config();
             let mut gateway = Gateway::spawn(self, config, http, admin);
             if gateway.wait_until_ready() {
                 return gateway;
             }
             let said = gateway.stderr();
             assert!(said.contains("expected to listen on"), "the gateway did not start: {said}");
-            self = gateway.take_setup();
+            self = gateway.into_setup();
         }
         panic!("no free port was left for the gateway");
     }
@@ -237,7 +242,7 @@ impl Drop for Setup {
             let path = entry.path();
             if path.is_file() && path.extension().is_some_and(|extension| extension == "log") {
                 let text = String::from_utf8_lossy(&std::fs::read(&path).unwrap()).into_owned();
-                secrets.assert_none_in(&path.display().to_string(), &text);
+                secrets.assert_no_secret_in(&path.display().to_string(), &text);
             }
         }
     }
@@ -256,7 +261,7 @@ pub struct Gateway {
 impl Gateway {
     fn spawn(setup: Setup, config: PathBuf, http: SocketAddr, admin: SocketAddr) -> Gateway {
         let stderr = setup.path(&format!("stderr-{}.log", http.port()));
-        let words = [&setup.under[..], &[BINARY.to_owned()]].concat();
+        let words = [&setup.command_prefix[..], &[BINARY.to_owned()]].concat();
         let child = Command::new(&words[0])
             .args(&words[1..])
             .args(["run", "-c"])
@@ -271,7 +276,7 @@ impl Gateway {
     }
 
     fn wait_until_ready(&mut self) -> bool {
-        until("the gateway is ready or has ended", || {
+        wait_for("the gateway is ready or has ended", || {
             if self.child.try_wait().unwrap().is_some() {
                 return Some(false);
             }
@@ -286,7 +291,7 @@ impl Gateway {
         })
     }
 
-    fn take_setup(mut self) -> Setup {
+    fn into_setup(mut self) -> Setup {
         self.setup.take().unwrap()
     }
 
@@ -298,12 +303,12 @@ impl Gateway {
         self.setup().path(name)
     }
 
-    pub fn lists(&self) -> Lists {
+    pub fn lists(&self) -> ListFolder {
         self.setup().lists()
     }
 
     /// Writes the config anew, with one setting changed.
-    pub fn rewrite(&self, change: impl FnOnce(String) -> String) {
+    pub fn edit_config(&self, change: impl FnOnce(String) -> String) {
         let text = std::fs::read_to_string(&self.config).unwrap();
         std::fs::write(&self.config, change(text)).unwrap();
     }
@@ -318,12 +323,12 @@ impl Gateway {
 
     /// Where TLS is listened for.
     #[track_caller]
-    pub fn https(&self) -> SocketAddr {
+    pub fn with_certificates(&self) -> SocketAddr {
         self.setup().settings["listen"]["https"].trim_matches('"').parse().unwrap()
     }
 
     /// Another process of the same config that is to take over.
-    pub fn successor(&self) -> Successor {
+    pub fn spawn_successor(&self) -> Successor {
         let stderr = self.path("stderr-successor.log");
         let child = Command::new(BINARY)
             .args(["run", "--upgrade", "-c"])
@@ -339,54 +344,54 @@ impl Gateway {
 
     /// From now on this is the other process, since it took over. The old one has ended.
     #[track_caller]
-    pub fn becomes(&mut self, mut successor: Successor) {
-        self.wait();
+    pub fn replace_process(&mut self, mut successor: Successor) {
+        self.wait_for_exit();
         self.child = successor.child.take().unwrap();
         self.stderr.clone_from(&successor.stderr);
     }
 
     #[track_caller]
-    pub fn ask(&self, request: &Request) -> Answer {
+    pub fn send_request(&self, request: &Request) -> Response {
         request.send(self.http)
     }
 
     #[track_caller]
-    pub fn get(&self, target: impl AsRef<[u8]>, key: &str) -> Answer {
-        self.ask(&get(target).key(key))
+    pub fn get(&self, target: impl AsRef<[u8]>, key: &str) -> Response {
+        self.send_request(&get(target).key(key))
     }
 
     /// What the table says of a domain, on a connection of its own.
     #[track_caller]
-    pub fn domain(&self, name: &str, key: &str) -> Answer {
+    pub fn get_domain(&self, name: &str, key: &str) -> Response {
         self.get(format!("/v1/public/domain/{name}"), key)
     }
 
     #[track_caller]
-    pub fn month_count(&self, key: &str) -> u64 {
+    pub fn get_month_count(&self, key: &str) -> u64 {
         self.get("/v1/usage", key).expect(200).json()["month_count"].as_u64().unwrap()
     }
 
     #[track_caller]
-    pub fn admin(&self, target: &str) -> Answer {
-        let answer = get(target).with("Host", "localhost").send(self.admin);
+    pub fn get_admin_page(&self, target: &str) -> Response {
+        let answer = get(target).with_header("Host", "localhost").send(self.admin);
         let page = String::from_utf8_lossy(&answer.body);
         // The document shows examples, and what it shows is the same everywhere.
         if target != "/openapi.yaml" {
-            self.setup().secrets().assert_none_in(target, &page);
+            self.setup().secrets().assert_no_secret_in(target, &page);
         }
         answer
     }
 
-    pub fn readyz(&self) -> Answer {
-        self.admin("/readyz")
+    pub fn readyz(&self) -> Response {
+        self.get_admin_page("/readyz")
     }
 
     pub fn metrics(&self) -> String {
-        self.admin("/metrics").expect(200).text()
+        self.get_admin_page("/metrics").expect(200).text()
     }
 
     /// The sum of a metric's samples whose line holds all of `labels`.
-    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+    pub fn sum_of_samples(&self, name: &str, labels: &[&str]) -> f64 {
         let text = self.metrics();
         let mine = text.lines().filter(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
@@ -396,8 +401,8 @@ impl Gateway {
     }
 
     #[track_caller]
-    pub fn cli(&self, arguments: &[&str]) -> Ran {
-        self.setup().cli_on(&self.config, arguments)
+    pub fn cli(&self, arguments: &[&str]) -> CommandOutput {
+        self.setup().run_cli(&self.config, arguments)
     }
 
     /// A new key, in the store but perhaps not yet in the gateway.
@@ -409,36 +414,36 @@ impl Gateway {
 
     /// A new key that opens the gateway already; nothing was counted for it.
     #[track_caller]
-    pub fn key(&self, account: &str, more: &[&str]) -> String {
+    pub fn create_active_key(&self, account: &str, more: &[&str]) -> String {
         let key = self.create_key(account, more);
-        until("a new key opens", || self.opens(&key).then_some(()));
+        wait_for("a new key opens", || self.is_key_active(&key).then_some(()));
         key
     }
 
-    /// The same with [`USED`] calls made, so that its account has some in hand, if its limit is
+    /// The same with [`WARM_UP_CALLS`] calls made, so that its account has some in hand, if its limit is
     /// large: those the lane takes.
     #[track_caller]
-    pub fn key_in_use(&self, account: &str) -> String {
-        let key = self.key(account, &[]);
+    pub fn create_warm_key(&self, account: &str) -> String {
+        let key = self.create_active_key(account, &[]);
         let mut connection = self.connect();
-        for _ in 0..USED {
+        for _ in 0..WARM_UP_CALLS {
             connection.ask(&get("/v1/public/top-domains").key(&key)).expect(200);
         }
         key
     }
 
     /// Whether there is a key set with this key in it.
-    fn opens(&self, key: &str) -> bool {
+    fn is_key_active(&self, key: &str) -> bool {
         !matches!(self.get("/v1/usage", key).status, 401 | 500)
     }
 
     /// A new key with its id.
     #[track_caller]
-    pub fn key_with_id(&self, account: &str, more: &[&str]) -> (String, String) {
+    pub fn create_active_key_with_id(&self, account: &str, more: &[&str]) -> (String, String) {
         let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
         let made = made.expect(0).json();
         let key = made["key"].as_str().unwrap().to_owned();
-        until("a new key opens", || self.opens(&key).then_some(()));
+        wait_for("a new key opens", || self.is_key_active(&key).then_some(()));
         (key, made["id"].as_str().unwrap().to_owned())
     }
 
@@ -446,8 +451,8 @@ impl Gateway {
         self.child.id()
     }
 
-    pub fn signal(&self, name: &str) {
-        signal(&self.child, name);
+    pub fn send_signal(&self, name: &str) {
+        send_signal(&self.child, name);
     }
 
     /// Ends the gateway as a power cut would.
@@ -456,45 +461,45 @@ impl Gateway {
         self.child.wait().unwrap();
     }
 
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().unwrap()
     }
 
     /// Waits until the process has ended by itself.
     #[track_caller]
-    pub fn wait(&mut self) -> ExitStatus {
-        until("the gateway has ended", || self.has_ended())
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_for("the gateway has ended", || self.exit_status())
     }
 
     /// Ends the gateway in order, and keeps what it leaves behind.
     #[track_caller]
-    pub fn end(mut self) -> Setup {
-        self.signal("TERM");
-        assert!(self.wait().success(), "{}", self.stderr());
-        self.take_setup()
+    pub fn shut_down(mut self) -> Setup {
+        self.send_signal("TERM");
+        assert!(self.wait_for_exit().success(), "{}", self.stderr());
+        self.into_setup()
     }
 
     /// Starts another on the folder of this one, which has ended.
     #[track_caller]
     pub fn start_again(self) -> Gateway {
-        self.take_setup().start()
+        self.into_setup().start()
     }
 
     /// Ends the gateway in order, and starts another on the same folder.
     #[track_caller]
     pub fn restart(self) -> Gateway {
-        self.end().start()
+        self.shut_down().start()
     }
 
     /// Kills the gateway, and starts another on the same folder.
     #[track_caller]
     pub fn crash_and_restart(mut self) -> Gateway {
         self.kill();
-        self.take_setup().start()
+        self.into_setup().start()
     }
 
     /// The access log, line by line.
-    pub fn log(&self) -> Vec<Value> {
+    pub fn read_access_log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("access.log")).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
         let parse =
@@ -503,7 +508,7 @@ impl Gateway {
     }
 }
 
-fn signal(process: &Child, name: &str) {
+fn send_signal(process: &Child, name: &str) {
     let kill = format!("kill -{name} {}", process.id());
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
@@ -519,18 +524,20 @@ impl Successor {
         std::fs::read_to_string(&self.stderr).unwrap()
     }
 
-    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+    pub fn exit_status(&mut self) -> Option<ExitStatus> {
         self.child.as_mut().unwrap().try_wait().unwrap()
     }
 
     /// Waits until it is ready to take over.
     #[track_caller]
     pub fn wait_until_ready(&self) {
-        until("the successor waits", || self.stderr().contains("ready to take over").then_some(()));
+        wait_for("the successor waits", || {
+            self.stderr().contains("ready to take over").then_some(())
+        });
     }
 
-    pub fn signal(&self, name: &str) {
-        signal(self.child.as_ref().unwrap(), name);
+    pub fn send_signal(&self, name: &str) {
+        send_signal(self.child.as_ref().unwrap(), name);
     }
 
     pub fn kill(&mut self) {
@@ -559,15 +566,15 @@ impl Drop for Gateway {
 
 /// A command that ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     pub code: i32,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Ran {
+impl CommandOutput {
     #[track_caller]
-    pub fn expect(self, code: i32) -> Ran {
+    pub fn expect(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, code, "{}{}", self.stdout, self.stderr);
         self
     }
@@ -578,9 +585,9 @@ impl Ran {
     }
 }
 
-pub fn run(command: &mut Command) -> Ran {
+pub fn run_command(command: &mut Command) -> CommandOutput {
     let output = command.stdin(Stdio::null()).output().unwrap();
-    Ran {
+    CommandOutput {
         code: output.status.code().expect("an end by exit"),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
@@ -588,12 +595,13 @@ pub fn run(command: &mut Command) -> Ran {
 }
 
 /// One gateway with the bundled table, for all tests that only ask; and a key without a limit.
-pub fn shared() -> &'static (Gateway, String) {
+pub fn shared_gateway() -> &'static (Gateway, String) {
     static SHARED: OnceLock<(Gateway, String)> = OnceLock::new();
     SHARED.get_or_init(|| {
-        let gateway = Setup::bundled().set("plans.free", "100").set("plans.all", "\"unlimited\"");
+        let gateway =
+            Setup::with_bundled_table().set("plans.free", "100").set("plans.all", "\"unlimited\"");
         let gateway = gateway.start();
-        let key = gateway.key("readers", &["--plan", "all"]);
+        let key = gateway.create_active_key("readers", &["--plan", "all"]);
         // A static is never dropped: this shell outlives us by as long as it takes to kill it.
         let last = format!("read -r line; kill -9 {}", gateway.child.id());
         let watcher = Command::new("sh").args(["-c", &last]).stdin(Stdio::piped()).spawn();

@@ -5,34 +5,34 @@ use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 
 use serde_json::Value;
 
-use super::PATIENCE;
+use super::TEST_TIMEOUT;
 
 /// One answer, as it came.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
     /// Whether the body came whole, by its length or its last chunk.
-    pub complete: bool,
+    pub is_complete: bool,
 }
 
-impl Answer {
+impl Response {
     /// The value of a header that stands there once; names in any case.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
-        let found = self.all(name);
+        let found = self.header_values(name);
         assert!(found.len() < 2, "{name} stands there twice: {found:?}");
         found.first().copied()
     }
 
-    pub fn all(&self, name: &str) -> Vec<&str> {
+    pub fn header_values(&self, name: &str) -> Vec<&str> {
         let matches = self.headers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
         matches.map(|(_, value)| value.as_str()).collect()
     }
 
-    pub fn has(&self, name: &str) -> bool {
-        !self.all(name).is_empty()
+    pub fn has_header(&self, name: &str) -> bool {
+        !self.header_values(name).is_empty()
     }
 
     pub fn text(&self) -> String {
@@ -46,14 +46,14 @@ impl Answer {
     }
 
     #[track_caller]
-    pub fn expect(self, status: u16) -> Answer {
+    pub fn expect(self, status: u16) -> Response {
         assert_eq!(self.status, status, "{:?} {}", self.headers, self.text());
         self
     }
 
     /// `r` of the RateLimit header.
     #[track_caller]
-    pub fn remaining(&self) -> u64 {
+    pub fn rate_limit_remaining(&self) -> u64 {
         let value = self.header("RateLimit").expect("a RateLimit header");
         let rest = value.strip_prefix("\"monthly\";r=").expect(value);
         rest.split(';').next().unwrap().parse().expect(value)
@@ -84,10 +84,10 @@ pub fn get(target: impl AsRef<[u8]>) -> Request {
 
 impl Request {
     pub fn key(self, key: &str) -> Request {
-        self.with("Authorization", &format!("Bearer {key}"))
+        self.with_header("Authorization", &format!("Bearer {key}"))
     }
 
-    pub fn with(mut self, name: &str, value: &str) -> Request {
+    pub fn with_header(mut self, name: &str, value: &str) -> Request {
         if name.eq_ignore_ascii_case("host") {
             self.headers.clear();
         }
@@ -97,10 +97,10 @@ impl Request {
 
     pub fn body(mut self, body: &str) -> Request {
         self.body = body.as_bytes().to_vec();
-        self.with("Content-Length", &body.len().to_string())
+        self.with_header("Content-Length", &body.len().to_string())
     }
 
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = format!("{} ", self.method).into_bytes();
         out.extend_from_slice(&self.target);
         out.extend_from_slice(b" HTTP/1.1\r\n");
@@ -114,7 +114,7 @@ impl Request {
 
     /// The answer on a connection of its own.
     #[track_caller]
-    pub fn send(&self, address: SocketAddr) -> Answer {
+    pub fn send(&self, address: SocketAddr) -> Response {
         Connection::open(address).ask(self)
     }
 }
@@ -122,11 +122,11 @@ impl Request {
 /// What a connection runs over.
 pub trait Stream: Read + Write + Send {
     /// Says that nothing more will be sent.
-    fn finish(&mut self);
+    fn shutdown_write(&mut self);
 }
 
 impl Stream for TcpStream {
-    fn finish(&mut self) {
+    fn shutdown_write(&mut self) {
         self.shutdown(Shutdown::Write).unwrap();
     }
 }
@@ -159,25 +159,25 @@ impl Connection {
     /// As [`Connection::open`], where perhaps nobody listens any more.
     pub fn try_open(address: SocketAddr) -> Option<Connection> {
         let stream = TcpStream::connect(address).ok()?;
-        Some(Connection::over(stream))
+        Some(Connection::from_tcp(stream))
     }
 
     /// From this address of ours, so that the gateway can tell whose connection it is.
     #[track_caller]
     pub fn open_from(client: IpAddr, address: SocketAddr) -> Connection {
-        Connection::over(stream_from(client, address))
+        Connection::from_tcp(stream_from(client, address))
     }
 
     /// Over a stream that stands already.
-    pub fn over(stream: TcpStream) -> Connection {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    pub fn from_tcp(stream: TcpStream) -> Connection {
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_nodelay(true).unwrap();
-        Connection::through(Box::new(stream))
+        Connection::from_stream(Box::new(stream))
     }
 
     /// Through whatever lies between: the caller has set its deadlines.
-    pub fn through(stream: Box<dyn Stream>) -> Connection {
+    pub fn from_stream(stream: Box<dyn Stream>) -> Connection {
         Connection { reader: BufReader::new(stream) }
     }
 
@@ -198,30 +198,30 @@ impl Connection {
     }
 
     /// Says that nothing more will be sent.
-    pub fn finish_sending(&mut self) {
-        self.reader.get_mut().finish();
+    pub fn shutdown_write(&mut self) {
+        self.reader.get_mut().shutdown_write();
     }
 
     #[track_caller]
-    pub fn ask(&mut self, request: &Request) -> Answer {
-        self.send(&request.bytes());
-        self.read_to(&request.method).expect("an answer, but the connection was closed")
+    pub fn ask(&mut self, request: &Request) -> Response {
+        self.send(&request.to_bytes());
+        self.read_response_to(&request.method).expect("an answer, but the connection was closed")
     }
 
     /// Asks, where the connection may already be closed by the other side.
-    pub fn try_ask(&mut self, request: &Request) -> Option<Answer> {
-        self.reader.get_mut().write_all(&request.bytes()).ok()?;
-        self.read_to(&request.method)
+    pub fn try_send_request(&mut self, request: &Request) -> Option<Response> {
+        self.reader.get_mut().write_all(&request.to_bytes()).ok()?;
+        self.read_response_to(&request.method)
     }
 
     /// The next answer to a GET, or nothing if the connection closed before it began.
-    pub fn read(&mut self) -> Option<Answer> {
-        self.read_to("GET")
+    pub fn read_response(&mut self) -> Option<Response> {
+        self.read_response_to("GET")
     }
 
-    pub fn read_to(&mut self, method: &str) -> Option<Answer> {
+    pub fn read_response_to(&mut self, method: &str) -> Option<Response> {
         loop {
-            let (status, headers) = self.read_head()?;
+            let (status, headers) = self.parse_request_head()?;
             if status == 100 {
                 continue;
             }
@@ -229,23 +229,23 @@ impl Connection {
                 true => (Vec::new(), true),
                 false => self.read_body(&headers),
             };
-            return Some(Answer { status, headers, body, complete });
+            return Some(Response { status, headers, body, is_complete: complete });
         }
     }
 
-    fn line(&mut self) -> Option<String> {
+    fn read_line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.reader.read_line(&mut line).ok()?;
         Some(line.strip_suffix("\r\n")?.to_owned())
     }
 
-    fn read_head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
-        let first = self.line()?;
+    fn parse_request_head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
+        let first = self.read_line()?;
         let status = first.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("{first:?}"));
         let status = status[..3].parse().unwrap();
         let mut headers = Vec::new();
         loop {
-            let line = self.line()?;
+            let line = self.read_line()?;
             if line.is_empty() {
                 return Some((status, headers));
             }
@@ -269,7 +269,8 @@ impl Connection {
             return (body, false);
         }
         loop {
-            let Some(size) = self.line().and_then(|l| usize::from_str_radix(&l, 16).ok()) else {
+            let Some(size) = self.read_line().and_then(|l| usize::from_str_radix(&l, 16).ok())
+            else {
                 return (body, false);
             };
             let mut chunk = vec![0; size + 2];
@@ -292,7 +293,7 @@ impl Connection {
     }
 
     /// Whether the other side closes without another byte.
-    pub fn is_closed(&mut self) -> bool {
+    pub fn is_closed_by_peer(&mut self) -> bool {
         let mut byte = [0];
         match self.reader.read(&mut byte) {
             Ok(read) => read == 0,

@@ -4,7 +4,7 @@
 //! test is a test of this too. It looks at text only, and knows no gateway.
 
 /// Characters behind the prefix of a key that `riskgate keys create` made.
-const KEY: usize = 32;
+const KEY_TEXT_LENGTH: usize = 32;
 
 /// What may not be shown, as far as one gateway knows it.
 #[derive(Clone, Default)]
@@ -18,8 +18,8 @@ pub struct Secrets {
 impl Secrets {
     /// Panics if `text` shows one of them, a key of the usual form, or an address.
     #[track_caller]
-    pub fn assert_none_in(&self, place: &str, text: &str) {
-        self.assert_no_key_in(place, text);
+    pub fn assert_no_secret_in(&self, source: &str, text: &str) {
+        self.assert_no_key_in(source, text);
         // `…@example.com` is how a log shows an address.
         let whole = text.match_indices('@').find(|(at, _)| {
             let before = text[..*at].chars().next_back();
@@ -29,24 +29,25 @@ impl Secrets {
         });
         let encoded = text.find("%40").map(|at| (at, "%40"));
         if let Some((at, _)) = whole.or(encoded) {
-            panic!("{place} shows an address: {}", line_at(text, at));
+            panic!("{source} shows an address: {}", line_at(text, at));
         }
     }
 
-    /// As [`Secrets::assert_none_in`], where addresses have their place.
+    /// As [`Secrets::assert_no_secret_in`], where addresses have their place.
     #[track_caller]
-    pub fn assert_no_key_in(&self, place: &str, text: &str) {
+    pub fn assert_no_key_in(&self, source: &str, text: &str) {
         let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_"]);
         let is_key = |prefix: &str, at: usize| {
             let rest = text.as_bytes().get(at + prefix.len()..).unwrap_or_default();
-            rest.len() >= KEY && rest[..KEY].iter().all(u8::is_ascii_alphanumeric)
+            rest.len() >= KEY_TEXT_LENGTH
+                && rest[..KEY_TEXT_LENGTH].iter().all(u8::is_ascii_alphanumeric)
         };
         let mut keys = prefixes.flat_map(|prefix| {
             text.match_indices(prefix).filter(move |(at, _)| is_key(prefix, *at))
         });
         let mut texts = self.texts.iter().flat_map(|secret| text.match_indices(secret.as_str()));
         if let Some((at, _)) = keys.next().or_else(|| texts.next()) {
-            panic!("{place} shows a secret: {}", line_at(text, at));
+            panic!("{source} shows a secret: {}", line_at(text, at));
         }
     }
 }

@@ -31,20 +31,20 @@ use loom::thread;
 use month::Month;
 use accounting::{Numbers, Returned};
 use atomic_lease::Purse;
-use lease_report::Occasion;
+use lease_report::ReportReason;
 use store::{Standing, Statement};
 
 fn main() {
     let models: [(&str, fn()); 5] = [
         ("a call is spent once whoever comes first", a_call_is_spent_once_whoever_comes_first),
-        ("what is stated back is not spent meanwhile", what_is_stated_back_is_not_spent_meanwhile),
+        ("what is stated back is not spent meanwhile", calls_reported_as_returned_are_not_spent_meanwhile),
         (
             "a call given back races with charges and with the worker",
-            a_call_given_back_races_with_charges_and_with_the_worker,
+            a_refund_races_with_charges_and_with_the_worker,
         ),
         (
             "a changed limit voids the lease for spending and for giving back",
-            a_changed_limit_voids_the_lease_for_spending_and_for_giving_back,
+            a_changed_limit_voids_the_lease_for_charges_and_refunds,
         ),
         ("a month that begins takes nothing along", a_month_that_begins_takes_nothing_along),
     ];
@@ -74,23 +74,23 @@ impl Lease {
             numbers: Mutex::new(Numbers::new(Some(limit))),
             row: Mutex::new(0),
         });
-        lease.numbers.lock().unwrap().ask_for(month());
-        lease.round(Occasion::Wanted);
+        lease.numbers.lock().unwrap().request_calls(month());
+        lease.round(ReportReason::Wanted);
         assert_eq!(lease.purse.look().held(), held);
         lease
     }
 
     /// Says what there is to say, and hears the reply.
-    fn round(&self, occasion: Occasion) {
+    fn round(&self, occasion: ReportReason) {
         let said = self.numbers.lock().unwrap().say(&self.purse, "acme", occasion, month());
         let Some(statement) = said.statement else { return };
         let own = self.store(&statement);
         let standing =
             Standing { own, others_leased: 0, others_spent: 0, revision: 0, settling: false };
         // What lies beyond all leases is shown to callers, and decides nothing here.
-        let tell_beyond = |_| {};
+        let publish_unleased = |_| {};
         let mut numbers = self.numbers.lock().unwrap();
-        numbers.reply(&self.purse, statement.sequence, standing, tell_beyond);
+        numbers.reply(&self.purse, statement.sequence, standing, publish_unleased);
     }
 
     /// What may be spent never passes the row, neither before the store knows nor after.
@@ -104,8 +104,8 @@ impl Lease {
         self.purse.take(u64::from(month().number())).map(|word| word.epoch())
     }
 
-    fn give_back(&self, epoch: u64) -> Returned {
-        self.numbers.lock().unwrap().give_back(&self.purse, month(), epoch)
+    fn refund(&self, epoch: u64) -> Returned {
+        self.numbers.lock().unwrap().refund(&self.purse, month(), epoch)
     }
 
     /// `spent` calls are admitted and not given back: the books say so, and the row covers
@@ -134,26 +134,26 @@ fn a_call_is_spent_once_whoever_comes_first() {
     });
 }
 
-fn what_is_stated_back_is_not_spent_meanwhile() {
+fn calls_reported_as_returned_are_not_spent_meanwhile() {
     loom::model(|| {
         let lease = Lease::holding(2, 200);
         let taker = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || (0..2).filter(|_| lease.take().is_some()).count() as u64)
         };
-        lease.round(Occasion::Close);
+        lease.round(ReportReason::Close);
         let spent = taker.join().unwrap();
         lease.check(spent);
     });
 }
 
-fn a_call_given_back_races_with_charges_and_with_the_worker() {
+fn a_refund_races_with_charges_and_with_the_worker() {
     loom::model(|| {
         let lease = Lease::holding(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.give_back(epoch) == Returned::Closed),
+                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
                 None => 0,
             })
         };
@@ -161,27 +161,27 @@ fn a_call_given_back_races_with_charges_and_with_the_worker() {
             let lease = Arc::clone(&lease);
             thread::spawn(move || u64::from(lease.take().is_some()))
         };
-        lease.round(Occasion::Wanted);
+        lease.round(ReportReason::Wanted);
         let spent = caller.join().unwrap() + taker.join().unwrap();
-        lease.round(Occasion::Tick);
+        lease.round(ReportReason::Tick);
         lease.check(spent);
     });
 }
 
-fn a_changed_limit_voids_the_lease_for_spending_and_for_giving_back() {
+fn a_changed_limit_voids_the_lease_for_charges_and_refunds() {
     loom::model(|| {
         let lease = Lease::holding(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.give_back(epoch) == Returned::Closed),
+                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
                 None => 0,
             })
         };
         lease.numbers.lock().unwrap().set_limit(&lease.purse, Some(150));
         assert_eq!(lease.purse.look().held(), 0, "nothing of the old lease is left");
         let spent = caller.join().unwrap();
-        lease.round(Occasion::Tick);
+        lease.round(ReportReason::Tick);
         lease.check(spent);
     });
 }
@@ -193,15 +193,15 @@ fn a_month_that_begins_takes_nothing_along() {
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.give_back(epoch) == Returned::Closed),
+                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
                 None => 0,
             })
         };
         lease.numbers.lock().unwrap().enter(&lease.purse, next);
         assert!(lease.purse.take(323).is_none(), "a call of the old month");
         let spent = caller.join().unwrap();
-        let said = lease.numbers.lock().unwrap().say(&lease.purse, "acme", Occasion::Tick, next);
-        let farewell = said.farewells.first().expect("a last word on the old month");
+        let said = lease.numbers.lock().unwrap().say(&lease.purse, "acme", ReportReason::Tick, next);
+        let farewell = said.final_reports.first().expect("a last word on the old month");
         assert!(farewell.spent >= spent && farewell.floor <= 2);
     });
 }

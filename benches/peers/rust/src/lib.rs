@@ -5,7 +5,7 @@
 use std::path::Path;
 
 /// One request and the body that is right for it.
-pub struct Asked {
+pub struct ExpectedExchange {
     /// The target.
     pub path: String,
     /// The key.
@@ -16,7 +16,7 @@ pub struct Asked {
     pub body: String,
 }
 
-impl Asked {
+impl ExpectedExchange {
     /// The request as bytes.
     pub fn bytes(&self) -> Vec<u8> {
         let mut text = format!(
@@ -32,14 +32,14 @@ impl Asked {
 }
 
 /// Reads a mix: path, key, origin and body, with tabs between them.
-pub fn read_mix(path: &Path) -> Vec<Asked> {
+pub fn read_mix(path: &Path) -> Vec<ExpectedExchange> {
     let text = std::fs::read_to_string(path).expect("a file of requests");
-    let mix: Vec<Asked> = text
+    let mix: Vec<ExpectedExchange> = text
         .lines()
         .map(|line| {
             let mut parts = line.split('\t').map(str::to_owned);
             let mut part = || parts.next().expect("four parts in a line of the mix");
-            Asked { path: part(), key: part(), origin: part(), body: part() }
+            ExpectedExchange { path: part(), key: part(), origin: part(), body: part() }
         })
         .collect();
     assert!(!mix.is_empty(), "expected requests in the mix, but found none");

@@ -6,54 +6,58 @@ use bytes::{Buf, BytesMut};
 use httparse::Status;
 
 /// Bytes of a line between two chunks.
-const LONGEST_LINE: usize = 4096;
+const MAX_CHUNK_LINE: usize = 4096;
 
 /// It is no answer that could be passed on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedResponse;
 
 /// What is missing of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum BodyState {
     /// Nothing.
-    Over,
+    Complete,
     /// So many bytes.
     Length(u64),
     /// It ends with the connection; for the client it becomes chunks.
     UntilClose,
     /// Chunks, the next part of which is this.
-    Chunks(Chunk),
+    Chunks(ChunkState),
 }
 
 /// What comes next of chunks (RFC 9112 section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Chunk {
+pub enum ChunkState {
     /// A line with a size.
     Size,
     /// So many bytes.
     Data(u64),
     /// The end of a line behind them.
-    End,
+    DataEnd,
     /// Fields, which are not passed on, and an empty line.
     Trailers,
 }
 
-impl Body {
+impl BodyState {
     /// Passes on what has arrived of it, and takes that out.
-    pub fn pass(&mut self, arrived: &mut BytesMut, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    pub fn forward(
+        &mut self,
+        arrived: &mut BytesMut,
+        out: &mut Vec<u8>,
+    ) -> Result<(), MalformedResponse> {
         while !arrived.is_empty() {
             *self = match *self {
-                Body::Over => return Ok(()),
-                Body::Length(left) => match take(arrived, left, out) {
-                    0 => Body::Over,
-                    left => Body::Length(left),
+                BodyState::Complete => return Ok(()),
+                BodyState::Length(left) => match forward_bytes(arrived, left, out) {
+                    0 => BodyState::Complete,
+                    left => BodyState::Length(left),
                 },
-                Body::UntilClose => {
+                BodyState::UntilClose => {
                     write_chunk(arrived, out);
                     arrived.clear();
-                    Body::UntilClose
+                    BodyState::UntilClose
                 }
-                Body::Chunks(chunk) => match chunk.pass(arrived, out)? {
+                BodyState::Chunks(chunk) => match chunk.forward(arrived, out)? {
                     Some(next) => next,
                     None => return Ok(()),
                 },
@@ -63,62 +67,68 @@ impl Body {
     }
 
     /// The server has closed: that may be the end.
-    pub fn close(&mut self, out: &mut Vec<u8>) -> Result<(), Malformed> {
+    pub fn finish_at_eof(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedResponse> {
         match self {
-            Body::Over => {}
-            Body::UntilClose => out.extend_from_slice(b"0\r\n\r\n"),
-            Body::Length(_) | Body::Chunks(_) => return Err(Malformed),
+            BodyState::Complete => {}
+            BodyState::UntilClose => out.extend_from_slice(b"0\r\n\r\n"),
+            BodyState::Length(_) | BodyState::Chunks(_) => return Err(MalformedResponse),
         }
-        *self = Body::Over;
+        *self = BodyState::Complete;
         Ok(())
     }
 }
 
-impl Chunk {
+impl ChunkState {
     /// What comes next; `None` if this has not arrived.
-    fn pass(self, arrived: &mut BytesMut, out: &mut Vec<u8>) -> Result<Option<Body>, Malformed> {
+    fn forward(
+        self,
+        arrived: &mut BytesMut,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<BodyState>, MalformedResponse> {
         let next = match self {
-            Chunk::Size => match httparse::parse_chunk_size(arrived) {
-                Ok(Status::Complete((line, size))) if line <= LONGEST_LINE => {
+            ChunkState::Size => match httparse::parse_chunk_size(arrived) {
+                Ok(Status::Complete((line, size))) if line <= MAX_CHUNK_LINE => {
                     arrived.advance(line);
-                    if size == 0 { Chunk::Trailers } else { Chunk::Data(size) }
+                    if size == 0 { ChunkState::Trailers } else { ChunkState::Data(size) }
                 }
-                Ok(Status::Partial) if arrived.len() < LONGEST_LINE => return Ok(None),
-                Ok(Status::Complete(_) | Status::Partial) | Err(_) => return Err(Malformed),
+                Ok(Status::Partial) if arrived.len() < MAX_CHUNK_LINE => return Ok(None),
+                Ok(Status::Complete(_) | Status::Partial) | Err(_) => {
+                    return Err(MalformedResponse);
+                }
             },
-            Chunk::Data(left) => {
-                let here = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                write_chunk(&arrived[..here], out);
-                arrived.advance(here);
-                match left - here as u64 {
-                    0 => Chunk::End,
-                    left => Chunk::Data(left),
+            ChunkState::Data(left) => {
+                let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+                write_chunk(&arrived[..length], out);
+                arrived.advance(length);
+                match left - length as u64 {
+                    0 => ChunkState::DataEnd,
+                    left => ChunkState::Data(left),
                 }
             }
-            Chunk::End => match take_line(arrived)? {
-                Some(0) => Chunk::Size,
-                Some(_) => return Err(Malformed),
+            ChunkState::DataEnd => match consume_line(arrived)? {
+                Some(0) => ChunkState::Size,
+                Some(_) => return Err(MalformedResponse),
                 None => return Ok(None),
             },
-            Chunk::Trailers => match take_line(arrived)? {
+            ChunkState::Trailers => match consume_line(arrived)? {
                 Some(0) => {
                     out.extend_from_slice(b"0\r\n\r\n");
-                    return Ok(Some(Body::Over));
+                    return Ok(Some(BodyState::Complete));
                 }
-                Some(_) => Chunk::Trailers,
+                Some(_) => ChunkState::Trailers,
                 None => return Ok(None),
             },
         };
-        Ok(Some(Body::Chunks(next)))
+        Ok(Some(BodyState::Chunks(next)))
     }
 }
 
 /// Passes on up to so many bytes, and says how many are left.
-fn take(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
-    let here = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-    out.extend_from_slice(&arrived[..here]);
-    arrived.advance(here);
-    left - here as u64
+fn forward_bytes(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
+    let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+    out.extend_from_slice(&arrived[..length]);
+    arrived.advance(length);
+    left - length as u64
 }
 
 fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
@@ -129,13 +139,13 @@ fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
 }
 
 /// Takes a line out, and says how long it was without its end.
-fn take_line(arrived: &mut BytesMut) -> Result<Option<usize>, Malformed> {
-    match arrived.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') {
+fn consume_line(arrived: &mut BytesMut) -> Result<Option<usize>, MalformedResponse> {
+    match arrived.iter().take(MAX_CHUNK_LINE).position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
             arrived.advance(end + 1);
             Ok(Some(end - 1))
         }
-        None if arrived.len() < LONGEST_LINE => Ok(None),
-        Some(_) | None => Err(Malformed),
+        None if arrived.len() < MAX_CHUNK_LINE => Ok(None),
+        Some(_) | None => Err(MalformedResponse),
     }
 }

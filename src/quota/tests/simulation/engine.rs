@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use crate::model::month::Month;
-use crate::store::{RedisOptions, Round, Standing, Statement, Store, StoreError, StoreUrl};
+use crate::store::{BatchContext, Grant, LeaseReport, RedisOptions, Store, StoreError, StoreUrl};
 
 pub use crate::store::redis_server::RedisServer;
 
 /// A store, and a second way to its numbers.
-pub struct Engine {
+pub struct SimulatedStore {
     store: Store,
     raw: Raw,
 }
@@ -19,27 +19,27 @@ enum Raw {
 }
 
 /// An account's numbers of a month, as a replica may have them.
-pub type Copy = Vec<(String, String)>;
+pub type LedgerSnapshot = Vec<(String, String)>;
 
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Engine {
-    pub fn sqlite() -> Engine {
+impl SimulatedStore {
+    pub fn sqlite() -> SimulatedStore {
         // In memory where that can be had: what a disk does is another test's business.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().join("store.db");
         let url = StoreUrl::Sqlite(path.clone());
         let store = Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
         let raw = rusqlite::Connection::open(path).unwrap();
-        Engine { store, raw: Raw::Sqlite { raw, _folder: folder } }
+        SimulatedStore { store, raw: Raw::Sqlite { raw, _folder: folder } }
     }
 
-    pub fn redis(server: &RedisServer) -> Engine {
+    pub fn redis(server: &RedisServer) -> SimulatedStore {
         let url = StoreUrl::parse(&server.url()).unwrap();
         let mut store = Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
-        store.pulse(Month::containing(0), None).unwrap();
+        store.probe(Month::containing(0), None).unwrap();
         let raw = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
-        Engine { store, raw: Raw::Redis(raw) }
+        SimulatedStore { store, raw: Raw::Redis(raw) }
     }
 
     pub fn is_server(&self) -> bool {
@@ -48,10 +48,10 @@ impl Engine {
 
     pub fn state(
         &mut self,
-        round: Round<'_>,
-        statements: &[Statement],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
-        self.store.state(round, statements)
+        round: BatchContext<'_>,
+        statements: &[LeaseReport],
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
+        self.store.report_leases(round, statements)
     }
 
     /// Spent and leased of all nodes, as `riskgate usage` sees them.
@@ -75,7 +75,7 @@ impl Engine {
             Raw::Redis(raw) => {
                 let field: String = node.iter().map(|byte| format!("{byte:02x}")).collect();
                 let mut read = redis::cmd("HGET");
-                read.arg(numbers_key(account, month)).arg(field);
+                read.arg(ledger_key(account, month)).arg(field);
                 let row: Option<String> = read.query(raw).unwrap();
                 row.map_or(0, |row| row.split(' ').nth(1).unwrap().parse().unwrap())
             }
@@ -83,19 +83,19 @@ impl Engine {
     }
 
     /// Time passes for the server: its mark that the account settles has expired.
-    pub fn end_settling(&mut self, account: &str, month: Month) {
-        self.delete(&format!("riskgate:settling:{{{account}}}:{month}"));
+    pub fn end_recovery(&mut self, account: &str, month: Month) {
+        self.delete(&format!("riskgate:recovering:{{{account}}}:{month}"));
     }
 
     /// The account's numbers as they now stand.
-    pub fn copy(&mut self, account: &str, month: Month) -> Copy {
-        let Raw::Redis(raw) = &mut self.raw else { return Copy::new() };
-        redis::cmd("HGETALL").arg(numbers_key(account, month)).query(raw).unwrap()
+    pub fn take_snapshot(&mut self, account: &str, month: Month) -> LedgerSnapshot {
+        let Raw::Redis(raw) = &mut self.raw else { return LedgerSnapshot::new() };
+        redis::cmd("HGETALL").arg(ledger_key(account, month)).query(raw).unwrap()
     }
 
     /// The server comes back with older numbers, or with none.
-    pub fn put_back(&mut self, account: &str, month: Month, copy: &Copy) {
-        let key = numbers_key(account, month);
+    pub fn restore_snapshot(&mut self, account: &str, month: Month, copy: &LedgerSnapshot) {
+        let key = ledger_key(account, month);
         self.delete(&key);
         let Raw::Redis(raw) = &mut self.raw else { return };
         if !copy.is_empty() {
@@ -110,6 +110,6 @@ impl Engine {
     }
 }
 
-fn numbers_key(account: &str, month: Month) -> String {
+fn ledger_key(account: &str, month: Month) -> String {
     format!("riskgate:ledger:{{{account}}}:{month}")
 }

@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::engine::{Engine, RedisServer};
-use super::run::World;
+use super::engine::{RedisServer, SimulatedStore};
+use super::run::Simulation;
 use crate::model::month::Month;
 use crate::quota::lease::Lease;
-use crate::store::{Round, Standing, Statement, StoreError};
+use crate::store::{BatchContext, Grant, LeaseReport, StoreError};
 
 /// A fault must break a promise with one of these first seeds; the latest that was needed is 35.
 const SEEDS: u64 = 1_000;
@@ -35,14 +35,14 @@ pub enum Sabotage {
 
 /// The simulated store behind a fault, or behind none.
 pub struct SabotagedStore {
-    store: Engine,
+    store: SimulatedStore,
     sabotage: Option<Sabotage>,
     /// The sequence that was last written for an account, a month and a node.
     sequences: HashMap<(String, Month, [u8; 16]), u64>,
 }
 
 impl SabotagedStore {
-    pub fn new(store: Engine, sabotage: Option<Sabotage>) -> SabotagedStore {
+    pub fn new(store: SimulatedStore, sabotage: Option<Sabotage>) -> SabotagedStore {
         SabotagedStore { store, sabotage, sequences: HashMap::new() }
     }
 
@@ -53,13 +53,13 @@ impl SabotagedStore {
     /// Alters the reports before the store gets them.
     pub fn state(
         &mut self,
-        round: Round<'_>,
-        reports: &[Statement],
-    ) -> Result<Vec<Option<Standing>>, StoreError> {
+        round: BatchContext<'_>,
+        reports: &[LeaseReport],
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
         let node = self.node_id(round.node);
-        let reports: Vec<Statement> =
+        let reports: Vec<LeaseReport> =
             reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();
-        self.store.state(Round { node: &node, ..round }, &reports)
+        self.store.state(BatchContext { node: &node, ..round }, &reports)
     }
 
     /// What one node has leased.
@@ -72,7 +72,7 @@ impl SabotagedStore {
         if self.is_sabotaged_by(Sabotage::ShareNodeId) { [7; 16] } else { *node }
     }
 
-    fn alter_report(&mut self, mut report: Statement, node: &[u8; 16]) -> Statement {
+    fn alter_report(&mut self, mut report: LeaseReport, node: &[u8; 16]) -> LeaseReport {
         match self.sabotage {
             Some(Sabotage::RewriteSequence) => {
                 let key = (report.account.clone(), report.month, *node);
@@ -93,8 +93,8 @@ impl SabotagedStore {
     pub fn after_report(&self, lease: &Lease, held: u64) {
         match self.sabotage {
             Some(Sabotage::ReturnAfterReply) => lease.with_accounting(|accounting, purse| {
-                let taken_out = held.saturating_sub(purse.look().held());
-                accounting.keep_returned_calls(purse, taken_out);
+                let removed = held.saturating_sub(purse.load().held());
+                accounting.keep_returned_calls(purse, removed);
             }),
             Some(Sabotage::SpendBeforeGrant) => {
                 lease.with_accounting(|accounting, purse| accounting.spend_before_grant(purse));
@@ -112,28 +112,28 @@ impl SabotagedStore {
 }
 
 impl Deref for SabotagedStore {
-    type Target = Engine;
+    type Target = SimulatedStore;
 
-    fn deref(&self) -> &Engine {
+    fn deref(&self) -> &SimulatedStore {
         &self.store
     }
 }
 
 impl DerefMut for SabotagedStore {
-    fn deref_mut(&mut self) -> &mut Engine {
+    fn deref_mut(&mut self) -> &mut SimulatedStore {
         &mut self.store
     }
 }
 
 /// Runs the seeds until a run breaks a promise. Returns that seed, and the promise.
 fn find_broken_run(
-    store: Engine,
+    store: SimulatedStore,
     sabotage: Option<Sabotage>,
     mut seeds: Range<u64>,
 ) -> Option<(u64, String)> {
     let mut store = SabotagedStore::new(store, sabotage);
     seeds.find_map(|seed| {
-        let run = AssertUnwindSafe(|| World::new(seed, &mut store, false).live());
+        let run = AssertUnwindSafe(|| Simulation::new(seed, &mut store, false).run());
         let panic = catch_unwind(run).err()?;
         // A promise names numbers, so its message is made at run time. A panic with a fixed text,
         // such as an overflow, comes from the fault itself and proves nothing.
@@ -145,7 +145,7 @@ fn find_broken_run(
 /// Fails unless the fault breaks a promise in one of the runs, and nothing else in them does.
 #[track_caller]
 fn assert_is_noticed(sabotage: Sabotage) {
-    let assert_with = |name: &str, open_store: &dyn Fn() -> Engine| {
+    let assert_with = |name: &str, open_store: &dyn Fn() -> SimulatedStore| {
         let broken = find_broken_run(open_store(), Some(sabotage), 0..SEEDS);
         let (seed, promise) = broken.unwrap_or_else(|| panic!("{name}: {sabotage:?} unnoticed"));
         println!("{name}: {sabotage:?} noticed with seed {seed}: {promise}");
@@ -153,11 +153,11 @@ fn assert_is_noticed(sabotage: Sabotage) {
         let broken = find_broken_run(open_store(), None, 0..seed + 1);
         assert_eq!(broken, None, "{name}: broken without the fault");
     };
-    assert_with("SQLite", &Engine::sqlite);
+    assert_with("SQLite", &SimulatedStore::sqlite);
     let server = RedisServer::start();
     assert_with("Redis", &|| {
         server.command(&["FLUSHALL"]).unwrap();
-        Engine::redis(&server)
+        SimulatedStore::redis(&server)
     });
 }
 

@@ -9,128 +9,131 @@ use super::*;
 const HUNDRED: Option<u64> = Some(100);
 
 #[test]
-fn a_raise_is_granted_as_far_as_the_sum_stays_within_the_limit() {
-    on_both(|place| {
+fn a_lease_is_granted_as_far_as_the_sum_stays_within_the_limit() {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
-        assert_eq!(numbers(alice.say(&mut store, 60, [0, 0], HUNDRED)), (60, 0, 0));
-        assert_eq!(numbers(bob.say(&mut store, 60, [0, 0], HUNDRED)), (40, 60, 0));
-        assert_eq!(numbers(bob.say(&mut store, 60, [40, 5], HUNDRED)), (40, 60, 0));
-        assert_eq!(numbers(alice.say(&mut store, 61, [60, 7], HUNDRED)), (60, 40, 5));
+        assert_eq!(totals(alice.report(&mut store, 60, [0, 0], HUNDRED)), (60, 0, 0));
+        assert_eq!(totals(bob.report(&mut store, 60, [0, 0], HUNDRED)), (40, 60, 0));
+        assert_eq!(totals(bob.report(&mut store, 60, [40, 5], HUNDRED)), (40, 60, 0));
+        assert_eq!(totals(alice.report(&mut store, 61, [60, 7], HUNDRED)), (60, 40, 5));
     });
 }
 
 #[test]
 fn the_floor_always_stands_and_what_goes_beyond_it_is_not_granted_over_the_limit() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
-        assert_eq!(alice.say(&mut store, 150, [130, 130], HUNDRED).own, 130);
-        assert_eq!(numbers(bob.say(&mut store, 8, [3, 3], HUNDRED)), (3, 130, 130));
-        assert_eq!(bob.say(&mut store, 3, [3, 3], Some(0)).own, 3);
-        assert_eq!(numbers(alice.say(&mut store, 131, [131, 131], HUNDRED)), (131, 3, 3));
+        assert_eq!(alice.report(&mut store, 150, [130, 130], HUNDRED).own_leased, 130);
+        assert_eq!(totals(bob.report(&mut store, 8, [3, 3], HUNDRED)), (3, 130, 130));
+        assert_eq!(bob.report(&mut store, 3, [3, 3], Some(0)).own_leased, 3);
+        assert_eq!(totals(alice.report(&mut store, 131, [131, 131], HUNDRED)), (131, 3, 3));
     });
 }
 
 #[test]
-fn what_is_given_back_is_there_for_others() {
-    on_both(|place| {
+fn returned_calls_can_be_leased_by_others() {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
-        alice.say(&mut store, 100, [0, 0], HUNDRED);
-        assert_eq!(bob.say(&mut store, 10, [0, 0], HUNDRED).own, 0);
-        assert_eq!(alice.say(&mut store, 20, [20, 20], HUNDRED).own, 20);
-        assert_eq!(numbers(bob.say(&mut store, 100, [0, 0], HUNDRED)), (80, 20, 20));
+        alice.report(&mut store, 100, [0, 0], HUNDRED);
+        assert_eq!(bob.report(&mut store, 10, [0, 0], HUNDRED).own_leased, 0);
+        assert_eq!(alice.report(&mut store, 20, [20, 20], HUNDRED).own_leased, 20);
+        assert_eq!(totals(bob.report(&mut store, 100, [0, 0], HUNDRED)), (80, 20, 20));
     });
 }
 
 #[test]
 fn a_limit_may_be_nothing_huge_or_none_and_may_change() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = open(place);
         let mut alice = Node::new(ALICE);
-        assert_eq!(alice.say(&mut store, 10, [0, 0], Some(0)).own, 0);
+        assert_eq!(alice.report(&mut store, 10, [0, 0], Some(0)).own_leased, 0);
         for limit in [None, Some(u64::MAX), Some(i64::MAX as u64), Some(1 << 53)] {
             let held = alice.known.leased;
-            assert_eq!(alice.say(&mut store, held + 1_000, [held, held], limit).own, held + 1_000);
+            assert_eq!(
+                alice.report(&mut store, held + 1_000, [held, held], limit).own_leased,
+                held + 1_000
+            );
         }
         // Lowered below what is held: only the floor stays.
-        assert_eq!(alice.say(&mut store, 4_100, [3_900, 3_900], Some(500)).own, 3_900);
+        assert_eq!(alice.report(&mut store, 4_100, [3_900, 3_900], Some(500)).own_leased, 3_900);
         let mut bob = Node::new(BOB);
-        assert_eq!(bob.say(&mut store, 1, [0, 0], Some(500)).own, 0);
-        assert_eq!(bob.say(&mut store, 1, [0, 0], Some(3_901)).own, 1);
+        assert_eq!(bob.report(&mut store, 1, [0, 0], Some(500)).own_leased, 0);
+        assert_eq!(bob.report(&mut store, 1, [0, 0], Some(3_901)).own_leased, 1);
     });
 }
 
 #[test]
 fn numbers_of_many_millions_stay_exact() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         let many = (1 << 52) + 1;
-        assert_eq!(numbers(alice.say(&mut store, many, [many, many], None)), (many, 0, 0));
-        let next = bob.say(&mut store, many - 2, [many - 2, many - 4], None);
-        assert_eq!(numbers(next), (many - 2, many, many));
+        assert_eq!(totals(alice.report(&mut store, many, [many, many], None)), (many, 0, 0));
+        let next = bob.report(&mut store, many - 2, [many - 2, many - 4], None);
+        assert_eq!(totals(next), (many - 2, many, many));
         let expected = [row("acme", 2 * many - 4, 2 * many - 2)];
         assert_eq!(store.usage(month(), Some("acme")).unwrap(), expected);
     });
 }
 
 #[test]
-fn a_statement_that_is_not_newer_changes_nothing() {
-    on_both(|place| {
+fn a_report_that_is_not_newer_changes_nothing() {
+    on_both_stores(|place| {
         let mut store = open(place);
         let mut alice = Node::new(ALICE);
-        let late = alice.next(90, [0, 0], HUNDRED);
-        let lower = alice.next(5, [5, 5], HUNDRED);
-        assert_eq!(alice.send(&mut store, &lower).unwrap().own, 5);
+        let late = alice.next_report(90, [0, 0], HUNDRED);
+        let lower = alice.next_report(5, [5, 5], HUNDRED);
+        assert_eq!(alice.send(&mut store, &lower).unwrap().own_leased, 5);
         // The raise that was said before arrives now.
-        assert_eq!(alice.send(&mut store, &late).unwrap().own, 5);
+        assert_eq!(alice.send(&mut store, &late).unwrap().own_leased, 5);
         let before = store.usage(month(), None).unwrap();
         assert_eq!(before, [row("acme", 5, 5)]);
         alice.sequence += 5;
-        let raise = alice.next(50, [5, 5], HUNDRED);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 50);
-        assert_eq!(alice.send(&mut store, &lower).unwrap().own, 50);
+        let raise = alice.next_report(50, [5, 5], HUNDRED);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 50);
+        assert_eq!(alice.send(&mut store, &lower).unwrap().own_leased, 50);
         assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 5, 50)]);
     });
 }
 
 #[test]
-fn a_statement_said_twice_never_lowers_a_row_though_others_have_grown() {
-    on_both(|place| {
+fn a_repeated_report_never_lowers_a_row_though_others_have_grown() {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
-        let raise = alice.next(50, [0, 0], HUNDRED);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 50);
+        let raise = alice.next_report(50, [0, 0], HUNDRED);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 50);
         // Bob's floor goes beyond what is left: he served while the store was down.
-        bob.say(&mut store, 80, [80, 80], HUNDRED);
+        bob.report(&mut store, 80, [80, 80], HUNDRED);
         let again = alice.send(&mut store, &raise).unwrap();
-        assert_eq!(numbers(again), (50, 80, 80));
+        assert_eq!(totals(again), (50, 80, 80));
         assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 80, 130)]);
         // Nor does it raise one that was lowered meanwhile.
         alice.known.sequence = 1;
-        assert_eq!(alice.say(&mut store, 9, [9, 9], HUNDRED).own, 9);
-        assert_eq!(alice.send(&mut store, &raise).unwrap().own, 9);
+        assert_eq!(alice.report(&mut store, 9, [9, 9], HUNDRED).own_leased, 9);
+        assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 9);
     });
 }
 
 #[test]
-fn each_statement_of_a_batch_is_answered_in_its_place() {
-    on_both(|place| {
+fn each_report_of_a_batch_is_answered_in_order() {
+    on_both_stores(|place| {
         let mut store = open(place);
         let mut alice = Node::new(ALICE);
-        let batch: Vec<Statement> = (0..512u64)
+        let batch: Vec<LeaseReport> = (0..512u64)
             .map(|at| {
-                let raise = alice.next(at + 1, [at / 2, at / 4], Some(300));
-                Statement { account: format!("account-{at}"), ..raise }
+                let raise = alice.next_report(at + 1, [at / 2, at / 4], Some(300));
+                LeaseReport { account: format!("account-{at}"), ..raise }
             })
             .collect();
-        let standings = alice.send_all(&mut store, &batch).unwrap();
-        assert_eq!(standings.len(), batch.len());
-        for (at, standing) in (0..).zip(standings) {
+        let grants = alice.send_all(&mut store, &batch).unwrap();
+        assert_eq!(grants.len(), batch.len());
+        for (at, standing) in (0..).zip(grants) {
             let standing = standing.expect("a word on each");
-            assert_eq!(numbers(standing), ((at + 1).min(300), 0, 0), "{at}");
+            assert_eq!(totals(standing), ((at + 1).min(300), 0, 0), "{at}");
         }
         assert_eq!(alice.send_all(&mut store, &[]).unwrap(), []);
         let mut rows = store.usage(month(), None).unwrap();
@@ -143,17 +146,17 @@ fn each_statement_of_a_batch_is_answered_in_its_place() {
 
 #[test]
 fn accounts_and_months_have_numbers_of_their_own_whatever_they_are_called() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = open(place);
         let next_month = Month::from_number(MONTH + 1).unwrap();
         let names = ["acme", "Acme", "a*", "a?[b]", "{acme}", "a}:2100-02", "grüße", "with space"];
         for (count, name) in (1..).zip(names) {
             let mut alice = Node::new(ALICE);
-            let raise = alice.next(count, [count, count], HUNDRED);
-            let raise = Statement { account: name.to_owned(), ..raise };
-            assert_eq!(numbers(alice.send(&mut store, &raise).unwrap()), (count, 0, 0), "{name}");
-            let later = Statement { month: next_month, sequence: 2, target: 50, ..raise };
-            assert_eq!(alice.send(&mut store, &later).unwrap().own, 50, "{name}");
+            let raise = alice.next_report(count, [count, count], HUNDRED);
+            let raise = LeaseReport { account: name.to_owned(), ..raise };
+            assert_eq!(totals(alice.send(&mut store, &raise).unwrap()), (count, 0, 0), "{name}");
+            let later = LeaseReport { month: next_month, sequence: 2, target: 50, ..raise };
+            assert_eq!(alice.send(&mut store, &later).unwrap().own_leased, 50, "{name}");
         }
         for (count, name) in (1..).zip(names) {
             assert_eq!(store.usage(month(), Some(name)).unwrap(), [row(name, count, count)]);
@@ -169,14 +172,14 @@ fn accounts_and_months_have_numbers_of_their_own_whatever_they_are_called() {
 }
 
 #[test]
-fn usage_is_what_all_nodes_say_and_nothing_where_nobody_said_anything() {
-    on_both(|place| {
+fn usage_is_the_sum_of_all_reports_and_empty_without_any() {
+    on_both_stores(|place| {
         let mut store = open(place);
         assert_eq!(store.usage(month(), None).unwrap(), []);
         assert_eq!(store.usage(month(), Some("acme")).unwrap(), []);
         assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 0);
-        Node::new(ALICE).say(&mut store, 30, [20, 10], HUNDRED);
-        Node::new(BOB).say(&mut store, 40, [7, 3], HUNDRED);
+        Node::new(ALICE).report(&mut store, 30, [20, 10], HUNDRED);
+        Node::new(BOB).report(&mut store, 40, [7, 3], HUNDRED);
         assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 13, 70)]);
         assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 3);
         assert_eq!(store.others_spent("acme", month(), &BOB).unwrap(), 10);
@@ -188,19 +191,19 @@ fn usage_is_what_all_nodes_say_and_nothing_where_nobody_said_anything() {
 
 #[test]
 fn the_latest_month_grows_and_never_falls() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = place.open();
         assert_eq!(store.latest_month().unwrap(), None);
         for (said, stands) in [(1_200, 1_200), (1_199, 1_200), (1_203, 1_203), (0, 1_203)] {
             let said = Month::from_number(said).unwrap();
             // A server hears it by the pulse, a file with the statements.
-            store.pulse(said, None).unwrap();
+            store.probe(said, None).unwrap();
             store
-                .state(
-                    Round {
+                .report_leases(
+                    BatchContext {
                         node: &ALICE,
                         month: said,
-                        settle: Duration::ZERO,
+                        recovery_left: Duration::ZERO,
                         needs_replicas: true,
                     },
                     &[],
@@ -214,21 +217,21 @@ fn the_latest_month_grows_and_never_falls() {
 
 /// What a node does in a random run.
 #[derive(Clone, Debug)]
-enum Act {
+enum Action {
     /// Says something new about an account.
-    Say { node: usize, account: usize, floor: u64, more: u64, held: u64, limit: Option<u64> },
+    Report { node: usize, account: usize, floor: u64, more: u64, held: u64, limit: Option<u64> },
     /// Says something old once more: the late copy of a message.
     Repeat(prop::sample::Index),
 }
 
-fn acts() -> impl Strategy<Value = Vec<Act>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let limit = prop_oneof![
         8 => (0..60u64).prop_map(Some),
         1 => Just(None),
         1 => Just(Some(u64::MAX)),
     ];
     let say = (0..3usize, 0..2usize, 0..40u64, 0..40u64, 0..10u64, limit).prop_map(
-        |(node, account, floor, more, held, limit)| Act::Say {
+        |(node, account, floor, more, held, limit)| Action::Report {
             node,
             account,
             floor,
@@ -237,23 +240,23 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
             limit,
         },
     );
-    let act = prop_oneof![3 => say, 1 => any::<prop::sample::Index>().prop_map(Act::Repeat)];
+    let act = prop_oneof![3 => say, 1 => any::<prop::sample::Index>().prop_map(Action::Repeat)];
     prop::collection::vec(act, 1..24)
 }
 
 /// One store in a random run: what each node knows of it, and all that was said to it.
 struct Run {
     store: Store,
-    known: [[Known; 2]; 3],
-    said: Vec<(usize, usize, Statement)>,
+    known: [[KnownState; 2]; 3],
+    said: Vec<(usize, usize, LeaseReport)>,
 }
 
 impl Run {
-    fn perform(&mut self, run: usize, sequence: u64, act: &Act) -> Option<Standing> {
+    fn perform(&mut self, run: usize, sequence: u64, act: &Action) -> Option<Grant> {
         let ids = [ALICE, BOB, CAROL];
         let (node, account, statement) = match act {
-            Act::Say { node, account, floor, more, held, limit } => {
-                let statement = Statement {
+            Action::Report { node, account, floor, more, held, limit } => {
+                let statement = LeaseReport {
                     account: format!("run-{run}-{account}"),
                     month: month(),
                     sequence,
@@ -266,26 +269,26 @@ impl Run {
                 self.said.push((*node, *account, statement.clone()));
                 (*node, *account, statement)
             }
-            Act::Repeat(_) if self.said.is_empty() => return None,
-            Act::Repeat(at) => at.get(&self.said).clone(),
+            Action::Repeat(_) if self.said.is_empty() => return None,
+            Action::Repeat(at) => at.get(&self.said).clone(),
         };
-        let round = Round {
+        let round = BatchContext {
             node: &ids[node],
             month: month(),
-            settle: Duration::ZERO,
+            recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
-        let all = self.store.state(round, std::slice::from_ref(&statement)).unwrap();
+        let all = self.store.report_leases(round, std::slice::from_ref(&statement)).unwrap();
         let standing = all[0].unwrap();
-        if let Act::Say { .. } = act {
-            self.known[node][account] = Known {
+        if let Action::Report { .. } = act {
+            self.known[node][account] = KnownState {
                 sequence,
                 revision: standing.revision,
-                leased: standing.own + standing.others_leased,
+                leased: standing.own_leased + standing.others_leased,
                 spent: statement.spent + standing.others_spent,
             };
-            let (sum, limit) = (standing.own + standing.others_leased, statement.limit);
-            let granted = standing.own > statement.floor;
+            let (sum, limit) = (standing.own_leased + standing.others_leased, statement.limit);
+            let granted = standing.own_leased > statement.floor;
             assert!(
                 !granted || limit.is_none_or(|limit| sum <= limit),
                 "{statement:?} {standing:?}"
@@ -296,14 +299,14 @@ impl Run {
 }
 
 #[test]
-fn whatever_nodes_say_both_stores_answer_the_same() {
+fn both_stores_answer_any_sequence_of_reports_alike() {
     let folder = tempfile::tempdir().unwrap();
-    let file = open(&Place::File(folder));
+    let file = open(&TestStore::File(folder));
     let server = RedisServer::start();
     let new = |store| Run { store, known: Default::default(), said: Vec::new() };
-    let runs = RefCell::new((0, new(file), new(connected(&server))));
+    let runs = RefCell::new((0, new(file), new(open_probed(&server))));
     let config = ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(acts in acts())| {
+    proptest!(config, |(acts in actions())| {
         let (count, file, server) = &mut *runs.borrow_mut();
         *count += 1;
         for run in [&mut *file, &mut *server] {
@@ -312,8 +315,8 @@ fn whatever_nodes_say_both_stores_answer_the_same() {
         for (sequence, act) in (1..).zip(&acts) {
             let on_file = file.perform(*count, sequence, act);
             let on_server = server.perform(*count, sequence, act);
-            prop_assert_eq!(on_file.map(numbers), on_server.map(numbers));
-            prop_assert!(on_server.is_none_or(|standing| !standing.settling));
+            prop_assert_eq!(on_file.map(totals), on_server.map(totals));
+            prop_assert!(on_server.is_none_or(|standing| !standing.is_recovering));
         }
         for account in 0..2 {
             let account = format!("run-{count}-{account}");
@@ -325,29 +328,30 @@ fn whatever_nodes_say_both_stores_answer_the_same() {
 
 #[test]
 fn a_month_that_ran_ahead_is_repaired_and_the_true_one_is_as_it_was() {
-    on_both(|place| {
+    on_both_stores(|place| {
         let mut store = open(place);
         let (before, later) = (month(), Month::from_number(month().number() + 3).unwrap());
         let state = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
-            let mut statement = Node::new(*node).next(spent, [spent, spent], HUNDRED);
+            let mut statement = Node::new(*node).next_report(spent, [spent, spent], HUNDRED);
             statement.month = month;
-            let round = Round { node, month, settle: Duration::ZERO, needs_replicas: true };
-            store.pulse(month, None).unwrap();
-            store.state(round, &[statement]).unwrap();
+            let round =
+                BatchContext { node, month, recovery_left: Duration::ZERO, needs_replicas: true };
+            store.probe(month, None).unwrap();
+            store.report_leases(round, &[statement]).unwrap();
         };
         assert_eq!(store.repair_month(before).unwrap().dropped, 0, "nobody counted yet");
         state(&mut store, &ALICE, before, 70);
         state(&mut store, &BOB, later, 100);
         assert_eq!(store.latest_month().unwrap(), Some(later));
         let repaired = store.repair_month(before).unwrap();
-        assert_eq!((repaired.was, repaired.dropped), (Some(later), 1));
+        assert_eq!((repaired.previous, repaired.dropped), (Some(later), 1));
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.usage(before, None).unwrap(), [row("acme", 70, 70)]);
         assert_eq!(store.usage(later, None).unwrap(), []);
         // Once more, and where there is nothing to repair.
         for month in [before, later] {
             let repaired = store.repair_month(month).unwrap();
-            assert_eq!((repaired.was, repaired.dropped), (Some(before), 0));
+            assert_eq!((repaired.previous, repaired.dropped), (Some(before), 0));
         }
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.usage(before, None).unwrap(), [row("acme", 70, 70)]);

@@ -1,6 +1,6 @@
 //! TLS, replicas, connections that die and servers that hang.
 
-use super::server::{NUMBERS, SHORT, THOUSAND, alice_and_bob, url_of};
+use super::server::{LEDGER_KEY, SHORT, THOUSAND, alice_and_bob, open_lazily};
 use super::*;
 
 #[test]
@@ -8,14 +8,14 @@ fn tls_works_with_the_authority_that_is_named_and_with_no_other() {
     let (server, other) = (RedisServer::start_with_tls(), RedisServer::start_with_tls());
     let open = |tls_ca: Option<PathBuf>| {
         let options = RedisOptions { tls_ca, ..RedisOptions::default() };
-        unconnected(&server.tls_url(), &options, Duration::from_secs(5))
+        open_unconnected(&server.tls_url(), &options, Duration::from_secs(5))
     };
-    let mut store = open(Some(server.authority()));
-    store.check().unwrap();
-    store.pulse(month(), None).unwrap();
-    assert_eq!(Node::new(ALICE).say(&mut store, 5, [0, 0], THOUSAND).own, 5);
-    for wrong in [Some(other.authority()), None] {
-        let error = open(wrong).pulse(month(), None).unwrap_err().to_string();
+    let mut store = open(Some(server.ca_path()));
+    store.check_usable().unwrap();
+    store.probe(month(), None).unwrap();
+    assert_eq!(Node::new(ALICE).report(&mut store, 5, [0, 0], THOUSAND).own_leased, 5);
+    for wrong in [Some(other.ca_path()), None] {
+        let error = open(wrong).probe(month(), None).unwrap_err().to_string();
         assert!(error.starts_with("rediss://127.0.0.1:"), "{error}");
         assert!(error.contains("connecting: ") && error.contains("ertificate"), "{error}");
     }
@@ -43,111 +43,115 @@ fn an_authority_that_is_no_certificate_is_told_at_once() {
 fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
-    let mut store = unconnected(&server.url(), &options, Duration::from_millis(800));
-    store.pulse(month(), None).unwrap();
+    let mut store = open_unconnected(&server.url(), &options, Duration::from_millis(800));
+    store.probe(month(), None).unwrap();
     let mut alice = Node::new(ALICE);
-    let raise = alice.next(5, [0, 0], THOUSAND);
+    let raise = alice.next_report(5, [0, 0], THOUSAND);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     let replica = RedisServer::replica_of(&server);
-    let raise = alice.next(9, [1, 1], THOUSAND);
-    until("the replica has it", || {
-        store.pulse(month(), None).is_ok() && alice.send(&mut store, &raise).is_ok()
+    let raise = alice.next_report(9, [1, 1], THOUSAND);
+    wait_until("the replica has it", || {
+        store.probe(month(), None).is_ok() && alice.send(&mut store, &raise).is_ok()
     });
-    assert_eq!(replica.tell(&["HGET", NUMBERS, "leased"]), "9");
+    assert_eq!(replica.run(&["HGET", LEDGER_KEY, "leased"]), "9");
     assert_eq!(store.missing_replicas(), 0);
-    replica.stop();
-    let raise = alice.next(10, [2, 2], THOUSAND);
+    replica.pause();
+    let raise = alice.next_report(10, [2, 2], THOUSAND);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     assert_eq!(store.missing_replicas(), 1);
     // Who may go on without it has the server's own word, and the next ones without a wait.
     let settle = Duration::ZERO;
-    let round = Round { node: &ALICE, month: month(), settle, needs_replicas: false };
+    let round =
+        BatchContext { node: &ALICE, month: month(), recovery_left: settle, needs_replicas: false };
     for target in 11..31 {
-        let raise = alice.next(target, [2, 2], THOUSAND);
+        let raise = alice.next_report(target, [2, 2], THOUSAND);
         let begun = Instant::now();
-        let standing = store.state(round, &[raise]).unwrap()[0].unwrap();
-        assert_eq!((standing.own, store.missing_replicas()), (target, 1));
+        let standing = store.report_leases(round, &[raise]).unwrap()[0].unwrap();
+        assert_eq!((standing.own_leased, store.missing_replicas()), (target, 1));
         assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
     }
-    replica.cont();
-    until("it is seen again, without a statement", || {
-        store.pulse(month(), None).unwrap();
+    replica.resume();
+    wait_until("it is seen again, without a statement", || {
+        store.probe(month(), None).unwrap();
         store.missing_replicas() == 0
     });
 }
 
 #[test]
-fn a_server_s_clock_that_is_set_back_while_accounts_settle_does_not_prolong_that() {
+fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
     let server = RedisServer::start();
-    let mut store = connected(&server);
+    let mut store = open_probed(&server);
     let (mut alice, _) = alice_and_bob(&mut store);
-    let account = NUMBERS.replace("ledger", "settling");
-    let all = "riskgate:{ring}:settling";
+    let account = LEDGER_KEY.replace("ledger", "recovering");
+    let all = "riskgate:{ring}:recovering";
     for key in [account.as_str(), all] {
-        server.tell(&["SET", key, "1", "PX", "86400000"]);
+        server.run(&["SET", key, "1", "PX", "86400000"]);
     }
-    let settles = store.pulse(month(), None).unwrap().settle;
+    let settles = store.probe(month(), None).unwrap().recovery_left;
     assert!(settles <= Duration::from_secs(3), "{settles:?}");
-    assert!(alice.say(&mut store, 50, [9, 9], THOUSAND).settling);
-    until("nothing settles any more", || {
-        let settles = store.pulse(month(), None).unwrap().settle;
-        settles.is_zero() && !alice.say(&mut store, 50, [9, 9], THOUSAND).settling
+    assert!(alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering);
+    wait_until("nothing settles any more", || {
+        let settles = store.probe(month(), None).unwrap().recovery_left;
+        settles.is_zero() && !alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering
     });
 }
 
 #[test]
 fn a_kept_connection_that_died_costs_no_read() {
     let server = RedisServer::start();
-    let mut store = connected(&server);
+    let mut store = open_probed(&server);
     alice_and_bob(&mut store);
     for _ in 0..3 {
         store.others_spent("acme", month(), &BOB).unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.usage(month(), None).unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.ring_mark().unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+        store.ring_version().unwrap();
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.latest_month().unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.top(1).unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.pulse(month(), None).unwrap();
-        server.tell(&["CLIENT", "KILL", "TYPE", "normal"]);
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+        store.read_top(1).unwrap();
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
+        store.probe(month(), None).unwrap();
+        server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
     }
 }
 
 #[test]
-fn a_silent_server_costs_no_more_than_the_patience() {
+fn a_silent_server_costs_no_more_than_the_timeout() {
     let server = RedisServer::start();
-    let mut store = url_of(&server, SHORT);
+    let mut store = open_lazily(&server, SHORT);
     let mut alice = Node::new(ALICE);
-    let batch: Vec<Statement> = (0..512)
-        .map(|at| Statement { account: format!("account-{at}"), ..alice.next(5, [0, 0], THOUSAND) })
+    let batch: Vec<LeaseReport> = (0..512)
+        .map(|at| LeaseReport {
+            account: format!("account-{at}"),
+            ..alice.next_report(5, [0, 0], THOUSAND)
+        })
         .collect();
     let timed = |operation: &mut dyn FnMut() -> StoreError| {
         let begun = Instant::now();
         let error = operation();
         println!("{:?}: {error}", begun.elapsed());
-        assert!(matches!(error, StoreError::Unanswered { .. }), "{error}");
+        assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
         begun.elapsed()
     };
-    let pulse = store.pulse(month(), None).unwrap();
-    server.stop();
+    let pulse = store.probe(month(), None).unwrap();
+    server.pause();
     let took = timed(&mut || alice.send_all(&mut store, &batch).unwrap_err());
     assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
     // To connect takes longer, and has a limit of its own.
     for _ in 0..2 {
-        let took = timed(&mut || store.pulse(month(), Some(&pulse)).unwrap_err());
+        let took = timed(&mut || store.probe(month(), Some(&pulse)).unwrap_err());
         assert!(took < Duration::from_millis(1_500), "{took:?}");
     }
-    server.cont();
-    until("it answers again", || store.pulse(month(), Some(&pulse)).is_ok());
-    server.stop();
-    let took = timed(&mut || store.pulse(month(), Some(&pulse)).unwrap_err());
+    server.resume();
+    wait_until("it answers again", || store.probe(month(), Some(&pulse)).is_ok());
+    server.pause();
+    let took = timed(&mut || store.probe(month(), Some(&pulse)).unwrap_err());
     assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
-    server.cont();
-    until("it answers again", || store.pulse(month(), Some(&pulse)).is_ok());
+    server.resume();
+    wait_until("it answers again", || store.probe(month(), Some(&pulse)).is_ok());
     assert_eq!(alice.send_all(&mut store, &batch).unwrap().len(), 512);
 }

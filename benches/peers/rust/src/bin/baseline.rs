@@ -20,7 +20,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
 const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
-const ALWAYS: [(&str, &str); 8] = [
+const CONSTANT_FIELDS: [(&str, &str); 8] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
     ("x-table-version", "35a9cb01dba8"),
@@ -40,7 +40,7 @@ fn answer(bodies: &HashMap<String, Bytes>, asked: &Request<Incoming>) -> Respons
     let mut response = Response::new(Full::new(body.clone()));
     let headers = response.headers_mut();
     headers.reserve(12);
-    for (name, value) in ALWAYS {
+    for (name, value) in CONSTANT_FIELDS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
     if let Some(origin) = asked.headers().get(ORIGIN) {

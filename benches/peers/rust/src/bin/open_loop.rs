@@ -16,15 +16,15 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use riskgate_bench::{Asked, read_mix};
+use riskgate_bench::{ExpectedExchange, read_mix};
 use rustix::event::epoll;
 
 /// For the last answers; what has not come by then is waited for no longer.
-const PATIENCE: Duration = Duration::from_secs(5);
+const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Connection {
     stream: TcpStream,
-    heard: Vec<u8>,
+    read_buf: Vec<u8>,
     /// Which request it waits for an answer to, and when that was due.
     asked: Option<(usize, Instant)>,
 }
@@ -32,15 +32,15 @@ struct Connection {
 #[derive(Default)]
 struct Outcome {
     microseconds: Vec<u64>,
-    held_up: Duration,
+    longest_stall: Duration,
     wrong: u64,
     example: String,
 }
 
 /// How long the whole answer is, once its header is there.
-fn length(heard: &[u8]) -> Option<(usize, usize)> {
-    let head = heard.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
-    let text = std::str::from_utf8(&heard[..head]).ok()?;
+fn length(read_buf: &[u8]) -> Option<(usize, usize)> {
+    let head = read_buf.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
+    let text = std::str::from_utf8(&read_buf[..head]).ok()?;
     let body = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
         let it = name.eq_ignore_ascii_case("content-length");
@@ -54,7 +54,7 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_nodelay(true).expect("no delay");
         stream.set_nonblocking(true).expect("not to block");
-        Connection { stream, heard: Vec::with_capacity(4096), asked: None }
+        Connection { stream, read_buf: Vec::with_capacity(4096), asked: None }
     }
 
     fn ask(&mut self, which: usize, due: Instant, request: &[u8]) {
@@ -65,30 +65,30 @@ impl Connection {
     }
 
     /// Reads what is there; true once the answer is whole.
-    fn hear(&mut self, mix: &[Asked], from: Instant, outcome: &mut Outcome) -> bool {
+    fn read_response(&mut self, mix: &[ExpectedExchange], from: Instant, outcome: &mut Outcome) -> bool {
         let mut part = [0u8; 4096];
         match self.stream.read(&mut part) {
             Ok(0) => panic!("the server closed a connection"),
-            Ok(read) => self.heard.extend_from_slice(&part[..read]),
+            Ok(read) => self.read_buf.extend_from_slice(&part[..read]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(error) => panic!("a connection broke: {error}"),
         }
-        let Some((head, whole)) = length(&self.heard) else { return false };
-        if self.heard.len() < whole {
+        let Some((head, whole)) = length(&self.read_buf) else { return false };
+        if self.read_buf.len() < whole {
             return false;
         }
         let (which, due) = self.asked.take().expect("nobody to speak unasked");
         if due >= from {
             outcome.microseconds.push(due.elapsed().as_micros() as u64);
         }
-        let right = self.heard.starts_with(b"HTTP/1.1 200 ")
-            && self.heard.len() == whole
-            && self.heard[head..] == *mix[which].body.as_bytes();
+        let right = self.read_buf.starts_with(b"HTTP/1.1 200 ")
+            && self.read_buf.len() == whole
+            && self.read_buf[head..] == *mix[which].body.as_bytes();
         if !right {
             outcome.wrong += 1;
-            outcome.example = String::from_utf8_lossy(&self.heard).into_owned();
+            outcome.example = String::from_utf8_lossy(&self.read_buf).into_owned();
         }
-        self.heard.clear();
+        self.read_buf.clear();
         true
     }
 }
@@ -101,9 +101,9 @@ struct Plan {
     connections: usize,
 }
 
-fn run(port: u16, mix: &[Asked], plan: &Plan) -> (u64, Outcome) {
+fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
     let Plan { rate, connections, .. } = *plan;
-    let requests: Vec<Vec<u8>> = mix.iter().map(Asked::bytes).collect();
+    let requests: Vec<Vec<u8>> = mix.iter().map(ExpectedExchange::bytes).collect();
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let mut all: Vec<Connection> = (0..connections).map(|_| Connection::open(port)).collect();
     for (at, connection) in all.iter().enumerate() {
@@ -116,16 +116,16 @@ fn run(port: u16, mix: &[Asked], plan: &Plan) -> (u64, Outcome) {
     let total = (rate * (plan.warm + plan.seconds)) as u64;
     let begun = Instant::now();
     let from = begun + Duration::from_secs_f64(plan.warm);
-    let mut looked = from;
+    let mut last_poll = from;
     let due = |number: u64| begun + Duration::from_secs_f64(number as f64 / rate);
     let mut sent = 0;
     let mut answered = 0;
-    let end = due(total) + PATIENCE;
+    let end = due(total) + LAST_RESPONSES_TIMEOUT;
     while answered < total && Instant::now() < end {
         let now = Instant::now();
         // Nothing before `from`, since nothing is later than itself.
-        outcome.held_up = outcome.held_up.max(now.saturating_duration_since(looked));
-        looked = now.max(from);
+        outcome.longest_stall = outcome.longest_stall.max(now.saturating_duration_since(last_poll));
+        last_poll = now.max(from);
         while sent < total && due(sent) <= now {
             let Some(at) = idle.pop_front() else { break };
             let which = sent as usize % mix.len();
@@ -137,7 +137,7 @@ fn run(port: u16, mix: &[Asked], plan: &Plan) -> (u64, Outcome) {
         epoll::wait(&poll, room, Some(&none)).expect("events");
         for event in ready.drain(..) {
             let at = event.data.u64() as usize;
-            if all[at].hear(mix, from, &mut outcome) {
+            if all[at].read_response(mix, from, &mut outcome) {
                 idle.push_back(at);
                 answered += 1;
             }
@@ -170,11 +170,11 @@ fn main() {
     };
     let at = |share: f64| at(share).copied().unwrap_or(0);
     println!(
-        "{{\"answers\":{},\"late\":{late},\"wrong\":{},\"held_up\":{},\"p50\":{},\"p99\":{},\
+        "{{\"answers\":{},\"late\":{late},\"wrong\":{},\"longest_stall\":{},\"p50\":{},\"p99\":{},\
          \"p999\":{}}}",
         outcome.microseconds.len(),
         outcome.wrong,
-        outcome.held_up.as_micros(),
+        outcome.longest_stall.as_micros(),
         at(0.5),
         at(0.99),
         at(0.999),

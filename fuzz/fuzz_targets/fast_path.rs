@@ -1,0 +1,161 @@
+//! The lane and the Pingora path give the same: the same bytes to two doors, one with the lane and
+//! one without, bring the same answers, the same counts and the same requests to the upstream, and
+//! the connection ends the same way. What crosses comes back as the upstream's answer.
+#![no_main]
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use libfuzzer_sys::fuzz_target;
+use pingora_core::server::configuration::ServerConf;
+use pingora_core::services::Service;
+use pingora_proxy::http_proxy;
+use riskgate::Gateway;
+use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate::downstream::{DownstreamApp, ExchangeUpstreams, ConnectionTracker};
+use riskgate::keys::format_key_hash;
+use riskgate::process::listener::{ListenerService, bind_listener};
+use riskgate::process::server::{Mount, resolve_upstreams};
+use riskgate_fuzz::ScratchFolder;
+
+/// It stands in the seeds.
+const KEY: &str = "rg_comparison00000000000000000000001";
+const MAX_INPUT: usize = 16 * 1024;
+const TEST_TIMEOUT: Duration = Duration::from_secs(15);
+
+static LISTENERS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
+    let upstream_address = upstream();
+    [start_listener("lane", true, upstream_address), start_listener("general", false, upstream_address)]
+});
+
+fuzz_target!(|bytes: &[u8]| {
+    if bytes.len() > MAX_INPUT {
+        return;
+    }
+    let [with, without] = LISTENERS.map(|address| normalized_responses(&send_and_read(address, bytes)));
+    assert_eq!(with, without, "with the lane and without");
+});
+
+/// Everything that comes back until the connection ends; nothing more is sent at the end.
+fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("a door that takes connections");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time for reading");
+    // Whoever refuses has closed already, perhaps.
+    let _ = stream.write_all(bytes);
+    let _ = stream.shutdown(std::net::Shutdown::Write);
+    let mut answers = Vec::new();
+    let _ = stream.read_to_end(&mut answers);
+    answers
+}
+
+/// The answers without what differs from one moment to another, and the fields of what comes from
+/// the upstream in an order of their own: among other names theirs means nothing.
+fn normalized_responses(answers: &[u8]) -> Vec<String> {
+    let is_drawn = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let text = String::from_utf8_lossy(answers);
+    let line = |line: &str| match line.split_once(": ") {
+        Some(("Date" | "retry-after", _)) => String::new(),
+        Some(("x-request-id", id)) if is_drawn(id.trim_end()) => String::new(),
+        Some(("ratelimit", value)) => value.split(";t=").next().unwrap_or_default().to_owned(),
+        _ => line.to_owned(),
+    };
+    let answer = |answer: &str| {
+        let (header, body) = answer.split_once("\r\n\r\n").unwrap_or((answer, ""));
+        let mut fields: Vec<String> = header.split("\r\n").map(line).collect();
+        if header.contains("x-riskgate-source") {
+            fields.sort();
+        }
+        fields.join("\n") + "\n\n" + body
+    };
+    text.split("HTTP/1.1 ").map(answer).collect()
+}
+
+/// A door in a thread of its own, with a gate, a store and servers behind it.
+fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> SocketAddr {
+    // For as long as the process runs.
+    let scratch = Box::leak(Box::new(ScratchFolder::new(name)));
+    let hash = format_key_hash(KEY);
+    let key = format!("[[key]]\nid = \"one\"\naccount = \"acme\"\nhash = \"{hash}\"\n");
+    let keys = scratch.write_file("keys.toml", key.as_bytes());
+    let config = format!(
+        "[listen]\nlane = {fast_path}\n[log]\naccess = false\n[upstream]\nservers = [\"{upstream_address}\"]\n\
+         health_interval = \"0\"\n[[upstream.route]]\nprefix = \"/v1/form\"\n\
+         methods = [\"GET\", \"POST\"]\n[store]\nurl = \"sqlite:{0}/riskgate.db\"\n[keys]\n\
+         file = {keys:?}\n[plans]\nfree = 1000000000\n[top]\nmin_accounts = 16\n",
+        scratch.path().display()
+    );
+    let file = ConfigFile::Path(scratch.write_file("riskgate.toml", config.as_bytes()));
+    let overrides = ConfigOverrides { file, flags: Vec::new() };
+    let config = Config::read(&overrides).expect("a good config");
+    let gate = Mount::new(overrides).expect("a gate").gate();
+    let upstreams = resolve_upstreams(&config).expect("a server");
+    let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
+    let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
+    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let servers = ExchangeUpstreams { upstreams };
+    let door = DownstreamApp::new(proxy, gate, config.downstream, traffic).with_upstreams(servers);
+    let socket = bind_listener(([127, 0, 0, 1], 0).into()).expect("a free port");
+    let address = socket.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (_running, shutdown) = tokio::sync::watch::channel(false);
+            let mut listening = ListenerService::new("way", socket, door, TEST_TIMEOUT);
+            listening.start_service(None, shutdown, 1).await;
+        });
+    });
+    address
+}
+
+/// A server that answers with the request that it was sent, but for its id.
+fn upstream() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || echo(stream));
+        }
+    });
+    address
+}
+
+fn echo(mut stream: TcpStream) {
+    let mut arrived = Vec::new();
+    let mut part = [0; 8_192];
+    loop {
+        while let Some(length) = first_request_length(&arrived) {
+            let request: Vec<u8> = arrived.drain(..length).collect();
+            let request = String::from_utf8_lossy(&request);
+            let (header, body) = request.split_once("\r\n\r\n").unwrap_or((&request, ""));
+            let field = |line: &str| {
+                let (name, value) = line.split_once(':').unwrap_or((line, ""));
+                format!("{}:{value}", name.to_ascii_lowercase())
+            };
+            let mut fields: Vec<String> = header.split("\r\n").skip(1).map(field).collect();
+            fields.retain(|line| !line.starts_with("x-request-id"));
+            fields.sort();
+            let first = request.split(" HTTP/1.1\r\n").next().unwrap_or_default();
+            let body = format!("{first}\n{}\n\n{body}", fields.join("\n"));
+            let told = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            let answer = if request.starts_with("HEAD") { told } else { told + &body };
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+        match stream.read(&mut part) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => arrived.extend_from_slice(&part[..count]),
+        }
+    }
+}
+
+/// How long the first request is, once all of it has arrived.
+fn first_request_length(arrived: &[u8]) -> Option<usize> {
+    let end = 4 + arrived.windows(4).position(|at| at == b"\r\n\r\n")?;
+    let header = String::from_utf8_lossy(&arrived[..end]).to_ascii_lowercase();
+    let length = header.lines().find_map(|line| line.strip_prefix("content-length:"));
+    let length = end + length.map_or(0, |length| length.trim().parse().expect("a length"));
+    (arrived.len() >= length).then_some(length)
+}

@@ -1,0 +1,124 @@
+//! A request of HTTP/2 is taken exactly when the text of HTTP/1.1 that means the same is.
+#![no_main]
+
+use http::header::{HOST, HeaderName, HeaderValue};
+use http::uri::{Authority, Parts, PathAndQuery, Scheme, Uri};
+use http::{Method, Request};
+use libfuzzer_sys::fuzz_target;
+use pingora_http::RequestHeader;
+use riskgate::message::request_head::{RequestLimits, check_http2_request, parse_request_head};
+use riskgate::model::refusal::Refusal;
+use riskgate_fuzz::first_line;
+
+const DEFAULT_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+const SMALL_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100 };
+
+fuzz_target!(|data: &[u8]| {
+    let Some(request) = parse_request(data) else { return };
+    let text = as_text(&request);
+    for sizes in [&DEFAULT_LIMITS, &SMALL_LIMITS] {
+        let as_http1 = parse_request_head(&text, 0, sizes);
+        for has_body in [false, true] {
+            let as_http2 = check_http2_request(&request, has_body, sizes);
+            assert_verdicts_agree(&request, &text, has_body, sizes, (&as_http1, &as_http2));
+        }
+    }
+});
+
+type Verdicts<'v> =
+    (&'v Result<Option<riskgate::message::request_head::RequestHead<'v>>, Refusal>, &'v Result<(), Refusal>);
+
+fn assert_verdicts_agree(
+    request: &RequestHeader,
+    text: &[u8],
+    has_body: bool,
+    sizes: &RequestLimits,
+    verdicts: Verdicts<'_>,
+) {
+    let shown = || format!("{verdicts:?}: {}", String::from_utf8_lossy(text));
+    match verdicts {
+        (Ok(Some(head)), taken) => {
+            assert_eq!(head.length, text.len(), "{}", shown());
+            // HTTP/2 can send a body of which the header says nothing; HTTP/1.1 can't.
+            let is_silent = has_body && head.body_length == 0;
+            assert_eq!(taken.is_ok(), !is_silent, "{}", shown());
+        }
+        (Ok(None), _) => panic!("not even whole: {}", shown()),
+        (Err(refusal), Ok(())) => {
+            // In HTTP/2 the authority is no field, the list of fields is measured where it is
+            // decoded, and there is no request line; its length bounds the method in HTTP/1.1.
+            let fields = request.headers.len() + usize::from(!request.headers.contains_key(HOST));
+            let line = request.method.as_str().len() + request.raw_path().len();
+            let excused = match refusal {
+                Refusal::HeadersTooLarge => {
+                    fields > sizes.header_fields || text.len() > sizes.header_bytes
+                }
+                Refusal::UriTooLong => line + 11 > sizes.target_bytes + 64,
+                _ => false,
+            };
+            assert!(excused, "{}", shown());
+        }
+        (Err(_), Err(_)) => {}
+    }
+}
+
+/// The request as it comes out of the decoder: method, path and authority stand in the first line,
+/// one field in each other. Nothing if the decoder would have refused it.
+fn parse_request(data: &[u8]) -> Option<RequestHeader> {
+    let (line, fields) = first_line(data);
+    let mut words = line.splitn(3, |byte| *byte == b' ');
+    let method = Method::from_bytes(words.next()?).ok()?;
+    let mut parts = Parts::default();
+    let path = PathAndQuery::try_from(words.next()?).ok()?;
+    parts.authority = words.next().map(Authority::try_from).transpose().ok()?;
+    if method != Method::CONNECT {
+        parts.path_and_query = Some(path);
+        // Without an authority it is dropped.
+        parts.scheme = parts.authority.is_some().then_some(Scheme::HTTPS);
+    }
+    let authority = parts.authority.clone();
+    let request = Request::builder().method(method).uri(Uri::from_parts(parts).ok()?);
+    let mut request = request.body(()).ok()?;
+    for field in fields.split(|byte| *byte == b'\n').filter(|field| !field.is_empty()) {
+        let colon = field.iter().position(|byte| *byte == b':')?;
+        let name = HeaderName::from_bytes(&field[..colon]).ok()?;
+        let value = HeaderValue::from_bytes(trim_ows(&field[colon + 1..])).ok()?;
+        // Where there is an authority, the decoder takes the same once more, and nothing else.
+        let is_more = request.headers().contains_key(HOST);
+        let same = |authority: &Authority| *authority.as_str() == value && !is_more;
+        if name == HOST && !authority.as_ref().is_none_or(same) {
+            return None;
+        }
+        request.headers_mut().append(name, value);
+    }
+    Some(request.into_parts().0.into())
+}
+
+/// A value has no blanks around it in HTTP/2 (RFC 9113 section 8.2.1).
+fn trim_ows(mut value: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
+        value = rest;
+    }
+    value
+}
+
+fn as_text(request: &RequestHeader) -> Vec<u8> {
+    let mut text = [request.method.as_str().as_bytes(), b" ", request.raw_path()].concat();
+    text.extend_from_slice(b" HTTP/1.1\r\n");
+    let authority = request.uri.authority();
+    if let Some(authority) = authority {
+        text.extend_from_slice(format!("Host: {authority}\r\n").as_bytes());
+    }
+    for (name, value) in &request.headers {
+        if name != HOST || authority.is_none() {
+            text.extend_from_slice(name.as_str().as_bytes());
+            text.extend_from_slice(b": ");
+            text.extend_from_slice(value.as_bytes());
+            text.extend_from_slice(b"\r\n");
+        }
+    }
+    text.extend_from_slice(b"\r\n");
+    text
+}

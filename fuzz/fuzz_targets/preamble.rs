@@ -1,0 +1,110 @@
+//! What a connection begins with is settled by one byte, and no byte behind it changes that.
+#![no_main]
+
+use std::net::{IpAddr, SocketAddr};
+
+use libfuzzer_sys::fuzz_target;
+use ppp::v1;
+use riskgate::downstream::preamble::{HTTP2_PREFACE, ProxyHeader, is_http2_preface, parse_proxy_header};
+
+const MAX_HEADER_BYTES: usize = 2048;
+const MAX_V1_LINE_BYTES: usize = 107;
+
+fuzz_target!(|bytes: &[u8]| {
+    let settled = verdict_byte_by_byte(bytes);
+    let more = [bytes, b"\r\nGET / HTTP/1.1\r\n\0"].concat();
+    if settled != ProxyHeader::Partial {
+        assert_eq!(parse_proxy_header(&more), settled, "what follows changes it");
+    }
+    if bytes.starts_with(b"PROXY ") {
+        assert_v1_meaning(bytes, &settled);
+    }
+    if bytes.len() >= 16 && bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
+        assert_v2_meaning(bytes, &settled);
+    }
+    assert_one_preface(bytes);
+    let is_proxied = matches!(settled, ProxyHeader::Complete(..));
+    assert!(!is_proxied || is_http2_preface(bytes) == Some(false), "both");
+});
+
+/// As the door hears it: once there is a verdict it stays, and a header is known at its last byte.
+fn verdict_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
+    let mut settled = ProxyHeader::Partial;
+    let mut cut = 0;
+    while cut <= bytes.len() {
+        let verdict = parse_proxy_header(&bytes[..cut]);
+        if settled != ProxyHeader::Partial {
+            assert_eq!(verdict, settled, "byte {cut} changes it");
+            // A few of the rest are enough.
+            cut += 61;
+            continue;
+        }
+        if let ProxyHeader::Complete(length, _) = verdict {
+            assert_eq!(length, cut, "it was whole before");
+        }
+        assert!(cut < MAX_HEADER_BYTES || verdict != ProxyHeader::Partial);
+        settled = verdict;
+        cut += 1;
+    }
+    settled
+}
+
+/// Version 1, by another reader of the same text.
+fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
+    let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
+    let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
+        let open = front.len() < MAX_V1_LINE_BYTES;
+        assert_eq!(*settled == ProxyHeader::Partial, open);
+        return assert!(open || *settled == ProxyHeader::Malformed);
+    };
+    let line = &front[..=end];
+    let client = match v1::Header::try_from(line).map(|header| header.addresses) {
+        Ok(v1::Addresses::Tcp4(a)) => Some((IpAddr::V4(a.source_address), a.source_port)),
+        Ok(v1::Addresses::Tcp6(a)) => Some((IpAddr::V6(a.source_address), a.source_port)),
+        Ok(v1::Addresses::Unknown) | Err(_) => None,
+    };
+    // The other reader takes a port with a sign, and a space for the carriage return.
+    let client = client.filter(|_| !line.contains(&b'+')).map(SocketAddr::from);
+    let says_nobody = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
+    let is_text = line.ends_with(b"\r\n") && std::str::from_utf8(line).is_ok();
+    let expected = if is_text && (client.is_some() || says_nobody) {
+        ProxyHeader::Complete(line.len(), client)
+    } else {
+        ProxyHeader::Malformed
+    };
+    assert_eq!(*settled, expected);
+}
+
+/// Version 2, field by field.
+fn assert_v2_meaning(bytes: &[u8], settled: &ProxyHeader) {
+    let (is_proxied, family) = (bytes[12] == 0x21, bytes[13] >> 4);
+    let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
+    let sides = [0, 12, 36, 216];
+    let known = matches!(bytes[12], 0x20 | 0x21) && bytes[13] & 0x0f <= 2 && family <= 3;
+    if !known || length > MAX_HEADER_BYTES || length < 16 + sides[usize::from(family)] {
+        return assert_eq!(*settled, ProxyHeader::Malformed);
+    }
+    if bytes.len() < length {
+        return assert_eq!(*settled, ProxyHeader::Partial);
+    }
+    let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+    let client: Option<(IpAddr, u16)> = match family {
+        1 => Some((<[u8; 4]>::try_from(&bytes[16..20]).expect("4 bytes").into(), port(24))),
+        2 => Some((<[u8; 16]>::try_from(&bytes[16..32]).expect("16 bytes").into(), port(48))),
+        _ => None,
+    };
+    let client = client.filter(|_| is_proxied).map(SocketAddr::from);
+    assert_eq!(*settled, ProxyHeader::Complete(length, client));
+}
+
+fn assert_one_preface(bytes: &[u8]) {
+    for cut in 0..=bytes.len().min(HTTP2_PREFACE.len() + 1) {
+        let same = bytes[..cut].iter().zip(HTTP2_PREFACE).take_while(|(a, b)| a == b).count();
+        let expected = match same {
+            same if same == HTTP2_PREFACE.len() => Some(true),
+            same if same == cut => None,
+            _ => Some(false),
+        };
+        assert_eq!(is_http2_preface(&bytes[..cut]), expected, "{cut}");
+    }
+}

@@ -1,0 +1,81 @@
+//! The door reads a header the same however it arrives, and as the parser behind it does.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
+use riskgate::model::refusal::Refusal;
+
+const DEFAULT_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+const SMALL_LIMITS: RequestLimits =
+    RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100 };
+
+fuzz_target!(|bytes: &[u8]| {
+    for sizes in [&DEFAULT_LIMITS, &SMALL_LIMITS] {
+        let whole = parse_request_head(bytes, 0, sizes);
+        for step in [1, 7] {
+            assert_same_in_parts(bytes, step, &whole, sizes);
+        }
+        if let Ok(Some(head)) = whole {
+            assert_httparse_agrees(&bytes[..head.length], head, sizes);
+            let more = [bytes, b"\r\n\0GET / HTTP/1.1"].concat();
+            assert_eq!(parse_request_head(&more, 0, sizes), whole, "what follows changes it");
+        }
+    }
+});
+
+/// As the door reads: after each part it looks at all there is, and knows what it has seen.
+fn assert_same_in_parts(
+    bytes: &[u8],
+    step: usize,
+    whole: &Result<Option<RequestHead>, Refusal>,
+    sizes: &RequestLimits,
+) {
+    let mut scanned = 0;
+    let mut end = 0;
+    let trickled = loop {
+        match parse_request_head(&bytes[..end], scanned, sizes) {
+            Ok(None) if end < bytes.len() => {}
+            verdict => break verdict,
+        }
+        scanned = end;
+        end = (end + step).min(bytes.len());
+    };
+    match (whole, &trickled) {
+        // Which of two faults is told may depend on which came first.
+        (Err(_), Err(_)) => {}
+        _ => assert_eq!(*whole, trickled, "in parts of {step}"),
+    }
+}
+
+/// What is let through has one meaning: the parser behind the door finds the same request.
+fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimits) {
+    assert!(header.len() <= sizes.header_bytes + 2 && head.body_length <= sizes.body_bytes);
+    assert!(header.ends_with(b"\r\n\r\n") && !header.contains(&0));
+    let mut fields = [httparse::EMPTY_HEADER; 64];
+    let mut request = httparse::Request::new(&mut fields);
+    let parsed = request.parse(header).expect("a header that the parser behind us takes");
+    assert_eq!(parsed, httparse::Status::Complete(header.len()), "it ends elsewhere");
+    let line = header.split(|byte| *byte == b'\n').find(|line| *line != b"\r").unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|byte| matches!(byte, b' ' | b'\r')).collect();
+    assert_eq!(request.method.map(str::as_bytes), words.first().copied());
+    assert_eq!(request.path.map(str::as_bytes), words.get(1).copied());
+    assert!(words[1].len() <= sizes.target_bytes);
+    let values = |name: &str| -> Vec<&[u8]> {
+        let mine = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        mine.map(|field| field.value).collect()
+    };
+    assert!(request.headers.len() <= sizes.header_fields);
+    assert!(values("transfer-encoding").is_empty(), "two ways to frame a body");
+    assert!(values("host").len() <= 1);
+    assert!(values("host").len() == 1 || request.version == Some(0), "no host");
+    match values("content-length")[..] {
+        [] => assert_eq!(head.body_length, 0),
+        [value] => {
+            let text = std::str::from_utf8(value).expect("digits").trim();
+            assert_eq!(text.parse(), Ok(head.body_length), "another length");
+        }
+        _ => panic!("several lengths"),
+    }
+    assert!(!matches!(request.method, Some("CONNECT" | "TRACE")));
+}

@@ -1,0 +1,124 @@
+//! A request target goes through exactly one door, in one form, whatever stands behind its `?`.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::model::domain::{Domain, percent_decode};
+use riskgate::model::refusal::Refusal;
+use riskgate::gate::route::{UpstreamRoute, Route, canonicalize_check_target, match_route, redact_path, split_query};
+
+static PREFIXES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
+    let prefix = |path: &str| UpstreamRoute {
+        path: path.to_owned(),
+        methods: vec!["GET".to_owned(), "POST".to_owned()],
+        allow: "GET, POST, OPTIONS".into(),
+        needs_key: true,
+        counts: true,
+    };
+    vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]
+});
+
+fuzz_target!(|target: &[u8]| {
+    let route = match_route("GET", target, &PREFIXES);
+    let (path, query) = split_query(target);
+    assert_eq!([path, query].concat(), target);
+    assert_eq!(route, match_route("GET", path, &PREFIXES), "a query changes the route");
+    let with_query = [path, b"?/../v1/usage"].concat();
+    assert!(same(&route, &match_route("GET", &with_query, &PREFIXES)), "a query changes the route");
+    assert_methods_follow_path(target, &route);
+    assert_log_hides_local_part(target);
+    match route {
+        Ok(Route::TopDomains) => assert_eq!(path, b"/v1/public/top-domains"),
+        Ok(Route::Usage) => assert_eq!(path, b"/v1/usage"),
+        Ok(Route::Domain(segment)) => {
+            assert_one_segment(b"/v1/public/domain/", segment, path);
+            if let Ok(domain) = Domain::from_path_segment(segment) {
+                let again = format!("/v1/public/domain/{domain}");
+                let segment = domain.as_str().as_bytes();
+                assert_eq!(
+                    match_route("GET", again.as_bytes(), &PREFIXES),
+                    Ok(Route::Domain(segment)),
+                    "{again}"
+                );
+            }
+        }
+        Ok(Route::Check(segment)) => {
+            assert_one_segment(b"/v1/check/", segment, path);
+            assert_one_canonical_form(segment);
+        }
+        Ok(Route::Upstream(index)) => assert_below_prefix(&PREFIXES[index].path, path),
+        Ok(Route::Options(_)) => panic!("GET is not OPTIONS"),
+        Err(refusal) => assert_eq!(refusal, Refusal::NotFound, "GET is allowed everywhere"),
+    }
+});
+
+fn same(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
+    format!("{a:?}") == format!("{b:?}")
+}
+
+/// Which methods there are is a matter of the path alone.
+fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
+    let head = match_route("HEAD", target, &PREFIXES);
+    let options = match_route("OPTIONS", target, &PREFIXES);
+    let other = match_route("BREW", target, &PREFIXES);
+    match get {
+        Ok(route) => {
+            let Ok(Route::Options(named)) = options else { panic!("{options:?}") };
+            assert_eq!(other, Err(Refusal::MethodNotAllowed { allow: named }));
+            match route {
+                Route::Upstream(_) => assert_eq!(head, other, "a prefix names its methods"),
+                _ => assert_eq!(head.as_ref(), Ok(route)),
+            }
+        }
+        Err(_) => assert!([&head, &options, &other].iter().all(|found| same(found, get))),
+    }
+}
+
+fn assert_one_segment(head: &[u8], segment: &[u8], path: &[u8]) {
+    assert_eq!([head, segment].concat(), path);
+    assert!(!segment.is_empty() && !segment.contains(&b'/'));
+    let decoded = percent_decode(segment).unwrap_or_default();
+    assert!(decoded != b"." && decoded != b"..", "a dot segment");
+}
+
+/// The canonical form is a route of the same kind, and its own canonical form.
+fn assert_one_canonical_form(segment: &[u8]) {
+    let Ok(once) = canonicalize_check_target(segment) else { return };
+    let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &PREFIXES) else {
+        panic!("{once} is no check any more");
+    };
+    assert_eq!(canonicalize_check_target(again).as_ref(), Ok(&once), "canonical twice");
+    assert_eq!(percent_decode(again), percent_decode(segment), "it means something else");
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    assert!(again.iter().all(|byte| plain(*byte)), "{once}");
+    http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that crosses");
+}
+
+/// A server that decodes, splits and resolves the path in whatever order ends below the prefix.
+fn assert_below_prefix(prefix: &str, path: &[u8]) {
+    let decoded = percent_decode(path).expect("what decodes");
+    let rest = decoded.strip_prefix(prefix.as_bytes()).expect("the prefix");
+    assert!(rest.is_empty() || rest[0] == b'/');
+    assert!(path.starts_with(prefix.as_bytes()));
+    let count = |bytes: &[u8]| bytes.iter().filter(|byte| **byte == b'/').count();
+    assert_eq!(count(&decoded), count(path), "an encoded slash");
+    assert!(!decoded.contains(&b'\\') && !decoded.iter().any(u8::is_ascii_control));
+    assert!(!rest.windows(2).any(|pair| pair == b"//"), "an empty segment");
+    let dots = |segment: &[u8]| segment == b"." || segment == b"..";
+    assert!(!rest.split(|byte| *byte == b'/').any(dots), "a dot segment");
+}
+
+/// What a log shows of a target holds no query and nothing before an `@`.
+fn assert_log_hides_local_part(target: &[u8]) {
+    let shown = redact_path(target);
+    assert!(!shown.contains('?') && !shown.contains('%'), "{shown:?}");
+    assert!(shown.chars().count() <= 512, "{shown:?}");
+    match shown.split_once('@') {
+        None => {}
+        Some((before, domain)) => {
+            assert_eq!(before, "/v1/check/…", "{shown:?}");
+            assert_eq!(Domain::parse(domain).map(|d| d.to_string()).as_deref(), Ok(domain));
+        }
+    }
+}

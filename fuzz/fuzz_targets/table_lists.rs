@@ -1,0 +1,84 @@
+//! A folder of lists makes a table that answers, compiled too; or every fault says where.
+//!
+//! A line `%% NAME` begins the file of that name.
+#![no_main]
+
+use std::sync::LazyLock;
+
+use libfuzzer_sys::fuzz_target;
+use riskgate::model::domain::Domain;
+use riskgate::table::{TableLocation, Table};
+use riskgate_fuzz::{ScratchFolder, first_line};
+
+static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("lists"));
+const NOW: i64 = 1_800_000_000;
+
+fuzz_target!(|data: &[u8]| {
+    SCRATCH.clear();
+    let folder = SCRATCH.path().join("lists");
+    std::fs::create_dir(&folder).expect("a folder of our own");
+    for part in split_files(data).take(20) {
+        let (name, content) = first_line(part);
+        let name = std::str::from_utf8(name).unwrap_or_default().trim();
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        if (1..=40).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
+            std::fs::write(folder.join(name), content).expect("a file of our own");
+        }
+    }
+    let place = folder.display().to_string();
+    match Table::load(&TableLocation::Directory(folder)) {
+        Err(error) => {
+            assert!(error.count() >= error.faults().len() && error.count() > 0);
+            for fault in error.faults() {
+                let text = fault.to_string();
+                assert!(text.starts_with(&place) || text.starts_with("the table"), "{text}");
+            }
+        }
+        Ok(table) => assert_compiled_answers_the_same(table),
+    }
+});
+
+fn split_files(data: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = data.strip_prefix(b"%%");
+    std::iter::from_fn(move || {
+        let all = rest?;
+        match all.windows(3).position(|window| window == b"\n%%") {
+            Some(end) => {
+                rest = Some(&all[end + 3..]);
+                Some(&all[..=end])
+            }
+            None => rest.take(),
+        }
+    })
+}
+
+fn assert_compiled_answers_the_same(table: Table) {
+    let path = SCRATCH.path().join("compiled");
+    table.write_to(&path).expect("a table that can be written");
+    let compiled = Table::load(&TableLocation::Directory(path)).expect("a table that can be read");
+    assert_eq!(compiled.version(), table.version());
+    assert_eq!(compiled.row_count(), table.row_count());
+    assert!(table.row_count() > 0, "an empty table");
+    assert_eq!(table.rows().count(), table.row_count());
+    assert!(table.check_succession(&table).is_ok(), "it may not follow itself");
+    for row in table.rows() {
+        let other = compiled.find_row(row.name).expect("the same rows");
+        assert!(row.has_same_answers(&other), "{}", row.name);
+        // A row of one label covers names below it, and is no domain itself.
+        let Ok(domain) = Domain::parse(row.name) else { continue };
+        assert_eq!(domain.as_str(), row.name, "a row is in its canonical form");
+        for name in [row.name.to_owned(), format!("a.{}", row.name)] {
+            let Ok(domain) = Domain::parse(&name) else { continue };
+            let (one, two) = (table.lookup(&domain, NOW), compiled.lookup(&domain, NOW));
+            assert_eq!((one.verdict, one.matched_at), (two.verdict, two.matched_at), "{name}");
+            assert_eq!(one.json_tail(), two.json_tail(), "{name}");
+            assert!(one.matched_at.is_none_or(|start| name.is_char_boundary(start)));
+            let body = format!(r#"{{"domain":"{name}{}"#, one.json_tail());
+            body.parse::<serde_json::Value>().expect("JSON");
+        }
+    }
+    for name in table.seed() {
+        let row = table.find_row(name).expect("a row for a name of the seed");
+        assert!(row.own.verdict.reason.is_flagged(), "{name} leads the top list");
+    }
+}

@@ -1,0 +1,90 @@
+//! A server's answer: however it is cut into parts, the same is passed on; a client reads one answer
+//! from it, with nothing in it that is not the server's to say.
+#![no_main]
+
+use bytes::BytesMut;
+use libfuzzer_sys::fuzz_target;
+use riskgate::message::response::CommonHeaders;
+use riskgate::proxy::upstream::{BodyState, ResponseContext, MalformedResponse, forward_head};
+
+/// What came out: the header, the body and whether it was cut; and what was left.
+type ForwardedResponse = Result<(Vec<u8>, Vec<u8>, bool, usize), MalformedResponse>;
+
+fuzz_target!(|input: &[u8]| {
+    let Some((first, answer)) = input.split_first() else { return };
+    let (is_head, part) = (first & 1 == 1, usize::from(first >> 1) + 1);
+    let whole = forward_in_parts(answer, is_head, answer.len().max(1));
+    assert_eq!(whole, forward_in_parts(answer, is_head, part), "parts of {part}");
+    let Ok((header, body, is_cut, _)) = whole else { return };
+    let mut fields = [httparse::EMPTY_HEADER; 300];
+    let mut read = httparse::Response::new(&mut fields);
+    assert_eq!(read.parse(&header), Ok(httparse::Status::Complete(header.len())));
+    let count = |name: &str| {
+        read.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).count()
+    };
+    for once in ["date", "connection", "x-request-id", "x-riskgate-source"] {
+        assert_eq!(count(once), 1, "{once}");
+    }
+    for never in ["server", "set-cookie", "ratelimit", "keep-alive", "upgrade", "x-table-version"] {
+        assert_eq!(count(never), 0, "{never}");
+    }
+    let (lengths, codings) = (count("content-length"), count("transfer-encoding"));
+    assert!(lengths + codings <= 1, "one frame");
+    let has_none = is_head || matches!(read.code, Some(204 | 304));
+    if has_none {
+        assert!(body.is_empty() && !is_cut);
+    } else if codings == 0 {
+        let length = read.headers.iter().find(|f| f.name.eq_ignore_ascii_case("content-length"));
+        let length = std::str::from_utf8(length.expect("a length").value).expect("digits");
+        let length: u64 = length.parse().expect("a number");
+        assert!(body.len() as u64 == length || is_cut && (body.len() as u64) < length);
+    }
+});
+
+/// Passes an answer on that arrives in parts of this size, and ends.
+fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
+    let common = CommonHeaders::default();
+    let context = ResponseContext { common: &common, date: b"now", closes: false, is_head };
+    let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
+    let mut parts = answer.chunks(part);
+    let begun = loop {
+        if let Some(answer) = forward_head(&mut arrived, &context, &mut out)? {
+            break answer;
+        }
+        arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
+    };
+    let header = std::mem::take(&mut out);
+    let is_chunked = matches!(begun.body, BodyState::UntilClose | BodyState::Chunks(_));
+    let mut body = begun.body;
+    let mut is_cut = body.forward(&mut arrived, &mut out).is_err();
+    for part in parts {
+        arrived.extend_from_slice(part);
+        is_cut = is_cut || body.forward(&mut arrived, &mut out).is_err();
+    }
+    is_cut = is_cut || body.finish_at_eof(&mut out).is_err();
+    let passed = if is_chunked { join_chunks(&out, is_cut) } else { out };
+    // Where it was cut, what is left means nothing.
+    let left = if is_cut { 0 } else { arrived.len() };
+    Ok((header, passed, is_cut, left))
+}
+
+/// The data of chunks, which end if they were not cut.
+fn join_chunks(mut chunks: &[u8], is_cut: bool) -> Vec<u8> {
+    let mut whole = Vec::new();
+    while !chunks.is_empty() {
+        let Ok(httparse::Status::Complete((line, size))) = httparse::parse_chunk_size(chunks)
+        else {
+            panic!("a size");
+        };
+        let end = line + usize::try_from(size).expect("a size");
+        whole.extend_from_slice(&chunks[line..end]);
+        assert_eq!(&chunks[end..end + 2], b"\r\n");
+        chunks = &chunks[end + 2..];
+        if size == 0 {
+            assert!(chunks.is_empty() && !is_cut, "the end is the end");
+            return whole;
+        }
+    }
+    assert!(is_cut, "no end");
+    whole
+}

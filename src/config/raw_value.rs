@@ -1,0 +1,130 @@
+//! A value as it was written, in a file, the environment or a flag, and what it can mean.
+
+use std::time::Duration;
+
+use toml::de::DeValue;
+
+use crate::store::redact_url;
+
+/// A value before anybody says what it should be.
+#[derive(Clone, Debug)]
+pub enum RawValue {
+    Text(String),
+    Integer(i64),
+    Boolean(bool),
+    List(Vec<RawValue>),
+    /// From the environment or a flag: text that may mean any type.
+    Untyped(String),
+    Unsupported(&'static str),
+}
+
+impl RawValue {
+    pub fn from_toml(value: &DeValue<'_>) -> RawValue {
+        match value {
+            DeValue::String(text) => RawValue::Text(text.to_string()),
+            DeValue::Integer(integer) => {
+                i64::from_str_radix(&integer.as_str().replace('_', ""), integer.radix())
+                    .map_or(RawValue::Unsupported("a number out of range"), RawValue::Integer)
+            }
+            DeValue::Boolean(flag) => RawValue::Boolean(*flag),
+            DeValue::Array(items) => RawValue::List(
+                items.iter().map(|item| RawValue::from_toml(item.get_ref())).collect(),
+            ),
+            DeValue::Float(_) => RawValue::Unsupported("a fraction"),
+            DeValue::Datetime(_) => RawValue::Unsupported("a date"),
+            DeValue::Table(_) => RawValue::Unsupported("a table"),
+        }
+    }
+
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            RawValue::Text(text) | RawValue::Untyped(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    pub fn as_integer(&self) -> Option<u64> {
+        match self {
+            RawValue::Integer(integer) => u64::try_from(*integer).ok(),
+            RawValue::Untyped(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub fn as_boolean(&self) -> Option<bool> {
+        match self {
+            RawValue::Boolean(flag) => Some(*flag),
+            RawValue::Untyped(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+
+    pub fn as_text_list(&self) -> Option<Vec<String>> {
+        match self {
+            RawValue::List(items) => {
+                items.iter().map(|item| item.as_text().map(str::to_owned)).collect()
+            }
+            RawValue::Untyped(text) => Some(
+                text.split(',')
+                    .map(str::trim)
+                    .filter(|part| !part.is_empty())
+                    .map(str::to_owned)
+                    .collect(),
+            ),
+            _ => None,
+        }
+    }
+
+    /// As a fault shows it: without what may be a key or the password of an address.
+    pub fn to_redacted_string(&self) -> String {
+        match self {
+            RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),
+            RawValue::Integer(integer) => integer.to_string(),
+            RawValue::Boolean(flag) => flag.to_string(),
+            RawValue::List(items) => {
+                let items: Vec<String> = items.iter().map(RawValue::to_redacted_string).collect();
+                format!("[{}]", items.join(", "))
+            }
+            RawValue::Unsupported(what) => (*what).to_owned(),
+        }
+    }
+}
+
+/// A word that is as long as a key may be is not shown.
+const MAX_SHOWN_WORD_LEN: usize = 24;
+
+fn redact_secrets(text: &str) -> String {
+    let shown = match text.contains(['@', '?']) || text.contains("://") {
+        true => redact_url(text),
+        false => text.to_owned(),
+    };
+    let is_word_end = |c: char| !(c.is_ascii_alphanumeric() || c == '_');
+    let words =
+        shown.split_inclusive(is_word_end).map(|word| match word.trim_end_matches(is_word_end) {
+            trimmed if trimmed.len() > MAX_SHOWN_WORD_LEN => word.replacen(trimmed, "…", 1),
+            _ => word.to_owned(),
+        });
+    words.collect()
+}
+
+/// `500ms`, `2.5s`, `10m`, `1h`, `7d`, or `0`.
+pub fn parse_duration(text: &str) -> Option<Duration> {
+    if text == "0" {
+        return Some(Duration::ZERO);
+    }
+    let unit = text.find(|c: char| c.is_ascii_alphabetic())?;
+    let (number, unit) = text.split_at(unit);
+    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let factor = match unit {
+        "ms" => 0.001,
+        "s" => 1.0,
+        "m" => 60.0,
+        "h" => 3_600.0,
+        "d" => 86_400.0,
+        _ => return None,
+    };
+    let seconds = number.parse::<f64>().ok()? * factor;
+    (seconds <= 1e9).then(|| Duration::from_secs_f64(seconds))
+}

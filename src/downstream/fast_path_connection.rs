@@ -1,0 +1,90 @@
+//! The lane's connection: reads what arrives, sends what the lane answers.
+
+use bytes::Buf;
+use tokio::time::Instant;
+
+use super::boxed::boxed;
+use super::client_io::ClientIo;
+use super::context::ConnectionContext;
+use super::exchange::{Disposition, proxy_request};
+use super::fast_path::{Action, FastPath};
+use super::idle_wait::{IdleOutcome, IdleWait};
+use super::options::DownstreamOptions;
+
+/// Bytes of answers in one batch, beyond which it is a long one.
+const YIELD_THRESHOLD: usize = 4 * 1024;
+
+/// Where a connection goes on.
+pub(super) enum FastPathExit {
+    /// On the Pingora path: since when it is without a request, and until when it may be.
+    ToPingora((Instant, Instant)),
+    /// Nowhere: it has ended.
+    Ended,
+}
+
+/// Answers plain requests until one comes that is not, or that is not whole, or the connection
+/// ends. It has been without a request since `answered`; the next must begin by `deadline`.
+pub(super) async fn serve_fast_path(
+    context: &ConnectionContext,
+    client_io: &mut ClientIo,
+    idle_wait: &mut IdleWait,
+    mut answered: Instant,
+    mut deadline: Instant,
+) -> FastPathExit {
+    let client = client_io.client_address();
+    let servers = context.upstreams.as_ref().filter(|servers| servers.upstreams.is_cleartext());
+    let DownstreamOptions { write_timeout, header_timeout, .. } = context.options;
+    let (gate, sizes) = (context.gate.clone(), context.options.sizes.clone());
+    let mut fast_path = FastPath::new(gate, sizes, client, servers);
+    loop {
+        if client_io.read_buf.is_empty() {
+            match idle_wait.wait(client_io, deadline).await {
+                IdleOutcome::Readable => {}
+                IdleOutcome::Ended => return FastPathExit::Ended,
+                // The Pingora path knows how to end.
+                IdleOutcome::Shutdown => return FastPathExit::ToPingora((answered, deadline)),
+            }
+        }
+        if context.traffic.is_draining() {
+            return FastPathExit::ToPingora((answered, deadline));
+        }
+        let under_way = context.traffic.track_request();
+        let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
+        let (consumed, action) = fast_path.answer_requests(&client_io.read_buf, &mut out);
+        client_io.read_buf.advance(consumed);
+        let is_answered = consumed > 0 || matches!(action, Action::Proxy(..));
+        let disposition = match action {
+            Action::Proxy(servers, request) => {
+                boxed(|| proxy_request(context, servers, client_io, &mut fast_path, *request, &out))
+                    .await
+            }
+            _ if !client_io.send_bytes(&out, write_timeout, None).await => Disposition::Broken,
+            Action::Close => Disposition::Close,
+            // What comes in pieces is put together on the Pingora path.
+            Action::ReadMore if !client_io.read_buf.is_empty() => Disposition::Fallback,
+            Action::ReadMore | Action::Flush => Disposition::KeepAlive,
+            Action::Fallback => Disposition::Fallback,
+        };
+        if is_answered {
+            answered = Instant::now();
+            deadline = answered + context.options.keepalive_timeout;
+        }
+        match disposition {
+            Disposition::KeepAlive => {}
+            Disposition::Fallback => return FastPathExit::ToPingora((answered, deadline)),
+            Disposition::Broken => return FastPathExit::Ended,
+            Disposition::Close => {
+                drop(under_way);
+                boxed(|| {
+                    client_io.close_connection(Instant::now(), header_timeout, &context.traffic)
+                })
+                .await;
+                return FastPathExit::Ended;
+            }
+        }
+        if out.len() > YIELD_THRESHOLD {
+            // Others have their turn before the next batch.
+            tokio::task::yield_now().await;
+        }
+    }
+}

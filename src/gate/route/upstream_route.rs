@@ -1,0 +1,167 @@
+//! Further prefixes that are passed upstream, `[[upstream.route]]`, and which one covers a path.
+//!
+//! The longest prefix wins, whatever the order in which they are written. A path that a server
+//! behind riskgate could read as one below another prefix than riskgate does is covered by none.
+
+use smol_str::SmolStr;
+
+use crate::model::domain::percent_decode;
+
+/// A further prefix that is passed upstream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UpstreamRoute {
+    /// The path and everything below it; begins with `/`, does not end with it.
+    pub path: String,
+    /// The methods that pass, in upper case.
+    pub methods: Vec<String>,
+    /// The value of `Allow`: the methods and OPTIONS.
+    pub allow: SmolStr,
+    /// Whether it needs a key.
+    pub needs_key: bool,
+    /// Whether a call counts.
+    pub counts: bool,
+}
+
+/// The index of the longest prefix that covers this path.
+pub(super) fn find_upstream_route(prefixes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
+    let below = |index: &usize| is_below(&prefixes[*index].path, path, <[u8]>::eq);
+    let longest = (0..prefixes.len()).filter(below).max_by_key(|at| prefixes[*at].path.len())?;
+    let length = prefixes[longest].path.len();
+    let decoded = decode_segments(&path[length..])?;
+    let decoded_path = [&path[..length], &decoded].concat();
+    // A server may decode the path, drop parameters or ignore case before it looks at it.
+    let is_longer_match = |prefix: &UpstreamRoute| {
+        prefix.path.len() > length
+            && is_below(&prefix.path, &decoded_path, <[u8]>::eq_ignore_ascii_case)
+    };
+    (!prefixes.iter().any(is_longer_match)).then_some(longest)
+}
+
+/// Whether the path is this prefix or lies below it, segment by segment.
+fn is_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+    path.split_at_checked(prefix.len()).is_some_and(|(head, rest)| {
+        same(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
+    })
+}
+
+/// What lies below a prefix as a server may read it: decoded, without parameters. `None` if that
+/// is in doubt: a segment that is empty or dots, also without its parameters, a backslash, or an
+/// encoded byte that a server behind riskgate may take for structure. Blanks and dots at the end of
+/// a segment, and what follows a `:`, mean nothing to some.
+fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
+    let mut decoded_path = Vec::with_capacity(rest.len());
+    let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        let is_last = segments.peek().is_none();
+        let decoded = percent_decode(segment).ok()?;
+        // 0xC0 and 0xC1 begin overlong forms, which are no UTF-8 (RFC 3629 section 3).
+        let is_structure = |byte: &u8| {
+            matches!(byte, b'/' | b'\\' | b'%' | b'?' | b'#' | 0xC0 | 0xC1)
+                || byte.is_ascii_control()
+        };
+        // Some servers take parameters off a segment before they look at it.
+        let bare = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+        let end = bare.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+        let bare = &bare[..end.map_or(0, |last| last + 1)];
+        let is_empty = bare.is_empty() && !(is_last && decoded.is_empty());
+        if is_empty || decoded.iter().any(is_structure) {
+            return None;
+        }
+        decoded_path.push(b'/');
+        decoded_path.extend_from_slice(bare);
+    }
+    Some(decoded_path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prefix(path: &str) -> UpstreamRoute {
+        UpstreamRoute {
+            path: path.to_owned(),
+            methods: vec!["GET".to_owned()],
+            allow: "GET, OPTIONS".into(),
+            needs_key: true,
+            counts: true,
+        }
+    }
+
+    fn matched_path(paths: &[&str], path: &str) -> Option<String> {
+        let prefixes: Vec<UpstreamRoute> = paths.iter().copied().map(prefix).collect();
+        find_upstream_route(&prefixes, path.as_bytes()).map(|index| prefixes[index].path.clone())
+    }
+
+    #[test]
+    fn the_longest_prefix_wins_whatever_the_order() {
+        for paths in [["/open", "/open/admin", "/o"], ["/o", "/open/admin", "/open"]] {
+            for (path, expected) in [
+                ("/open", Some("/open")),
+                ("/open/", Some("/open")),
+                ("/open/a", Some("/open")),
+                ("/open/administrators", Some("/open")),
+                ("/open/a/admin", Some("/open")),
+                ("/open/admin", Some("/open/admin")),
+                ("/open/admin/", Some("/open/admin")),
+                ("/open/admin/users", Some("/open/admin")),
+                ("/opening", None),
+            ] {
+                assert_eq!(matched_path(&paths, path).as_deref(), expected, "{path}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_other_spelling_of_a_longer_prefix_passes_as_the_shorter_one() {
+        let paths = ["/open", "/open/admin"];
+        for path in [
+            "/open/%61dmin",
+            "/open/admi%6E/users",
+            "/open/admin;x=1",
+            "/open/admin;/users",
+            "/open/admin%3bx",
+            "/open/ADMIN",
+            "/open/%41dmin",
+            "/open/;x/admin",
+            "/open/%3b/admin",
+            "/open/;",
+            "/open/admin.",
+            "/open/admin%20/x",
+            "/open/admin::$DATA",
+            "/open/admin%3Fx",
+            "/open/admin%23x",
+            "/open/x/..%20/admin",
+            "/open/x/..%c0%afadmin",
+            "/open//admin",
+            "/open/./admin",
+            "/open/x/../admin",
+        ] {
+            assert_eq!(matched_path(&paths, path), None, "{path}");
+        }
+        assert_eq!(matched_path(&["/open"], "/open/%61dmin;x").as_deref(), Some("/open"));
+    }
+
+    #[test]
+    fn only_what_lies_plainly_below_a_prefix_is_covered() {
+        let paths = ["/v1/signup"];
+        for path in ["/v1/signup", "/v1/signup/", "/v1/signup/a/b", "/v1/signup/b%C3%BC"] {
+            assert_eq!(matched_path(&paths, path).as_deref(), Some("/v1/signup"), "{path}");
+        }
+        for path in [
+            "/v1/signups",
+            "/v1/signup/../usage",
+            "/v1/signup//a",
+            "/v1/signup/%2e%2e/a",
+            "/v1/signup/..;/a",
+            "/v1/signup/.%3bx/a",
+            "/v1/signup/a%2Fb",
+            "/v1/signup/a\\b",
+            "/v1/signup/a%5Cb",
+            "/v1/signup/%252e",
+            "/v1/signup/%00",
+            "/v1/signup/%zz",
+        ] {
+            assert_eq!(matched_path(&paths, path), None, "{path}");
+        }
+    }
+}

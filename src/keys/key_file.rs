@@ -1,0 +1,319 @@
+//! The key file: keys declared by hand or by a deployment, also what `keys import` reads.
+//!
+//! Turns TOML into rows, or into every fault with its line. It opens no store.
+
+use std::path::Path;
+
+use serde::Deserialize;
+use toml::Spanned;
+
+use super::token::{MIN_KEY_LEN, Token, sha256};
+use crate::model::origin::OriginPattern;
+use crate::store::KeyRow;
+use crate::support::regular_file::read_regular_text;
+
+/// The largest key file, in bytes: room for a million keys.
+const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
+
+/// A key of the file, and the plan that it gives its account.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeclaredKey {
+    /// The key.
+    pub key: KeyRow,
+    /// The account's plan.
+    pub plan: Option<String>,
+}
+
+/// A fault in a key file; its text holds no key.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{at}: {message}")]
+pub struct KeyFileError {
+    /// `file` or `file:line`.
+    pub at: String,
+    /// What was expected, and what was found.
+    pub message: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawKeyFile {
+    #[serde(default)]
+    key: Vec<Spanned<RawKey>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawKey {
+    id: Spanned<String>,
+    account: Spanned<String>,
+    plan: Option<Spanned<String>>,
+    label: Option<String>,
+    hash: Option<Spanned<String>>,
+    env: Option<Spanned<String>>,
+    #[serde(default)]
+    origins: Vec<Spanned<String>>,
+    #[serde(default)]
+    require_origin: bool,
+    created: Option<Spanned<String>>,
+    expires: Option<Spanned<String>>,
+    revoked: Option<Spanned<String>>,
+}
+
+/// Reads the file at `path`; `variable` looks an environment variable up.
+pub fn read_key_file(
+    path: &Path,
+    variable: &dyn Fn(&str) -> Option<String>,
+) -> Result<Vec<DeclaredKey>, Vec<KeyFileError>> {
+    let name = path.display().to_string();
+    let file_fault = |message: String| vec![KeyFileError { at: name.clone(), message }];
+    let text = read_regular_text(path, MAX_KEY_FILE_BYTES)
+        .map_err(|found| file_fault(format!("expected a key file, but found {found}")))?;
+    // Who wants no keys leaves a word; a file without any was emptied, or is being written.
+    if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
+        return Err(file_fault("expected keys, but found an empty file".to_owned()));
+    }
+    let lines = text.match_indices('\n').map(|(at, _)| at).collect();
+    let reader = KeyFileReader { name: &name, line_ends: lines, env_var: variable };
+    let written: RawKeyFile = toml::from_str(&text).map_err(|error| {
+        let at = reader.location(error.span().map_or(0, |span| span.start));
+        vec![KeyFileError { at, message: redact_keys(error.message()) }]
+    })?;
+    let mut keys = Vec::new();
+    let mut faults = Vec::new();
+    for key in written.key {
+        match reader.parse_key(key) {
+            Ok(key) => keys.push(key),
+            Err(fault) => faults.push(fault),
+        }
+    }
+    reader.check_duplicates(&keys, &mut faults);
+    if faults.is_empty() { Ok(keys) } else { Err(faults) }
+}
+
+struct KeyFileReader<'a> {
+    name: &'a str,
+    /// Where lines end: counting anew for each key would take minutes for a hundred thousand.
+    line_ends: Vec<usize>,
+    env_var: &'a dyn Fn(&str) -> Option<String>,
+}
+
+impl KeyFileReader<'_> {
+    fn location(&self, offset: usize) -> String {
+        let line = self.line_ends.partition_point(|end| *end < offset) + 1;
+        format!("{}:{line}", self.name)
+    }
+
+    fn field_fault<T>(&self, field: &str, value: &Spanned<T>, expected: &str) -> KeyFileError {
+        let what = format!("{field}: expected {expected}");
+        KeyFileError { at: self.location(value.span().start), message: what }
+    }
+
+    fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
+        let start = self.location(key.span().start);
+        let key = key.into_inner();
+        for (field, value) in [("id", &key.id), ("account", &key.account)] {
+            if !is_valid_name(value.get_ref()) {
+                return Err(self.field_fault(field, value, NAME_FORMAT));
+            }
+        }
+        let digest = match (&key.hash, &key.env) {
+            (Some(hash), None) => parse_hash(hash.get_ref()).ok_or_else(|| {
+                self.field_fault(
+                    "hash",
+                    hash,
+                    "sha256: and 64 hexadecimal digits, but found something else",
+                )
+            })?,
+            (None, Some(env)) => self.digest_from_env_var(env)?,
+            _ => {
+                let what = format!("key {}: expected either hash or env", key.id.get_ref());
+                return Err(KeyFileError { at: start, message: what });
+            }
+        };
+        for origin in &key.origins {
+            if OriginPattern::parse(origin.get_ref()).is_err() {
+                let found = quote_unless_key(origin.get_ref());
+                let expected =
+                    format!("an origin such as https://app.example.com, but found {found}");
+                return Err(self.field_fault("origins", origin, &expected));
+            }
+        }
+        Ok(DeclaredKey {
+            plan: key.plan.map(Spanned::into_inner),
+            key: KeyRow {
+                created_at: self.parse_time("created", key.created.as_ref())?.unwrap_or(0),
+                expires_at: self.parse_time("expires", key.expires.as_ref())?,
+                revoked_at: self.parse_time("revoked", key.revoked.as_ref())?,
+                id: key.id.into_inner(),
+                account: key.account.into_inner(),
+                label: key.label,
+                digest,
+                origins: key.origins.into_iter().map(Spanned::into_inner).collect(),
+                require_origin: key.require_origin,
+            },
+        })
+    }
+
+    fn digest_from_env_var(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
+        // Who writes the key itself here must not find it in a log.
+        let is_env_name_byte =
+            |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let name = match env.get_ref() {
+            name if name.bytes().all(is_env_name_byte) => name.as_str(),
+            _ => "of this name",
+        };
+        let token = (self.env_var)(env.get_ref()).ok_or_else(|| {
+            self.field_fault("env", env, &format!("the variable {name} to be set, but found none"))
+        })?;
+        let token = Token::parse(token).map_err(|_| {
+            let form = format!("the variable {name} to hold 16 to 256 visible ASCII characters");
+            self.field_fault("env", env, &form)
+        })?;
+        Ok(token.sha256())
+    }
+
+    fn parse_time(
+        &self,
+        field: &str,
+        value: Option<&Spanned<String>>,
+    ) -> Result<Option<i64>, KeyFileError> {
+        let Some(value) = value else { return Ok(None) };
+        match value.get_ref().parse::<jiff::Timestamp>() {
+            Ok(time) => Ok(Some(time.as_second())),
+            Err(_) => {
+                let found = quote_unless_key(value.get_ref());
+                let expected = format!("a time such as 2027-01-01T00:00:00Z, but found {found}");
+                Err(self.field_fault(field, value, &expected))
+            }
+        }
+    }
+
+    fn check_duplicates(&self, keys: &[DeclaredKey], faults: &mut Vec<KeyFileError>) {
+        let mut ids = std::collections::HashSet::new();
+        let mut digests = std::collections::HashSet::new();
+        for DeclaredKey { key, .. } in keys {
+            if !ids.insert(&key.id) || !digests.insert(key.digest) {
+                let what =
+                    format!("key {}: expected once, but its id or key is used twice", key.id);
+                faults.push(KeyFileError { at: self.name.to_owned(), message: what });
+            }
+        }
+    }
+}
+
+/// What was found, unless it could be a key.
+fn quote_unless_key(text: &str) -> String {
+    if text.len() < MIN_KEY_LEN { format!("{text:?}") } else { "something else".to_owned() }
+}
+
+/// What a parser says, in one line and without anything that could be a key: it repeats what it
+/// found.
+fn redact_keys(message: &str) -> String {
+    let is_word_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
+    let words =
+        message.split_inclusive(is_word_end).map(|word| match word.trim_end_matches(is_word_end) {
+            bare if bare.len() >= MIN_KEY_LEN => word.replacen(bare, "…", 1),
+            _ => word.to_owned(),
+        });
+    words.collect::<String>().replace('\n', " ")
+}
+
+/// What a name of a key or an account looks like, in words.
+pub const NAME_FORMAT: &str = "1 to 128 visible ASCII characters without quotes or backslashes";
+
+/// Whether a text may name a key or an account: it goes into headers and logs as it is.
+pub fn is_valid_name(text: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
+    (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
+}
+
+fn parse_hash(text: &str) -> Option<[u8; 32]> {
+    let hex = text.strip_prefix("sha256:")?;
+    if hex.len() != 64 || !hex.is_ascii() {
+        return None;
+    }
+    let mut out = [0; 32];
+    for (byte, pair) in out.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
+    }
+    Some(out)
+}
+
+/// A key's hash as a key file writes it, from the key's text.
+pub fn format_key_hash(token: &str) -> String {
+    let hex: String = sha256(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<DeclaredKey>, Vec<String>> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("keys.toml");
+        std::fs::write(&path, text).unwrap();
+        let variable = |name: &str| (name == "WEB_KEY").then(|| "sv_0123456789abcdef".to_owned());
+        read_key_file(&path, &variable).map_err(|faults| {
+            let prefix = format!("{}/", folder.path().display());
+            faults.iter().map(|fault| fault.to_string().replace(&prefix, "")).collect()
+        })
+    }
+
+    #[test]
+    fn a_key_is_declared_by_hash_or_variable() {
+        let hash = format_key_hash("sv_0123456789abcdef");
+        let text = format!(
+            "[[key]]\nid = \"web-1\"\naccount = \"acme\"\nplan = \"pro\"\nhash = \"{hash}\"\n\
+             origins = [\"https://*.example.org\"]\nrequire_origin = true\n\
+             expires = \"2027-01-01T00:00:00Z\"\n"
+        );
+        let keys = read(&text).unwrap();
+        assert_eq!(keys[0].plan.as_deref(), Some("pro"));
+        assert_eq!(keys[0].key.expires_at, Some(1_798_761_600));
+        let by_variable =
+            read("[[key]]\nid = \"a\"\naccount = \"acme\"\nenv = \"WEB_KEY\"\n").unwrap();
+        assert_eq!(by_variable[0].key.digest, keys[0].key.digest);
+    }
+
+    #[test]
+    fn each_fault_says_where_and_what_was_expected() {
+        let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
+        for (text, fault) in [
+            (format!("{head}hash = \"md5:00\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
+            (format!("{head}env = \"NONE\"\n"), "keys.toml:4: env: expected the variable NONE"),
+            (head.to_owned(), "keys.toml:1: key a: expected either hash or env"),
+            (format!("{head}colour = 1\n"), "keys.toml:4: unknown field `colour`"),
+            (
+                format!("{head}env = \"WEB_KEY\"\norigins = [\"x\"]\n"),
+                "keys.toml:5: origins: expected",
+            ),
+            (
+                format!("{head}env = \"WEB_KEY\"\nexpires = \"soon\"\n"),
+                "keys.toml:5: expires: expected",
+            ),
+            (
+                "[[key]]\nid = \"a b\"\naccount = \"c\"\n".to_owned(),
+                "keys.toml:2: id: expected 1 to 128",
+            ),
+            ("[[key".to_owned(), "keys.toml:1: "),
+        ] {
+            let faults = read(&text).unwrap_err();
+            assert!(faults[0].starts_with(fault), "{} is not {fault}", faults[0]);
+        }
+        let key = "rg_0123456789abcdefghijABCDEFGHIJ01";
+        for (text, fault) in [
+            (format!("{head}env = \"{key}\"\n"), "keys.toml:4: env: expected the variable of this"),
+            (format!("{head}hash = \"{key}\"\n"), "keys.toml:4: hash: expected sha256: and 64"),
+            (format!("key = \"{key}\"\n"), "keys.toml:1: "),
+            (format!("{head}env = \"WEB_KEY\"\nexpires = \"{key}\"\n"), "keys.toml:5: expires: "),
+            (format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"), "keys.toml:5: origins: "),
+            (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
+        ] {
+            let said = read(&text).unwrap_err()[0].clone();
+            assert!(said.starts_with(fault) && !said.contains(key), "{said}");
+        }
+        let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
+        assert!(read(&twice).unwrap_err()[0].contains("expected once"));
+    }
+}

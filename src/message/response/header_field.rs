@@ -1,0 +1,159 @@
+//! The names of our headers, as HTTP/2 and as HTTP/1.1 write them, and short values.
+
+use http::header::{self, HeaderName};
+
+/// A header of ours: its name, and the same as Pingora writes it in HTTP/1.1, with what separates
+/// it from its value.
+pub struct HeaderField {
+    pub name: HeaderName,
+    pub h1_prefix: &'static str,
+}
+
+impl HeaderField {
+    /// A field of this name, which is the same in both.
+    pub const fn new(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
+        HeaderField { name, h1_prefix }
+    }
+
+    /// Appends a line of this field.
+    pub fn write_line(&self, value: &[u8], out: &mut Vec<u8>) {
+        for part in [self.h1_prefix.as_bytes(), value, b"\r\n"] {
+            out.extend_from_slice(part);
+        }
+    }
+}
+
+/// The request's id, in both directions.
+pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// Set on every answer at which clients let their own user through.
+pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
+/// Says that the upstream answered.
+pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
+
+pub static CONTENT_TYPE: HeaderField = HeaderField::new(header::CONTENT_TYPE, "Content-Type: ");
+pub static CONTENT_LENGTH: HeaderField =
+    HeaderField::new(header::CONTENT_LENGTH, "Content-Length: ");
+pub static TRANSFER_ENCODING: HeaderField =
+    HeaderField::new(header::TRANSFER_ENCODING, "Transfer-Encoding: ");
+pub static CACHE_CONTROL: HeaderField = HeaderField::new(header::CACHE_CONTROL, "Cache-Control: ");
+pub static DATE: HeaderField = HeaderField::new(header::DATE, "Date: ");
+pub static CONNECTION: HeaderField = HeaderField::new(header::CONNECTION, "Connection: ");
+pub static ALLOW: HeaderField = HeaderField::new(header::ALLOW, "allow: ");
+pub static RETRY_AFTER: HeaderField = HeaderField::new(header::RETRY_AFTER, "retry-after: ");
+pub static WWW_AUTHENTICATE: HeaderField =
+    HeaderField::new(header::WWW_AUTHENTICATE, "www-authenticate: ");
+pub static VARY: HeaderField = HeaderField::new(header::VARY, "vary: ");
+pub static REQUEST_ID: HeaderField = HeaderField::new(X_REQUEST_ID, "x-request-id: ");
+pub static RISKGATE_SOURCE: HeaderField =
+    HeaderField::new(X_RISKGATE_SOURCE, "x-riskgate-source: ");
+pub static FAIL_OPEN: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
+pub static X_TABLE_VERSION: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
+pub static X_MATCHED_DOMAIN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-matched-domain"), "x-matched-domain: ");
+pub static X_VERDICT_SOURCE: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-verdict-source"), "x-verdict-source: ");
+pub static X_DID_YOU_MEAN: HeaderField =
+    HeaderField::new(HeaderName::from_static("x-did-you-mean"), "x-did-you-mean: ");
+/// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
+pub static RATELIMIT_POLICY: HeaderField =
+    HeaderField::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
+/// What remains, and until when (draft-ietf-httpapi-ratelimit-headers).
+pub static RATELIMIT: HeaderField =
+    HeaderField::new(HeaderName::from_static("ratelimit"), "ratelimit: ");
+pub static ACCESS_CONTROL_ALLOW_ORIGIN: HeaderField =
+    HeaderField::new(header::ACCESS_CONTROL_ALLOW_ORIGIN, "access-control-allow-origin: ");
+pub static ACCESS_CONTROL_EXPOSE_HEADERS: HeaderField =
+    HeaderField::new(header::ACCESS_CONTROL_EXPOSE_HEADERS, "access-control-expose-headers: ");
+pub static ACCESS_CONTROL_ALLOW_METHODS: HeaderField =
+    HeaderField::new(header::ACCESS_CONTROL_ALLOW_METHODS, "access-control-allow-methods: ");
+pub static ACCESS_CONTROL_ALLOW_HEADERS: HeaderField =
+    HeaderField::new(header::ACCESS_CONTROL_ALLOW_HEADERS, "access-control-allow-headers: ");
+pub static ACCESS_CONTROL_MAX_AGE: HeaderField =
+    HeaderField::new(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
+
+/// A short text that is made without allocating; what has no room is left out.
+pub struct FixedString<const N: usize> {
+    bytes: [u8; N],
+    length: usize,
+}
+
+impl<const N: usize> FixedString<N> {
+    pub fn new(text: &str) -> FixedString<N> {
+        let mut short = FixedString { bytes: [0; N], length: 0 };
+        short.push_str(text);
+        short
+    }
+
+    pub fn from_number(number: u64) -> FixedString<N> {
+        let mut short = FixedString { bytes: [0; N], length: 0 };
+        short.push_number(number);
+        short
+    }
+
+    pub fn push_str(&mut self, text: &str) -> &mut FixedString<N> {
+        let room = N - self.length;
+        let text = &text.as_bytes()[..text.len().min(room)];
+        self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
+        self.length += text.len();
+        self
+    }
+
+    pub fn push_number(&mut self, number: u64) -> &mut FixedString<N> {
+        self.push_str(itoa::Buffer::new().format(number))
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_on_the_wire_are_those_that_pingora_writes() {
+        let all = [
+            &CONTENT_TYPE,
+            &CONTENT_LENGTH,
+            &TRANSFER_ENCODING,
+            &CACHE_CONTROL,
+            &DATE,
+            &CONNECTION,
+            &ALLOW,
+            &RETRY_AFTER,
+            &WWW_AUTHENTICATE,
+            &VARY,
+            &REQUEST_ID,
+            &RISKGATE_SOURCE,
+            &FAIL_OPEN,
+            &X_TABLE_VERSION,
+            &X_MATCHED_DOMAIN,
+            &X_VERDICT_SOURCE,
+            &X_DID_YOU_MEAN,
+            &RATELIMIT_POLICY,
+            &RATELIMIT,
+            &ACCESS_CONTROL_ALLOW_ORIGIN,
+            &ACCESS_CONTROL_EXPOSE_HEADERS,
+            &ACCESS_CONTROL_ALLOW_METHODS,
+            &ACCESS_CONTROL_ALLOW_HEADERS,
+            &ACCESS_CONTROL_MAX_AGE,
+        ];
+        for field in all {
+            let mut header = pingora_http::ResponseHeader::build_no_case(200, None).unwrap();
+            header.insert_header(&field.name, "x").unwrap();
+            let mut wire = Vec::new();
+            header.header_to_h1_wire(&mut wire);
+            assert_eq!(String::from_utf8(wire).unwrap(), format!("{}x\r\n", field.h1_prefix));
+        }
+    }
+
+    #[test]
+    fn a_fixed_string_cuts_off_what_exceeds_its_capacity() {
+        let mut short = FixedString::<8>::new("q=");
+        assert_eq!(short.push_number(1_234).as_bytes(), b"q=1234");
+        assert_eq!(short.push_str("567").as_bytes(), b"q=123456");
+        assert_eq!(FixedString::<20>::from_number(u64::MAX).as_bytes(), b"18446744073709551615");
+    }
+}

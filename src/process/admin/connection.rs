@@ -1,0 +1,106 @@
+//! One connection of the admin listener: a place, a request, an answer.
+//!
+//! Owns how long each of them may take. What a client does wrong is told to it alone, so that
+//! nobody fills the log by it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::{Response, StatusCode};
+use pingora_core::apps::ServerApp;
+use pingora_core::protocols::Stream;
+use pingora_core::protocols::http::ServerSession;
+use pingora_core::server::ShutdownWatch;
+use pingora_core::{ErrorType, Result};
+use tokio::time::timeout;
+
+use super::AdminApp;
+use super::connection_limit::{BusyFlag, ConnectionLimit};
+use super::responses::text_response;
+
+/// Connections at the same time: their descriptors are among those kept back.
+const MAX_CONNECTIONS: usize = 64;
+/// Of those, connections from one IPv4 address or one /64 of IPv6.
+const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
+/// How long a header may take, and how long an answer may take to be sent.
+const IO_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// The server app of `listen.admin`.
+pub struct AdminListener {
+    admin: AdminApp,
+    limit: Arc<ConnectionLimit>,
+}
+
+#[async_trait]
+impl ServerApp for AdminListener {
+    async fn process_new(
+        self: &Arc<Self>,
+        stream: Stream,
+        _shutdown: &ShutdownWatch,
+    ) -> Option<Stream> {
+        let digest = stream.get_socket_digest()?;
+        let client = digest.peer_addr().and_then(|address| address.as_inet())?;
+        let mut guard = self.limit.register(client.ip())?;
+        let place = guard.place();
+        tokio::select! {
+            biased;
+            () = self.serve_connection(stream, &place) => {}
+            () = guard.wait_until_evicted() => {}
+        }
+        None
+    }
+}
+
+impl AdminListener {
+    /// A listener that answers as this app does.
+    pub fn new(admin: AdminApp) -> AdminListener {
+        AdminListener {
+            admin,
+            limit: Arc::new(ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT)),
+        }
+    }
+
+    /// Answers one request: no place is kept by who asks seldom.
+    async fn serve_connection(&self, stream: Stream, place: &BusyFlag) {
+        let mut session = ServerSession::new_http1(stream);
+        let response = match timeout(IO_TIMEOUT, session.read_request()).await {
+            Ok(Ok(true)) => {
+                // Who waits for an answer keeps its place until there is one.
+                let _busy = place.mark_busy();
+                self.respond(&session).await
+            }
+            Ok(Err(error)) if !is_disconnected(error.etype()) => {
+                text_response(StatusCode::BAD_REQUEST, "expected a well-formed HTTP/1.1 request\n")
+            }
+            _ => return,
+        };
+        session.set_keepalive(None);
+        // Whoever takes it too slowly, or is gone, has nobody to complain to.
+        let _ = timeout(IO_TIMEOUT, send(session, response)).await;
+    }
+
+    async fn respond(&self, session: &ServerSession) -> Response<Vec<u8>> {
+        let header = session.req_header();
+        let (method, path) = (header.method.as_str(), header.uri.path());
+        let mut response = self.admin.route_request(method, path, &header.headers).await;
+        if method == "HEAD" {
+            response.body_mut().clear();
+        }
+        response
+    }
+}
+
+/// Whether there is nobody to answer.
+fn is_disconnected(error: &ErrorType) -> bool {
+    matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
+}
+
+async fn send(mut session: ServerSession, response: Response<Vec<u8>>) -> Result<()> {
+    let (parts, body) = response.into_parts();
+    session.write_response_header(Box::new(parts.into())).await?;
+    if !body.is_empty() {
+        session.write_response_body(body.into(), true).await?;
+    }
+    session.finish().await.map(drop)
+}

@@ -1,0 +1,72 @@
+//! Makes the state that requests are judged by, and the one that keeps it fresh.
+
+use std::sync::Arc;
+
+use super::inputs::{StartError, StartupInputs, access_log_error};
+use crate::config::ConfigOverrides;
+use crate::dns::LearnedCache;
+use crate::gate::GateState;
+use crate::message::request_id::RequestIdGenerator;
+use crate::observe::access_log::AccessLog;
+use crate::observe::metrics::Metrics;
+use crate::observe::top_domains::TopList;
+use crate::process::reload::{KeyRingUpdater, ReloadTrigger, Reloader};
+use crate::quota::{Ledger, LedgerOptions, unix_now};
+use crate::store::StoreError;
+use crate::support::certificates::CurrentCertificates;
+use crate::support::snapshot::SnapshotCell;
+
+/// Makes the state that requests are judged by, and the one that keeps it fresh.
+pub(in crate::process) fn build_state(
+    inputs: StartupInputs,
+    certificates: Option<Arc<CurrentCertificates>>,
+    overrides: ConfigOverrides,
+) -> Result<(Arc<GateState>, Reloader, ReloadTrigger), StartError> {
+    let StartupInputs { config, table, declared_keys: declared, .. } = inputs;
+    let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
+    let failed = |error: &dyn std::fmt::Display| StartError::Failed(error.to_string());
+    let open = || config.store.open(config.store.deadline);
+    let now = unix_now();
+    let options = LedgerOptions {
+        deadline: config.store.deadline,
+        on_failure: config.on_failure,
+        max_unsettled: config.store.max_unsettled,
+    };
+    let mut ring_store = open().map_err(unusable)?;
+    ring_store.check_usable().map_err(unusable)?;
+    let ledger = Ledger::start(open().map_err(unusable)?, open().map_err(unusable)?, options, now)
+        .map_err(unusable)?;
+    let (keys, ring) = KeyRingUpdater::load(ring_store, declared, &config, &ledger)
+        .map_err(|problem| StartError::Config(vec![problem]))?;
+    let table = Arc::new(SnapshotCell::new(table));
+    let (judge, seed) = (Arc::clone(&table), Arc::clone(&table));
+    let top = TopList::start(
+        open().map_err(unusable)?,
+        config.top,
+        Box::new(move |name| {
+            let table = judge.peek();
+            let verdict = table.find_row(name)?.own.verdict;
+            verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
+        }),
+        Box::new(move || seed.peek().seed().to_vec()),
+        Box::new(ledger.uptime_ms()),
+    )
+    .map_err(unusable)?;
+    let log = AccessLog::start(config.log_target.clone(), config.access_log)
+        .map_err(|error| access_log_error(&config.log_target, &error))?;
+    let state = Arc::new(GateState {
+        table,
+        dns: LearnedCache::default(),
+        keys: SnapshotCell::new(ring),
+        ledger,
+        top_domains: top,
+        request_ids: RequestIdGenerator::new(),
+        metrics: Metrics::new().map_err(|error| failed(&error))?,
+        access_log: log,
+        policy: SnapshotCell::new(config.gate_policy()),
+    });
+    let (reloader, reload_trigger) =
+        Reloader::new(Arc::clone(&state), config, overrides, keys, certificates)
+            .map_err(|error| failed(&error))?;
+    Ok((state, reloader, reload_trigger))
+}

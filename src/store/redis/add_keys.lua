@@ -1,0 +1,99 @@
+-- A page of new keys and their accounts, whole or not at all: the verb `add_keys`.
+--
+-- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
+--      7 plans that the import gives to accounts which are there already
+-- ARGV 1 an id for the change, 2 the import that they belong to ('-': none, they are
+--      there at once), 3 whether the import begins ('1') or goes on ('0'), 4 seconds for which it
+--      holds its names; then of each key its id, digest, row, account, and plan ('': none given)
+-- Answers the version, 0 before there is one; or why not: 'taken', an id and the known one's; 'busy'; or 'abandoned' and which
+-- import that is.
+
+local mark, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local imports, plans, import = KEYS[6], KEYS[7], ARGV[2]
+
+local ids, hexes, names, is_named = {}, {}, {}, {}
+for at = 5, #ARGV, 5 do
+    ids[#ids + 1], hexes[#hexes + 1] = ARGV[at], ARGV[at + 1]
+    local name = ARGV[at + 3]
+    if not is_named[name] then names[#names + 1], is_named[name] = name, true end
+end
+
+-- Read and judged before anything is written: a script that fails is not undone.
+local number
+if import ~= '-' and ARGV[3] == '0' then
+    if import_status(imports, import) ~= 'busy' then
+        return redis.error_reply('LATE: the import took too long and no longer reserves its names')
+    end
+    number = string.match(redis.call('HGET', imports, import), '^%d+')
+end
+local by_id = redis.call('HMGET', keys, unpack(ids))
+local by_digest = redis.call('HMGET', digests, unpack(hexes))
+local seen_ids, seen_hexes = {}, {}
+for at, id in ipairs(ids) do
+    local hex = hexes[at]
+    local taken = (seen_ids[id] and id) or seen_hexes[hex]
+    if taken then return {'taken', id, taken} end
+    local known = (by_id[at] and id) or by_digest[at]
+    if known then
+        local row = by_id[at] or redis.call('HGET', keys, known) or ''
+        local born = string.match(row, '^%S+')
+        local status = import_status(imports, born)
+        if (status == 'busy' or status == 'abandoned') and born ~= import then return {status, born} end
+        return {'taken', id, known}
+    end
+    seen_ids[id], seen_hexes[hex] = true, id
+end
+local known_accounts, rows = redis.call('HMGET', accounts, unpack(names)), {}
+for at, name in ipairs(names) do
+    local row = known_accounts[at] or (import .. ' - null')
+    local born = string.match(row, '^(%S+) %S+ .')
+    local status = born == import and 'live' or import_status(imports, born)
+    if status == 'damaged' then
+        return redis.error_reply('DAMAGED account ' .. name .. ': riskgate accounts set mends it')
+    end
+    if status ~= 'live' then return {status, born} end
+    rows[name] = row
+end
+
+local score
+if import == '-' then
+    score = next_version(mark, ARGV[1])
+else
+    number = number or redis.call('HINCRBY', mark, 'imports', 1)
+    local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[4])
+    redis.call('HSET', imports, import, string.format('%.0f %.0f 0', number, held_until))
+    score = -number
+end
+local new_rows, index, members = {}, {}, {}
+for at = 5, #ARGV, 5 do
+    local id, hex, row, name, plan = unpack(ARGV, at, at + 4)
+    new_rows[#new_rows + 1], new_rows[#new_rows + 2] = id, import .. ' ' .. row
+    index[#index + 1], index[#index + 2] = hex, id
+    members[#members + 1], members[#members + 2] = score, 'key:' .. id
+    if plan ~= '' then
+        local born, limit = string.match(rows[name], '^(%S+) (%S+)')
+        if import == '-' or born == import then
+            rows[name] = table.concat({born, limit, plan}, ' ')
+        else
+            redis.call('HSET', plans, name, plan)
+        end
+    end
+end
+redis.call('ZADD', changed, unpack(members))
+redis.call('HSET', keys, unpack(new_rows))
+redis.call('HSET', digests, unpack(index))
+local changed_rows, changed_members = {}, {}
+for name, row in pairs(rows) do
+    -- An import leaves accounts that are there as they are until it is committed.
+    if import == '-' or string.match(row, '^%S+') == import then
+        changed_rows[#changed_rows + 1], changed_rows[#changed_rows + 2] = name, row
+        changed_members[#changed_members + 1] = score
+        changed_members[#changed_members + 1] = 'account:' .. name
+    end
+end
+if #changed_rows > 0 then
+    redis.call('ZADD', changed, unpack(changed_members))
+    redis.call('HSET', accounts, unpack(changed_rows))
+end
+if import ~= '-' then redis.call('EXPIRE', plans, ARGV[4]) end
+return math.max(0, score)

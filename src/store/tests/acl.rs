@@ -1,0 +1,194 @@
+//! What a user of the server must be allowed, as `ACL SETUSER` takes it: no more, and no less.
+
+use super::super::redis_server::RedisServer;
+use super::super::{
+    BatchContext, KnownState, LearnedRow, LeaseReport, MAX_LEARNED, MonthlyLimit, Store,
+    StoreContents, StoreError, TopCredit,
+};
+use super::{add, key, open, rows};
+use crate::model::month::Month;
+
+/// What every gateway needs: the ledger, reading keys, the top counts. With
+/// `store.wait_replicas` it needs `+wait` too.
+const GATEWAY_ACL: [&str; 22] = [
+    "~riskgate:*",
+    "+info",
+    "+time",
+    "+script|load",
+    "+evalsha",
+    "+multi",
+    "+exec",
+    "+scan",
+    "+pttl",
+    "+set",
+    "+expire",
+    "+hget",
+    "+hgetall",
+    "+hmget",
+    "+hset",
+    "+hdel",
+    "+hlen",
+    "+hscan",
+    "+sadd",
+    "+sscan",
+    "+zcard",
+    "+zrangebyscore",
+];
+
+/// What `riskgate keys` and `riskgate accounts` need beside it, to change something, and a gateway
+/// to write back what a failover lost.
+const WRITER_ACL: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
+
+/// What a gateway with `dns.learn` needs beside its own.
+const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
+
+/// What `riskgate store copy` needs beside both, to fill this server.
+const FILLER_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
+
+/// Does all that one with such rights does; `without` is taken from them.
+fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), StoreError> {
+    server.run(&["FLUSHALL"]);
+    let mut all = open(&server.url());
+    let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+    user.extend(rights.iter().copied().flatten().filter(|right| **right != without));
+    server.run(&user);
+    let mut store = open(&server.url_as("some", "pw"));
+    if rights.contains(&&WRITER_ACL[..]) {
+        store.mark_as_store()?;
+        store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))])?;
+        store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(5))))?;
+        store.rotate_key("key_1", &key(2, "acme"), 9, 5)?;
+        store.restore_rows(&[key(3, "acme")], &[])?;
+        return store.set_key_end("key_1", Some(9), Some(9));
+    }
+    add(&mut all, &[key(1, "acme"), key(2, "acme")]);
+    act_as_gateway(&mut store, without, &|| {
+        server.run(&["DEL", "riskgate:ledger:{acme}:2100-01"]);
+        server.run(&["HDEL", "riskgate:{ring}:meta", "began"]);
+    })
+}
+
+fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), StoreError> {
+    let month = Month::from_number(1_200).unwrap();
+    if without != "+info" {
+        // What a check may not read is told by whoever speaks next.
+        store.check_usable()?;
+    }
+    let pulse = store.probe(month, None)?;
+    store.latest_month()?;
+    let mut raise = LeaseReport {
+        account: "acme".to_owned(),
+        month,
+        sequence: 1,
+        target: 9,
+        floor: 1,
+        spent: 1,
+        limit: Some(5),
+        known: KnownState::default(),
+    };
+    let round = BatchContext {
+        node: &[1; 16],
+        month,
+        recovery_left: std::time::Duration::ZERO,
+        needs_replicas: true,
+    };
+    store.report_leases(round, &[raise.clone()])?;
+    lose();
+    (raise.sequence, raise.known.sequence) = (2, 1);
+    store.report_leases(round, &[raise])?;
+    store.probe(month, Some(&pulse))?;
+    store.others_spent("acme", month, &[1; 16])?;
+    store.usage(month, Some("acme"))?;
+    store.usage(month, None)?;
+    store.ring_version()?;
+    store.ring_rows()?;
+    store.ring_changes(1)?;
+    let credit = |domain: &str| TopCredit {
+        domain: domain.to_owned(),
+        base: 1.0,
+        at: 5,
+        sightings: vec![(7, 8)],
+    };
+    store.credit_top(&[credit("a.test")], &[], 3, 100.0)?;
+    store.credit_top(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
+    store.read_top(3).map(drop)
+}
+
+#[test]
+fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
+    let server = RedisServer::start();
+    for rights in [&[&GATEWAY_ACL[..]][..], &[&GATEWAY_ACL, &WRITER_ACL]] {
+        use_rights(&server, rights, "").unwrap();
+        for right in rights[rights.len() - 1] {
+            let error = use_rights(&server, rights, right).expect_err(right).to_string();
+            let refused = ["NOPERM", "can't run this command"];
+            assert!(refused.iter().any(|words| error.contains(words)), "{right}: {error}");
+        }
+    }
+}
+
+#[test]
+fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_needed() {
+    let server = RedisServer::start();
+    for lacking in ["", LEARNER_ACL[0], LEARNER_ACL[1]] {
+        // As many as there may be, so that one makes room.
+        let fill = format!(
+            "for i = 1, {MAX_LEARNED} do \
+             redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
+             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MAX_LEARNED})"
+        );
+        server.run(&["FLUSHALL"]);
+        server.run(&["EVAL", &fill, "0"]);
+        let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
+        user.extend(
+            [&GATEWAY_ACL[..], &LEARNER_ACL].concat().iter().filter(|right| **right != lacking),
+        );
+        server.run(&user);
+        let mut store = open(&server.url_as("some", "pw"));
+        let row = LearnedRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
+        let learned = store.save_learned(std::slice::from_ref(&row));
+        if lacking.is_empty() {
+            learned.unwrap();
+            let (rows, _) = store.learned_since(MAX_LEARNED as u64).unwrap();
+            assert_eq!(rows, [row]);
+        } else {
+            let error = learned.expect_err(lacking).to_string();
+            assert!(
+                error.contains("NOPERM") || error.contains("can't run this command"),
+                "{error}"
+            );
+            store.learned_since(0).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_copy_by_a_user_who_lacks_a_right_fills_nothing_and_can_be_run_again() {
+    let source = RedisServer::start();
+    let mut store = open(&source.url());
+    add(&mut store, &[key(1, "acme"), key(2, "acme")]);
+    let ring = rows(&mut store);
+    let month = Month::from_number(1_200).unwrap();
+    let contents = StoreContents { ring: ring.clone(), month, usage: Vec::new(), top: Vec::new() };
+    for lacking in FILLER_ACL {
+        let server = RedisServer::start();
+        let rights = [&GATEWAY_ACL[..], &WRITER_ACL, &FILLER_ACL].concat();
+        let mut user = vec!["ACL", "SETUSER", "some", "on", ">pw"];
+        user.extend(rights.iter().filter(|right| **right != lacking));
+        server.run(&user);
+        let mut some = open(&server.url_as("some", "pw"));
+        some.fill_from(&contents).expect_err(lacking);
+        let names = server.keys("riskgate:{ring}:*");
+        let is_there = |name: &&String| !name.contains(":staged:") && !name.ends_with(":meta");
+        assert_eq!(names.iter().find(is_there), None, "{lacking}");
+        server.run(&["ACL", "SETUSER", "some", lacking]);
+        let mut some = open(&server.url_as("some", "pw"));
+        some.fill_from(&contents).unwrap();
+        let filled = rows(&mut some);
+        assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
+        for name in ["keys", "digests", "accounts", "changed"] {
+            let left = server.run(&["PTTL", &format!("riskgate:{{ring}}:{name}")]);
+            assert_eq!(left.trim(), "-1", "{name} stays for ever");
+        }
+    }
+}

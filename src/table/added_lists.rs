@@ -1,0 +1,269 @@
+//! What an operator adds to a table beside its lists: overrides of their own, and lists that feeds
+//! brought.
+//!
+//! Owns what these may say: an operator's override is the last word on a name, and a row of a feed
+//! says nothing of a name that the lists guard. It fetches nothing.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::xxh3_64;
+
+use super::fault::{TableError, read_fault};
+use super::location::{MAX_LIST_BYTES, TableLocation};
+use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
+use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists};
+use super::rules::{self, rule_bit};
+use crate::model::domain::ancestor_offsets;
+use crate::model::verdict::Rule;
+use crate::support::regular_file::{ReadError, read_regular_text};
+
+/// All that a serving table is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TableInputs {
+    /// The lists that it stands on.
+    pub location: TableLocation,
+    /// The operator's own overrides, a CSV file. It need not exist.
+    pub overrides: Option<PathBuf>,
+    /// What stands for the file of overrides while that is broken.
+    pub last_good_overrides: Option<String>,
+    /// Lists that feeds brought. Their files need not exist.
+    pub feeds: Vec<FeedList>,
+}
+
+/// What the first line of a feed's kept list begins with.
+const CHECKSUM_PREFIX: &str = "# xxh3 ";
+
+/// A list that a feed keeps fresh.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedList {
+    /// The feed's name, which is no other feed's.
+    pub name: String,
+    /// What its rows are.
+    pub kind: FeedKind,
+    /// The file that holds its last good state, as [`FeedList::render`] writes it.
+    pub path: PathBuf,
+}
+
+/// What the rows of a feed are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedKind {
+    /// Disposable domains, of this tier.
+    Disposable(FeedTier),
+    /// Alias and relay services.
+    Alias,
+    /// Free mailbox providers.
+    Free,
+}
+
+/// How far a feed of disposable domains is believed; each tier has its score in the manifest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FeedTier {
+    /// Reviewed by people.
+    A,
+    /// Confirmed by a second source.
+    B,
+    /// One source.
+    C,
+    /// One source, probably out of date.
+    D,
+}
+
+impl FeedKind {
+    /// The kind as the config has it, without a tier.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FeedKind::Disposable(_) => "disposable",
+            FeedKind::Alias => "alias",
+            FeedKind::Free => "free",
+        }
+    }
+
+    fn list_kind(self) -> ListKind {
+        match self {
+            FeedKind::Disposable(FeedTier::A) => ListKind::Disposable(Rule::DisposableA),
+            FeedKind::Disposable(FeedTier::B) => ListKind::Disposable(Rule::DisposableB),
+            FeedKind::Disposable(FeedTier::C) => ListKind::Disposable(Rule::DisposableC),
+            FeedKind::Disposable(FeedTier::D) => ListKind::Disposable(Rule::DisposableD),
+            FeedKind::Alias => ListKind::Alias,
+            FeedKind::Free => ListKind::Free,
+        }
+    }
+}
+
+impl FeedList {
+    /// The text of the file that keeps these names: one a line, behind a line with their checksum.
+    pub fn render(names: &[String]) -> String {
+        let mut text = names.join("\n");
+        text.push('\n');
+        format!("{CHECKSUM_PREFIX}{:016x}\n{text}", xxh3_64(text.as_bytes()))
+    }
+
+    /// The names that are kept, one a line; none if there is no file.
+    ///
+    /// # Errors
+    /// If the file can't be read, or is not as it was written.
+    pub fn read(path: &Path) -> Result<Option<String>, String> {
+        let text = match read_regular_text(path, MAX_LIST_BYTES) {
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            read => read.map_err(|found| found.to_string())?,
+        };
+        let head = text.strip_prefix(CHECKSUM_PREFIX).and_then(|rest| rest.split_once('\n'));
+        match head {
+            Some((sum, names)) if sum == format!("{:016x}", xxh3_64(names.as_bytes())) => {
+                Ok(Some(names.to_owned()))
+            }
+            _ => Err("bytes that have another checksum".to_owned()),
+        }
+    }
+}
+
+impl TableInputs {
+    /// The lists of this source, and nothing beside them.
+    pub fn from_base(location: TableLocation) -> TableInputs {
+        TableInputs { location, overrides: None, last_good_overrides: None, feeds: Vec::new() }
+    }
+
+    /// The files that it is made of, which need not exist.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        let base = match &self.location {
+            TableLocation::Bundled => None,
+            TableLocation::Directory(path) => Some(path.clone()),
+        };
+        let feeds = self.feeds.iter().map(|feed| feed.path.clone());
+        base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
+    }
+
+    /// What stands beside the base, as far as there is any. A feed's list that is damaged is left
+    /// out: the feed tells it, and fetches it anew.
+    pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableError> {
+        let mut faults = TableError::default();
+        let mut added_lists = Vec::new();
+        let mut add = |file: String, kind, origin, path: &Path, text| {
+            let list = ListSpec { file, kind, source: None, line: 0, list_origin: origin };
+            added_lists.push(AddedList { list, place: path.display().to_string(), text });
+        };
+        if let Some(path) = &self.overrides {
+            let text = match &self.last_good_overrides {
+                Some(text) => Ok(text.clone()),
+                None => read_regular_text(path, MAX_LIST_BYTES),
+            };
+            match text {
+                Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(found) => faults.push(read_fault(path, found)),
+                Ok(text) => {
+                    add(
+                        path.display().to_string(),
+                        ListKind::Override,
+                        ListOrigin::Operator,
+                        path,
+                        text,
+                    );
+                }
+            }
+        }
+        for FeedList { name, kind, path } in &self.feeds {
+            if let Ok(Some(text)) = FeedList::read(path) {
+                add(format!("feed {name}"), kind.list_kind(), ListOrigin::Feed, path, text);
+            }
+        }
+        faults.into_result()?;
+        Ok(added_lists)
+    }
+}
+
+/// A list beside those of the manifest.
+pub(super) struct AddedList {
+    pub list: ListSpec,
+    /// How faults call its file.
+    pub place: String,
+    pub text: String,
+}
+
+/// Drops the rows of feeds that would change what the lists guard, down to where somebody else's
+/// names begin: names at or below a row that is protected, cleared, an alias, a role, a free provider
+/// or reserved; real names and names below a suffix of institutions, but for the strongest
+/// tier; for a feed of aliases or free providers also those of disposable names; and names
+/// below a row that says the same or more, since the nearest row wins.
+pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
+    let is_feed = |list: u8| manifest.lists[usize::from(list)].list_origin == ListOrigin::Feed;
+    if !manifest.lists.iter().any(|list| list.list_origin == ListOrigin::Feed) {
+        return;
+    }
+    const GUARDING_BITS: u32 = rules::CLEARED_BIT
+        | rule_bit(Rule::SpecialUse)
+        | rule_bit(Rule::Protected)
+        | rule_bit(Rule::Alias)
+        | rule_bit(Rule::Role)
+        | rule_bit(Rule::Free);
+    // What guards the name itself, and what guards names below it, also those of other owners.
+    let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
+        Default::default();
+    let mut protected_suffixes: HashSet<&str> = HashSet::new();
+    for row in &lists.rows {
+        let bits = match is_feed(row.list) {
+            true => row.fact_bits & rules::FLAGGING_LIST_BITS,
+            false => {
+                row.fact_bits & (GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS)
+            }
+        };
+        if bits == 0 {
+            continue;
+        }
+        if !is_feed(row.list) {
+            *bits_of_name.entry(&row.name).or_default() |= bits;
+        }
+        if row.coverage != Coverage::NameOnly {
+            *bits_covering_subdomains.entry(&row.name).or_default() |= bits;
+        }
+        if row.coverage == Coverage::AcrossSuffixes && bits & rule_bit(Rule::Protected) != 0 {
+            protected_suffixes.insert(&row.name);
+        }
+    }
+    let keep: Vec<bool> = lists
+        .rows
+        .iter()
+        .map(|row| {
+            if !is_feed(row.list) {
+                return true;
+            }
+            let registrable_start = if row.registrable_start == NO_REGISTRABLE {
+                0
+            } else {
+                usize::from(row.registrable_start)
+            };
+            let parents =
+                ancestor_offsets(&row.name).skip(1).take_while(|at| *at <= registrable_start);
+            let above = parents
+                .filter_map(|at| bits_covering_subdomains.get(&row.name[at..]))
+                .fold(0, |a, b| a | b);
+            let own = bits_of_name.get(&*row.name).copied().unwrap_or_default();
+            match row.fact_bits & rules::FLAGGING_LIST_BITS {
+                0 => (own | above) & (GUARDING_BITS | rules::FLAGGING_LIST_BITS) == 0,
+                // The lowest bit is that of the strongest tier.
+                tier => {
+                    let as_strong = rules::FLAGGING_LIST_BITS & (tier | (tier - 1));
+                    let is_protected = || {
+                        let mut parents = ancestor_offsets(&row.name).skip(1);
+                        parents.any(|at| protected_suffixes.contains(&row.name[at..]))
+                    };
+                    (own | above) & GUARDING_BITS == 0
+                        && above & as_strong == 0
+                        && (tier & rule_bit(Rule::DisposableA) != 0
+                            || own & rules::REAL_NAME_BIT == 0)
+                        && (tier & rule_bit(Rule::DisposableA) != 0 || !is_protected())
+                }
+            }
+        })
+        .collect();
+    let mut keep = keep.into_iter();
+    let ignored = &mut lists.ignored_counts;
+    lists.rows.retain(|row| {
+        let stays = keep.next().unwrap_or(true);
+        ignored[usize::from(row.list)] += u32::from(!stays);
+        stays
+    });
+}

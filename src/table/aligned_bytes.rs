@@ -1,0 +1,70 @@
+//! Bytes of a table in memory, and their way from and to the disk.
+//!
+//! What the bytes mean is not asked here.
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use super::buckets::BUCKET_BYTES;
+use super::fault::{TableFault, read_fault};
+use crate::support::regular_file::{open_regular_file, write_atomically};
+
+/// The largest compiled table, in bytes.
+const MAX_COMPILED_BYTES: u64 = 1 << 30;
+
+/// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
+///
+/// A mapped file will be the second way to hold them; nothing but this type will notice.
+pub(super) struct AlignedBytes {
+    buffer: Box<[u8]>,
+    start: usize,
+    length: usize,
+}
+
+impl AlignedBytes {
+    pub(super) fn zeroed(length: usize) -> AlignedBytes {
+        AlignedBytes::from_buffer(vec![0; length + BUCKET_BYTES], length)
+    }
+
+    /// As many as a file has, which may be none of ours: too little memory ends no process here.
+    fn try_zeroed(length: usize) -> io::Result<AlignedBytes> {
+        let mut buffer = Vec::new();
+        buffer.try_reserve_exact(length + BUCKET_BYTES)?;
+        buffer.resize(length + BUCKET_BYTES, 0);
+        Ok(AlignedBytes::from_buffer(buffer, length))
+    }
+
+    fn from_buffer(buffer: Vec<u8>, length: usize) -> AlignedBytes {
+        let buffer = buffer.into_boxed_slice();
+        let start = buffer.as_ptr().align_offset(BUCKET_BYTES).min(BUCKET_BYTES);
+        AlignedBytes { buffer, start, length }
+    }
+
+    pub(super) fn as_slice(&self) -> &[u8] {
+        &self.buffer[self.start..self.start + self.length]
+    }
+
+    pub(super) fn as_mut_slice(&mut self) -> &mut [u8] {
+        &mut self.buffer[self.start..self.start + self.length]
+    }
+}
+
+/// Reads a compiled file into memory.
+pub(super) fn read_compiled(path: &Path) -> Result<AlignedBytes, TableFault> {
+    let opened = open_regular_file(path, MAX_COMPILED_BYTES);
+    let (mut file, length) = opened.map_err(|found| read_fault(path, found))?;
+    let mut bytes =
+        AlignedBytes::try_zeroed(length as usize).map_err(|e| TableFault::io(path, e))?;
+    file.read_exact(bytes.as_mut_slice()).map_err(|e| TableFault::io(path, e))?;
+    Ok(bytes)
+}
+
+/// Writes the bytes beside the path, then puts them in its place; a reader sees the old file or
+/// the new one, also after a power cut.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TableFault> {
+    if path.file_name().is_none() {
+        let found = path.display().to_string();
+        return Err(TableFault::expected(found, "the path of a file", "a directory"));
+    }
+    write_atomically(path, bytes).map_err(|error| TableFault::io(path, error))
+}

@@ -1,0 +1,274 @@
+//! The lists that are records: overrides, labels, labels by MX, and MX facts.
+//!
+//! Each field is checked where it is read; what the records add up to is decided elsewhere.
+
+use std::borrow::Cow;
+
+use super::fault::{TableFault, quote_excerpt};
+use super::manifest::ListKind;
+use super::mx;
+use super::rows::{Coverage, LineContext, MxClass, ParsedLists, RowFacts, parse_name};
+use super::rules::{self, OverrideRow};
+use super::source_packages::{self, SECONDS_PER_DAY};
+use crate::model::domain::DnsName;
+use crate::model::verdict::{Reason, Score};
+
+/// The columns of an override. The last two may be missing: words for people, and the last day on
+/// which the row counts.
+pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
+    "domain",
+    "scope",
+    "reason",
+    "risk_score",
+    "is_free_provider",
+    "is_corporate_email",
+    "mx_provider_label",
+    "note",
+    "until",
+];
+/// How many of them every file has.
+pub(super) const REQUIRED_OVERRIDE_COLUMNS: usize = 7;
+
+/// How far the header of a list of records was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeaderState {
+    /// The next line should be the header.
+    Expected,
+    /// It names this many columns.
+    Read(usize),
+}
+
+/// The header of a list of records; `None` for a list of names.
+pub(super) fn columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
+    match kind {
+        ListKind::Override => Some(&OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS]),
+        ListKind::Label => Some(&["domain", "label"]),
+        ListKind::MxLabel => Some(&["suffix", "label", "class"]),
+        ListKind::Mx => Some(&["domain", "mx"]),
+        _ => None,
+    }
+}
+
+impl<'a> ParsedLists<'a> {
+    pub(super) fn parse_csv_line(
+        &mut self,
+        context: &LineContext,
+        columns: &[&str],
+        header: &mut HeaderState,
+        fields: Vec<Cow<'a, str>>,
+    ) -> Result<(), TableFault> {
+        let HeaderState::Read(width) = *header else {
+            *header = HeaderState::Read(columns.len());
+            let (known, notes) = fields.split_at(fields.len().min(columns.len()));
+            let has_notes = context.kind == ListKind::Override
+                && notes == &OVERRIDE_COLUMNS[REQUIRED_OVERRIDE_COLUMNS..];
+            if known == columns && (notes.is_empty() || has_notes) {
+                *header = HeaderState::Read(fields.len());
+                return Ok(());
+            }
+            let expected = format!("the header {}", columns.join(","));
+            return Err(TableFault::expected(
+                context.location(""),
+                expected,
+                quote_excerpt(&fields.join(",")),
+            ));
+        };
+        if fields.len() != width {
+            let columns = if width > columns.len() { &OVERRIDE_COLUMNS } else { columns };
+            let expected = format!("{width} fields ({})", columns.join(","));
+            return Err(TableFault::expected(
+                context.location(""),
+                expected,
+                fields.len().to_string(),
+            ));
+        }
+        let (name, parsed) = parse_name(context, columns[0], fields[0].clone())?;
+        let scope = match context.kind {
+            ListKind::Override => parse_scope(context, &fields[1], &parsed)?,
+            _ => false,
+        };
+        if let Some(first) = self.first_lines.insert((name.clone(), scope), context.line) {
+            return Err(TableFault::Duplicate {
+                at: context.location(columns[0]),
+                what: quote_excerpt(&name),
+                first,
+            });
+        }
+        match context.kind {
+            ListKind::Override => self.parse_override(context, name, &parsed, scope, &fields),
+            ListKind::Label => {
+                let label = parse_label(context, columns[1], &fields[1])?;
+                let label = self.labels.intern(label);
+                let facts = RowFacts { fact_bits: 0, label, votes: 0 };
+                self.push_unless_icann_suffix(context, name, &parsed, false, facts);
+                Ok(())
+            }
+            ListKind::MxLabel => {
+                let label = self.labels.intern(parse_label(context, columns[1], &fields[1])?);
+                let class = parse_mx_class(context, &fields[2])?;
+                self.mx_labels.insert(name.into_owned(), (label, class));
+                Ok(())
+            }
+            _ => {
+                let facts = self.parse_mx_fact(context, &fields[1])?;
+                self.push_unless_icann_suffix(context, name, &parsed, true, facts);
+                Ok(())
+            }
+        }
+    }
+
+    fn parse_override(
+        &mut self,
+        context: &LineContext,
+        name: Cow<'a, str>,
+        parsed: &DnsName,
+        subtree: bool,
+        fields: &[Cow<'a, str>],
+    ) -> Result<(), TableFault> {
+        let column_fault = |column: usize, expected: &str| {
+            TableFault::expected(
+                context.location(OVERRIDE_COLUMNS[column]),
+                expected,
+                quote_excerpt(&fields[column]),
+            )
+        };
+        let non_empty = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
+        let flag = |column: usize| match non_empty(column) {
+            None => Ok(None),
+            Some("true") => Ok(Some(true)),
+            Some("false") => Ok(Some(false)),
+            Some(_) => Err(column_fault(column, "true or false")),
+        };
+        let reason = match non_empty(2) {
+            None => None,
+            Some(word) => Some(Reason::parse(word).ok_or_else(|| {
+                column_fault(2, "safe, disposable, undeliverable or role_account")
+            })?),
+        };
+        let score = match non_empty(3) {
+            None => None,
+            Some(text) => Some(
+                text.parse::<u8>()
+                    .ok()
+                    .and_then(Score::new)
+                    .ok_or_else(|| column_fault(3, "an integer from 0 to 100"))?,
+            ),
+        };
+        let (is_free, is_corporate) = (flag(4)?, flag(5)?);
+        if let Some(text) = fields.get(8).filter(|text| !text.is_empty())
+            && self.has_ended(context, text)?
+        {
+            return Ok(());
+        }
+        let label = match non_empty(6) {
+            None => None,
+            Some("-") => Some(0),
+            Some(_) => {
+                Some(self.labels.intern(parse_label(context, OVERRIDE_COLUMNS[6], &fields[6])?))
+            }
+        };
+        let sets_nothing = reason.is_none()
+            && score.is_none()
+            && is_free.is_none()
+            && is_corporate.is_none()
+            && label.is_none();
+        if sets_nothing {
+            return Err(TableFault::expected(
+                context.location(""),
+                "a row that sets a field",
+                "none set",
+            ));
+        }
+        let reach = if subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
+        self.push_row(context, name.clone(), parsed, reach, RowFacts::default());
+        self.overrides.push(OverrideRow {
+            name,
+            covers_subtree: subtree,
+            reason,
+            score,
+            is_free,
+            is_corporate,
+            label,
+            list: context.list_number,
+            line: context.line,
+        });
+        Ok(())
+    }
+
+    /// Returns true if an override that counts until this day says nothing any more.
+    fn has_ended(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
+        let day = source_packages::parse_day(text).ok_or_else(|| {
+            TableFault::expected(
+                context.location("until"),
+                "a day such as 2026-12-31",
+                quote_excerpt(text),
+            )
+        })?;
+        // The row counts on that day too.
+        let end = day + SECONDS_PER_DAY;
+        let has_ended = end <= self.now;
+        if has_ended {
+            self.expired_overrides += 1;
+        } else {
+            self.next_override_expiry =
+                Some(self.next_override_expiry.map_or(end, |next| next.min(end)));
+        }
+        Ok(has_ended)
+    }
+
+    fn parse_mx_fact(&self, context: &LineContext, text: &str) -> Result<RowFacts, TableFault> {
+        if let Some(rule) = mx::rule_for_special_mx(text) {
+            return Ok(RowFacts { fact_bits: rules::rule_bit(rule), label: 0, votes: 0 });
+        }
+        let host = DnsName::parse(text).map_err(|error| {
+            let expected = "a host, ., nxdomain or parked";
+            TableFault::expected(
+                context.location("mx"),
+                expected,
+                format!("{} ({error})", quote_excerpt(text)),
+            )
+        })?;
+        let found = mx::find_longest_suffix(&self.mx_labels, host.as_str());
+        let Some((label, class)) = found else { return Ok(RowFacts::default()) };
+        Ok(RowFacts { fact_bits: class.bits(), label: *label, votes: 0 })
+    }
+}
+
+/// Whether an override covers what is below it.
+fn parse_scope(context: &LineContext, text: &str, name: &DnsName) -> Result<bool, TableFault> {
+    match text {
+        "subtree" => Ok(true),
+        // No e-mail domain is a single label: nothing could ever match the row.
+        "exact" if !name.as_str().contains('.') => {
+            let expected = "subtree, since no e-mail domain has only one label";
+            Err(TableFault::expected(context.location("scope"), expected, quote_excerpt(text)))
+        }
+        "exact" => Ok(false),
+        _ => Err(TableFault::expected(
+            context.location("scope"),
+            "exact or subtree",
+            quote_excerpt(text),
+        )),
+    }
+}
+
+fn parse_label<'t>(context: &LineContext, key: &str, text: &'t str) -> Result<&'t str, TableFault> {
+    if text.is_empty() || text.len() > 255 || text.chars().any(char::is_control) {
+        let expected = "a label of 1 to 255 bytes without control characters";
+        return Err(TableFault::expected(context.location(key), expected, quote_excerpt(text)));
+    }
+    Ok(text)
+}
+
+fn parse_mx_class(context: &LineContext, text: &str) -> Result<MxClass, TableFault> {
+    match text {
+        "consumer" => Ok(MxClass::Consumer),
+        "professional" => Ok(MxClass::Professional),
+        "shared" => Ok(MxClass::Shared),
+        "disposable" => Ok(MxClass::Disposable),
+        _ => {
+            let expected = "consumer, professional, shared or disposable";
+            Err(TableFault::expected(context.location("class"), expected, quote_excerpt(text)))
+        }
+    }
+}

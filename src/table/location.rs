@@ -1,0 +1,164 @@
+//! Where a table comes from, and how its files are read.
+//!
+//! Reads whole files and nothing else: it never waits for a FIFO, never reads past a limit, and
+//! never follows a name out of its directory. What the files mean is not its business.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::embedded_lists::EmbeddedLists;
+use super::fault::{TableFault, quote_excerpt, read_fault};
+use crate::support::regular_file::{ReadError, read_regular_file};
+
+/// The largest list, in bytes.
+pub(super) const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// Where a table comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TableLocation {
+    /// The lists inside the binary.
+    Bundled,
+    /// A directory with a `manifest.toml`, or a compiled file.
+    Directory(PathBuf),
+}
+
+/// The lists inside the binary: every file that the manifest names, and itself.
+const BUNDLED_FILES: &[(&str, &str)] = &[
+    ("manifest.toml", include_str!("../../data/manifest.toml")),
+    ("sources.toml", include_str!("../../data/sources.toml")),
+    ("overrides.csv", include_str!("../../data/overrides.csv")),
+    ("special-use.txt", include_str!("../../data/special-use.txt")),
+    ("tlds.txt", include_str!("../../data/tlds.txt")),
+    ("protected.txt", include_str!("../../data/protected.txt")),
+    ("organisations.txt", include_str!("../../data/organisations.txt")),
+    ("corporate.txt", include_str!("../../data/corporate.txt")),
+    ("alias.txt", include_str!("../../data/alias.txt")),
+    ("disposable-a.txt", include_str!("../../data/disposable-a.txt")),
+    ("disposable-castle.txt", include_str!("../../data/disposable-castle.txt")),
+    ("disposable-b.txt", include_str!("../../data/disposable-b.txt")),
+    ("disposable-c.txt", include_str!("../../data/disposable-c.txt")),
+    ("role.txt", include_str!("../../data/role.txt")),
+    ("free.txt", include_str!("../../data/free.txt")),
+    ("free-subdomains.txt", include_str!("../../data/free-subdomains.txt")),
+    ("known.txt", include_str!("../../data/known.txt")),
+    ("cleared.txt", include_str!("../../data/cleared.txt")),
+    ("labels.csv", include_str!("../../data/labels.csv")),
+    ("mx-labels.csv", include_str!("../../data/mx-labels.csv")),
+    ("mx.csv", include_str!("../../data/mx.csv")),
+    ("seed.txt", include_str!("../../data/seed.txt")),
+];
+
+/// A directory of lists.
+pub(super) enum SourceFiles<'s> {
+    Bundled,
+    Directory(&'s Path),
+    /// The texts that the compiled table at this path carries.
+    Compiled(&'s Path, EmbeddedLists),
+}
+
+impl SourceFiles<'_> {
+    /// How faults call a file of this directory.
+    pub(super) fn display_name(&self, file: &str) -> String {
+        match self {
+            SourceFiles::Bundled => format!("data/{file}"),
+            SourceFiles::Directory(path) => path.join(file).display().to_string(),
+            SourceFiles::Compiled(path, _) => format!("{}: {file}", path.display()),
+        }
+    }
+
+    /// The text of a file; `None` if there is none of that name.
+    pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, str>>, TableFault> {
+        let display_name = self.display_name(file);
+        if !is_plain_file_name(file) {
+            return Err(TableFault::expected(
+                display_name,
+                "the name of a file in this directory",
+                quote_excerpt(file),
+            ));
+        }
+        let source_files = match self {
+            SourceFiles::Bundled => {
+                let bundled = BUNDLED_FILES.iter().find(|(name, _)| *name == file);
+                return Ok(bundled.map(|(_, text)| Cow::Borrowed(*text)));
+            }
+            SourceFiles::Compiled(_, carried) => {
+                let found = carried.iter().find(|(name, _)| name == file);
+                return Ok(found.map(|(_, text)| text.clone()));
+            }
+            SourceFiles::Directory(path) => path,
+        };
+        let path = source_files.join(file);
+        let bytes = match read_regular_file(&path, MAX_LIST_BYTES) {
+            Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            read => read.map_err(|found| read_fault(&path, found))?,
+        };
+        String::from_utf8(bytes).map(|text| Some(Cow::Owned(text))).map_err(|error| {
+            let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()]
+                .iter()
+                .filter(|b| **b == b'\n')
+                .count();
+            TableFault::expected(format!("{display_name}:{line}"), "valid UTF-8", "other bytes")
+        })
+    }
+}
+
+/// Whether a name is that of a file in a directory, and leads nowhere else.
+pub(super) fn is_plain_file_name(file: &str) -> bool {
+    Path::new(file).components().count() == 1
+        && !file.contains(['/', '\\', '\0'])
+        && !matches!(file, "." | "..")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bundled_files_are_exactly_those_of_the_manifest() {
+        let manifest: toml::Table =
+            SourceFiles::Bundled.read("manifest.toml").unwrap().unwrap().parse().unwrap();
+        let mut in_manifest: Vec<&str> = manifest["list"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|list| list["file"].as_str().unwrap())
+            .chain(["manifest.toml", "sources.toml"])
+            .collect();
+        let mut bundled: Vec<&str> = BUNDLED_FILES.iter().map(|(name, _)| *name).collect();
+        in_manifest.sort_unstable();
+        bundled.sort_unstable();
+        assert_eq!(bundled, in_manifest);
+    }
+
+    #[test]
+    fn only_regular_files_in_the_directory_are_read() {
+        let source_files = tempfile::tempdir().unwrap();
+        let at = SourceFiles::Directory(source_files.path());
+        assert!(at.read("none.txt").unwrap().is_none());
+        for name in ["../secret", "/etc/passwd", "a/b", "..", "."] {
+            let text = at.read(name).unwrap_err().to_string();
+            assert!(text.contains("expected the name of a file in this directory"), "{text}");
+        }
+        std::fs::create_dir(source_files.path().join("dir.txt")).unwrap();
+        let text = at.read("dir.txt").unwrap_err().to_string();
+        assert!(
+            text.ends_with("dir.txt: expected a regular file, but found a directory"),
+            "{text}"
+        );
+        let status =
+            std::process::Command::new("mkfifo").arg(source_files.path().join("pipe")).status();
+        assert!(status.unwrap().success());
+        let text = at.read("pipe").unwrap_err().to_string();
+        assert!(text.ends_with("pipe: expected a regular file, but found a FIFO"), "{text}");
+        std::fs::write(source_files.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
+        let text = at.read("bad.txt").unwrap_err().to_string();
+        assert!(text.ends_with("bad.txt:2: expected valid UTF-8, but found other bytes"), "{text}");
+        let large = std::fs::File::create(source_files.path().join("large.txt")).unwrap();
+        large.set_len(MAX_LIST_BYTES + 1).unwrap();
+        let text = at.read("large.txt").unwrap_err().to_string();
+        assert!(text.contains("expected at most 67108864 bytes"), "{text}");
+    }
+}

@@ -1,0 +1,258 @@
+//! What is added to the lists: the operator's own overrides, and lists that feeds brought.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::support::{NOW, OVERRIDE_HEADER, assert_answers, describe_answer, look_up, write_lists};
+use crate::model::domain::DnsName;
+use crate::table::{
+    FeedKind, FeedList, FeedTier, NewOverride, OverrideAction, OverrideFile, Table, TableInputs,
+    TableLocation,
+};
+
+const LISTS: [(&str, &str); 6] = [
+    ("protected.txt", "edu\nguarded.com\n"),
+    ("free.txt", "mail.com\n"),
+    ("role.txt", "lists.org\n"),
+    ("alias.txt", "alias.org\n"),
+    ("cleared.txt", "real.com\n"),
+    ("b.txt", "listed.com\n"),
+];
+
+fn feed(path: PathBuf, tier: FeedTier) -> FeedList {
+    FeedList { name: "daily".to_owned(), kind: FeedKind::Disposable(tier), path }
+}
+
+fn write_feed(path: &Path, text: &str) {
+    let names: Vec<String> = text.lines().map(str::to_owned).collect();
+    fs::write(path, FeedList::render(&names)).unwrap();
+}
+
+fn assemble(sources: &TableInputs) -> Table {
+    Table::build(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A compiled table of a directory, beside it.
+fn compiled(folder: &Path) -> TableLocation {
+    let path = folder.with_extension("compiled");
+    Table::compile(&TableLocation::Directory(folder.to_owned()), NOW)
+        .unwrap()
+        .write_to(&path)
+        .unwrap();
+    TableLocation::Directory(path)
+}
+
+#[test]
+fn an_operator_override_outranks_the_lists_also_of_a_compiled_table() {
+    let folder = write_lists(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "guarded.com,subtree,disposable,100,,,\nlisted.com,exact,safe,0,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
+    for base in [TableLocation::Directory(folder.path().to_owned()), compiled(folder.path())] {
+        let sources = TableInputs {
+            overrides: Some(overrides.clone()),
+            ..TableInputs::from_base(base.clone())
+        };
+        let table = assemble(&sources);
+        assert_answers(
+            &table,
+            &[
+                ("guarded.com", "disposable 100"),
+                ("www.guarded.com", "disposable 100"),
+                ("listed.com", "safe 0"),
+                ("www.listed.com", "disposable 90"),
+                ("mail.com", "safe 0 +free"),
+            ],
+        );
+        let before = Table::load(&base).unwrap();
+        assert_ne!(table.version(), before.version());
+        table.check_succession(&before).unwrap();
+        before.check_succession(&table).unwrap();
+    }
+}
+
+#[test]
+fn a_feed_never_flags_a_name_that_the_lists_guard() {
+    let folder = write_lists(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text = "new.com\nguarded.com\nwww.guarded.com\nmail.com\nx.mail.com\nlists.org\nalias.org\n\
+                co.uk\nno domain\nst.edu\nreal.com\nwww.real.com\n";
+    write_feed(&path, text);
+    for (tier, new, below_edu) in [
+        (FeedTier::A, "disposable 100", "disposable 100"),
+        (FeedTier::C, "disposable 80", "safe 0"),
+    ] {
+        for base in [TableLocation::Directory(folder.path().to_owned()), compiled(folder.path())] {
+            let feeds = vec![feed(path.clone(), tier)];
+            let table = assemble(&TableInputs { feeds, ..TableInputs::from_base(base) });
+            assert_answers(
+                &table,
+                &[
+                    ("new.com", new),
+                    ("www.new.com", new),
+                    ("guarded.com", "safe 0"),
+                    ("www.guarded.com", "safe 0"),
+                    ("mail.com", "safe 0 +free"),
+                    ("x.mail.com", "safe 0 +free"),
+                    ("lists.org", "role_account 70"),
+                    ("alias.org", "safe 35"),
+                    ("st.edu", below_edu),
+                    ("real.com", "safe 10"),
+                    ("www.real.com", "safe 10"),
+                    ("b.co.uk", "safe 10"),
+                ],
+            );
+            assert_eq!(look_up(&table, "new.com").explain().lists[0].file, "feed daily");
+        }
+    }
+}
+
+#[test]
+fn adding_or_removing_a_feed_does_not_count_as_changed_rows() {
+    let folder = write_lists(&LISTS);
+    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+    let before = assemble(&base);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text: String = (0..500).map(|n| format!("feed-{n}.com\n")).collect();
+    write_feed(&path, &(text + "listed.com\n"));
+    let after = assemble(&TableInputs { feeds: vec![feed(path, FeedTier::A)], ..base });
+    assert_eq!(after.row_count(), before.row_count() + 500);
+    assert_eq!(describe_answer(&after, "listed.com"), "disposable 100");
+    after.check_succession(&before).unwrap();
+    before.check_succession(&after).unwrap();
+}
+
+#[test]
+fn a_feed_may_list_any_number_of_names_below_a_free_suffix() {
+    let folder =
+        write_lists(&[("free-subdomains.txt", "free-names.com\n"), ("b.txt", "listed.com\n")]);
+    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+    let before = assemble(&base);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    let text: String = (0..500).map(|n| format!("abused-{n}.free-names.com\n")).collect();
+    write_feed(&path, &text);
+    let after = assemble(&TableInputs { feeds: vec![feed(path, FeedTier::A)], ..base });
+    assert_eq!(describe_answer(&after, "abused-7.free-names.com"), "disposable 100");
+    after.check_succession(&before).unwrap();
+    before.check_succession(&after).unwrap();
+}
+
+#[test]
+fn a_feed_of_a_higher_tier_may_flag_what_an_institution_protected_from_a_lower_one() {
+    let folder = write_lists(&[("protected.txt", "edu\nguarded.com\n"), ("b.txt", "listed.edu\n")]);
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("daily.txt");
+    write_feed(&path, "abused.edu\nlisted.edu\n");
+    let table = |tier| {
+        let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+        assemble(&TableInputs { feeds: vec![feed(path.clone(), tier)], ..base })
+    };
+    let (before, after) = (table(FeedTier::B), table(FeedTier::A));
+    assert_answers(&before, &[("abused.edu", "safe 0"), ("listed.edu", "safe 0")]);
+    assert_answers(&after, &[("abused.edu", "disposable 100"), ("listed.edu", "disposable 100")]);
+    after.check_succession(&before).unwrap();
+    assert!(!before.find_row("listed.edu").unwrap().own.is_protected_by_name());
+    assert!(after.find_row("guarded.com").unwrap().own.is_protected_by_name());
+}
+
+#[test]
+fn an_operator_override_outranks_every_override_in_the_lists() {
+    let folder = write_lists(&[
+        ("overrides.csv", "a.com,exact,safe,0,,,\nwww.b.com,subtree,safe,0,,,\n"),
+        ("b.txt", "listed.com\n"),
+    ]);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let rows = "a.com,subtree,disposable,100,,,\nb.com,subtree,disposable,100,,,\n";
+    fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
+    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+    let table = assemble(&TableInputs { overrides: Some(overrides), ..base });
+    for name in ["a.com", "www.a.com", "b.com", "www.b.com", "x.www.b.com"] {
+        assert_eq!(describe_answer(&table, name), "disposable 100", "{name}");
+    }
+}
+
+#[test]
+fn an_override_counts_until_the_end_of_its_last_day() {
+    let folder = write_lists(&LISTS);
+    let beside = tempfile::tempdir().unwrap();
+    let overrides = beside.path().join("overrides.csv");
+    let header = OVERRIDE_HEADER.trim_end();
+    let row = "listed.com,exact,safe,0,,,,\"a partner, for now\",2026-11-21\n";
+    fs::write(&overrides, format!("{header},note,until\n{row}")).unwrap();
+    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+    let sources = TableInputs { overrides: Some(overrides), ..base };
+    // 2026-11-21 begins here.
+    let table = assemble(&sources);
+    assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
+    assert_eq!(table.next_override_expiry(), Some(NOW + 86_400));
+    let table = Table::build(&sources, NOW + 86_399).unwrap();
+    assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
+    let later = Table::build(&sources, NOW + 86_400).unwrap();
+    assert_eq!(describe_answer(&later, "listed.com"), "disposable 90");
+    assert_eq!(later.next_override_expiry(), None);
+    assert_ne!(later.version(), table.version());
+}
+
+#[test]
+fn a_command_changes_one_name_and_keeps_what_people_wrote() {
+    let beside = tempfile::tempdir().unwrap();
+    let path = beside.path().join("conf").join("overrides.csv");
+    let file = OverrideFile::new(&path);
+    fs::create_dir(path.parent().unwrap()).unwrap();
+    let name = |text| DnsName::parse(text).unwrap();
+    let (bad, good) = (name("bad.com"), name("good.com"));
+    let deny = NewOverride {
+        name: &bad,
+        action: OverrideAction::Deny,
+        is_exact: false,
+        note: "seen, \"again\"",
+        until: Some("2027-01-31"),
+    };
+    assert!(file.remove_overrides(&bad).unwrap().is_empty());
+    assert!(file.set_override(&deny).unwrap().is_empty());
+    let header = OVERRIDE_HEADER.trim_end();
+    let denied = "bad.com,subtree,disposable,100,,,,\"seen, \"\"again\"\"\",2027-01-31\n";
+    assert_eq!(fs::read_to_string(&path).unwrap(), format!("{header},note,until\n{denied}"));
+
+    fs::write(&path, format!("# Ours.\n{OVERRIDE_HEADER}good.com,exact,,,true,,\n# The end.\n"))
+        .unwrap();
+    file.set_override(&deny).unwrap();
+    let allow = NewOverride {
+        action: OverrideAction::Allow,
+        is_exact: true,
+        note: "",
+        until: None,
+        ..deny.clone()
+    };
+    assert!(file.set_override(&allow).unwrap().is_empty(), "names below stay denied");
+    let (allowed, good_row) = ("bad.com,exact,safe,0,,,,,", "good.com,exact,,,true,,,,");
+    let begin = format!("# Ours.\n{header},note,until\n");
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("{begin}{good_row}\n# The end.\n{denied}{allowed}\n")
+    );
+    assert_eq!(file.set_override(&deny).unwrap(), [denied.trim_end(), allowed]);
+    let free = NewOverride { name: &good, ..allow };
+    assert_eq!(file.set_override(&free).unwrap(), [good_row]);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("{begin}# The end.\n{denied}good.com,exact,safe,0,true,,,,\n")
+    );
+    assert_eq!(file.remove_overrides(&bad).unwrap(), [denied.trim_end()]);
+    assert_eq!(file.remove_overrides(&good).unwrap(), ["good.com,exact,safe,0,true,,,,"]);
+    assert_eq!(
+        fs::read_to_string(&path).unwrap(),
+        format!("# Ours.\n{header},note,until\n# The end.\n")
+    );
+    fs::write(&path, "good.com,exact,,,true,,\n").unwrap();
+    let without_header = file.set_override(&deny).unwrap_err().to_string();
+    assert!(without_header.contains("overrides.csv:1: expected the header"), "{without_header}");
+    let until = NewOverride { until: Some("soon"), ..deny.clone() };
+    assert!(file.set_override(&until).unwrap_err().to_string().contains("expected a day such as"));
+    assert!(file.set_override(&NewOverride { note: "a\nb", ..deny }).is_err());
+}

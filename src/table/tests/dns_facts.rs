@@ -1,0 +1,196 @@
+//! What the DNS says of names that no list has.
+
+use super::support::{faults, load, load_lists, look_up};
+use crate::model::verdict::VerdictSource;
+use crate::table::{Table, TableLocation};
+
+const RULES: (&str, &str) = (
+    "manifest.toml",
+    "[rules]\ntypos_of = [\"gmail.com\"]\nsuggest = [\"freenet.de\"]\nmail_words = [\"mail\"]\n\
+     throwaway_words = [\"tempmail\"]\n[scores]\ndisposable_mx = 84\n",
+);
+const MX: (&str, &str) = (
+    "mx-labels.csv",
+    "suffix,label,class\ngood.host,Good,professional\nbad.host,Bad,disposable\n\
+     cloud.host,Cloud,shared\n",
+);
+
+fn small_table() -> Table {
+    load_lists(&[
+        RULES,
+        MX,
+        ("a.txt", "listed.com\n"),
+        ("known.txt", "known.com\n"),
+        ("free-subdomains.txt", "eu.cc\n"),
+        ("protected.txt", "gov\n"),
+        ("labels.csv", "domain,label\nlabelled.eu.cc,Shop\n"),
+        ("overrides.csv", "word.com,exact,safe,1,,,\nword.eu.cc,subtree,,,,,Mine\n"),
+    ])
+}
+
+fn answer_with_mx(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
+    let found = look_up(table, name).apply_mx(mx);
+    let verdict = found.verdict;
+    let mut text = format!("{} {}", verdict.reason, verdict.score.value());
+    text.push_str(if verdict.is_corporate_email { " +corporate" } else { "" });
+    text.push_str(&found.label.map_or(String::new(), |label| format!(" {label}")));
+    assert!(found.json_tail().contains(&format!("\"risk_score\":{}", verdict.score.value())));
+    (text, found.verdict_source())
+}
+
+#[test]
+fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
+    let table = small_table();
+    for (name, mx, expected) in [
+        ("new.com", ".", "undeliverable 95"),
+        ("new.com", "nxdomain", "undeliverable 95"),
+        ("new.com", "parked", "undeliverable 85"),
+        ("new.com", "mx1.bad.host", "disposable 84 Bad"),
+        ("new.com", "bad.host", "disposable 84 Bad"),
+        ("new.com", "mx.good.host", "safe 0 +corporate Good"),
+        ("new.com", "mx.cloud.host", "safe 10 Cloud"),
+        ("newmail.com", "mx.cloud.host", "safe 30 Cloud"),
+        ("newmail.com", "mx.good.host", "safe 0 +corporate Good"),
+        ("newmail.com", ".", "undeliverable 95"),
+    ] {
+        assert_eq!(
+            answer_with_mx(&table, name, mx),
+            (expected.to_owned(), VerdictSource::Dns),
+            "{name} {mx}"
+        );
+    }
+}
+
+#[test]
+fn a_learned_fact_that_flags_a_name_is_as_strong_as_the_same_row_of_a_list() {
+    let table = small_table();
+    for name in ["new.com", "newmail.com", "gmial.com", "x.eu.cc", "a.b.eu.cc", "mytempmail.com"] {
+        for mx in [".", "nxdomain", "parked", "mx1.bad.host"] {
+            let row = format!("domain,mx\n{name},{mx}\n");
+            let free = ("free-subdomains.txt", "eu.cc\n");
+            let listed = super::support::load_lists(&[RULES, MX, free, ("mx.csv", &row)]);
+            let (listed, learned) = (look_up(&listed, name), look_up(&table, name).apply_mx(mx));
+            assert_eq!(learned.verdict, listed.verdict, "{name} {mx}");
+            assert_eq!(learned.label, listed.label, "{name} {mx}");
+            assert_eq!(learned.verdict_source(), VerdictSource::Dns, "{name} {mx}");
+        }
+    }
+}
+
+#[test]
+fn a_learned_mail_host_that_flags_nothing_leaves_a_flag_of_the_rules() {
+    let table = small_table();
+    for name in ["gmial.com", "x.eu.cc", "mytempmail.com"] {
+        let found = look_up(&table, name);
+        for mx in ["mx.good.host", "mx.cloud.host", "mx.elsewhere.net", "address"] {
+            let with = found.apply_mx(mx);
+            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
+            assert_eq!(
+                (with.matched_at, with.verdict_source()),
+                (found.matched_at, VerdictSource::Rule)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_name_with_a_learned_mail_host_is_no_near_miss_unless_it_is_flagged() {
+    let table = small_table();
+    let suggestion = |name: &str, mx: &str| {
+        let domain = crate::model::domain::Domain::parse(name).unwrap();
+        let found = look_up(&table, name).apply_mx(mx);
+        (found.suggestion(&domain), found.verdict_source())
+    };
+    let (provider, dns) = (Some("freenet.de"), VerdictSource::Dns);
+    assert_eq!(suggestion("frenet.de", "mx.cloud.host"), (None, dns));
+    assert_eq!(suggestion("frenet.de", "mx.elsewhere.net"), (None, VerdictSource::None));
+    assert_eq!(suggestion("frenet.de", "frenet.de"), (None, VerdictSource::None), "an MX too");
+    // An address without an MX record is what a parked name has.
+    assert_eq!(suggestion("frenet.de", "address"), (provider, VerdictSource::None));
+    for mx in [".", "nxdomain", "parked", "mx.bad.host"] {
+        assert_eq!(suggestion("frenet.de", mx), (provider, dns), "{mx}");
+    }
+    let typo = (Some("gmail.com"), VerdictSource::Rule);
+    assert_eq!(suggestion("gmial.com", "mx.elsewhere.net"), typo, "it is flagged as a typo");
+}
+
+#[test]
+fn an_unknown_mx_host_changes_nothing() {
+    let table = small_table();
+    for host in ["mx.elsewhere.net", "mxbad.host", "", "not a host", "new.com"] {
+        assert_eq!(
+            answer_with_mx(&table, "new.com", host),
+            ("safe 10".to_owned(), VerdictSource::None)
+        );
+        assert_eq!(
+            answer_with_mx(&table, "newmail.com", host),
+            ("safe 30".to_owned(), VerdictSource::Rule)
+        );
+    }
+    assert!(table.is_known_mx_host("a.b.good.host") && !table.is_known_mx_host("mxgood.host"));
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_mx_text_gives_a_valid_answer(text in ".{0,40}") {
+        static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(small_table);
+        for text in [text.clone(), format!("{text}.bad.host"), format!("{text}\u{fc}.host")] {
+            let found = look_up(&SMALL, "new.com").apply_mx(&text);
+            proptest::prop_assert!(!found.json_tail().is_empty());
+            proptest::prop_assert_eq!(found.matched_at, None);
+        }
+    }
+}
+
+#[test]
+fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
+    let table = small_table();
+    for name in [
+        "listed.com",
+        "sub.listed.com",
+        "known.com",
+        "eu.cc",
+        "labelled.eu.cc",
+        "city.gov",
+        "word.com",
+        "label.word.eu.cc",
+    ] {
+        let found = look_up(&table, name);
+        assert!(!found.is_undecided_by_lists(), "{name}");
+        for mx in [".", "parked", "mx.bad.host", "mx.good.host"] {
+            let with = found.apply_mx(mx);
+            assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
+            assert_eq!(with.verdict_source(), found.verdict_source());
+        }
+    }
+}
+
+#[test]
+fn a_protected_name_is_rejected_as_a_disposable_mx_host() {
+    let refused = |suffix: &str| {
+        let labels = format!("suffix,label,class\n{suffix},X,disposable\n");
+        faults(&[("mx-labels.csv", &labels), ("protected.txt", "good.com\ngov\n")])
+    };
+    for suffix in ["good.com", "mx.good.com", "mail.city.gov"] {
+        let found = refused(suffix);
+        assert!(
+            found[0].starts_with("mx-labels.csv: class: ") && found[0].contains(suffix),
+            "{found:?}"
+        );
+    }
+    let labels = "suffix,label,class\nmx.good.com,X,professional\nnotgood.com,Y,disposable\n";
+    load(&[("mx-labels.csv", labels), ("protected.txt", "good.com\n")]).unwrap();
+}
+
+#[test]
+fn a_compiled_table_keeps_its_mx_answers() {
+    let (table, folder) = (small_table(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("table");
+    table.write_to(&path).unwrap();
+    let compiled = Table::load(&TableLocation::Directory(path)).unwrap();
+    for mx in [".", "mx.bad.host", "mx.good.host", "mx.cloud.host", "elsewhere.net"] {
+        assert_eq!(answer_with_mx(&compiled, "new.com", mx), answer_with_mx(&table, "new.com", mx));
+    }
+    assert_eq!(compiled.large_providers(), ["gmail.com"]);
+    assert!(load(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());
+}

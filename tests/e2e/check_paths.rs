@@ -1,0 +1,173 @@
+//! `riskgate check` and the start say the same of the places of the store and of the log.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::harness::{
+    BINARY, Setup, list_recursively, run_command, unprivileged_command_prefix, wait_until,
+};
+
+fn set_mode(path: &Path, mode: u32) {
+    std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
+}
+
+/// A setup with the store in a folder of its own, and what lies at the store's path.
+fn setup_with_store(name: &str, make: impl FnOnce(&Path)) -> Setup {
+    let setup = Setup::new().run_under(&["timeout", "20"]);
+    let store = setup.path("state").join(name);
+    std::fs::create_dir(setup.path("state")).unwrap();
+    make(&store);
+    setup.set_text("store.url", &format!("sqlite:{}", store.display()))
+}
+
+fn setup_with_log(make: impl FnOnce(&Setup) -> PathBuf) -> Setup {
+    let setup = Setup::new().run_under(&["timeout", "20"]);
+    let log = make(&setup).display().to_string();
+    setup.set_text("log.path", &log)
+}
+
+/// What is no store for `check` is none for `run`: by the same words and the same code. Neither
+/// makes anything, nor says more than that.
+#[track_caller]
+fn assert_check_and_run_refuse(setup: &Setup, expected: &str) {
+    setup.write_config();
+    let before = list_recursively(&setup.path(""));
+    let check = setup.cli(&["check"]).expect(78);
+    assert!(check.stderr.contains(expected), "{expected}: {}", check.stderr);
+    assert_eq!(list_recursively(&setup.path("")), before, "{expected}");
+    let start = setup.cli(&["run"]).expect(78);
+    assert_eq!(start.stderr, check.stderr);
+    assert!(!setup.path("nowhere").exists(), "{expected}");
+}
+
+#[test]
+fn check_and_run_refuse_unusable_store_paths_alike() {
+    let link = |target: &str| {
+        let target = target.to_owned();
+        move |store: &Path| std::os::unix::fs::symlink(target, store).unwrap()
+    };
+    let nothing = |_: &Path| {};
+    let dangling = setup_with_store("riskgate.db", link("../nowhere"));
+    assert_check_and_run_refuse(
+        &dangling,
+        "riskgate.db: expected a store, but found a link that leads nowhere",
+    );
+    let looping = setup_with_store("riskgate.db", link("riskgate.db"));
+    assert_check_and_run_refuse(
+        &looping,
+        "riskgate.db: expected a store, but found Too many levels",
+    );
+    let fifo = setup_with_store("riskgate.db", |store| {
+        run_command(Command::new("mkfifo").arg(store)).expect(0);
+    });
+    assert_check_and_run_refuse(&fifo, "riskgate.db: expected a regular file, but found a FIFO");
+    assert_check_and_run_refuse(
+        &setup_with_store(".", nothing),
+        "expected a regular file, but found a directory",
+    );
+    let new = "expected a directory that we may create and write, but found ";
+    assert_check_and_run_refuse(&setup_with_store("new/..", nothing), new);
+    // SQLite makes a journal beside its file, with a longer name.
+    for name in ["x".repeat(248), "x".repeat(256), format!("new/{}", "x".repeat(248))] {
+        assert_check_and_run_refuse(&setup_with_store(&name, nothing), "File name too long");
+    }
+    assert_check_and_run_refuse(
+        &setup_with_store(&format!("{}/y/z", "x".repeat(256)), nothing),
+        "File name too long",
+    );
+    // It takes no longer paths than this, wherever the folders are.
+    let deep = format!("{}/riskgate.db", ["x".repeat(120).as_str(); 4].join("/"));
+    assert_check_and_run_refuse(&setup_with_store(&deep, nothing), new);
+    let longest = setup_with_store(&"x".repeat(247), nothing);
+    longest.cli(&["check"]).expect(0);
+    longest.start();
+}
+
+#[test]
+fn check_and_run_refuse_unusable_log_paths_alike() {
+    let link = |target: &str| {
+        let target = target.to_owned();
+        move |setup: &Setup| {
+            let path = setup.path("linked.log");
+            std::os::unix::fs::symlink(target, &path).unwrap();
+            path
+        }
+    };
+    let log = "log.path: expected a file to append to, but found ";
+    assert_check_and_run_refuse(&setup_with_log(link("no/log")), log);
+    assert_check_and_run_refuse(&setup_with_log(link("nowhere/")), log);
+    assert_check_and_run_refuse(&setup_with_log(link("linked.log")), log);
+    assert_check_and_run_refuse(&setup_with_log(|setup| setup.path("nowhere/")), log);
+    assert_check_and_run_refuse(&setup_with_log(|setup| setup.path(&"x".repeat(256))), log);
+    // A link to a file that is still to be made is followed by both.
+    let setup = setup_with_log(link("nowhere"));
+    setup.cli(&["check"]).expect(0);
+    assert!(!setup.path("nowhere").exists());
+    let gateway = setup.start();
+    wait_until("the log is made", || gateway.path("nowhere").exists());
+}
+
+#[test]
+fn a_log_in_the_stores_file_is_refused_by_check_as_by_run() {
+    let other = "log.path: expected another file than the store's, but found ";
+    assert_check_and_run_refuse(&setup_with_log(|setup| setup.path("riskgate.db")), other);
+    assert_check_and_run_refuse(
+        &setup_with_log(|setup| setup.path("lists/../riskgate.db-wal")),
+        other,
+    );
+    let link = |setup: &Setup| {
+        std::os::unix::fs::symlink("riskgate.db", setup.path("linked.log")).unwrap();
+        setup.path("linked.log")
+    };
+    assert_check_and_run_refuse(&setup_with_log(link), other);
+    let store = Setup::new();
+    store.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let before = std::fs::read(store.path("riskgate.db")).unwrap();
+    let log = link(&store).display().to_string();
+    let store = store.set_text("log.path", &log);
+    assert_check_and_run_refuse(&store, other);
+    assert!(std::fs::read(store.path("riskgate.db")).unwrap() == before);
+}
+
+#[test]
+fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
+    let setup = setup_with_store("riskgate.db", |_| {});
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let store = setup.path("state/riskgate.db");
+    for mode in [0o644, 0o604, 0o600] {
+        set_mode(&store, mode);
+        setup.cli(&["check"]).expect(0);
+        let found = std::fs::metadata(&store).unwrap().permissions().mode() & 0o777;
+        assert_eq!(format!("{found:o}"), format!("{mode:o}"));
+    }
+    setup.write_config();
+    let words = unprivileged_command_prefix();
+    if !words.is_empty() {
+        for path in [setup.path("state"), store.clone(), setup.path("")] {
+            std::os::unix::fs::chown(path, Some(65534), Some(65534)).unwrap();
+        }
+    }
+    for mode in [0o400, 0o000] {
+        set_mode(&store, mode);
+        let said = ["check", "run"].map(|verb| {
+            let words = [words, &["timeout", "20", BINARY, verb, "-c"]].concat();
+            let mut command = Command::new(words[0]);
+            run_command(command.args(&words[1..]).arg(setup.path("riskgate.toml")))
+                .expect(78)
+                .stderr
+        });
+        assert!(said[0].contains("riskgate.db: expected a file that we may"), "{}", said[0]);
+        assert_eq!(said[0], said[1]);
+    }
+}
+
+#[test]
+fn a_file_that_an_earlier_check_left_stops_no_check() {
+    let setup = Setup::new();
+    // Every process in a container may have the number of the one that was killed there.
+    let words = "touch \"$1/.riskgate-check-$$\"; shift; exec \"$@\"";
+    let folder = setup.path("").display().to_string();
+    let setup = setup.run_under(&["sh", "-c", words, "sh", &folder]);
+    setup.cli(&["check"]).expect(0);
+}

@@ -1,0 +1,325 @@
+//! Config, lists, keys and stores that are not right: told exactly, exit code 78, nothing changed.
+
+use std::path::Path;
+
+use crate::harness::{Gateway, Setup};
+
+/// What `check` says; it and `run` must say the same and end with 78.
+#[track_caller]
+fn config_errors(setup: &Setup) -> Vec<String> {
+    let checked = setup.cli(&["check"]).expect(78);
+    assert_eq!(checked.stdout, "");
+    let run = setup.cli(&["run"]).expect(78);
+    assert_eq!(run.stderr, checked.stderr, "run and check read the same");
+    checked.stderr.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_good_config_is_said_to_be_good_and_nothing_is_made() {
+    let setup = Setup::new();
+    let ran = setup.cli(&["check"]).expect(0);
+    assert!(ran.stderr.contains("good"), "{}", ran.stderr);
+    assert!(!setup.path("riskgate.db").exists(), "a check makes no store");
+    // Nor does it disturb a gateway that runs.
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    gateway.cli(&["check"]).expect(0);
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
+#[test]
+fn the_shipped_config_is_good() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let store = format!("sqlite:{}", folder.path().join("store.db").display());
+    let mut command = std::process::Command::new(crate::harness::BINARY);
+    command.arg("check").current_dir(root).env("RISKGATE__STORE__URL", store);
+    let ran = crate::harness::run_command(&mut command).expect(0);
+    assert!(ran.stderr.contains("conf/riskgate.toml: good"), "{}", ran.stderr);
+}
+
+#[test]
+fn every_fault_of_a_config_is_told_with_file_line_and_key() {
+    let setup = Setup::new();
+    let config = setup.path("riskgate.toml");
+    let text = "\
+[listen]
+http = \"nowhere\"
+port = 3
+threads = 0
+
+[store]
+url = \"localhost:6379\"
+on_failure = \"maybe\"
+
+[upstream]
+servers = []
+deadline = \"soon\"
+
+[plans]
+free = -1
+gold = \"endless\"
+
+[nonsense]
+a = 1
+
+[[upstream.route]]
+prefix = \"/v1/check\"
+";
+    let at = config.display();
+    let expected = [
+        format!(
+            r#"{at}:2: listen.http: expected an address such as 127.0.0.1:8080, but found "nowhere""#
+        ),
+        format!("{at}:3: listen.port: expected one of listen."),
+        format!("{at}:4: listen.threads: expected a whole number from 1 to 1024, but found 0"),
+        format!("{at}:7: store.url: expected sqlite:PATH"),
+        format!(r#"{at}:8: store.on_failure: expected "open" or "closed", but found "maybe""#),
+        format!("{at}:11: upstream.servers: expected a list of servers"),
+        format!("{at}:12: upstream.deadline: expected a duration"),
+        format!("{at}:15: plans.free: expected calls in a month as a whole number"),
+        format!("{at}:16: plans.gold: expected calls in a month as a whole number"),
+        format!("{at}:19: nonsense.a: expected"),
+        format!("{at}:22: upstream.route.0.prefix: expected a path"),
+    ];
+    std::fs::write(&config, text).unwrap();
+    let mut command = std::process::Command::new(crate::harness::BINARY);
+    let ran = crate::harness::run_command(command.arg("check").arg("-c").arg(&config)).expect(78);
+    for line in expected {
+        assert!(ran.stderr.lines().any(|said| said.starts_with(&line)), "{line}\n{}", ran.stderr);
+    }
+    for line in ran.stderr.lines() {
+        let (_, words) = line.split_once(": expected ").unwrap_or_else(|| panic!("{line}"));
+        assert!(words.contains(", but found "), "{line}");
+        assert!(!line.ends_with('.'), "{line}");
+    }
+}
+
+#[test]
+fn a_config_that_is_no_toml_or_not_there_is_told_in_one_line() {
+    let setup = Setup::new();
+    let config = setup.path("riskgate.toml");
+    let check = || {
+        let mut command = std::process::Command::new(crate::harness::BINARY);
+        let ran =
+            crate::harness::run_command(command.arg("check").arg("-c").arg(&config)).expect(78);
+        assert_eq!(ran.stderr.lines().count(), 1, "{}", ran.stderr);
+        ran.stderr
+    };
+    assert!(check().starts_with(&format!("{}: expected", config.display())));
+    std::fs::write(&config, "[listen]\nhttp = \n").unwrap();
+    assert!(check().starts_with(&format!("{}:2: expected TOML, but found", config.display())));
+    std::fs::write(&config, b"[listen]\n# \xff\n").unwrap();
+    check();
+    std::fs::remove_file(&config).unwrap();
+    std::fs::create_dir(&config).unwrap();
+    check();
+}
+
+#[test]
+fn a_variable_that_is_wrong_is_told_by_its_name() {
+    let setup = Setup::new().env("RISKGATE__LISTEN__HTTP", "nowhere");
+    let said = config_errors(&setup);
+    assert!(said[0].starts_with("RISKGATE__LISTEN__HTTP: listen.http: expected"), "{said:?}");
+    let unknown = Setup::new().env("RISKGATE__LISTEN__COLOUR", "red");
+    assert!(config_errors(&unknown)[0].contains("listen.colour: expected"));
+}
+
+#[test]
+fn an_admin_address_beyond_loopback_needs_a_token() {
+    let said = config_errors(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
+    assert!(said[0].contains("admin.token: expected"), "{said:?}");
+    let short = Setup::new().set_text("admin.token", "short-secret");
+    let said = config_errors(&short).join("\n");
+    assert!(said.contains("admin.token: expected") && !said.contains("short-secret"), "{said}");
+}
+
+#[test]
+fn a_bad_score_in_line_4127_is_told_with_its_line() {
+    let setup = Setup::new();
+    let overrides = setup.lists().file("overrides.csv");
+    let mut text = std::fs::read_to_string(&overrides).unwrap();
+    for line in 2..=5000 {
+        let score = if line == 4127 { "101".to_owned() } else { (line % 100).to_string() };
+        text += &format!("n{line}.test,subtree,disposable,{score},,,\n");
+    }
+    std::fs::write(&overrides, text).unwrap();
+    let said = config_errors(&setup);
+    let place = format!("{}:4127: risk_score: expected ", overrides.display());
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(&place) && said[0].contains(", but found \"101\""), "{said:?}");
+}
+
+#[test]
+fn a_bad_name_in_a_list_is_told_with_its_line() {
+    let setup = Setup::new();
+    let lists = setup.lists();
+    let rows: String = (1..=300).map(|at| format!("n{at}.test\n")).collect();
+    lists.write("disposable.txt", &format!("{rows}no_name.test\nfirst.test\nsecond.test\n"));
+    let said = config_errors(&setup);
+    let place = format!("{}:301: expected ", lists.file("disposable.txt").display());
+    assert!(said[0].starts_with(&place) && said[0].contains(", but found "), "{said:?}");
+}
+
+#[test]
+fn a_table_that_cannot_be_read_is_told_with_its_path() {
+    for ruin in [
+        (|lists: &Path| std::fs::remove_file(lists.join("manifest.toml")).unwrap()) as fn(&Path),
+        |lists| std::fs::remove_dir_all(lists).unwrap(),
+        |lists| std::fs::remove_file(lists.join("disposable.txt")).unwrap(),
+        |lists| std::fs::write(lists.join("disposable.txt"), b"a.test\n\xff\xfe\n").unwrap(),
+        |lists| std::fs::write(lists.join("manifest.toml"), "[[list]]\nfile = 3\n").unwrap(),
+        |lists| {
+            std::fs::remove_dir_all(lists).unwrap();
+            std::fs::write(lists, "this is no compiled table").unwrap();
+        },
+        |lists| {
+            std::fs::remove_dir_all(lists).unwrap();
+            std::fs::write(lists, "").unwrap();
+        },
+    ] {
+        let setup = Setup::new();
+        let lists = setup.path("lists");
+        ruin(&lists);
+        let said = config_errors(&setup);
+        assert!(said[0].starts_with(&lists.display().to_string()), "{said:?}");
+    }
+}
+
+#[test]
+fn a_compiled_table_with_one_wrong_byte_is_refused() {
+    let setup = Setup::new();
+    let (lists, built) = (setup.path("lists"), setup.path("built.table"));
+    let mut command = std::process::Command::new(crate::harness::BINARY);
+    let build = command.args(["table", "build"]).arg(&lists).arg("-o").arg(&built);
+    crate::harness::run_command(build).expect(0);
+    let whole = std::fs::read(&built).unwrap();
+    let setup = setup.set_text("table.path", built.to_str().unwrap());
+    setup.cli(&["check"]).expect(0);
+    for at in [0, 9, whole.len() / 3, whole.len() / 2, whole.len() - 1] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 0x10;
+        std::fs::write(&built, bytes).unwrap();
+        assert!(config_errors(&setup)[0].starts_with(built.to_str().unwrap()), "{at}");
+    }
+    std::fs::write(&built, &whole[..whole.len() - 1]).unwrap();
+    config_errors(&setup);
+}
+
+#[test]
+fn faults_of_a_key_file_are_told_with_their_lines_and_no_secret() {
+    let setup = Setup::new().env("SHORT_KEY_OF_TESTS", "s3cret");
+    let file = setup.path("keys.toml");
+    let setup = setup.set_text("keys.file", file.to_str().unwrap());
+    let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
+    for (rest, line, words) in [
+        ("hash = \"sha256:1234\"\n", 4, "hash: expected sha256:"),
+        ("env = \"NOT_SET_ANYWHERE\"\n", 4, "env: expected"),
+        ("env = \"SHORT_KEY_OF_TESTS\"\n", 4, "env: expected"),
+        ("colour = 1\n", 4, ""),
+        ("hash = \"sha256:00\"\norigins = [\"x\"]\n", 4, ""),
+    ] {
+        std::fs::write(&file, format!("{head}{rest}")).unwrap();
+        let said = config_errors(&setup);
+        let place = format!("{}:{line}: {words}", file.display());
+        assert!(said[0].starts_with(&place), "{place}\n{said:?}");
+        assert!(!said.join("").contains("s3cret"), "{said:?}");
+    }
+    std::fs::remove_file(&file).unwrap();
+    assert!(config_errors(&setup)[0].starts_with(&format!("{}: expected", file.display())));
+}
+
+#[test]
+fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
+    let setup = Setup::new().set("plans.free", "5").set("plans.gold", "9");
+    setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
+    let setup = Setup::new()
+        .set("plans.free", "5")
+        .set_text("store.url", &format!("sqlite:{}", setup.path("riskgate.db").display()));
+    let checked = setup.cli(&["check"]).expect(0);
+    let told = "warning: account acme: expected one of the plans free, but found \"gold\"";
+    assert!(checked.stderr.contains(told), "{}", checked.stderr);
+}
+
+/// A store of a gateway that ran, with something done to it.
+fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup {
+    let gateway: Gateway = Setup::new().start();
+    gateway.create_active_key("acme", &[]);
+    let path = gateway.path("riskgate.db");
+    let setup = gateway.shut_down();
+    let connection = rusqlite::Connection::open(path).unwrap();
+    change(&connection);
+    // All of it into the one file, so that what is done to that file counts.
+    let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
+    connection.query_row(checkpoint, [], |_| Ok(())).unwrap();
+    setup
+}
+
+/// Such a store is told in one line, by every command, and stays as it is.
+#[track_caller]
+fn assert_refused_untouched(setup: &Setup, words: &str) {
+    let path = setup.path("riskgate.db");
+    let before = std::fs::read(&path).unwrap();
+    let said = config_errors(setup);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].starts_with(&format!("{}: expected ", path.display())), "{said:?}");
+    assert!(said[0].contains(words) && said[0].contains(", but found "), "{said:?}");
+    for arguments in [
+        &["keys", "create", "--account", "acme"][..],
+        &["keys", "list"],
+        &["accounts", "set", "acme", "--limit", "1"],
+        &["usage"],
+    ] {
+        setup.cli(arguments).expect(78);
+    }
+    assert!(std::fs::read(&path).unwrap() == before, "the file was changed");
+}
+
+#[test]
+fn a_store_of_a_newer_version_is_left_alone() {
+    let setup =
+        setup_with_changed_store(|store| store.execute_batch("PRAGMA user_version = 999").unwrap());
+    assert_refused_untouched(&setup, "version 999");
+}
+
+#[test]
+fn a_database_of_another_program_is_left_alone() {
+    let setup = Setup::new();
+    let other = rusqlite::Connection::open(setup.path("riskgate.db")).unwrap();
+    other.execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')").unwrap();
+    drop(other);
+    assert_refused_untouched(&setup, "riskgate");
+    let versioned = Setup::new();
+    let other = rusqlite::Connection::open(versioned.path("riskgate.db")).unwrap();
+    other.execute_batch("PRAGMA user_version = 1; CREATE TABLE account (text)").unwrap();
+    drop(other);
+    assert_refused_untouched(&versioned, "riskgate");
+}
+
+#[test]
+fn a_store_that_is_damaged_is_left_alone() {
+    let setup = Setup::new();
+    std::fs::write(
+        setup.path("riskgate.db"),
+        "this is no database, but it is somebody's".repeat(99),
+    )
+    .unwrap();
+    assert_refused_untouched(&setup, "intact");
+    let setup = setup_with_changed_store(|_| ());
+    let path = setup.path("riskgate.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100..4096].fill(0x5a);
+    std::fs::write(&path, bytes).unwrap();
+    assert_refused_untouched(&setup, "intact");
+}
+
+#[test]
+fn a_store_in_a_place_that_cannot_be_is_told() {
+    let setup = Setup::new();
+    std::fs::write(setup.path("file"), "").unwrap();
+    let url = format!("sqlite:{}", setup.path("file").join("store.db").display());
+    let setup = setup.set_text("store.url", &url);
+    let ran = setup.cli(&["run"]);
+    assert_ne!(ran.code, 0);
+    assert!(ran.stderr.contains("store.db"), "{}", ran.stderr);
+}

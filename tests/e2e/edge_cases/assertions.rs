@@ -1,0 +1,186 @@
+//! What came of a case, held against what was expected: the words of each difference.
+
+use super::case::{ExpectedResponse, ForwardedRequest, error_code};
+use crate::harness::{ReceivedRequest, Response};
+
+/// What the upstream says to the client who comes next.
+pub const NEXT_CLIENT_BODY: &str = "honest";
+
+/// What stands for the names in braces.
+pub struct Placeholders(Vec<(&'static str, String)>);
+
+impl Placeholders {
+    pub fn new(placeholders: &[(&'static str, String)]) -> Placeholders {
+        Placeholders(placeholders.to_vec())
+    }
+
+    pub fn fill(&self, text: &str) -> String {
+        self.0.iter().fold(text.to_owned(), |text, (name, value)| text.replace(name, value))
+    }
+
+    /// As [`Placeholders::fill`], for bytes that need not be text.
+    pub fn fill_bytes(&self, bytes: &[u8]) -> Vec<u8> {
+        // Latin-1 there and back: the names in braces are ASCII, and no byte is changed.
+        let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
+        self.fill(&text).chars().map(|c| c as u8).collect()
+    }
+}
+
+/// Status, body and header, among it what every answer of riskgate's own carries.
+pub fn check_response(
+    answer: &Response,
+    expected: &ExpectedResponse,
+    placeholders: &Placeholders,
+    faults: &mut Vec<String>,
+) {
+    let mut wrong = |what: String| faults.push(what);
+    if answer.status != expected.status {
+        wrong(format!("answered {}, and not {}", answer.status, expected.status));
+    }
+    if answer.is_complete == expected.is_truncated {
+        let shown = String::from_utf8_lossy(&answer.body);
+        wrong(format!("complete: {}, {:?} {shown:?}", answer.is_complete, answer.headers));
+    }
+    match &expected.body {
+        Some(body) if placeholders.fill(body).as_bytes() != answer.body => {
+            wrong(format!("said {:?}", String::from_utf8_lossy(&answer.body)));
+        }
+        None if !expected.is_head && expected.status >= 400 => {
+            check_refusal(answer, expected.status, &mut wrong);
+        }
+        _ => {}
+    }
+    // An id that was not asked for is a new one.
+    let id = answer.header_values("X-Request-Id").concat();
+    let new = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !new && !expected.headers.iter().any(|(name, _)| *name == "X-Request-Id") {
+        wrong(format!("X-Request-Id: {id:?}"));
+    }
+    for (name, value) in &expected.headers {
+        if answer.header_values(name) != [placeholders.fill(value)] {
+            wrong(format!("{name}: {:?}, and not {value}", answer.header_values(name)));
+        }
+    }
+    for name in &expected.absent_headers {
+        if answer.has_header(name) {
+            wrong(format!("{name}: {:?}", answer.header_values(name)));
+        }
+    }
+}
+
+fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String)) {
+    let body: serde_json::Value = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let error = body["error"].as_str().unwrap_or_default();
+    let known = match status {
+        500 => ["upstream_unavailable", "upstream_timeout"].contains(&error),
+        _ => error == error_code(status),
+    };
+    let detailed = matches!(status, 403 | 422);
+    if !known || body["detail"].is_string() != detailed {
+        wrong(format!("said {:?}", String::from_utf8_lossy(&answer.body)));
+    }
+    let placeholders = body["detail"].as_str().unwrap_or_default();
+    if status == 422 && !placeholders.starts_with("expected ") {
+        wrong(format!("explained: {placeholders:?}"));
+    }
+    let once = |name: &str| answer.header_values(name).first().copied();
+    let length = answer.body.len().to_string();
+    for (name, wanted) in [
+        ("Content-Type", Some("application/json")),
+        ("Cache-Control", Some("no-store")),
+        ("Content-Length", Some(length.as_str())),
+        ("X-Fail-Open", (status == 500).then_some("true")),
+        ("WWW-Authenticate", (status == 401).then_some("Bearer realm=\"riskgate\"")),
+        ("X-Riskgate-Source", None),
+    ] {
+        if once(name) != wanted {
+            wrong(format!("{name}: {:?}, and not {wanted:?}", answer.header_values(name)));
+        }
+    }
+    if answer.has_header("Allow") != (status == 405) {
+        wrong(format!("Allow: {:?}", answer.header_values("Allow")));
+    }
+}
+
+/// What reached the upstream, byte for byte, but for the order of fields.
+pub fn check_received(
+    seen: &[ReceivedRequest],
+    saw: &[ForwardedRequest],
+    answers: &[Response],
+    placeholders: &Placeholders,
+    faults: &mut Vec<String>,
+) {
+    if seen.len() != saw.len() {
+        let heads: Vec<&str> = seen.iter().map(|seen| seen.head.as_str()).collect();
+        faults.push(format!(
+            "the upstream saw {} requests, and not {}: {heads:?}",
+            seen.len(),
+            saw.len()
+        ));
+        return;
+    }
+    let theirs = |answer: &&Response| answer.has_header("X-Riskgate-Source");
+    let passed: Vec<&Response> = answers.iter().filter(theirs).collect();
+    let passed = if passed.is_empty() { answers.iter().collect() } else { passed };
+    for (at, (seen, saw)) in seen.iter().zip(saw).enumerate() {
+        let id =
+            passed.get(at).and_then(|answer| answer.header_values("X-Request-Id").first().copied());
+        let wanted = expected_fields(saw, id.unwrap_or("none"), placeholders);
+        let came = sorted_fields(&seen.head);
+        if came != wanted || seen.body != placeholders.fill(&saw.body) {
+            let missing: Vec<_> = wanted.iter().filter(|line| !came.contains(line)).collect();
+            let beside: Vec<_> = came.iter().filter(|line| !wanted.contains(line)).collect();
+            faults.push(format!(
+                "the upstream saw {beside:?}, and not {missing:?}; body {:?}",
+                seen.body
+            ));
+        }
+    }
+}
+
+/// The lines of a header, with the request line first and the fields in order.
+fn sorted_fields(head: &str) -> Vec<String> {
+    let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default().to_owned();
+    let mut fields: Vec<String> = lines.map(lowercase_field_name).collect();
+    fields.sort();
+    fields.insert(0, first);
+    fields
+}
+
+/// A field with its name in lower case: in which case names cross is Pingora's business.
+fn lowercase_field_name(field: &str) -> String {
+    match field.split_once(':') {
+        Some((name, value)) => format!("{}:{value}", name.to_ascii_lowercase()),
+        None => field.to_owned(),
+    }
+}
+
+fn expected_fields(saw: &ForwardedRequest, id: &str, placeholders: &Placeholders) -> Vec<String> {
+    let own = saw.fields.iter().map(|field| lowercase_field_name(&placeholders.fill(field)));
+    let mut fields: Vec<String> = own.collect();
+    let mut always = vec![
+        "Host: {server}",
+        "X-Forwarded-For: {address}",
+        "X-Forwarded-Host: gate.test",
+        "X-Forwarded-Proto: http",
+        "X-Request-Id: {id}",
+    ];
+    if !saw.is_keyless {
+        always.extend([
+            "X-Riskgate-Account: {account}",
+            "X-Riskgate-Key-Id: {account}-key",
+            "X-Riskgate-Plan: pro",
+        ]);
+    }
+    for field in always {
+        let field = lowercase_field_name(&placeholders.fill(field).replace("{id}", id));
+        let name = &field[..=field.find(':').unwrap_or(0)];
+        if !fields.iter().any(|own| own.starts_with(name)) {
+            fields.push(field);
+        }
+    }
+    fields.sort();
+    fields.insert(0, placeholders.fill(&saw.line));
+    fields
+}

@@ -1,0 +1,263 @@
+//! One case of the table, as data: what goes in, and the five things that must come of it.
+//!
+//! `{key}`, `{account}`, `{address}` and others in what is sent or expected are filled in by the
+//! runner: each case has a client address, accounts and keys of its own, so that what the upstream
+//! saw, what was counted and what was logged can be told apart exactly.
+
+use std::sync::Arc;
+
+use crate::harness::{ReceivedRequest, Request, Step, response_bytes};
+
+type Script = dyn Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync;
+
+#[derive(Clone)]
+pub struct Case {
+    pub name: String,
+    pub request_bytes: Vec<u8>,
+    /// What the upstream does when this case reaches it.
+    pub script: Arc<Script>,
+    pub responses: Vec<ExpectedResponse>,
+    pub connection_outcome: ConnectionOutcome,
+    pub forwarded: Vec<ForwardedRequest>,
+    /// By how much `month_count` grew for the case's account, and for its other one.
+    pub counts: [u64; 2],
+    /// Status, outcome and reason of each line of the access log.
+    pub logs: Vec<(u16, &'static str, Option<&'static str>)>,
+    /// The client who comes next must get an answer of its own, over another connection.
+    pub checks_next_client: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionOutcome {
+    Kept,
+    Closed,
+}
+
+/// One answer to the client.
+#[derive(Clone, Default)]
+pub struct ExpectedResponse {
+    pub status: u16,
+    /// None: what riskgate itself says with this status, if it is a refusal.
+    pub body: Option<String>,
+    pub headers: Vec<(&'static str, String)>,
+    pub absent_headers: Vec<&'static str>,
+    pub is_head: bool,
+    /// The answer was cut, and must show it.
+    pub is_truncated: bool,
+}
+
+/// One request at the upstream: its bytes, but for the order of fields.
+#[derive(Clone)]
+pub struct ForwardedRequest {
+    pub line: String,
+    /// Whole fields beside those that riskgate always sets; one of the same name replaces it.
+    pub fields: Vec<String>,
+    pub body: String,
+    pub is_keyless: bool,
+}
+
+impl ForwardedRequest {
+    pub fn line(line: &str) -> ForwardedRequest {
+        ForwardedRequest {
+            line: line.to_owned(),
+            fields: Vec::new(),
+            body: String::new(),
+            is_keyless: false,
+        }
+    }
+
+    pub fn field(mut self, field: &str) -> ForwardedRequest {
+        self.fields.push(field.to_owned());
+        self
+    }
+
+    pub fn body(self, body: &str) -> ForwardedRequest {
+        ForwardedRequest { body: body.to_owned(), ..self }
+            .field(&format!("Content-Length: {}", body.len()))
+    }
+
+    pub fn without_key(self) -> ForwardedRequest {
+        ForwardedRequest { is_keyless: true, ..self }
+    }
+}
+
+/// What the upstream says to a case that plans nothing else; the connection is not kept, so that
+/// every case finds the pool empty.
+pub const UPSTREAM_BODY: &str = r#"{"checked":true}"#;
+
+impl Case {
+    fn new(name: &str, sends: impl IntoRequestBytes) -> Case {
+        let script = |_: &ReceivedRequest| {
+            vec![
+                Step::Send(response_bytes(200, "Connection: close\r\n", UPSTREAM_BODY)),
+                Step::Close,
+            ]
+        };
+        Case {
+            name: name.to_owned(),
+            request_bytes: sends.bytes(),
+            script: Arc::new(script),
+            responses: Vec::new(),
+            connection_outcome: ConnectionOutcome::Kept,
+            forwarded: Vec::new(),
+            counts: [0, 0],
+            logs: Vec::new(),
+            checks_next_client: false,
+        }
+    }
+
+    /// No request: refused at the door, which closes.
+    pub fn refused_and_closed(name: &str, status: u16, sends: impl IntoRequestBytes) -> Case {
+        Case {
+            connection_outcome: ConnectionOutcome::Closed,
+            ..Case::answered_by_gateway(name, status, sends)
+        }
+    }
+
+    /// Answered by riskgate itself, and counted if it is a 422; the connection is kept.
+    pub fn answered_by_gateway(name: &str, status: u16, sends: impl IntoRequestBytes) -> Case {
+        Case::new(name, sends).then_status(status)
+    }
+
+    /// Passed to the upstream as this request, answered by it, and counted.
+    pub fn forwarded(name: &str, sends: impl IntoRequestBytes, saw: ForwardedRequest) -> Case {
+        Case::new(name, sends).then_forwarded(saw)
+    }
+
+    /// Passed to an upstream that does this.
+    pub fn with_upstream_script(
+        name: &str,
+        sends: impl IntoRequestBytes,
+        script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+    ) -> Case {
+        Case { script: Arc::new(script), ..Case::new(name, sends) }
+    }
+
+    /// The next answer, of riskgate's own: to a refusal with the log line that belongs to it.
+    pub fn then_status(mut self, status: u16) -> Case {
+        self.responses.push(ExpectedResponse { status, ..ExpectedResponse::default() });
+        self.counts[0] += u64::from(status == 422);
+        self.logs.push((status, error_code(status), None));
+        self
+    }
+
+    /// The next answer: the verdict on a listed domain, counted.
+    pub fn then_verdict(mut self) -> Case {
+        self.responses.push(ExpectedResponse { status: 200, ..ExpectedResponse::default() });
+        self.counts[0] += 1;
+        self.logs.push((200, "ok", Some("disposable")));
+        self
+    }
+
+    /// The next answer: the upstream's, counted.
+    pub fn then_forwarded(mut self, saw: ForwardedRequest) -> Case {
+        let answer = ExpectedResponse {
+            status: 200,
+            body: Some(UPSTREAM_BODY.to_owned()),
+            ..ExpectedResponse::default()
+        };
+        self.responses.push(answer);
+        self.forwarded.push(saw);
+        self.counts[0] += 1;
+        self.logs.push((200, "ok", None));
+        self
+    }
+
+    pub fn then_closed(self) -> Case {
+        Case { connection_outcome: ConnectionOutcome::Closed, ..self }
+    }
+
+    pub fn counts(self, own: u64, other: u64) -> Case {
+        Case { counts: [own, other], ..self }
+    }
+
+    pub fn logs(self, logs: &[(u16, &'static str, Option<&'static str>)]) -> Case {
+        Case { logs: logs.to_vec(), ..self }
+    }
+
+    pub fn then_upstream_gets(mut self, saw: ForwardedRequest) -> Case {
+        self.forwarded.push(saw);
+        self
+    }
+
+    pub fn checks_next_client(self) -> Case {
+        Case { checks_next_client: true, ..self }
+    }
+
+    /// Of the last answer.
+    pub fn has(mut self, name: &'static str, value: &str) -> Case {
+        self.last().headers.push((name, value.to_owned()));
+        self
+    }
+
+    pub fn lacks(mut self, names: &[&'static str]) -> Case {
+        self.last().absent_headers.extend(names);
+        self
+    }
+
+    pub fn body(mut self, body: &str) -> Case {
+        self.last().body = Some(body.to_owned());
+        self
+    }
+
+    pub fn without_body(mut self) -> Case {
+        self.last().is_head = true;
+        self.last().body = None;
+        self
+    }
+
+    pub fn truncated(mut self) -> Case {
+        self.last().is_truncated = true;
+        self
+    }
+
+    fn last(&mut self) -> &mut ExpectedResponse {
+        self.responses.last_mut().expect("an answer that was named before")
+    }
+}
+
+/// The outcome in the log, and the code in the body, of what riskgate itself says.
+pub fn error_code(status: u16) -> &'static str {
+    match status {
+        400 => "bad_request",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        405 => "method_not_allowed",
+        414 => "uri_too_long",
+        417 => "expectation_failed",
+        422 => "validation_error",
+        429 => "quota_exceeded",
+        431 => "headers_too_large",
+        _ => "ok",
+    }
+}
+
+/// What can be sent.
+pub trait IntoRequestBytes {
+    fn bytes(self) -> Vec<u8>;
+}
+
+impl IntoRequestBytes for Request {
+    fn bytes(self) -> Vec<u8> {
+        Request::to_bytes(&self)
+    }
+}
+
+impl IntoRequestBytes for &str {
+    fn bytes(self) -> Vec<u8> {
+        self.as_bytes().to_vec()
+    }
+}
+
+impl IntoRequestBytes for String {
+    fn bytes(self) -> Vec<u8> {
+        self.into_bytes()
+    }
+}
+
+impl IntoRequestBytes for Vec<u8> {
+    fn bytes(self) -> Vec<u8> {
+        self
+    }
+}

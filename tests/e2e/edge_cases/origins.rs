@@ -1,0 +1,220 @@
+//! Origins: what a restricted key matches, and what a browser may read.
+
+use super::targets::FIRST_TEST_BODY;
+use super::{Case, Group};
+use crate::harness::{Request, get, request};
+
+const DOMAIN: &str = "/v1/public/domain/first.test";
+const APP: &str = "https://app.example.com";
+const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+const VISIBLE: &[&str] = &[
+    ALLOW_ORIGIN,
+    "Access-Control-Expose-Headers",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Max-Age",
+];
+
+fn request_from(origin: &str) -> Request {
+    get(DOMAIN).key("{key}").with_header("Origin", origin)
+}
+
+fn verdict(name: &str, request: Request) -> Case {
+    Case::answered_by_gateway(name, 200, request)
+        .logs(&[(200, "ok", Some("disposable"))])
+        .counts(1, 0)
+        .body(FIRST_TEST_BODY)
+        .has("Vary", "Origin")
+        .lacks(&["Access-Control-Allow-Credentials"])
+}
+
+fn matching_origin_case(name: &str, origin: &str) -> Case {
+    verdict(name, request_from(origin)).has(ALLOW_ORIGIN, origin)
+}
+
+/// The body says what came, and no header lets a browser read it.
+fn refused_origin_case(name: &str, origin: &str) -> Case {
+    let body = format!(
+        "{{\"error\":\"forbidden\",\"message\":\"This origin is not authorised for this API \
+         key.\",\"detail\":{}}}",
+        serde_json::json!(format!("Origin: {origin}"))
+    );
+    Case::answered_by_gateway(name, 403, request_from(origin))
+        .body(&body)
+        .has("Vary", "Origin")
+        .lacks(VISIBLE)
+}
+
+#[test]
+fn a_restricted_key_serves_its_own_origins() {
+    let key = "origins = [\"https://app.example.com\", \"https://*.example.org\", \
+               \"http://localhost:3000\", \"https://xn--bcher-kva.example\"]\n";
+    Group::new("origins", 5)
+        .key(key)
+        .run([allowed_origin_cases(), refused_origin_cases(), preflight_cases()].concat());
+}
+
+#[test]
+fn an_unrestricted_key_serves_every_origin() {
+    let unnamed = |name, origin: &str| verdict(name, request_from(origin)).lacks(VISIBLE);
+    let any = "https://anywhere.example";
+    Group::new("any-origin", 6).run(vec![
+        matching_origin_case("any origin", any),
+        unnamed("null is served, and not named", "null"),
+        unnamed("a list is served, and not named", "https://a.com, https://b.com"),
+        unnamed("nonsense is served, and not named", "nonsense"),
+        verdict("no origin is served", get(DOMAIN).key("{key}")).lacks(VISIBLE),
+        Case::answered_by_gateway(
+            "a key that wants an origin gets none",
+            403,
+            get(DOMAIN).key("{strict}"),
+        )
+        .lacks(VISIBLE),
+        verdict(
+            "a key that wants an origin gets it",
+            get(DOMAIN).key("{strict}").with_header("Origin", APP),
+        ),
+        Case::answered_by_gateway(
+            "a key that wants an origin gets null",
+            403,
+            get(DOMAIN).key("{strict}").with_header("Origin", "null"),
+        )
+        .lacks(VISIBLE),
+        preflight("a preflight of any origin", any, 204).has(ALLOW_ORIGIN, any),
+        preflight("a preflight of null", "null", 403).lacks(VISIBLE),
+        Case::answered_by_gateway(
+            "an unknown key's refusal can be read",
+            401,
+            get(DOMAIN).with_header("Origin", any),
+        )
+        .has(ALLOW_ORIGIN, any),
+    ]);
+}
+
+fn allowed_origin_cases() -> Vec<Case> {
+    vec![
+        matching_origin_case("the origin itself", APP),
+        matching_origin_case("a host in upper case", "https://APP.Example.COM"),
+        matching_origin_case("a scheme in upper case", "HTTPS://app.example.com"),
+        matching_origin_case("the default port", "https://app.example.com:443"),
+        matching_origin_case("a subdomain", "https://a.example.org"),
+        matching_origin_case("a subdomain's subdomain", "https://a.b.example.org"),
+        matching_origin_case("another port that is named", "http://localhost:3000"),
+        matching_origin_case(
+            "an international host in its A-label",
+            "https://xn--bcher-kva.example",
+        ),
+        verdict("no origin", get(DOMAIN).key("{key}")).lacks(VISIBLE),
+        Case::answered_by_gateway(
+            "a 422 can be read",
+            422,
+            get("/v1/public/domain/a..b").key("{key}").with_header("Origin", APP),
+        )
+        .has(ALLOW_ORIGIN, APP)
+        .has("Vary", "Origin"),
+        Case::answered_by_gateway(
+            "a 404 can be read",
+            404,
+            get("/nowhere").with_header("Origin", APP),
+        )
+        .has(ALLOW_ORIGIN, APP),
+        Case::answered_by_gateway(
+            "a 405 can be read",
+            405,
+            request("PUT", DOMAIN).with_header("Origin", APP),
+        )
+        .has(ALLOW_ORIGIN, APP),
+        Case::answered_by_gateway("a 401 can be read", 401, get(DOMAIN).with_header("Origin", APP))
+            .has(ALLOW_ORIGIN, APP),
+        Case::answered_by_gateway(
+            "a 401 for a foreign origin can not",
+            401,
+            get(DOMAIN).with_header("Origin", "https://evil.example"),
+        )
+        .has("Vary", "Origin")
+        .lacks(VISIBLE),
+    ]
+}
+
+fn refused_origin_cases() -> Vec<Case> {
+    let two = request_from(APP).with_header("Origin", APP);
+    vec![
+        refused_origin_case("another scheme", "http://app.example.com"),
+        refused_origin_case("another port", "https://app.example.com:8443"),
+        refused_origin_case("the parent", "https://example.com"),
+        refused_origin_case("the host as a prefix", "https://app.example.com.evil.net"),
+        refused_origin_case("the host as a suffix", "https://evilapp.example.com"),
+        refused_origin_case("a subdomain of one that is exact", "https://x.app.example.com"),
+        refused_origin_case("the apex of a wildcard", "https://example.org"),
+        refused_origin_case("a wildcard's host as a suffix", "https://evilexample.org"),
+        refused_origin_case("a wildcard's other scheme", "http://a.example.org"),
+        refused_origin_case("a wildcard's other port", "https://a.example.org:444"),
+        refused_origin_case("an empty label before a wildcard", "https://.example.org"),
+        refused_origin_case("a missing port", "http://localhost"),
+        refused_origin_case("the port next to it", "http://localhost:3001"),
+        refused_origin_case("null", "null"),
+        refused_origin_case("an asterisk", "*"),
+        refused_origin_case("a wildcard itself", "https://*.example.org"),
+        refused_origin_case("an empty origin", ""),
+        refused_origin_case("a trailing slash", "https://app.example.com/"),
+        refused_origin_case("a path", "https://app.example.com/path"),
+        refused_origin_case("a query", "https://app.example.com?x"),
+        refused_origin_case("a trailing dot", "https://app.example.com."),
+        refused_origin_case("a user", "https://user@app.example.com"),
+        refused_origin_case("a list", "https://app.example.com, https://app.example.com"),
+        refused_origin_case("two in a row", "https://app.example.com https://evil.net"),
+        refused_origin_case("no scheme", "app.example.com"),
+        refused_origin_case("a scheme alone", "https://"),
+        refused_origin_case("an empty port", "https://app.example.com:"),
+        refused_origin_case("a port that is no port", "https://app.example.com:65979"),
+        refused_origin_case("a port with a sign", "https://app.example.com:+443"),
+        refused_origin_case("a look-alike in Unicode", "https://b\u{fc}cher.example"),
+        Case::answered_by_gateway("two headers that agree", 403, two)
+            .body(
+                "{\"error\":\"forbidden\",\"message\":\"This origin is not authorised for this API \
+                 key.\",\"detail\":\"Origin: https://app.example.com, https://app.example.com\"}",
+            )
+            .lacks(VISIBLE),
+    ]
+}
+
+fn preflight(name: &str, origin: &str, status: u16) -> Case {
+    let request = request("OPTIONS", DOMAIN)
+        .with_header("Origin", origin)
+        .with_header("Access-Control-Request-Method", "GET")
+        .with_header("Access-Control-Request-Headers", "authorization");
+    // Refused, it is an answer without a body.
+    let case = Case::answered_by_gateway(name, status, request).logs(&[(status, "ok", None)]);
+    case.body("").has("Vary", "Origin").lacks(&["Access-Control-Allow-Credentials"])
+}
+
+fn preflight_cases() -> Vec<Case> {
+    let options = |request: Request| {
+        move |name: &str| {
+            Case::answered_by_gateway(name, 204, request)
+                .has("Allow", "GET, HEAD, OPTIONS")
+                .lacks(&["Access-Control-Allow-Methods", "Content-Length"])
+        }
+    };
+    vec![
+        preflight("a preflight of an origin of some key", APP, 204)
+            .has(ALLOW_ORIGIN, APP)
+            .has("Access-Control-Allow-Methods", "GET, HEAD, OPTIONS")
+            .has("Access-Control-Max-Age", "600")
+            .lacks(&["Content-Length", "Allow"]),
+        preflight("a preflight of a subdomain", "https://a.example.org", 204)
+            .has(ALLOW_ORIGIN, "https://a.example.org"),
+        preflight("a preflight of the apex", "https://example.org", 403).lacks(VISIBLE),
+        preflight("a preflight of a foreign origin", "https://evil.example", 403).lacks(VISIBLE),
+        preflight("a preflight of null", "null", 403).lacks(VISIBLE),
+        preflight("a preflight of a list", "https://app.example.com, https://a.com", 403)
+            .lacks(VISIBLE),
+        preflight("a preflight of nonsense", "nonsense", 403).lacks(VISIBLE),
+        options(request("OPTIONS", DOMAIN))("OPTIONS without an origin"),
+        options(request("OPTIONS", DOMAIN).with_header("Origin", APP))("OPTIONS without a method"),
+        options(request("OPTIONS", DOMAIN).with_header("Access-Control-Request-Method", "GET"))(
+            "OPTIONS with a method alone",
+        ),
+    ]
+}

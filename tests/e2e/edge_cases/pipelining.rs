@@ -1,0 +1,220 @@
+//! Several requests in one packet: each with its own key, origin and count, and nothing between.
+
+use super::{Case, ForwardedRequest, Group};
+use crate::harness::{Request, get, request};
+
+/// A POST that has no key.
+const POST: &str = "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\n";
+const APP: &str = "https://app.example.com";
+const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";
+
+fn verdict() -> Request {
+    get("/v1/public/domain/first.test").key("{key}")
+}
+
+fn check(target: &str) -> Request {
+    get(format!("/v1/check/{target}")).key("{key}")
+}
+
+fn forwarded_check(target: &str) -> ForwardedRequest {
+    ForwardedRequest::line(&format!("GET /v1/check/{target} HTTP/1.1"))
+}
+
+fn packet(requests: &[Request]) -> Vec<u8> {
+    requests.iter().flat_map(Request::to_bytes).collect()
+}
+
+fn case(name: &str, status: u16, bytes: Vec<u8>) -> Case {
+    Case::answered_by_gateway(name, status, bytes)
+}
+
+fn echoing_case(name: &str, bytes: Vec<u8>) -> Case {
+    Case::with_upstream_script(name, bytes, |seen| {
+        let body = seen.request_line().split(' ').nth(1).unwrap_or_default().to_owned();
+        let text = crate::harness::response_bytes(200, "Connection: close\r\n", &body);
+        vec![crate::harness::Step::Send(text), crate::harness::Step::Close]
+    })
+}
+
+#[test]
+fn pipelined_requests_are_checked_one_by_one() {
+    Group::new("pipelining", 7).run([order_cases(), isolation_cases(), smuggling_cases()].concat());
+}
+
+fn order_cases() -> Vec<Case> {
+    let three = packet(&[check("one"), check("two"), check("three")]);
+    let mixed = packet(&[check("one"), verdict(), get("/nowhere"), check("two")]);
+    let many = packet(&vec![verdict(); 40]);
+    let passed = |case: Case, target: &str| {
+        case.then_forwarded(forwarded_check(target)).body(&format!("/v1/check/{target}"))
+    };
+    let three = echoing_case("answers come in the order of the requests", three);
+    let three = ["one", "two", "three"].into_iter().fold(three, passed);
+    let mixed = passed(echoing_case("answers of ours and others come in order", mixed), "one");
+    let mixed = passed(mixed.then_verdict().then_status(404), "two");
+    let many =
+        (0..40).fold(echoing_case("forty requests in one packet", many), |c, _| c.then_verdict());
+    vec![three, mixed, many]
+}
+
+fn isolation_cases() -> Vec<Case> {
+    let other = || get("/v1/public/domain/first.test").key("{other}");
+    vec![
+        echoing_case(
+            "each request has its own key",
+            packet(&[verdict(), other(), verdict(), other(), other()]),
+        )
+        .then_verdict()
+        .then_verdict()
+        .then_verdict()
+        .then_verdict()
+        .then_verdict()
+        .counts(2, 3),
+        echoing_case(
+            "a key does not open the next request",
+            packet(&[verdict(), get("/v1/check/a"), verdict()]),
+        )
+        .then_verdict()
+        .then_status(401)
+        .then_verdict(),
+        echoing_case(
+            "a refused key does not close the next request",
+            packet(&[get("/v1/check/a"), verdict()]),
+        )
+        .then_status(401)
+        .then_verdict(),
+        echoing_case(
+            "each request has its own origin",
+            packet(&[
+                verdict().with_header("Origin", APP),
+                verdict(),
+                get("/nowhere").with_header("Origin", "null"),
+            ]),
+        )
+        .then_verdict()
+        .has(ALLOW_ORIGIN, APP)
+        .then_verdict()
+        .lacks(&[ALLOW_ORIGIN])
+        .then_status(404)
+        .lacks(&[ALLOW_ORIGIN]),
+        echoing_case(
+            "each request has its own id",
+            packet(&[
+                verdict().with_header("X-Request-Id", "one"),
+                verdict().with_header("X-Request-Id", "two"),
+            ]),
+        )
+        .then_verdict()
+        .has("X-Request-Id", "one")
+        .then_verdict()
+        .has("X-Request-Id", "two"),
+        echoing_case(
+            "a HEAD response has no body before the next response",
+            packet(&[request("HEAD", "/v1/public/domain/first.test").key("{key}"), verdict()]),
+        )
+        .then_verdict()
+        .without_body()
+        .then_verdict(),
+        echoing_case(
+            "a preflight does not take the next answer for its body",
+            packet(&[request("OPTIONS", "/v1/usage"), verdict()]),
+        )
+        .then_status(204)
+        .then_verdict(),
+        echoing_case(
+            "requests after Connection: close are not read",
+            packet(&[verdict().with_header("Connection", "close"), verdict()]),
+        )
+        .then_verdict()
+        .then_closed(),
+    ]
+}
+
+fn smuggling_cases() -> Vec<Case> {
+    let post = |framing: &str| {
+        format!(
+            "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer \
+             {{key}}\r\n{framing}\r\n"
+        )
+        .into_bytes()
+    };
+    let smuggled = || check("smuggled").to_bytes();
+    let length = smuggled().len() - "{key}".len() + "edge.key.pipelining.0011".len();
+    let body = String::from_utf8(smuggled()).unwrap();
+    vec![
+        Case::forwarded(
+            "a body that looks like a request is a body",
+            [post(&format!("Content-Length: {length}\r\n")), smuggled()].concat(),
+            ForwardedRequest {
+                body: body.clone(),
+                ..ForwardedRequest::line("POST /v1/signup HTTP/1.1")
+            }
+            .field(&format!("Content-Length: {length}")),
+        ),
+        echoing_case(
+            "a POST without a body is followed by a request",
+            [post(""), check("two").to_bytes()].concat(),
+        )
+        .then_forwarded(ForwardedRequest::line("POST /v1/signup HTTP/1.1"))
+        .body("/v1/signup")
+        .then_forwarded(forwarded_check("two"))
+        .body("/v1/check/two"),
+        case(
+            "a request behind a body that nobody takes is not read",
+            400,
+            [
+                &b"GET /v1/usage HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"[..],
+                &smuggled(),
+            ]
+            .concat(),
+        )
+        .then_closed(),
+        echoing_case(
+            "garbage behind a good request is refused",
+            [verdict().to_bytes(), b"NONSENSE\r\n\r\n".to_vec(), smuggled()].concat(),
+        )
+        .then_verdict()
+        .then_status(400)
+        .then_closed(),
+        echoing_case(
+            "a chunked body behind a good request is refused",
+            [
+                verdict().to_bytes(),
+                post("Transfer-Encoding: chunked\r\n"),
+                b"0\r\n\r\n".to_vec(),
+                smuggled(),
+            ]
+            .concat(),
+        )
+        .then_verdict()
+        .then_status(400)
+        .then_closed(),
+        echoing_case(
+            "a refusal ends the packet",
+            [b"GET /v1/usage HTTP/1.1\r\n\r\n".to_vec(), verdict().to_bytes()].concat(),
+        )
+        .then_status(400)
+        .then_closed(),
+        echoing_case(
+            "bytes beyond a body are the next request",
+            [post("Content-Length: 2\r\n"), b"{}".to_vec(), check("two").to_bytes()].concat(),
+        )
+        .then_forwarded(ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("{}"))
+        .body("/v1/signup")
+        .then_forwarded(forwarded_check("two"))
+        .body("/v1/check/two"),
+        echoing_case(
+            "a body behind a refused key is not taken for a request",
+            [format!("{POST}Content-Length: {length}\r\n\r\n").into_bytes(), smuggled()].concat(),
+        )
+        .then_status(401),
+        echoing_case(
+            "what is behind the body of a refused request is the next one",
+            [format!("{POST}Content-Length: 2\r\n\r\n{{}}").into_bytes(), check("two").to_bytes()]
+                .concat(),
+        )
+        .then_status(401)
+        .then_forwarded(forwarded_check("two"))
+        .body("/v1/check/two"),
+    ]
+}

@@ -1,0 +1,344 @@
+//! The runner: one gateway and one upstream for a group of cases, and all five checks for each.
+//!
+//! Cases run one after the other, so that what the upstream sees belongs to the one that runs.
+//! None stops the group: all red ones are told at its end.
+
+use std::fmt::Write as _;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use sha2::{Digest, Sha256};
+
+use super::assertions::{self, Placeholders};
+use super::case::{Case, ConnectionOutcome};
+use crate::harness::{
+    Connection, Gateway, MockUpstream, ReceivedRequest, Setup, Step, WARM_UP_CALLS, get,
+    is_fast_path_enabled, response_bytes,
+};
+
+/// How a case's bytes get to the gateway: from this client.
+type Connector = dyn Fn(IpAddr, SocketAddr) -> Connection;
+
+pub struct Group {
+    name: &'static str,
+    /// Tells the addresses of this group's clients from those of others.
+    address_octet: u8,
+    settings: fn(Setup) -> Setup,
+    /// What stands with the key of every case.
+    key: &'static str,
+    open: Box<Connector>,
+}
+
+/// Prefixes beside the routes that are always there, in every group.
+const ROUTES: &str = "
+[[upstream.route]]
+prefix = \"/v1/signup\"
+methods = [\"GET\", \"POST\"]
+
+[[upstream.route]]
+prefix = \"/open\"
+key = false
+";
+
+impl Group {
+    pub fn new(name: &'static str, address_octet: u8) -> Group {
+        Group {
+            name,
+            address_octet,
+            settings: |setup| setup,
+            key: "",
+            open: Box::new(Connection::open_from),
+        }
+    }
+
+    pub fn settings(self, settings: fn(Setup) -> Setup) -> Group {
+        Group { settings, ..self }
+    }
+
+    pub fn key(self, key: &'static str) -> Group {
+        Group { key, ..self }
+    }
+
+    /// Sends another way than over plain TCP.
+    pub fn with_connector(
+        self,
+        open: impl Fn(IpAddr, SocketAddr) -> Connection + 'static,
+    ) -> Group {
+        Group { open: Box::new(open), ..self }
+    }
+
+    /// Runs all cases and says which are red.
+    pub fn run(&self, cases: Vec<Case>) {
+        let (green, red) = self.run_cases(cases);
+        green.iter().for_each(|name| println!("case passed: {name}"));
+        let red: String = red.iter().map(|line| format!("case failed: {line}\n")).collect();
+        assert!(red.is_empty(), "\n{red}");
+    }
+
+    /// The names of the green cases, and those of the red ones with what is wrong.
+    pub fn run_cases(&self, cases: Vec<Case>) -> (Vec<String>, Vec<String>) {
+        let name = |case: &Case| format!("{}: {}", self.name, case.name);
+        let chosen = selected_cases();
+        let chosen = |case: &&Case| chosen.as_ref().is_none_or(|some| some.contains(&name(case)));
+        let cases: Vec<Case> = cases.iter().filter(chosen).cloned().collect();
+        if cases.is_empty() {
+            return Default::default();
+        }
+        let now: Arc<Mutex<Option<usize>>> = Arc::default();
+        let cases = Arc::new(cases);
+        let upstream = self.start_upstream(&now, &cases);
+        let gateway = self.start(&upstream, cases.len());
+        let (mut green, mut red) = (Vec::new(), Vec::new());
+        for (at, case) in cases.iter().enumerate() {
+            *now.lock().unwrap() = Some(at);
+            let running = RunningCase { group: self, gateway: &gateway, upstream: &upstream, at };
+            let mut faults = Vec::new();
+            let held = AssertUnwindSafe(|| running.check_case(case, &mut faults));
+            if catch_unwind(held).is_err() {
+                faults.push("an answer that nobody expected".to_owned());
+            }
+            let name = name(case);
+            match faults.is_empty() {
+                true => green.push(name),
+                false => red.push(format!("{name} | {}", faults.join("; "))),
+            }
+        }
+        (green, red)
+    }
+
+    /// Plays what the running case wants; the client who comes next is answered honestly.
+    fn start_upstream(
+        &self,
+        now: &Arc<Mutex<Option<usize>>>,
+        cases: &Arc<Vec<Case>>,
+    ) -> MockUpstream {
+        let (now, cases) = (Arc::clone(now), Arc::clone(cases));
+        MockUpstream::with_script(move |seen| {
+            let at = *now.lock().unwrap();
+            match at.filter(|_| !is_probe(seen)) {
+                Some(at) => (cases[at].script)(seen),
+                None => {
+                    let honest =
+                        response_bytes(200, "Connection: close\r\n", assertions::NEXT_CLIENT_BODY);
+                    vec![Step::Send(honest), Step::Close]
+                }
+            }
+        })
+    }
+
+    fn start(&self, upstream: &MockUpstream, cases: usize) -> Gateway {
+        let setup = Setup::new().upstream(&[upstream.address]).append_toml(ROUTES);
+        let setup =
+            setup.set_text("upstream.deadline", "15s").set_text("listen.header_timeout", "5s");
+        let setup = (self.settings)(setup);
+        let mut keys = String::new();
+        for at in 0..cases {
+            let placeholders = self.words(at, upstream.address);
+            for (token, account, more) in [
+                ("{key}", "{account}", self.key),
+                ("{other}", "{other-account}", self.key),
+                ("{long}", "{account}", self.key),
+                ("{strict}", "{account}", ORIGIN_REQUIRED),
+                ("{revoked}", "{account}", "revoked = \"2026-01-01T00:00:00Z\"\n"),
+                ("{expired}", "{account}", "expires = \"2026-01-01T00:00:00Z\"\n"),
+            ] {
+                let id = token.trim_matches(['{', '}']);
+                let (hash, account) =
+                    (sha256(&placeholders.fill(token)), placeholders.fill(account));
+                write!(
+                    keys,
+                    "[[key]]\nid = \"{account}-{id}\"\naccount = \"{account}\"\nplan = \"pro\"\n\
+                     hash = \"sha256:{hash}\"\n{more}"
+                )
+                .unwrap();
+            }
+        }
+        std::fs::write(setup.path("keys.toml"), keys).unwrap();
+        let path = setup.path("keys.toml").display().to_string();
+        setup.set_text("keys.file", &path).start()
+    }
+
+    fn words(&self, at: usize, server: SocketAddr) -> Placeholders {
+        let (group, name) = (self.address_octet, self.name);
+        let address = IpAddr::V4(Ipv4Addr::new(127, group, (at / 200) as u8, (at % 200) as u8 + 1));
+        let token = |kind: &str| format!("edge.{kind}.{name}.{at:04}");
+        Placeholders::new(&[
+            ("{account}", format!("{name}-{at}")),
+            ("{other-account}", format!("{name}-{at}-other")),
+            ("{key}", token("key")),
+            ("{other}", token("other")),
+            ("{strict}", token("strict")),
+            ("{revoked}", token("revoked")),
+            ("{expired}", token("expired")),
+            ("{unknown}", token("unknown")),
+            ("{shouted}", token("key").to_uppercase()),
+            ("{long}", format!("{:x<256}", token("long"))),
+            ("{address}", address.to_string()),
+            ("{server}", server.to_string()),
+        ])
+    }
+}
+
+/// The names of the only cases to run, a line each; all if it is not set.
+fn selected_cases() -> Option<Vec<String>> {
+    let names = std::env::var("RISKGATE_TEST_CASES").ok()?;
+    Some(names.lines().map(ToOwned::to_owned).collect())
+}
+
+/// A key that answers one origin, and nobody who has none.
+const ORIGIN_REQUIRED: &str = "origins = [\"https://app.example.com\"]\nrequire_origin = true\n";
+
+fn sha256(text: &str) -> String {
+    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn is_probe(seen: &ReceivedRequest) -> bool {
+    seen.head.contains("probe-")
+}
+
+/// One case while it runs.
+struct RunningCase<'g> {
+    group: &'g Group,
+    gateway: &'g Gateway,
+    upstream: &'g MockUpstream,
+    at: usize,
+}
+
+impl RunningCase<'_> {
+    /// Holds a case to all that it expects; what is wrong is added to the faults.
+    fn check_case(&self, case: &Case, faults: &mut Vec<String>) {
+        let placeholders = self.group.words(self.at, self.upstream.address);
+        let counted_before = ["{key}", "{other}"].map(|key| self.warm_up(&placeholders, key));
+        let before = self.upstream.request_count();
+        let mut connection = self.open(&placeholders);
+        connection.try_send(&placeholders.fill_bytes(&case.request_bytes));
+        let mut answers = Vec::new();
+        for expected in &case.responses {
+            let method = if expected.is_head { "HEAD" } else { "GET" };
+            let Some(answer) = connection.read_response_to(method) else { break };
+            assertions::check_response(&answer, expected, &placeholders, faults);
+            answers.push(answer);
+        }
+        if answers.len() != case.responses.len() {
+            let (came, wanted) = (answers.len(), case.responses.len());
+            faults.push(format!("{came} answers, and not {wanted}"));
+        }
+        let kept = self.probe_month_count(&mut connection, &placeholders, "{key}").is_some();
+        match (case.connection_outcome, kept) {
+            (ConnectionOutcome::Kept, false) => faults.push("the connection was closed".to_owned()),
+            (ConnectionOutcome::Closed, true) => faults.push("the connection was kept".to_owned()),
+            (ConnectionOutcome::Kept, true) | (ConnectionOutcome::Closed, false) => {}
+        }
+        if case.checks_next_client {
+            faults.extend(self.check_next_client(&placeholders));
+        }
+        let others = if case.counts[1] > 0 { 2 } else { 1 };
+        for (at, key) in ["{key}", "{other}"].iter().enumerate().take(others) {
+            let counted = self.probe_month_count(&mut self.open(&placeholders), &placeholders, key);
+            let counted = counted.map(|counted| counted - counted_before[at]);
+            if counted != Some(case.counts[at]) {
+                faults.push(format!("counted {counted:?}, and not {} for {key}", case.counts[at]));
+            }
+        }
+        let seen: Vec<ReceivedRequest> = self.upstream.received_requests().split_off(before);
+        let seen = seen.into_iter().filter(|seen| !is_probe(seen)).collect::<Vec<_>>();
+        assertions::check_received(&seen, &case.forwarded, &answers, &placeholders, faults);
+        self.check_log(case, &placeholders, faults);
+    }
+
+    /// Brings calls in hand, without which the lane hands a request over; how many that cost.
+    fn warm_up(&self, placeholders: &Placeholders, key: &str) -> u64 {
+        if !is_fast_path_enabled() {
+            return 0;
+        }
+        let id = self.probe_id("warm");
+        let call = get("/v1/public/domain/first.test").key(&placeholders.fill(key));
+        let call =
+            call.with_header("X-Request-Id", &id).with_header("Origin", "https://app.example.com");
+        let mut connection = self.open(placeholders);
+        (0..WARM_UP_CALLS)
+            .filter(|_| connection.try_send_request(&call).is_some_and(|a| a.status == 200))
+            .count() as u64
+    }
+
+    fn open(&self, placeholders: &Placeholders) -> Connection {
+        let address = placeholders.fill("{address}").parse().unwrap();
+        (self.group.open)(address, self.gateway.http)
+    }
+
+    fn probe_id(&self, what: &str) -> String {
+        format!("probe-{what}-{}", self.at)
+    }
+
+    /// What was counted for a key, asked on this connection; `None` when it is closed.
+    fn probe_month_count(
+        &self,
+        connection: &mut Connection,
+        placeholders: &Placeholders,
+        key: &str,
+    ) -> Option<u64> {
+        let id = self.probe_id("usage");
+        let usage = get("/v1/usage").key(&placeholders.fill(key)).with_header("X-Request-Id", &id);
+        // Whatever the key of the group wants of a browser.
+        let answer =
+            connection.try_send_request(&usage.with_header("Origin", "https://app.example.com"))?;
+        let mine = answer.status == 200 && answer.header("X-Request-Id") == Some(&id);
+        assert!(mine, "an answer that nobody expected: {} {}", answer.status, answer.text());
+        answer.json()["month_count"].as_u64()
+    }
+
+    /// Another client, behind a case whose upstream misbehaved.
+    fn check_next_client(&self, placeholders: &Placeholders) -> Option<String> {
+        let id = self.probe_id("next");
+        let request = get("/v1/check/next")
+            .key(&placeholders.fill("{other}"))
+            .with_header("X-Request-Id", &id);
+        let answer = self
+            .open(placeholders)
+            .try_send_request(&request.with_header("Origin", "https://app.example.com"));
+        let Some(answer) = answer else { return Some("the next client got no answer".to_owned()) };
+        let seen = self.upstream.received_requests().into_iter().rfind(is_probe);
+        let fresh = seen.is_some_and(|seen| seen.index_on_connection == 0);
+        if (answer.status, &answer.body[..]) != (200, assertions::NEXT_CLIENT_BODY.as_bytes()) {
+            return Some(format!("the next client got {}: {:?}", answer.status, answer.body));
+        }
+        (!fresh).then(|| "the next client was served over the same connection".to_owned())
+    }
+
+    fn check_log(&self, case: &Case, placeholders: &Placeholders, faults: &mut Vec<String>) {
+        let address = placeholders.fill("{address}");
+        let probe = self.probe_id("usage");
+        let begun = Instant::now();
+        loop {
+            let log = self.gateway.read_access_log();
+            let complete = log.iter().any(|line| line["request_id"] == probe.as_str());
+            let mine = log.iter().filter(|line| {
+                let id = line["request_id"].as_str().unwrap_or_default();
+                line["client"] == address.as_str() && !id.starts_with("probe-")
+            });
+            let mine: Vec<_> = mine
+                .map(|line| {
+                    let text = |name: &str| line[name].as_str().map(ToOwned::to_owned);
+                    (line["status"].as_u64().unwrap(), text("outcome"), text("reason"))
+                })
+                .collect();
+            let wanted = case.logs.iter().map(|(status, outcome, reason)| {
+                let owned = |text: &&str| (*text).to_owned();
+                (u64::from(*status), Some(owned(outcome)), reason.as_ref().map(owned))
+            });
+            let wanted: Vec<_> = wanted.collect();
+            // The line of a connection that closes may be written behind the probe's.
+            if complete && mine == wanted {
+                return;
+            }
+            if (complete && mine.len() >= wanted.len()) || begun.elapsed() > Duration::from_secs(5)
+            {
+                faults.push(format!("logged {mine:?}, and not {wanted:?}"));
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}

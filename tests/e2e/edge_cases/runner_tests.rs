@@ -1,0 +1,76 @@
+//! The runner itself: each of its checks notices what it is there for.
+
+use std::time::Duration;
+
+use super::targets::FIRST_TEST_BODY;
+use super::{Case, ForwardedRequest, Group};
+use crate::harness::{Connection, Step, get, response_bytes, stream_from};
+
+fn check_request() -> crate::harness::Request {
+    get("/v1/check/a").key("{key}")
+}
+
+fn forwarded_check() -> ForwardedRequest {
+    ForwardedRequest::line("GET /v1/check/a HTTP/1.1")
+}
+
+fn verdict(name: &str) -> Case {
+    let request = get("/v1/public/domain/first.test").key("{key}");
+    Case::with_upstream_script(name, request, |_| Vec::new()).then_verdict().body(FIRST_TEST_BODY)
+}
+
+#[test]
+fn a_failing_case_is_reported_with_its_reason() {
+    let keeps =
+        |_: &crate::harness::ReceivedRequest| vec![Step::Send(response_bytes(200, "", "{}"))];
+    let kept = Case::with_upstream_script("reuse", check_request(), keeps)
+        .then_forwarded(forwarded_check())
+        .body("{}");
+    // What never comes is waited for here.
+    let impatient = |client, address| {
+        let stream = stream_from(client, address);
+        stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+        Connection::from_stream(Box::new(stream))
+    };
+    let (green, red) = Group::new("runner", 13).with_connector(impatient).run_cases(vec![
+        verdict("right"),
+        Case::answered_by_gateway("status", 404, check_request()),
+        verdict("body").body("{}"),
+        verdict("header").has("Vary", "Accept"),
+        verdict("absence").lacks(&["Vary"]),
+        verdict("an answer too many").then_verdict(),
+        verdict("connection").then_closed(),
+        Case::refused_and_closed("kept", 400, get("nowhere").key("{key}")),
+        verdict("upstream").then_upstream_gets(forwarded_check()),
+        Case::forwarded("bytes", check_request(), forwarded_check().field("X-Extra: 1")),
+        verdict("count").counts(2, 0),
+        verdict("another's count").counts(1, 1),
+        verdict("log").logs(&[(200, "ok", None)]),
+        verdict("no log").logs(&[]),
+        kept.clone(),
+        kept.checks_next_client(),
+    ]);
+    assert_eq!(green, ["runner: right", "runner: reuse"]);
+    let said = |name: &str| {
+        let line = red.iter().find(|line| line.starts_with(&format!("runner: {name} | ")));
+        line.unwrap_or_else(|| panic!("{name} is not red: {red:?}")).clone()
+    };
+    for (name, why) in [
+        ("status", "answered 200, and not 404"),
+        ("body", "said"),
+        ("header", "Vary"),
+        ("absence", "Vary"),
+        ("an answer too many", "1 answers, and not 2"),
+        ("connection", "the connection was kept"),
+        ("kept", "answered 404, and not 400"),
+        ("upstream", "the upstream saw 0 requests, and not 1"),
+        ("bytes", "x-extra: 1"),
+        ("count", "counted Some(1), and not 2"),
+        ("another's count", "counted Some(0), and not 1"),
+        ("log", "logged"),
+        ("no log", "logged"),
+        ("reuse", "the next client was served over the same connection"),
+    ] {
+        assert!(said(name).contains(why), "{name}: {}", said(name));
+    }
+}

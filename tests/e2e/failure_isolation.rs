@@ -1,0 +1,277 @@
+//! What is wrong with one account or key is that account's failure alone: all others are served,
+//! and changes of keys are followed.
+
+use crate::harness::{Gateway, Setup, get, wait_until};
+use crate::redis_server::RedisServer;
+
+const USAGE: &str = "/v1/usage";
+const DOMAIN: &str = "/v1/public/domain/first.test";
+
+/// Where no call fails because the machine is busy.
+fn setup_on(server: &RedisServer) -> Setup {
+    Setup::new().with_redis(server).set_text("store.deadline", "5s")
+}
+
+fn status(gateway: &Gateway, key: &str) -> u16 {
+    gateway.get(USAGE, key).status
+}
+
+fn degraded(gateway: &Gateway) -> String {
+    gateway.readyz().json()["degraded"].to_string()
+}
+
+/// The account's calls are our failure, on every route that needs a key.
+#[track_caller]
+fn assert_fails_open(gateway: &Gateway, key: &str) {
+    for target in [USAGE, DOMAIN, "/v1/check/first.test"] {
+        let refused = gateway.get(target, key).expect(500);
+        assert_eq!(refused.header("X-Fail-Open"), Some("true"), "{target}");
+        assert_eq!(refused.json()["error"], "internal_error", "{target}");
+    }
+    let browser = get(USAGE).key(key).with_header("Origin", "https://app.example.com");
+    let seen = gateway.send_request(&browser).expect(500);
+    assert_eq!(seen.header("Access-Control-Allow-Origin"), Some("https://app.example.com"));
+}
+
+#[test]
+fn an_account_of_an_unknown_plan_is_our_failure_and_holds_no_other_back() {
+    let server = RedisServer::start();
+    let gateway = setup_on(&server).start();
+    let key = gateway.create_active_key("acme", &["--plan", "pro"]);
+    let (other, other_id) = gateway.create_active_key_with_id("other", &[]);
+    // Another node knows a plan that this one does not.
+    let newer = setup_on(&server).set("plans.free", "100").set("plans.gold", "7");
+    newer.cli(&["accounts", "set", "acme", "--plan", "gold"]).expect(0);
+    let unknown = "keys: account acme: expected one of the plans business, free, pro, starter";
+    wait_until("/readyz tells of the plan", || degraded(&gateway).contains(unknown));
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
+    let told = || gateway.stderr().matches("expected one of the plans").count();
+    wait_until("standard error tells of the plan", || told() >= 1);
+    assert_eq!(told(), 1, "it is told once: {}", gateway.stderr());
+    assert_fails_open(&gateway, &key);
+    gateway.cli(&["keys", "revoke", &other_id]).expect(0);
+    wait_until("a key of another account is out", || status(&gateway, &other) == 401);
+    let later = gateway.create_active_key("another", &["--plan", "free"]);
+    // A node can start so, and `check` says it.
+    let gateway = gateway.restart();
+    assert!(degraded(&gateway).contains(unknown), "{}", degraded(&gateway));
+    assert_fails_open(&gateway, &key);
+    assert_eq!((status(&gateway, &other), status(&gateway, &later)), (401, 200));
+    let said = gateway.cli(&["check"]).expect(0).stderr;
+    assert!(said.contains("warning: account acme: expected one of the plans"), "{said}");
+    gateway.edit_config(|text| text + "[plans]\nfree = 100\ngold = 8\n");
+    wait_until("the account is served by its plan", || status(&gateway, &key) == 200);
+    assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 8);
+    wait_until("all is well", || degraded(&gateway) == "[]");
+}
+
+#[test]
+fn a_plan_that_leaves_the_config_stops_no_change_of_keys() {
+    let setup = Setup::new().set("plans.free", "100").set("plans.gold", "7");
+    let token = "sv_of_the_key_file_00";
+    let file = setup.path("keys.toml");
+    let declared = "[[key]]\nid = \"filed\"\naccount = \"filed\"\nplan = \"gold\"\nenv = \"KEY\"\n";
+    std::fs::write(&file, declared).unwrap();
+    let setup = setup.env("KEY", token).set_text("keys.file", &file.display().to_string());
+    let gateway = setup.start();
+    let gold = gateway.create_active_key("acme", &["--plan", "gold"]);
+    let (other, id) = gateway.create_active_key_with_id("other", &[]);
+    gateway.edit_config(|text| text.replace("gold = 7\n", ""));
+    wait_until("/readyz tells of one", || degraded(&gateway).contains("account acme: expected"));
+    assert!(degraded(&gateway).contains("account filed: expected"), "{}", degraded(&gateway));
+    for key in [gold.as_str(), token] {
+        assert_fails_open(&gateway, key);
+    }
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("another key is out", || status(&gateway, &other) == 401);
+    let (later, later_id) = gateway.create_active_key_with_id("other", &[]);
+    assert_eq!(status(&gateway, &later), 200);
+    gateway.cli(&["keys", "revoke", &later_id]).expect(0);
+    wait_until("and so is a later one", || status(&gateway, &later) == 401);
+    gateway.edit_config(|text| text.replace("free = 100\n", "free = 100\ngold = 9\n"));
+    wait_until("both are served", || {
+        [gold.as_str(), token].iter().all(|key| status(&gateway, key) == 200)
+    });
+    wait_until("all is well", || degraded(&gateway) == "[]");
+}
+
+#[test]
+fn an_id_that_the_store_gives_to_another_key_than_the_file_stops_no_change_of_keys() {
+    let setup = Setup::new();
+    let token = "sv_of_the_key_file_00";
+    let (file, import) = (setup.path("keys.toml"), setup.path("import.toml"));
+    std::fs::write(&file, "[[key]]\nid = \"web\"\naccount = \"filed\"\nenv = \"KEY\"\n").unwrap();
+    let hash = "0".repeat(64);
+    let other = format!("[[key]]\nid = \"web\"\naccount = \"acme\"\nhash = \"sha256:{hash}\"\n");
+    std::fs::write(&import, other).unwrap();
+    let setup = setup.env("KEY", token).set_text("keys.file", &file.display().to_string());
+    let gateway = setup.start();
+    assert_eq!(status(&gateway, token), 200);
+    gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
+    wait_until("/readyz tells", || degraded(&gateway).contains("keys: key web: expected one key"));
+    assert_fails_open(&gateway, token);
+    let (key, id) = gateway.create_active_key_with_id("acme", &[]);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("another key is out", || status(&gateway, &key) == 401);
+    let gateway = gateway.restart();
+    assert_fails_open(&gateway, token);
+    assert_eq!(status(&gateway, &key), 401);
+}
+
+/// What stands in an account's or a key's row, and in its numbers.
+const GARBAGE: [&str; 4] = ["", "garbage", "- nonsense {}", "\u{1}\u{2} \u{3} {\"a\": [}"];
+
+#[test]
+fn rows_of_one_account_that_cannot_be_read_are_its_failure_alone() {
+    let server = RedisServer::start();
+    let setup = setup_on(&server);
+    let make = |account: &str| {
+        let words = ["keys", "create", "--account", account, "--origin", "https://app.example.com"];
+        let made = setup.cli(&[&words[..], &["--json"]].concat()).expect(0).json();
+        (made["key"].as_str().unwrap().to_owned(), made["id"].as_str().unwrap().to_owned())
+    };
+    let (by_account, _) = make("broken-account");
+    let (by_key, key_id) = make("broken-key");
+    let (good, good_id) = make("good");
+    for garbage in GARBAGE {
+        server.run(&["HSET", "riskgate:{ring}:accounts", "broken-account", garbage]);
+        server.run(&["HSET", "riskgate:{ring}:keys", &key_id, garbage]);
+        let gateway = setup_on(&server).start();
+        assert_fails_open(&gateway, &by_account);
+        assert_fails_open(&gateway, &by_key);
+        assert_eq!(status(&gateway, &good), 200);
+        for what in ["account broken-account: ", &format!("key {key_id}: ")] {
+            assert!(degraded(&gateway).contains(what), "{}", degraded(&gateway));
+        }
+        let (later, later_id) = gateway.create_active_key_with_id("good", &[]);
+        gateway.cli(&["keys", "revoke", &later_id]).expect(0);
+        wait_until("another key is out", || status(&gateway, &later) == 401);
+        // What else reads rows tells of the others.
+        let listed = gateway.cli(&["keys", "list"]).expect(0);
+        assert!(listed.stdout.contains(&good_id), "{}", listed.stdout);
+        assert!(listed.stderr.contains(&key_id), "{}", listed.stderr);
+        let listed = gateway.cli(&["accounts", "list"]).expect(0);
+        assert!(listed.stdout.contains("good"), "{}", listed.stdout);
+        assert!(listed.stderr.contains("broken-account"), "{}", listed.stderr);
+        gateway.cli(&["check"]).expect(0);
+        // Setting the account anew mends its row.
+        gateway.cli(&["accounts", "set", "broken-account", "--limit", "7"]).expect(0);
+        wait_until("the account is served", || status(&gateway, &by_account) == 200);
+    }
+}
+
+#[test]
+fn numbers_of_one_account_that_cannot_be_read_are_its_failure_alone() {
+    let server = RedisServer::start();
+    let setup = setup_on(&server).set_text("store.on_failure", "closed");
+    let gateway = setup.start();
+    let good = gateway.create_active_key("good", &[]);
+    let broken: Vec<(String, String)> = (0..9)
+        .map(|n| format!("broken-{n}"))
+        .map(|a| (gateway.create_active_key(&a, &[]), a))
+        .collect();
+    for (key, _) in broken.iter().chain([&(good.clone(), String::new())]) {
+        gateway.get_domain("first.test", key).expect(200);
+    }
+    wait_until("all numbers are in the store", || {
+        server.keys("riskgate:ledger:*").len() == broken.len() + 1
+    });
+    for (n, (_, account)) in broken.iter().enumerate() {
+        let name = server.keys(&format!("riskgate:ledger:{{{account}}}:*")).remove(0);
+        let fields = server.run(&["HKEYS", &name]);
+        let node = fields.lines().find(|field| field.len() == 32).unwrap();
+        let spoil: &[&str] = match n {
+            0 => &["SET", &name, "garbage"],
+            1 => &["HSET", &name, node, "garbage"],
+            2 => &["HSET", &name, node, "1 nan -7"],
+            3 => &["HSET", &name, "leased", "garbage"],
+            4 => &["HSET", &name, "spent", "-5"],
+            5 => &["HSET", &name, "revision", "1e999"],
+            6 => &["HSET", &name, "claim", "a b"],
+            7 => &["HSET", &name, "base", "nan"],
+            _ => &["HSET", &name, "leased", "0"],
+        };
+        server.run(spoil);
+    }
+    let failures = || gateway.sum_of_samples("riskgate_store_failures_total", &[]);
+    let before = failures();
+    // The lease of one whose numbers are spoilt is spent, and then its calls are our failure.
+    for (key, account) in &broken {
+        wait_until("its calls are our failure", || {
+            let answer = gateway.get_domain("first.test", key);
+            assert!(matches!(answer.status, 200 | 500), "{account}: {}", answer.text());
+            answer.status == 500
+        });
+        assert_eq!(gateway.get_domain("first.test", &good).status, 200, "beside {account}");
+    }
+    assert_eq!(failures(), before, "the store has not failed");
+    assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 0.0);
+    wait_until("the good account's calls are counted", || {
+        let listed = gateway.cli(&["usage"]);
+        let counted = format!("{}", broken.len() + 1);
+        listed.stdout.lines().any(|line| line.starts_with("good") && line.ends_with(&counted))
+    });
+    let listed = gateway.cli(&["usage"]).expect(1);
+    assert!(listed.stderr.contains("broken-0"), "{}", listed.stderr);
+    assert_eq!(gateway.cli(&["usage", "--account", "good"]).expect(0).stderr, "");
+}
+
+#[test]
+fn a_row_of_the_top_list_that_cannot_be_read_costs_itself_alone() {
+    let server = RedisServer::start();
+    let gateway = Setup::with_bundled_table().with_redis(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let flagged = ["yopmail.com", "mailinator.com"];
+    for name in flagged {
+        gateway.get_domain(name, &key).expect(200);
+    }
+    let rows = || server.run(&["HKEYS", "riskgate:{top}:rows"]);
+    // They are saved at the end at the latest.
+    let gateway = gateway.restart();
+    assert!(rows().lines().count() >= 1);
+    let row = rows().lines().next().unwrap().to_owned();
+    server.run(&["HSET", "riskgate:{top}:rows", &row, "garbage"]);
+    let gateway = gateway.restart();
+    assert!(!gateway.stderr().contains("garbage"), "{}", gateway.stderr());
+    gateway.get_domain(&row, &gateway.create_active_key("other", &[])).expect(200);
+    drop(gateway.shut_down());
+    assert!(!server.run(&["HGET", "riskgate:{top}:rows", &row]).contains("garbage"));
+}
+
+#[test]
+fn an_entry_in_the_store_that_is_none_of_ours_is_told_and_stops_nothing() {
+    let server = RedisServer::start();
+    let gateway = setup_on(&server).start();
+    let key = gateway.create_active_key("good", &[]);
+    let bytes = "'\\255\\254'";
+    for line in [
+        format!("redis.call('HSET', 'riskgate:{{ring}}:imports', {bytes}, {bytes})"),
+        "redis.call('HSET', 'riskgate:{ring}:keys', 'extra', 'x')".to_owned(),
+        format!("redis.call('ZADD', 'riskgate:{{ring}}:changed', 9, {bytes})"),
+        format!("redis.call('HSET', 'riskgate:{{ring}}:meta', 'began', {bytes})"),
+        format!("redis.call('SET', 'riskgate:ledger:{{'..{bytes}..'}}:2099-01', 'x')"),
+    ] {
+        server.run(&["EVAL", &line, "0"]);
+    }
+    for name in ["imports", "keys", "changed"] {
+        let entry = format!("keys: riskgate:{{ring}}:{name}: expected only what riskgate wrote");
+        let told = || degraded(&gateway).replace("\\n", "\nkeys: ");
+        wait_until("/readyz tells", || told().contains(&entry));
+    }
+    let (other, id) = gateway.create_active_key_with_id("other", &[]);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("the other key is out", || status(&gateway, &other) == 401);
+    wait_until("calls are counted", || {
+        gateway.get_domain("first.test", &key).status == 200 && gateway.get_month_count(&key) > 0
+    });
+    let listed = gateway.cli(&["keys", "list"]).expect(0);
+    assert!(listed.stderr.contains("riskgate:{ring}:keys: expected"), "{}", listed.stderr);
+    assert!(gateway.cli(&["usage"]).expect(0).stdout.contains("good"));
+    // A node can start so, and what was told is over once it is gone.
+    let gateway = gateway.restart();
+    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
+    server.run(&["DEL", "riskgate:{ring}:imports"]);
+    server.run(&["HDEL", "riskgate:{ring}:keys", "extra"]);
+    server.run(&["ZREMRANGEBYSCORE", "riskgate:{ring}:changed", "9", "9"]);
+    wait_until("all is well", || degraded(&gateway) == "[]");
+}

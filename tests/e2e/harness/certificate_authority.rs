@@ -1,0 +1,108 @@
+//! An authority of the tests' own, by the `openssl` command, and clients that trust it.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+
+use super::http::Stream;
+use super::{Connection, TEST_TIMEOUT};
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn shutdown_write(&mut self) {
+        self.conn.send_close_notify();
+    }
+}
+
+pub struct CertificateAuthority {
+    folder: PathBuf,
+}
+
+impl CertificateAuthority {
+    #[track_caller]
+    pub fn new(folder: &Path) -> CertificateAuthority {
+        openssl(folder, "-subj /CN=authority -keyout ca.key -out ca.pem");
+        CertificateAuthority { folder: folder.to_owned() }
+    }
+
+    pub fn certificate_path(&self) -> PathBuf {
+        self.folder.join("ca.pem")
+    }
+
+    /// Writes NAME.pem and NAME.key: a certificate for these, such as `DNS:a.test,IP:127.0.0.1`.
+    #[track_caller]
+    pub fn issue_certificate(&self, name: &str, names: &str) -> (PathBuf, PathBuf) {
+        openssl(
+            &self.folder,
+            &format!(
+                "-subj /CN={name} -CA ca.pem -CAkey ca.key -keyout {name}.key -out {name}.pem \
+                 -addext subjectAltName={names} -addext basicConstraints=critical,CA:FALSE"
+            ),
+        );
+        let path = |end: &str| self.folder.join(format!("{name}.{end}"));
+        (path("pem"), path("key"))
+    }
+
+    fn client_config(
+        &self,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+    ) -> ClientConfig {
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(self.certificate_path()).unwrap();
+        roots.add(authority).unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(versions)
+            .unwrap()
+            .with_root_certificates(roots)
+            .with_no_client_auth()
+    }
+
+    /// A stream on which TLS is spoken with a server of this name; an error is the handshake's.
+    pub fn try_tls_handshake(
+        &self,
+        address: SocketAddr,
+        name: &str,
+        versions: &[&'static rustls::SupportedProtocolVersion],
+        alpn: &[&str],
+        mut stream: TcpStream,
+    ) -> std::io::Result<StreamOwned<ClientConnection, TcpStream>> {
+        let mut config = self.client_config(versions);
+        config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+        let name = ServerName::try_from(name.to_owned()).unwrap();
+        let mut session = ClientConnection::new(Arc::new(config), name).unwrap();
+        stream.set_read_timeout(Some(TEST_TIMEOUT))?;
+        stream.set_write_timeout(Some(TEST_TIMEOUT))?;
+        assert_eq!(stream.peer_addr()?, address);
+        while session.is_handshaking() {
+            session.complete_io(&mut stream)?;
+        }
+        Ok(StreamOwned::new(session, stream))
+    }
+
+    /// A connection to a server of this name.
+    #[track_caller]
+    pub fn connect(&self, address: SocketAddr, name: &str) -> Connection {
+        let stream = TcpStream::connect(address).unwrap();
+        let all = rustls::ALL_VERSIONS;
+        let stream = self.try_tls_handshake(address, name, all, &["http/1.1"], stream);
+        Connection::from_stream(Box::new(stream.expect("a handshake")))
+    }
+}
+
+#[track_caller]
+fn openssl(folder: &Path, words: &str) {
+    let made = Command::new("openssl")
+        .args(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2".split(' '),
+        )
+        .args(words.split_whitespace())
+        .current_dir(folder)
+        .output()
+        .unwrap_or_else(|e| panic!("openssl: {e}: scripts/setup --tests brings it"));
+    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+}

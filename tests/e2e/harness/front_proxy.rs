@@ -1,0 +1,215 @@
+//! A real proxy in front of a gateway: HAProxy, nginx or Envoy, each a process of its own.
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use tempfile::TempDir;
+
+use super::{free_address, wait_for};
+
+/// Which proxy, and how it tells of the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyKind {
+    /// Adds lines of its own behind those of the client.
+    HaProxy,
+    /// The same, and names the client by the PROXY protocol too.
+    HaProxyProtocol,
+    /// Appends to the client's list, in one line.
+    Nginx,
+    /// Sends the client's list, and a second line of its own.
+    NginxSecondLine,
+    /// Appends to the client's list, in one line.
+    Envoy,
+}
+
+/// A proxy that runs; dropped, it is killed.
+pub struct FrontProxy {
+    pub address: SocketAddr,
+    child: Child,
+    _folder: TempDir,
+}
+
+impl FrontProxy {
+    /// Starts a proxy that passes everything on to `server`, and says that it was asked for
+    /// `front.test` by HTTPS.
+    #[track_caller]
+    pub fn start(proxy: ProxyKind, server: SocketAddr) -> FrontProxy {
+        // A port that was free may be taken by somebody else before the proxy has it.
+        for _ in 0..5 {
+            if let Some(front) = FrontProxy::try_start(proxy, server) {
+                return front;
+            }
+        }
+        panic!("{proxy:?} did not start");
+    }
+
+    fn try_start(proxy: ProxyKind, server: SocketAddr) -> Option<FrontProxy> {
+        let (folder, address) = (TempDir::new().unwrap(), free_address());
+        let text = match proxy {
+            ProxyKind::HaProxy => haproxy(address, server, ""),
+            ProxyKind::HaProxyProtocol => haproxy(address, server, "send-proxy-v2"),
+            ProxyKind::Nginx => nginx(address, server, "$proxy_add_x_forwarded_for", None),
+            ProxyKind::NginxSecondLine => {
+                nginx(address, server, "$http_x_forwarded_for", Some("$remote_addr"))
+            }
+            ProxyKind::Envoy => envoy(address, server),
+        };
+        let config = folder.path().join("proxy.yaml");
+        std::fs::write(&config, text).unwrap();
+        let mut command = match proxy {
+            ProxyKind::HaProxy | ProxyKind::HaProxyProtocol => {
+                let mut command = Command::new(find_program("haproxy", "haproxy"));
+                command.arg("-db").arg("-f").arg(&config);
+                command
+            }
+            ProxyKind::Nginx | ProxyKind::NginxSecondLine => {
+                let mut command = Command::new(find_program("nginx", "nginx"));
+                command.arg("-p").arg(folder.path()).arg("-e").arg("stderr").arg("-c").arg(&config);
+                command
+            }
+            ProxyKind::Envoy => {
+                let mut command = Command::new(find_program("envoy", "envoy/envoy/_bin/envoy"));
+                command.args(["--disable-hot-restart", "--concurrency", "1", "-l", "critical"]);
+                command.arg("-c").arg(&config);
+                command
+            }
+        };
+        // What a proxy says of itself stands with the test's own output.
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        let child = child.spawn().unwrap();
+        let mut front = FrontProxy { address, child, _folder: folder };
+        let listens = wait_for("the proxy listens or has ended", || {
+            let has_ended = front.child.try_wait().unwrap().is_some();
+            let listens = !has_ended && TcpStream::connect(address).is_ok();
+            (has_ended || listens).then_some(listens)
+        });
+        listens.then_some(front)
+    }
+}
+
+impl Drop for FrontProxy {
+    fn drop(&mut self) {
+        // Already ended is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a program lies: among the project's own tools, or where the system has it.
+fn find_program(name: &str, tool: &str) -> PathBuf {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(tool);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/sbin")]);
+    let mut places = std::iter::once(own).chain(folders.map(|folder| folder.join(name)));
+    places.find(|place| place.is_file()).unwrap_or_else(|| {
+        panic!("expected {name} to be installed, but found none: scripts/setup --tests")
+    })
+}
+
+fn haproxy(address: SocketAddr, server: SocketAddr, how: &str) -> String {
+    format!(
+        "defaults
+    mode http
+    timeout connect 5s
+    timeout client 60s
+    timeout server 60s
+    option forwardfor
+frontend front
+    bind {address}
+    http-request add-header X-Forwarded-Proto https
+    http-request add-header X-Forwarded-Host front.test
+    http-request add-header X-Forwarded-Port 443
+    default_backend gateway
+backend gateway
+    server gateway {server} {how}
+"
+    )
+}
+
+fn nginx(address: SocketAddr, server: SocketAddr, list: &str, second: Option<&str>) -> String {
+    let second = second.map(|line| format!("proxy_set_header X-Forwarded-For {line};"));
+    let second = second.unwrap_or_default();
+    format!(
+        "daemon off;
+master_process off;
+pid nginx.pid;
+events {{ worker_connections 512; }}
+http {{
+    access_log off;
+    proxy_headers_hash_max_size 1024;
+    proxy_headers_hash_bucket_size 128;
+    client_body_temp_path body;
+    proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi;
+    uwsgi_temp_path uwsgi;
+    scgi_temp_path scgi;
+    large_client_header_buffers 4 16k;
+    upstream gateway {{ server {server}; keepalive 8; }}
+    server {{
+        listen {address};
+        keepalive_requests 100000;
+        location / {{
+            proxy_pass http://gateway;
+            proxy_http_version 1.1;
+            proxy_set_header Connection \"\";
+            proxy_set_header X-Forwarded-For {list};
+            {second}
+            proxy_set_header X-Forwarded-Proto https;
+            proxy_set_header X-Forwarded-Host front.test;
+            proxy_set_header X-Forwarded-Port 443;
+        }}
+    }}
+}}
+"
+    )
+}
+
+fn envoy(address: SocketAddr, server: SocketAddr) -> String {
+    let type_of = |name: &str| format!("\"@type\": type.googleapis.com/envoy.extensions.{name}");
+    let manager = type_of("filters.network.http_connection_manager.v3.HttpConnectionManager");
+    let router = type_of("filters.http.router.v3.Router");
+    let endpoint = |address: SocketAddr| {
+        let (ip, port) = (address.ip(), address.port());
+        format!("address: {{ socket_address: {{ address: {ip}, port_value: {port} }} }}")
+    };
+    let said = [
+        ("x-forwarded-proto", "https"),
+        ("x-forwarded-host", "front.test"),
+        ("x-forwarded-port", "443"),
+    ];
+    let said = said.map(|(name, value)| {
+        format!(
+            "{{ header: {{ key: {name}, value: '{value}' }}, append_action: APPEND_IF_EXISTS_OR_ADD }}"
+        )
+    });
+    let (listens, asks, said) = (endpoint(address), endpoint(server), said.join(", "));
+    format!(
+        "static_resources:
+  listeners:
+  - name: front
+    {listens}
+    filter_chains:
+    - filters:
+      - name: envoy.filters.network.http_connection_manager
+        typed_config:
+          {manager}
+          stat_prefix: front
+          use_remote_address: true
+          route_config:
+            request_headers_to_add: [{said}]
+            virtual_hosts:
+            - name: all
+              domains: [\"*\"]
+              routes: [{{ match: {{ prefix: \"/\" }}, route: {{ cluster: gateway }} }}]
+          http_filters:
+          - {{ name: envoy.filters.http.router, typed_config: {{ {router} }} }}
+  clusters:
+  - name: gateway
+    type: STATIC
+    load_assignment:
+      cluster_name: gateway
+      endpoints: [{{ lb_endpoints: [{{ endpoint: {{ {asks} }} }}] }}]
+"
+    )
+}

@@ -1,0 +1,134 @@
+//! Clients that ask on and on: what they were answered, and how long it took.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::thread::{Scope, ScopedJoinHandle};
+use std::time::{Duration, Instant};
+
+use super::{Connection, get};
+
+/// How often a status came.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ResponseCounts {
+    pub admitted: u64,
+    pub quota_exceeded: u64,
+    pub internal_errors: u64,
+    /// Asked, and the connection ended before the answer: it may have been counted.
+    pub unknown: u64,
+}
+
+/// Many clients of one key, on kept connections.
+pub struct LoadGenerator {
+    target: String,
+    key: String,
+    pause: Duration,
+    done: AtomicBool,
+    admitted: AtomicU64,
+    quota_exceeded: AtomicU64,
+    internal_errors: AtomicU64,
+    unknown: AtomicU64,
+    latencies: Mutex<Vec<Duration>>,
+}
+
+impl LoadGenerator {
+    pub fn new(target: &str, key: &str) -> LoadGenerator {
+        LoadGenerator {
+            target: target.to_owned(),
+            key: key.to_owned(),
+            pause: Duration::ZERO,
+            done: AtomicBool::new(false),
+            admitted: AtomicU64::new(0),
+            quota_exceeded: AtomicU64::new(0),
+            internal_errors: AtomicU64::new(0),
+            unknown: AtomicU64::new(0),
+            latencies: Mutex::default(),
+        }
+    }
+
+    /// Each client rests between its calls, so that there is something left of the machine.
+    pub fn with_pause(self, pause: Duration) -> LoadGenerator {
+        LoadGenerator { pause, ..self }
+    }
+
+    /// So many clients ask a gateway until [`LoadGenerator::done`], or until it is gone.
+    pub fn spawn_clients<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        gateway: SocketAddr,
+        clients: usize,
+    ) -> Vec<ScopedJoinHandle<'s, ()>> {
+        (0..clients).map(|_| scope.spawn(move || self.send_until_done(gateway))).collect()
+    }
+
+    fn send_until_done(&self, gateway: SocketAddr) {
+        let request = get(&self.target).key(&self.key);
+        while let Some(mut connection) = self.connection(gateway) {
+            while !self.is_done() {
+                let begun = Instant::now();
+                let Some(answer) = connection.try_send_request(&request).filter(|a| a.is_complete)
+                else {
+                    self.unknown.fetch_add(1, Ordering::SeqCst);
+                    break;
+                };
+                self.lock_latencies().push(begun.elapsed());
+                let count = match answer.status {
+                    200 => &self.admitted,
+                    429 => &self.quota_exceeded,
+                    500 => &self.internal_errors,
+                    status => panic!("{status}: {}", answer.text()),
+                };
+                if matches!(answer.status, 429 | 500) {
+                    assert_eq!(answer.header("X-Fail-Open"), Some("true"));
+                }
+                count.fetch_add(1, Ordering::SeqCst);
+                if answer.header("Connection") == Some("close") {
+                    break;
+                }
+                if !self.pause.is_zero() {
+                    std::thread::sleep(self.pause);
+                }
+            }
+        }
+    }
+
+    fn connection(&self, gateway: SocketAddr) -> Option<Connection> {
+        if self.is_done() { None } else { Connection::try_open(gateway) }
+    }
+
+    fn is_done(&self) -> bool {
+        self.done.load(Ordering::Relaxed)
+    }
+
+    fn lock_latencies(&self) -> MutexGuard<'_, Vec<Duration>> {
+        self.latencies.lock().unwrap()
+    }
+
+    /// The clients finish the call that they are at, and go; so too when this is dropped.
+    pub fn stop_on_drop(&self) -> super::SetOnDrop<'_> {
+        super::SetOnDrop(&self.done)
+    }
+
+    /// What was answered so far.
+    pub fn counts(&self) -> ResponseCounts {
+        let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
+        ResponseCounts {
+            admitted: read(&self.admitted),
+            quota_exceeded: read(&self.quota_exceeded),
+            internal_errors: read(&self.internal_errors),
+            unknown: read(&self.unknown),
+        }
+    }
+
+    /// The time within which 99 of 100 calls were answered, and the longest, as clients saw it.
+    pub fn latency_p99_and_max(&self) -> (Duration, Duration) {
+        p99_and_max(self.lock_latencies().clone())
+    }
+}
+
+/// The 99th percentile and the worst.
+pub fn p99_and_max(mut times: Vec<Duration>) -> (Duration, Duration) {
+    times.sort_unstable();
+    let at = |part: usize| times.get(times.len() * part / 100).or(times.last()).copied();
+    (at(99).unwrap_or_default(), times.last().copied().unwrap_or_default())
+}

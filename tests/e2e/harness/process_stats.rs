@@ -1,0 +1,30 @@
+//! What a gateway's process holds, as the kernel counts it.
+
+use super::Gateway;
+
+impl Gateway {
+    /// Descriptors that are open.
+    pub fn open_descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    pub fn thread_count(&self) -> u64 {
+        self.read_proc_status("Threads")
+    }
+
+    /// The most memory that it ever had, in KiB.
+    pub fn peak_memory_kib(&self) -> u64 {
+        self.read_proc_status("VmHWM")
+    }
+
+    /// The memory that it has now, in KiB.
+    pub fn resident_kib(&self) -> u64 {
+        self.read_proc_status("VmRSS")
+    }
+
+    fn read_proc_status(&self, name: &str) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.unwrap().split_whitespace().next().unwrap().parse().unwrap()
+    }
+}

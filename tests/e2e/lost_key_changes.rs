@@ -1,0 +1,343 @@
+//! A store that forgot key changes which it had acknowledged: after a failover, or a restored
+//! backup. Revocations and keys that a node knew stay in force and are written back.
+
+use crate::harness::{Gateway, Setup, get, wait_until};
+use crate::redis_server::RedisServer;
+
+const USAGE: &str = "/v1/usage";
+/// Where the ring lies on a server.
+const RING_KEYS: [&str; 5] = ["mark", "keys", "digests", "accounts", "changed"];
+
+fn status(gateway: &Gateway, key: &str) -> u16 {
+    gateway.get(USAGE, key).status
+}
+
+fn degraded(gateway: &Gateway) -> String {
+    let told = gateway.readyz().json()["degraded"].clone();
+    let told: Vec<&str> = told.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    told.join("\n")
+}
+
+fn keys_reload_failing(gateway: &Gateway) -> f64 {
+    gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""])
+}
+
+fn limit(gateway: &Gateway, key: &str) -> u64 {
+    gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
+}
+
+/// The row of a key, as `riskgate keys list` tells it.
+fn listed_key(setup: &Setup, id: &str) -> serde_json::Value {
+    let rows = setup.cli(&["keys", "list", "--json"]).expect(0).json();
+    let row = rows.as_array().unwrap().iter().find(|row| row["id"] == id);
+    row.unwrap_or_else(|| panic!("{id} is not in {rows}")).clone()
+}
+
+/// A store that can be set back to what it once held, under the gateways that use it.
+enum RestorableStore {
+    File(Setup),
+    Server(RedisServer),
+}
+
+impl RestorableStore {
+    fn setup(&self) -> Setup {
+        match self {
+            RestorableStore::File(first) => {
+                let path = first.path("riskgate.db").display().to_string();
+                Setup::new().set_text("store.url", &format!("sqlite:{path}"))
+            }
+            // No call shall fail because the machine is busy.
+            RestorableStore::Server(server) => {
+                Setup::new().with_redis(server).set_text("store.deadline", "5s")
+            }
+        }
+    }
+
+    fn save(&self) {
+        match self {
+            RestorableStore::File(first) => {
+                let backup = first.path("backup.db").display().to_string();
+                self.open_file().execute("VACUUM INTO ?1", [backup]).unwrap();
+            }
+            RestorableStore::Server(server) => copy_ring(server, "riskgate:{ring}:", "backup:"),
+        }
+    }
+
+    /// In one step, as a failover would.
+    fn restore(&self) {
+        match self {
+            RestorableStore::File(first) => {
+                let backup = first.path("backup.db").display().to_string();
+                let file = self.open_file();
+                file.execute("ATTACH ?1 AS backup", [backup]).unwrap();
+                let table = |name| {
+                    format!("DELETE FROM {name}; INSERT INTO {name} SELECT * FROM backup.{name};")
+                };
+                let tables = ["api_key", "account", "meta"].map(table).concat();
+                file.execute_batch(&format!("BEGIN IMMEDIATE; {tables} COMMIT")).unwrap();
+            }
+            RestorableStore::Server(server) => copy_ring(server, "backup:", "riskgate:{ring}:"),
+        }
+    }
+
+    fn open_file(&self) -> rusqlite::Connection {
+        let RestorableStore::File(first) = self else { panic!("a server has no file") };
+        let file = rusqlite::Connection::open(first.path("riskgate.db")).unwrap();
+        file.busy_timeout(std::time::Duration::from_secs(5)).unwrap();
+        file
+    }
+}
+
+fn copy_ring(server: &RedisServer, from: &str, to: &str) {
+    let names: Vec<[String; 2]> =
+        RING_KEYS.iter().map(|name| [format!("{from}{name}"), format!("{to}{name}")]).collect();
+    let script =
+        "for at = 1, #KEYS, 2 do redis.call('COPY', KEYS[at], KEYS[at + 1], 'REPLACE') end";
+    let count = (2 * RING_KEYS.len()).to_string();
+    let words = ["EVAL", script, &count].into_iter();
+    server.run(&words.chain(names.iter().flatten().map(String::as_str)).collect::<Vec<_>>());
+}
+
+/// The same on a file and on a server.
+fn on_both_stores(test: impl Fn(&RestorableStore)) {
+    println!("on SQLite");
+    test(&RestorableStore::File(Setup::new()));
+    println!("on Redis");
+    test(&RestorableStore::Server(RedisServer::start()));
+}
+
+#[test]
+fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
+    on_both_stores(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let (first, first_id) = gateway.create_active_key_with_id("acme", &[]);
+        let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
+        store.save();
+        gateway.cli(&["keys", "revoke", &first_id]).expect(0);
+        wait_until("the first key is out", || status(&gateway, &first) == 401);
+        store.restore();
+        // The same number of a change as the one that was lost.
+        gateway.cli(&["keys", "revoke", &second_id]).expect(0);
+        wait_until("the second key is out", || status(&gateway, &second) == 401);
+        assert_eq!(status(&gateway, &first), 401, "what was known stays in force");
+        wait_until("it is written back", || {
+            listed_key(gateway.setup(), &first_id)["revoked_at"].is_string()
+        });
+        wait_until("all is well", || {
+            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+        });
+        let told = "keys is degraded: the store lost what it had acknowledged";
+        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        let other = store.setup().start();
+        assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));
+        // The node goes on with what changes.
+        let third = gateway.create_active_key("acme", &[]);
+        assert_eq!(status(&gateway, &third), 200);
+    });
+}
+
+#[test]
+fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
+    on_both_stores(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let old = gateway.create_active_key("acme", &[]);
+        store.save();
+        let (lost, lost_id) =
+            gateway.create_active_key_with_id("late", &["--plan", "pro", "--expires", "90d"]);
+        let row = listed_key(gateway.setup(), &lost_id);
+        store.restore();
+        let other = store.setup().start();
+        wait_until("the lost key opens on a node that never knew it", || {
+            status(&other, &lost) == 200
+        });
+        assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
+        assert_eq!((limit(&other, &lost), limit(&gateway, &lost)), (10_000, 10_000));
+        assert_eq!(listed_key(gateway.setup(), &lost_id), row);
+        wait_until("all is well", || {
+            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+        });
+    });
+}
+
+#[test]
+fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
+    on_both_stores(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let key = gateway.create_active_key("acme", &[]);
+        store.save();
+        gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+        wait_until("the limit is in force", || limit(&gateway, &key) == 7);
+        store.restore();
+        wait_until("the store's limit is followed", || limit(&gateway, &key) == 100);
+        let told = "account acme: the store lost the limit 7";
+        wait_until("/readyz tells", || degraded(&gateway).contains(told));
+        assert!(
+            degraded(&gateway).contains("riskgate accounts set acme"),
+            "{}",
+            degraded(&gateway)
+        );
+        // A new key of the account sets no limit.
+        let other = gateway.create_active_key("acme", &[]);
+        assert_eq!((limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
+        assert!(degraded(&gateway).contains(told), "{}", degraded(&gateway));
+        // A lowered limit with the number of the change that was lost is followed as well.
+        gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
+        wait_until("the new limit is in force", || limit(&gateway, &key) == 5);
+        wait_until("all is well", || {
+            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+        });
+    });
+}
+
+#[test]
+fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
+    let server = RedisServer::start();
+    let store = RestorableStore::Server(server);
+    let RestorableStore::Server(server) = &store else { unreachable!() };
+    store.setup().cli(&["store", "init"]).expect(0);
+    let rights = "on >pw ~riskgate:* +@all -zadd -hincrby -hsetnx";
+    let user: Vec<&str> = ["ACL", "SETUSER", "node"].into_iter().chain(rights.split(' ')).collect();
+    server.run(&user);
+    let gateway = Setup::new().set_text("store.url", &server.url_as("node", "pw"));
+    let gateway = gateway.set_text("store.deadline", "5s").start();
+    let setup = store.setup();
+    let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
+    wait_until("the key opens", || status(&gateway, key) == 200);
+    store.save();
+    setup.cli(&["keys", "revoke", id]).expect(0);
+    wait_until("the key is out", || status(&gateway, key) == 401);
+    store.restore();
+    let command = format!("riskgate keys revoke {id}");
+    wait_until("/readyz tells what to do", || degraded(&gateway).contains(&command));
+    assert_eq!((status(&gateway, key), keys_reload_failing(&gateway)), (401, 1.0));
+    let asked = get(USAGE).key(key);
+    // Other changes are followed meanwhile.
+    let other = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    wait_until("a new key opens", || status(&gateway, other.trim_end()) == 200);
+    gateway.send_request(&asked).expect(401);
+    setup.cli(&["keys", "revoke", id]).expect(0);
+    wait_until("all is well", || {
+        degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+    });
+    gateway.send_request(&asked).expect(401);
+}
+
+#[test]
+fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
+    on_both_stores(|store| {
+        store.setup().cli(&["store", "init"]).expect(0);
+        let gateway = store.setup().start();
+        let (first, id) = gateway.create_active_key_with_id("acme", &[]);
+        let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
+        // As if no change had ever had an id.
+        let forget = || match store {
+            RestorableStore::File(_) => {
+                store
+                    .open_file()
+                    .execute("DELETE FROM meta WHERE key LIKE 'change:%'", [])
+                    .unwrap();
+            }
+            RestorableStore::Server(server) => {
+                let names = server.run(&["HKEYS", "riskgate:{ring}:meta"]);
+                for name in names.lines().filter(|name| name.starts_with("change")) {
+                    server.run(&["HDEL", "riskgate:{ring}:meta", name]);
+                }
+            }
+        };
+        forget();
+        gateway.cli(&["keys", "revoke", &id]).expect(0);
+        wait_until("the first key is out", || status(&gateway, &first) == 401);
+        gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+        wait_until("the limit is in force", || limit(&gateway, &second) == 7);
+        forget();
+        let fresh = store.setup().start();
+        fresh.cli(&["keys", "revoke", &second_id]).expect(0);
+        for gateway in [&gateway, &fresh] {
+            wait_until("the second key is out", || status(gateway, &second) == 401);
+            assert_eq!((degraded(gateway), keys_reload_failing(gateway)), (String::new(), 0.0));
+        }
+    });
+}
+
+/// A key file with one key, of a token that is in the variable.
+fn key_file(setup: &Setup, id: &str, variable: &str) -> String {
+    let path = setup.path(&format!("{id}-{variable}.toml"));
+    let key = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"{variable}\"\n");
+    std::fs::write(&path, key).unwrap();
+    path.display().to_string()
+}
+
+/// What the store takes in another history before the gateway looks again.
+fn restore_while_stopped(gateway: &Gateway, store: &RestorableStore, change: impl FnOnce()) {
+    gateway.send_signal("STOP");
+    store.restore();
+    change();
+    gateway.send_signal("CONT");
+}
+
+#[test]
+fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
+    on_both_stores(|store| {
+        let token = "sv_of_an_imported_key";
+        let setup = || store.setup().env("KEY", token);
+        setup().cli(&["store", "init"]).expect(0);
+        let gateway = setup().start();
+        gateway.create_active_key("acme", &[]);
+        store.save();
+        let [old, anew] = ["old", "anew"].map(|id| key_file(gateway.setup(), id, "KEY"));
+        gateway.cli(&["keys", "import", &old]).expect(0);
+        wait_until("the key opens", || status(&gateway, token) == 200);
+        gateway.cli(&["keys", "revoke", "old"]).expect(0);
+        wait_until("the key is out", || status(&gateway, token) == 401);
+        restore_while_stopped(&gateway, store, || {
+            setup().cli(&["keys", "import", &anew]).expect(0);
+        });
+        wait_until("the revocation is written back", || {
+            assert_eq!(status(&gateway, token), 401);
+            listed_key(gateway.setup(), "anew")["revoked_at"].is_string()
+        });
+        wait_until("all is well", || {
+            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+        });
+        let told = "that key anew was revoked; or run `riskgate keys revoke anew`";
+        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        assert_eq!(status(&setup().start(), token), 401);
+    });
+}
+
+#[test]
+fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
+    on_both_stores(|store| {
+        let (first, second) = ("sv_of_the_first_key", "sv_of_the_second_key");
+        let setup = || store.setup().env("FIRST", first).env("SECOND", second);
+        setup().cli(&["store", "init"]).expect(0);
+        let gateway = setup().start();
+        gateway.create_active_key("acme", &[]);
+        store.save();
+        let files = ["FIRST", "SECOND"].map(|token| key_file(gateway.setup(), "web", token));
+        gateway.cli(&["keys", "import", &files[0]]).expect(0);
+        wait_until("the first key opens", || status(&gateway, first) == 200);
+        restore_while_stopped(&gateway, store, || {
+            setup().cli(&["keys", "import", &files[1]]).expect(0);
+        });
+        wait_until("the second key opens", || status(&gateway, second) == 200);
+        assert_eq!(status(&gateway, first), 200, "what was known serves on");
+        wait_until("all is well", || {
+            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
+        });
+        let rows = setup().cli(&["keys", "list", "--json"]).expect(0).json();
+        let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap());
+        let kept: Vec<&str> = ids.filter(|id| id.starts_with("web-")).collect();
+        let [kept] = kept[..] else { panic!("the first key has an id of its own: {rows}") };
+        assert!(gateway.stderr().contains("(its id web is another key's now)"));
+        let other = setup().start();
+        assert_eq!((status(&other, first), status(&other, second)), (200, 200));
+        gateway.cli(&["keys", "revoke", kept]).expect(0);
+        wait_until("it alone is out", || status(&gateway, first) == 401);
+        assert_eq!(status(&gateway, second), 200);
+    });
+}

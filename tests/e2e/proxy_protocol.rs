@@ -1,0 +1,126 @@
+//! Proxies in front of us: who speaks for whom, and how many connections one address may have.
+
+use crate::harness::{Connection, MockUpstream, Setup, get, wait_until};
+
+fn assert_check_passes(connection: &mut Connection, key: &str) {
+    connection.ask(&get("/v1/check/a@b.com").key(key)).expect(200);
+}
+
+#[test]
+fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().upstream(&[upstream.address]).set("listen.proxy_protocol", "true");
+    let gateway = setup.set("listen.trusted_proxies", r#"["127.0.0.0/30"]"#).start();
+    let key = gateway.create_key("acme", &[]);
+    let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    binary.extend([192, 0, 2, 9, 127, 0, 0, 1, 0x0f, 0xa0, 1, 187]);
+    let mut local = b"\r\n\r\n\0\r\nQUIT\n\x20\x00\0\0".to_vec();
+    local.truncate(16);
+    for (header, client) in [
+        (b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\n".to_vec(), "192.0.2.7"),
+        (b"PROXY TCP6 2001:db8::7 ::1 4000 80\r\n".to_vec(), "2001:db8::7"),
+        // Whom it does not name has no address, and is not believed what a proxy is.
+        (b"PROXY UNKNOWN\r\n".to_vec(), ""),
+        (binary, "192.0.2.9"),
+        (local, ""),
+    ] {
+        let request = get("/v1/check/a@b.com").key(&key);
+        let request = request.with_header("X-Forwarded-For", "198.51.100.9");
+        wait_until("the key opens", || {
+            let mut connection = gateway.connect();
+            connection.send(&[&header[..], &request.to_bytes()].concat());
+            connection.read_response().expect("an answer").status == 200
+        });
+        assert_eq!(upstream.last_request().all("X-Forwarded-For").concat(), client);
+        // The header may come in pieces, before any byte of a request.
+        let mut connection = gateway.connect();
+        for byte in &header {
+            connection.send(&[*byte]);
+        }
+        assert_check_passes(&mut connection, &key);
+        assert_check_passes(&mut connection, &key);
+        wait_until("it is logged", || {
+            gateway.read_access_log().last().is_some_and(|line| line["client"] == client)
+        });
+    }
+}
+
+#[test]
+fn a_connection_without_a_trusted_proxy_header_is_closed() {
+    let setup = Setup::new().set("listen.proxy_protocol", "true");
+    let setup = setup.set("listen.trusted_proxies", r#"["127.0.0.1"]"#);
+    let gateway = setup.set_text("listen.header_timeout", "1s").start();
+    let refused = || gateway.sum_of_samples("riskgate_connections_rejected_total", &[]);
+    let before = refused();
+    let mut untrusted = Connection::open_from([127, 0, 0, 5].into(), gateway.http);
+    let _ = untrusted.try_send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
+    assert!(untrusted.is_closed_by_peer());
+    for bytes in ["GET / HTTP/1.1\r\nHost: a\r\n\r\n", "PROXY TCP4 nowhere\r\n", "PROXY TCP"] {
+        let mut silent = gateway.connect();
+        let _ = silent.try_send(bytes.as_bytes());
+        assert!(silent.is_closed_by_peer(), "{bytes:?}");
+    }
+    wait_until("all are counted", || refused() >= before + 4.0);
+    assert!(gateway.read_access_log().is_empty(), "nothing of it became a request");
+}
+
+#[test]
+fn without_the_setting_a_proxy_header_is_no_request() {
+    let gateway = Setup::new().set("listen.trusted_proxies", r#"["127.0.0.1"]"#).start();
+    let mut connection = gateway.connect();
+    connection.send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
+    connection.read_response().expect("an answer").expect(400);
+    assert!(connection.is_closed_by_peer());
+}
+
+#[test]
+fn one_address_has_its_cap_and_others_are_served() {
+    let gateway = Setup::new().set("listen.max_connections_per_address", "20").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let ask = get("/v1/usage").key(&key);
+    let source = [127, 0, 0, 9];
+    let mut open: Vec<Connection> =
+        (0..20).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
+    for connection in &mut open {
+        connection.ask(&ask).expect(200);
+    }
+    let mut beyond = Connection::open_from(source.into(), gateway.http);
+    let _ = beyond.try_send(&ask.to_bytes());
+    assert!(beyond.is_closed_by_peer());
+    assert!(gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) >= 1.0);
+    gateway.send_request(&ask).expect(200);
+    open.truncate(10);
+    wait_until("there is room again", || {
+        Connection::open_from(source.into(), gateway.http)
+            .try_send_request(&ask)
+            .is_some_and(|a| a.status == 200)
+    });
+    let setup = gateway.shut_down().set("listen.trusted_proxies", r#"["127.0.0.8/30"]"#);
+    let gateway = setup.start();
+    let mut many: Vec<Connection> =
+        (0..40).map(|_| Connection::open_from(source.into(), gateway.http)).collect();
+    for connection in &mut many {
+        connection.ask(&ask).expect(200);
+    }
+}
+
+#[test]
+fn beyond_all_connections_the_next_is_closed_and_later_ones_are_served() {
+    let gateway = Setup::new().set("listen.max_connections", "10").start();
+    let key = gateway.create_active_key("acme", &[]);
+    let ask = get("/v1/usage").key(&key);
+    let mut open = Vec::new();
+    wait_until("the house is full", || {
+        let mut connection = gateway.connect();
+        let served = connection.try_send_request(&ask).is_some();
+        if served {
+            open.push(connection);
+        }
+        !served
+    });
+    assert!((8..=10).contains(&open.len()), "{}", open.len());
+    open.clear();
+    wait_until("there is room again", || {
+        Connection::try_open(gateway.http).and_then(|mut c| c.try_send_request(&ask)).is_some()
+    });
+}

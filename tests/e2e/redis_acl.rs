@@ -1,0 +1,139 @@
+//! The rights that docs/redis.md gives a user of a Redis server are enough, for a gateway and for
+//! commands, on any of its databases.
+
+use crate::harness::{Gateway, Setup, wait_until};
+use crate::redis_server::RedisServer;
+
+/// The base rights in docs/redis.md, and the further rights below them, in order.
+fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
+    let readme = std::fs::read_to_string(path).unwrap();
+    let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
+    let line = readme.lines().find_map(|line| line.strip_prefix("    ACL SETUSER "));
+    let told =
+        readme.split_once("uses need further").unwrap().1.split_once("ACL SETUSER").unwrap().0;
+    let further = told.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
+    (words(line.expect("the ACL line")), further.map(words).collect())
+}
+
+struct AclUser<'s> {
+    server: &'s RedisServer,
+}
+
+impl AclUser<'_> {
+    fn set(&self, words: &[String]) {
+        let mut command = vec!["ACL", "SETUSER"];
+        command.extend(words.iter().map(String::as_str));
+        self.server.run(&command);
+    }
+
+    fn add(&self, rights: &[String]) {
+        self.set(&[&["riskgate".to_owned()], rights].concat());
+    }
+
+    /// A config of this user, on a database that is not the first one.
+    fn setup(&self) -> Setup {
+        let url = format!("{}/2", self.server.url_as("riskgate", "PASSWORD"));
+        Setup::new().set("plans.free", "1000000").set_text("store.url", &url)
+    }
+}
+
+/// Does what a gateway does in its life, but for changing keys.
+fn use_every_feature(gateway: &Gateway, key: &str) {
+    wait_until("the key opens", || gateway.get("/v1/usage", key).status == 200);
+    for _ in 0..20 {
+        gateway.get_domain("first.test", key).expect(200);
+    }
+    gateway.get("/v1/public/top-domains", key).expect(200);
+    wait_until("the store has what was spent", || gateway.get_month_count(key) == 21);
+    for verb in [&["check"][..], &["keys", "list"], &["accounts", "list"], &["usage"]] {
+        gateway.cli(verb).expect(0);
+    }
+    assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
+}
+
+#[test]
+fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
+    let (line, further) = documented_acl();
+    let [changes, imports, repair, copies, waits, learns] = &further[..] else {
+        panic!("{further:?}")
+    };
+    let server = RedisServer::start();
+    let user = AclUser { server: &server };
+    user.set(&line);
+    // Keys are made by somebody else, on the same database.
+    let other = Setup::new().set_text("store.url", &format!("{}/2", server.url()));
+    let key = other.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
+    let gateway = user.setup().start();
+    use_every_feature(&gateway, key.trim_end());
+    let refused = gateway.cli(&["keys", "create", "--account", "acme"]).expect(1).stderr;
+    assert!(refused.contains("can't run this command") || refused.contains("NOPERM"), "{refused}");
+
+    user.add(changes);
+    let made = gateway.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
+    let id = made["id"].as_str().unwrap();
+    for verb in [
+        &["store", "init"][..],
+        &["keys", "rotate", id],
+        &["keys", "revoke", id],
+        &["accounts", "set", "acme", "--limit", "50000"],
+    ] {
+        gateway.cli(verb).expect(0);
+    }
+
+    user.add(imports);
+    let file = gateway.path("import.toml");
+    let key =
+        |n: u32| format!("[[key]]\nid = \"i{n}\"\naccount = \"old\"\nhash = \"sha256:{n:064x}\"\n");
+    std::fs::write(&file, (0..1_500).map(key).collect::<String>()).unwrap();
+    gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
+    // An import that is refused half-way is cleared away again.
+    std::fs::write(&file, (1_000..3_000).map(key).rev().collect::<String>()).unwrap();
+    let refused = gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(1).stderr;
+    assert!(refused.contains("expected a new key"), "{refused}");
+    assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
+    let setup = gateway.shut_down();
+
+    user.set(&[&["riskgate".to_owned(), "-del".to_owned()], &repair[..]].concat());
+    let script = "redis.call('SELECT', 2) redis.call('HINCRBY', 'riskgate:{ring}:meta', 'month', 9) \
+                  return redis.call('HSET', 'riskgate:ledger:{acme}:2099-01', 'leased', '1')";
+    server.run(&["EVAL", script, "0"]);
+    let month = jiff::Timestamp::now().to_string()[..7].to_owned();
+    let repaired = setup.cli(&["store", "repair-month", &month, "--json"]).expect(0).json();
+    assert_eq!((&repaired["changed"], &repaired["dropped"]), (&true.into(), &1.into()));
+
+    let target = RedisServer::start();
+    let other = AclUser { server: &target };
+    other.set(&line);
+    let revoked = ["riskgate".to_owned(), "-del".to_owned()];
+    user.set(&revoked);
+    let [from, to] =
+        [&server, &target].map(|it| format!("{}/2", it.url_as("riskgate", "PASSWORD")));
+    let lacks = setup.cli(&["store", "copy", &from, &to]).expect(1).stderr;
+    assert!(lacks.contains("can't run this command") || lacks.contains("NOPERM"), "{lacks}");
+    other.add(changes);
+    other.add(copies);
+    setup.cli(&["store", "copy", &from, &to]).expect(0);
+    setup.cli(&["store", "copy", &from, &to]).expect(1);
+    let listed = |setup: &Setup| setup.cli(&["keys", "list"]).expect(0).stdout;
+    assert_eq!(listed(&other.setup()), listed(&setup));
+
+    let _replica = RedisServer::replica_of(&server);
+    user.add(waits);
+    let gateway = user.setup().set("store.wait_replicas", "1").set("store.deadline", "\"2s\"");
+    let gateway = gateway.start();
+    wait_until("the replica follows", || {
+        gateway.cli(&["keys", "create", "--account", "late"]).code == 0
+    });
+    let key = gateway.create_active_key("late", &[]);
+    gateway.get_domain("first.test", &key).expect(200);
+    wait_until("what was spent is stated", || gateway.get_month_count(&key) == 1);
+    assert_eq!(learns[..], ["+zadd", "+zrem"], "as the store's own test has them");
+    assert_eq!(
+        gateway.sum_of_samples("riskgate_store_failures_total", &[]),
+        0.0,
+        "{}",
+        gateway.stderr()
+    );
+    assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
+}

@@ -1,0 +1,309 @@
+//! Keys, accounts and commands with the store on a server: there, silent, empty, wiped.
+
+use crate::harness::{Gateway, Setup, get, request, wait_until};
+use crate::redis_server::RedisServer;
+
+const USAGE: &str = "/v1/usage";
+const UNKNOWN: &str = "rg_0000000000000000000000000000000000";
+
+fn setup_on(server: &RedisServer) -> Setup {
+    Setup::new().set_text("store.url", &server.url())
+}
+
+fn status(gateway: &Gateway, key: &str) -> u16 {
+    gateway.get(USAGE, key).status
+}
+
+fn degraded(gateway: &Gateway) -> String {
+    let told = gateway.readyz().json()["degraded"].clone();
+    let told: Vec<&str> = told.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    told.join("\n")
+}
+
+#[track_caller]
+fn assert_fails_open(gateway: &Gateway) {
+    assert_eq!(gateway.readyz().status, 503, "another one should go on serving instead");
+    let refused = gateway.get(USAGE, UNKNOWN).expect(500);
+    assert_eq!(refused.header("X-Fail-Open"), Some("true"));
+    assert_eq!(refused.json()["error"], "internal_error");
+    gateway.send_request(&get("/v1/public/top-domains")).expect(500);
+    let browser = get(USAGE).key(UNKNOWN).with_header("Origin", "https://app.example.com");
+    let seen = gateway.send_request(&browser).expect(500);
+    assert_eq!(seen.header("Access-Control-Allow-Origin"), Some("https://app.example.com"));
+}
+
+#[test]
+fn a_gateway_starts_without_its_server_and_serves_once_it_is_there() {
+    let mut server = RedisServer::start();
+    server.kill();
+    let gateway = setup_on(&server).start();
+    assert_fails_open(&gateway);
+    gateway.get("/nowhere", UNKNOWN).expect(404);
+    assert!(degraded(&gateway).contains("keys: redis://"), "{}", degraded(&gateway));
+    server.restart();
+    wait_until("the server is there, and empty", || {
+        degraded(&gateway).contains("keys: expected a store, but found an empty server")
+    });
+    assert_fails_open(&gateway);
+    let key = gateway.create_key("acme", &[]);
+    wait_until("the key opens", || gateway.get_domain("first.test", &key).status == 200);
+    assert_eq!(status(&gateway, UNKNOWN), 401);
+    wait_until("all is well", || degraded(&gateway).is_empty());
+}
+
+#[test]
+fn preflights_without_a_key_set_are_our_failure_and_other_questions_are_not() {
+    let server = RedisServer::start();
+    let gateway = setup_on(&server).start();
+    let options = || request("OPTIONS", USAGE);
+    let preflight = options()
+        .with_header("Origin", "https://app.example.com")
+        .with_header("Access-Control-Request-Method", "GET");
+    let refused = gateway.send_request(&preflight).expect(500);
+    assert_eq!(refused.header("X-Fail-Open"), Some("true"));
+    gateway.send_request(&options()).expect(204);
+    gateway.cli(&["store", "init"]).expect(0);
+    wait_until("there is a key set, of no keys", || gateway.send_request(&preflight).status == 403);
+    assert_eq!(status(&gateway, UNKNOWN), 401);
+}
+
+#[test]
+fn a_server_that_was_wiped_takes_no_key_away() {
+    let server = RedisServer::start();
+    let gateway = setup_on(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    server.run(&["FLUSHALL"]);
+    let lost = "keys: the store is another one or was emptied: expected version";
+    wait_until("/readyz tells", || degraded(&gateway).contains(lost));
+    assert_eq!(status(&gateway, &key), 200);
+    // Another store in its place is not taken either.
+    let other = gateway.create_key("other", &[]);
+    wait_until("/readyz tells of the other store", || {
+        degraded(&gateway).contains("but found version 2 of")
+    });
+    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
+    assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
+    let told = || gateway.stderr().matches("lost its mark").count();
+    wait_until("standard error tells both states", || told() >= 2);
+    assert_eq!(told(), 2, "each state is told once: {}", gateway.stderr());
+    // Who restarts says that the new one is right.
+    let gateway = gateway.restart();
+    assert_eq!((status(&gateway, &key), status(&gateway, &other)), (401, 200));
+}
+
+#[test]
+fn a_server_that_lost_rows_takes_no_key_away() {
+    let server = RedisServer::start();
+    let gateway = setup_on(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    server.run(&["COPY", "riskgate:{ring}:keys", "kept"]);
+    server.run(&["DEL", "riskgate:{ring}:keys"]);
+    let lost = "keys: redis://";
+    wait_until("/readyz tells of lost rows", || degraded(&gateway).contains(lost));
+    assert!(
+        degraded(&gateway).contains("but found 0 keys and 1 accounts"),
+        "{}",
+        degraded(&gateway)
+    );
+    assert_eq!(status(&gateway, &key), 200);
+    server.run(&["RENAME", "kept", "riskgate:{ring}:keys"]);
+    wait_until("what was put back is taken", || degraded(&gateway).is_empty());
+}
+
+#[test]
+fn keys_serve_on_while_the_server_is_away() {
+    let mut server = RedisServer::start_on_disk();
+    let gateway = setup_on(&server).start();
+    let (key, id) = gateway.create_active_key_with_id("acme", &[]);
+    server.kill();
+    wait_until("/readyz tells", || degraded(&gateway).contains("store: redis://"));
+    wait_until("calls are served", || gateway.get_domain("first.test", &key).status == 200);
+    assert_eq!(gateway.get_domain("first.test", UNKNOWN).status, 401);
+    gateway.cli(&["keys", "revoke", &id]).expect(1);
+    server.restart();
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("the key is out", || status(&gateway, &key) == 401);
+    wait_until("all is well", || degraded(&gateway).is_empty());
+}
+
+#[test]
+fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later() {
+    let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
+    let setup = setup_on(&server);
+    for verb in ["run", "check"] {
+        let said = setup.cli(&[verb]).expect(78).stderr;
+        assert!(said.contains("maxmemory-policy noeviction, since"), "{said}");
+    }
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    let gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    wait_until("/readyz tells", || degraded(&gateway).contains("but found volatile-ttl"));
+    assert_eq!(status(&gateway, &key), 200);
+    server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
+    wait_until("all is well", || degraded(&gateway).is_empty());
+}
+
+#[test]
+fn check_says_how_the_server_is() {
+    let mut server = RedisServer::start();
+    let setup = setup_on(&server);
+    let said = setup.cli(&["check"]).expect(0).stderr;
+    assert!(said.contains("warning: the server is empty") && said.contains("0 keys"), "{said}");
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    let said = setup.cli(&["check"]).expect(0).stderr;
+    assert!(!said.contains("server is empty") && said.contains("1 keys"), "{said}");
+    server.kill();
+    let said = setup.cli(&["check"]).expect(1).stderr;
+    assert!(said.starts_with("redis://127.0.0.1:") && said.contains("connecting"), "{said}");
+}
+
+#[test]
+fn no_password_is_shown() {
+    let server = RedisServer::start();
+    server.run(&["ACL", "SETUSER", "me", "on", ">other", "~*", "+@all"]);
+    let setup = Setup::new().set_text("store.url", &server.url_as("me", "s3cr3t"));
+    for arguments in [&["check"][..], &["keys", "list"], &["store", "init"]] {
+        let ran = setup.cli(arguments).expect(1);
+        assert!(!ran.stderr.contains("s3cr3t") && ran.stderr.contains("redis://127"), "{ran:?}");
+    }
+    let to = server.url_as("me", "s3cr3t");
+    let ran = setup.cli(&["store", "copy", &to, &to]).expect(1);
+    assert!(!ran.stderr.contains("s3cr3t"), "{ran:?}");
+    let gateway = setup.start();
+    assert!(!degraded(&gateway).contains("s3cr3t") && degraded(&gateway).contains("keys: "));
+    assert!(!gateway.stderr().contains("s3cr3t"));
+    let broken = Setup::new().set_text("store.url", "redis://me:s3cr3t@host:none/0");
+    let ran = broken.cli(&["check"]).expect(78);
+    assert!(!ran.stderr.contains("s3cr3t") && ran.stderr.contains("store.url: "), "{ran:?}");
+}
+
+/// The same on a file and on a server: each with a gateway beside it.
+fn on_both_stores(test: impl Fn(Setup)) {
+    println!("on SQLite");
+    test(Setup::new());
+    println!("on Redis");
+    let server = RedisServer::start();
+    test(setup_on(&server));
+}
+
+#[test]
+fn every_command_about_keys_and_accounts_works_on_both_stores() {
+    on_both_stores(|setup| {
+        setup.cli(&["store", "init"]).expect(0);
+        let gateway = setup.start();
+        let (key, id) =
+            gateway.create_active_key_with_id("acme", &["--plan", "pro", "--label", "web"]);
+        assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 10_000);
+        gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
+        wait_until("the limit is in force", || {
+            gateway.get(USAGE, &key).json()["monthly_limit"] == 7
+        });
+        gateway.get_domain("first.test", &key).expect(200);
+        wait_until("the call is published", || {
+            let usage = gateway.cli(&["usage", "--account", "acme", "--json"]).expect(0).json();
+            usage[0]["month_count"] == 1
+        });
+        let rotated = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0).stdout;
+        wait_until("the old key has ended", || status(&gateway, &key) == 401);
+        let rotated = rotated.trim_end();
+        assert_eq!(status(&gateway, rotated), 200);
+        for (at, name) in ["zoe", "bob", "amy"].iter().enumerate() {
+            let import = gateway.path("import.toml");
+            let hash = format!("{at:064x}");
+            let key = format!(
+                "[[key]]\nid = \"{name}\"\naccount = \"{name}\"\nhash = \"sha256:{hash}\"\n"
+            );
+            std::fs::write(&import, key).unwrap();
+            gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
+        }
+        let again = gateway.cli(&["keys", "import", gateway.path("import.toml").to_str().unwrap()]);
+        assert!(again.expect(1).stderr.contains("key amy: expected a new key"));
+        let names = |arguments: &[&str], field: &str| -> Vec<String> {
+            let listed = gateway.cli(arguments).expect(0).json();
+            let listed = listed.as_array().unwrap().iter();
+            listed.map(|row| row[field].as_str().unwrap().to_owned()).collect()
+        };
+        assert_eq!(names(&["accounts", "list", "--json"], "name"), ["acme", "amy", "bob", "zoe"]);
+        let times = names(&["keys", "list", "--json"], "created_at");
+        assert!(times.len() == 5 && times.is_sorted(), "{times:?}");
+        let revoked = gateway.cli(&["keys", "revoke", "zoe", "--json"]).expect(0).json();
+        assert_eq!(revoked["id"], "zoe");
+        gateway.cli(&["keys", "revoke", "nobody"]).expect(1);
+        gateway.cli(&["keys", "rotate", "nobody"]).expect(1);
+        gateway.cli(&["check"]).expect(0);
+    });
+}
+
+#[test]
+fn a_store_moves_to_a_server_and_back_with_its_keys_and_numbers() {
+    let gateway = Setup::new().start();
+    let (key, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
+    let (old, ended) = gateway.create_active_key_with_id("acme", &[]);
+    gateway.cli(&["keys", "revoke", &ended]).expect(0);
+    for _ in 0..5 {
+        gateway.get_domain("first.test", &key).expect(200);
+    }
+    let setup = gateway.shut_down();
+    let server = RedisServer::start();
+    let file = format!("sqlite:{}", setup.path("riskgate.db").display());
+    let copied = setup.cli(&["store", "copy", &file, &server.url(), "--json"]).expect(0).json();
+    assert_eq!(
+        (&copied["keys"], &copied["accounts"], &copied["usage"]),
+        (&2.into(), &1.into(), &1.into())
+    );
+    let gateway = setup.set_text("store.url", &server.url()).start();
+    assert_eq!(gateway.get_month_count(&key), 5);
+    assert_eq!(status(&gateway, &old), 401);
+    gateway.get_domain("first.test", &key).expect(200);
+    let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
+    let setup = gateway.shut_down();
+
+    let back = format!("sqlite:{}", setup.path("back.db").display());
+    setup.cli(&["store", "copy", &server.url(), &back]).expect(0);
+    let gateway = setup.set_text("store.url", &back).start();
+    assert_eq!(gateway.get_month_count(&key), 6);
+    assert_eq!(gateway.cli(&["keys", "list", "--json"]).expect(0).json(), listed);
+    gateway.cli(&["keys", "revoke", &id]).expect(0);
+    wait_until("the key is out", || status(&gateway, &key) == 401);
+}
+
+#[test]
+fn a_copy_takes_a_store_that_is_there_to_one_that_is_empty() {
+    let setup = Setup::new();
+    let server = RedisServer::start();
+    let absent = setup.path("absent.db");
+    let from = format!("sqlite:{}", absent.display());
+    let refused = setup.cli(&["store", "copy", &from, &server.url()]).expect(78);
+    assert!(refused.stderr.contains("expected a store, but found no file"), "{}", refused.stderr);
+    assert!(!absent.exists());
+    let file = format!("sqlite:{}", setup.path("riskgate.db").display());
+    let refused = setup.cli(&["store", "copy", &server.url(), &file]).expect(1);
+    assert!(refused.stderr.contains("found an empty server"), "{}", refused.stderr);
+    assert!(!setup.path("riskgate.db").exists());
+    setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
+    setup.cli(&["store", "copy", &file, &server.url()]).expect(0);
+    let keys = server.keys("*");
+    for (from, to) in [(&file, &server.url()), (&server.url(), &file), (&file, &file)] {
+        let refused = setup.cli(&["store", "copy", from, to]).expect(1);
+        assert!(refused.stderr.contains("expected an empty store"), "{}", refused.stderr);
+    }
+    assert_eq!(server.keys("*").len(), keys.len());
+    setup.cli(&["store", "copy", "localhost:6379", &file]).expect(2);
+}
+
+#[test]
+fn keys_that_can_not_be_followed_are_told_as_keys_until_they_can() {
+    let mut server = RedisServer::start_on_disk();
+    let gateway = setup_on(&server).start();
+    let key = gateway.create_active_key("acme", &[]);
+    let failing = || gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]);
+    gateway.get_domain("first.test", &key).expect(200);
+    assert_eq!(failing(), 0.0);
+    server.kill();
+    wait_until("it is told", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
+    // What served goes on.
+    gateway.get_domain("first.test", &key).expect(200);
+    server.restart();
+    wait_until("all is well", || failing() == 0.0 && degraded(&gateway).is_empty());
+}

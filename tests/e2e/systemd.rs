@@ -1,0 +1,125 @@
+//! Under a service manager: what it is told, by systemd's protocol, and when.
+
+use std::os::unix::net::UnixDatagram;
+use std::time::Duration;
+
+use crate::harness::{Gateway, Setup, TEST_TIMEOUT, wait_until};
+
+/// A manager that listens.
+struct NotifySocket {
+    socket: UnixDatagram,
+}
+
+impl NotifySocket {
+    fn new(setup: &Setup) -> NotifySocket {
+        let socket = UnixDatagram::bind(setup.path("notify.sock")).unwrap();
+        socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+        NotifySocket { socket }
+    }
+
+    /// The next message that is no sign of life.
+    #[track_caller]
+    fn next_notification(&self) -> String {
+        loop {
+            let message = self.next_message();
+            if message != "WATCHDOG=1" {
+                return message;
+            }
+        }
+    }
+
+    #[track_caller]
+    fn next_message(&self) -> String {
+        let mut bytes = [0; 4096];
+        let read = self.socket.recv(&mut bytes).expect("a message");
+        String::from_utf8_lossy(&bytes[..read]).trim_end().to_owned()
+    }
+}
+
+fn start_under(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway, NotifySocket) {
+    let setup = Setup::new();
+    let manager = manager(&setup);
+    let socket = setup.path("notify.sock").display().to_string();
+    let setup = setup.env("NOTIFY_SOCKET", &socket).env("WATCHDOG_USEC", "600000");
+    (setup.start(), manager)
+}
+
+#[test]
+fn systemd_gets_ready_reloading_and_stopping() {
+    let (mut gateway, manager) = start_under(NotifySocket::new);
+    let ready = format!("READY=1\nMAINPID={}", gateway.pid());
+    assert_eq!(manager.next_notification(), ready);
+    gateway.send_signal("HUP");
+    let reloading = manager.next_notification();
+    assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
+    assert_eq!(manager.next_notification(), ready);
+    gateway.send_signal("TERM");
+    assert_eq!(manager.next_notification(), "STOPPING=1");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+}
+
+#[test]
+fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
+    let (gateway, manager) = start_under(NotifySocket::new);
+    for _ in 0..5 {
+        wait_until("a sign of life", || manager.next_message() == "WATCHDOG=1");
+    }
+    // A process that stands still shows none.
+    gateway.send_signal("STOP");
+    manager.socket.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
+    let mut bytes = [0; 4096];
+    // What was under way may still come.
+    while manager.socket.recv(&mut bytes).is_ok() {}
+    gateway.send_signal("CONT");
+    manager.socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
+    wait_until("a sign of life", || manager.next_message() == "WATCHDOG=1");
+}
+
+#[test]
+fn a_successor_sends_mainpid_after_the_upgrade() {
+    let (mut gateway, manager) = start_under(NotifySocket::new);
+    assert!(manager.next_notification().starts_with("READY=1"));
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    let mut messages = vec![manager.next_notification(), manager.next_notification()];
+    messages.sort();
+    assert_eq!(messages, [format!("READY=1\nMAINPID={}", gateway.pid()), "STOPPING=1".to_owned()]);
+}
+
+#[test]
+fn a_full_notify_socket_blocks_nothing() {
+    let (mut gateway, _manager) = start_under(|setup| {
+        let manager = NotifySocket::new(setup);
+        let sender = UnixDatagram::unbound().unwrap();
+        sender.set_nonblocking(true).unwrap();
+        while sender.send_to(b"x", setup.path("notify.sock")).is_ok() {}
+        manager
+    });
+    let reloads = || gateway.sum_of_samples("riskgate_reloads_total", &["part=\"config\""]);
+    let before = reloads();
+    gateway.send_signal("HUP");
+    wait_until("SIGHUP reloads", || reloads() > before);
+    gateway.send_signal("TERM");
+    assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("expected a service manager that listens"));
+}
+
+#[test]
+fn an_unusable_notify_socket_is_reported_once() {
+    for address in ["vsock:2:1234", "vsock:", "notify.sock"] {
+        let setup = Setup::new().env("NOTIFY_SOCKET", address);
+        let mut gateway = setup.env("WATCHDOG_USEC", "100000").start();
+        let reloads = || gateway.sum_of_samples("riskgate_reloads_total", &["part=\"config\""]);
+        let before = reloads();
+        gateway.send_signal("HUP");
+        wait_until("SIGHUP reloads", || reloads() > before);
+        gateway.send_signal("TERM");
+        assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
+        let told = gateway.stderr();
+        let lines: Vec<&str> = told.lines().filter(|line| line.contains("manager")).collect();
+        assert_eq!(lines.len(), 1, "{told}");
+        assert!(lines[0].contains(&format!("found {address:?}")), "{}", lines[0]);
+    }
+}

@@ -1,0 +1,146 @@
+//! A new binary takes over: nobody is refused, nothing is counted twice, and until it serves the
+//! old one does.
+
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::harness::{Connection, MockUpstream, SetOnDrop, Setup, get, wait_until};
+
+const DOMAIN: &str = "/v1/public/domain/first.test";
+
+#[test]
+fn an_upgrade_under_load_refuses_nobody_and_counts_each_call_once() {
+    let upstream = MockUpstream::start();
+    let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
+    let mut gateway = setup.start();
+    let key = gateway.create_active_key("acme", &[]);
+    let address = gateway.http;
+    let (done, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        for client in 0..6 {
+            let (key, done, answered) = (&key, &done, &answered);
+            let path = if client % 2 == 0 { DOMAIN } else { "/v1/check/a@b.com" };
+            scope.spawn(move || {
+                let mut connection = Connection::open(address);
+                while !done.load(Ordering::Relaxed) {
+                    // A connection that is closed says so in its last answer: nothing is lost.
+                    let answer = connection.ask(&get(path).key(key)).expect(200);
+                    assert!(answer.is_complete);
+                    answered.fetch_add(1, Ordering::SeqCst);
+                    // Half of them open a connection for each call, as the hardest case.
+                    if client % 3 == 0 || answer.header("Connection") == Some("close") {
+                        connection = Connection::open(address);
+                    }
+                }
+            });
+        }
+        let ended = SetOnDrop(&done);
+        for _ in 0..3 {
+            let successor = gateway.spawn_successor();
+            successor.wait_until_ready();
+            gateway.send_signal("QUIT");
+            gateway.replace_process(successor);
+            wait_until("the successor tells that it took over", || {
+                gateway.stderr().contains("took over")
+            });
+            let before = answered.load(Ordering::SeqCst);
+            wait_until("it serves", || answered.load(Ordering::SeqCst) > before + 100);
+        }
+        drop(ended);
+    });
+    assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
+    let gateway = gateway.restart();
+    assert_eq!(gateway.get_month_count(&key), answered.into_inner());
+}
+
+#[test]
+fn a_successor_that_fails_changes_nothing() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    successor.kill();
+    gateway.send_signal("QUIT");
+    wait_until("the refusal is told", || gateway.stderr().contains("no successor is waiting"));
+    gateway.get_domain("first.test", &key).expect(200);
+
+    // One that is there but never takes over.
+    let path = gateway.path("run/successor.sock");
+    let _ = std::fs::remove_file(&path);
+    let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    gateway.send_signal("QUIT");
+    let (stream, _) = impostor.accept().unwrap();
+    gateway.get_domain("first.test", &key).expect(200);
+    drop(stream);
+    wait_until("it is told", || gateway.stderr().matches("serving on").count() == 2);
+    gateway.get_domain("first.test", &key).expect(200);
+    assert_eq!(gateway.readyz().status, 200);
+}
+
+#[test]
+fn a_reload_does_not_end_a_waiting_successor() {
+    let mut gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    successor.send_signal("HUP");
+    gateway.send_signal("QUIT");
+    gateway.replace_process(successor);
+    wait_until("it took over", || gateway.stderr().contains("took over"));
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
+#[test]
+fn a_successor_with_a_broken_config_ends_and_the_old_one_serves() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let good = std::fs::read_to_string(&gateway.config).unwrap();
+    std::fs::write(&gateway.config, good.replace("[store]", "[store]\nnonsense = 1")).unwrap();
+    let mut successor = gateway.spawn_successor();
+    wait_until("it has ended", || successor.exit_status().is_some());
+    assert_eq!(successor.exit_status().unwrap().code(), Some(78), "{}", successor.stderr());
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
+#[test]
+fn without_a_predecessor_it_starts_normally_and_the_runtime_dir_is_private() {
+    let gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let folder = gateway.path("run");
+    let mode = |path: &std::path::Path| path.metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode(&folder), mode(&folder.join("riskgate.pid"))), (0o700, 0o600));
+    let pid = std::fs::read_to_string(folder.join("riskgate.pid")).unwrap();
+    assert_eq!(pid.trim(), gateway.pid().to_string());
+    let setup = gateway.shut_down();
+    assert_eq!(std::fs::read_to_string(folder.join("riskgate.pid")).unwrap(), "");
+    let mut gateway = setup.start();
+    gateway.kill();
+    // The pid file of a process that was killed keeps nobody from starting.
+    let mut successor = gateway.spawn_successor();
+    wait_until("it serves", || {
+        successor.exit_status().is_none()
+            && Connection::try_open(gateway.http)
+                .is_some_and(|mut c| c.try_send_request(&get(DOMAIN).key(&key)).is_some())
+    });
+    gateway.replace_process(successor);
+    gateway.get_domain("first.test", &key).expect(200);
+}
+
+#[test]
+fn a_kept_connection_gets_one_more_response_from_the_old_process() {
+    let mut gateway = Setup::new().start();
+    let key = gateway.create_active_key("acme", &[]);
+    let mut kept = gateway.connect();
+    kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    let successor = gateway.spawn_successor();
+    successor.wait_until_ready();
+    gateway.send_signal("QUIT");
+    wait_until("the successor serves", || successor.stderr().contains("took over"));
+    // Longer than what a connection that was just used is given at any other end.
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    let last = kept.ask(&get(DOMAIN).key(&key)).expect(200);
+    assert_eq!(last.header("Connection"), Some("close"));
+    assert!(kept.is_closed_by_peer());
+    gateway.replace_process(successor);
+    assert_eq!(gateway.get_month_count(&key), 2);
+}

@@ -1,0 +1,268 @@
+//! A real `redis-server` for a test: its own port on loopback, its own folder, gone when dropped.
+//!
+//! Taken in by path from the tests beside the code and from `tests/e2e`. Where there is no
+//! `redis-server` the tests fail; `scripts/setup --tests` brings one.
+#![allow(dead_code, reason = "who takes this in uses a part of it")]
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use redis::Value;
+
+/// Longer than a server takes to start or to answer on a loaded machine.
+const TEST_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// A server that runs, or that was killed and can be started again.
+pub struct RedisServer {
+    child: Child,
+    port: u16,
+    tls_port: u16,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    folder: tempfile::TempDir,
+}
+
+impl RedisServer {
+    /// Without a disk: what is killed is forgotten.
+    #[track_caller]
+    pub fn start() -> RedisServer {
+        RedisServer::start_with(&[])
+    }
+
+    /// Answers only once every write is on disk.
+    #[track_caller]
+    pub fn start_on_disk() -> RedisServer {
+        RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
+    }
+
+    /// With these variables set.
+    #[track_caller]
+    pub fn start_with_env(environment: &[(&str, String)]) -> RedisServer {
+        let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
+        RedisServer::start_process(&[], false, owned.collect())
+    }
+
+    /// Also speaks TLS, with a certificate of [`RedisServer::authority`].
+    #[track_caller]
+    pub fn start_with_tls() -> RedisServer {
+        RedisServer::start_process(&["--tls-auth-clients", "no"], true, Vec::new())
+    }
+
+    /// A copy that follows another server.
+    #[track_caller]
+    pub fn replica_of(primary: &RedisServer) -> RedisServer {
+        let port = primary.port.to_string();
+        RedisServer::start_with(&["--replicaof", "127.0.0.1", &port])
+    }
+
+    /// With more settings, as its command line takes them.
+    #[track_caller]
+    pub fn start_with(arguments: &[&str]) -> RedisServer {
+        RedisServer::start_process(arguments, false, Vec::new())
+    }
+
+    #[track_caller]
+    fn start_process(
+        arguments: &[&str],
+        tls: bool,
+        mut environment: Vec<(String, String)>,
+    ) -> RedisServer {
+        let mut folder = tempfile::tempdir().unwrap();
+        let mut arguments: Vec<String> = arguments.iter().map(|&word| word.to_owned()).collect();
+        if tls {
+            make_certificates(folder.path());
+            for (name, file) in
+                [("--tls-cert-file", "server.pem"), ("--tls-key-file", "server.key")]
+            {
+                arguments.push(name.to_owned());
+                arguments.push(folder.path().join(file).display().to_string());
+            }
+            arguments.push("--tls-ca-cert-file".to_owned());
+            arguments.push(folder.path().join("ca.pem").display().to_string());
+        }
+        // A port that was free may be taken by somebody else before the server has it.
+        for _ in 0..5 {
+            let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
+            let child = spawn(folder.path(), port, tls_port, &arguments, &environment);
+            let mut server = RedisServer { child, port, tls_port, arguments, environment, folder };
+            match server.await_ready() {
+                Ok(()) => return server,
+                Err(said) => assert!(said.contains("Address already in use"), "{said}"),
+            }
+            arguments = std::mem::take(&mut server.arguments);
+            environment = std::mem::take(&mut server.environment);
+            folder = std::mem::replace(&mut server.folder, tempfile::tempdir().unwrap());
+        }
+        panic!("no free port was left for redis-server");
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// As a user that [`RedisServer::tell`] made with `ACL SETUSER`.
+    pub fn url_as(&self, user: &str, password: &str) -> String {
+        format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
+    }
+
+    pub fn tls_url(&self) -> String {
+        format!("rediss://127.0.0.1:{}", self.tls_port)
+    }
+
+    /// The certificate of the authority that made the server's.
+    pub fn ca_path(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// What the server answers to a command, or its error.
+    pub fn command(&self, words: &[&str]) -> Result<Value, String> {
+        let client = redis::Client::open(self.url()).map_err(|e| e.to_string())?;
+        let connection = client.get_connection_with_timeout(Duration::from_secs(2));
+        let mut connection = connection.map_err(|e| e.to_string())?;
+        connection.set_read_timeout(Some(TEST_TIMEOUT)).map_err(|e| e.to_string())?;
+        let mut command = redis::Cmd::new();
+        command.arg(words);
+        command.query(&mut connection).map_err(|error| error.to_string())
+    }
+
+    /// What the server answers to a command, as text; lists have a line for each element.
+    #[track_caller]
+    pub fn run(&self, words: &[&str]) -> String {
+        match self.command(words) {
+            Ok(value) => as_text(&value),
+            Err(error) => panic!("{words:?}: {error}"),
+        }
+    }
+
+    /// The names of all keys that match a pattern.
+    #[track_caller]
+    pub fn keys(&self, pattern: &str) -> Vec<String> {
+        self.run(&["KEYS", pattern]).lines().map(str::to_owned).collect()
+    }
+
+    /// Ends the server as a power cut would.
+    pub fn kill(&mut self) {
+        // Killed already is as good.
+        let _ = self.child.kill();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts the server anew on its port and in its folder, killed before if it runs.
+    #[track_caller]
+    pub fn restart(&mut self) {
+        self.kill();
+        let RedisServer { port, tls_port, arguments, environment, folder, .. } = &*self;
+        self.child = spawn(folder.path(), *port, *tls_port, arguments, environment);
+        self.await_ready().unwrap_or_else(|said| panic!("redis-server: {said}"));
+    }
+
+    /// It goes on listening, and says nothing.
+    pub fn pause(&self) {
+        self.signal("STOP");
+    }
+
+    /// It goes on where it stopped.
+    pub fn resume(&self) {
+        self.signal("CONT");
+    }
+
+    fn signal(&self, name: &str) {
+        let kill = format!("kill -{name} {}", self.child.id());
+        assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+    }
+
+    /// Waits until the server answers; its own words if it ends.
+    fn await_ready(&mut self) -> Result<(), String> {
+        let begun = Instant::now();
+        loop {
+            if self.child.try_wait().unwrap().is_some() {
+                return Err(self.read_output());
+            }
+            // Another server on the same port would answer too: it has another process id.
+            let info = self.command(&["INFO"]).map(|value| as_text(&value));
+            let ours = format!("process_id:{}\r\n", self.child.id());
+            let ready = |info: String| info.contains(&ours) && info.contains("\nloading:0\r\n");
+            if info.is_ok_and(ready) {
+                return Ok(());
+            }
+            if begun.elapsed() > TEST_TIMEOUT {
+                return Err(format!("did not answer in time: {}", self.read_output()));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    fn read_output(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("words.log")).unwrap_or_default()
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A port that nobody listened on a moment ago.
+fn free_port() -> u16 {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
+}
+
+#[track_caller]
+fn spawn(
+    folder: &Path,
+    port: u16,
+    tls_port: u16,
+    arguments: &[String],
+    environment: &[(String, String)],
+) -> Child {
+    let words = std::fs::File::create(folder.join("words.log")).unwrap();
+    let mut command = Command::new("redis-server");
+    command.args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
+    // Else a replica waits for five seconds for another one.
+    command.args(["--repl-diskless-sync-delay", "0", "--port", &port.to_string()]);
+    if tls_port != 0 {
+        command.args(["--tls-port", &tls_port.to_string()]);
+    }
+    command.arg("--dir").arg(folder).args(arguments).stdin(Stdio::null());
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
+    command.stdout(words.try_clone().unwrap()).stderr(words);
+    command.spawn().unwrap_or_else(|error| {
+        panic!("redis-server: {error}: scripts/setup --tests brings it");
+    })
+}
+
+fn as_text(value: &Value) -> String {
+    match value {
+        Value::Nil => String::new(),
+        Value::Okay => "OK".to_owned(),
+        Value::Array(values) => values.iter().map(as_text).collect::<Vec<String>>().join("\n"),
+        other => redis::from_redis_value_ref(other).unwrap_or_else(|_| format!("{other:?}")),
+    }
+}
+
+/// An authority, and a certificate of it for 127.0.0.1, by the `openssl` command.
+#[track_caller]
+fn make_certificates(folder: &Path) {
+    let openssl = |words: &str| {
+        let made = Command::new("openssl")
+            .args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes".split(' '))
+            .args(words.split(' '))
+            .current_dir(folder)
+            .output()
+            .unwrap_or_else(|e| panic!("openssl: {e}: scripts/setup --tests brings it"));
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    };
+    openssl("-days 2 -subj /CN=authority -keyout ca.key -out ca.pem");
+    openssl(
+        "-days 2 -subj /CN=server -CA ca.pem -CAkey ca.key -keyout server.key -out server.pem \
+         -addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=critical,CA:FALSE",
+    );
+}
