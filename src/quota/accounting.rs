@@ -1,48 +1,50 @@
-//! The books of one account: what this node has told the store, and what it believes of it.
+//! The lease accounting of one account: what this node has reported to the store, and what it knows
+//! of the store's totals.
 //!
-//! At every moment: what the node has spent or may spend ≤ its row in the store. It does no I/O,
-//! reads no clock and takes no lock; its lease does, and the worker carries the statements.
+//! Invariant: calls that this node has spent or may spend ≤ its row in the store. No I/O, no clock
+//! and no lock here: `Lease` locks this state, and the worker sends the
+//! reports.
 
 use super::atomic_lease::AtomicLease;
 use super::packed_lease::held_limit;
 use crate::model::month::Month;
 use crate::store::KnownState;
 
-/// What became of a call that was given back.
+/// What happened to a refunded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refund {
-    /// It can be spent again.
+    /// This node can spend the call again.
     Reusable,
-    /// No more may be held: the store is to have it.
+    /// This node may hold no more calls, so the call goes back to the store.
     ToStore,
-    /// Its month or its lease is over.
+    /// The month or the lease of the call is over, so the call stays spent.
     Stale,
 }
 
 #[derive(Default)]
 pub(super) struct LeaseAccounting {
-    /// The month that all of this is about; 0 before the first call.
+    /// The month that every field describes; 0 before the first call.
     pub month: u16,
-    /// The month that a waiting call asks for.
+    /// The month for which a waiting call requests a lease.
     pub(super) requested_month: u16,
     /// `None` when unlimited.
     pub limit: Option<u64>,
     pub(super) sequence: u64,
-    /// This node's row as the latest reply gave it.
+    /// This node's leased total in the store, from the latest grant.
     pub(super) leased: u64,
-    /// Taken out of the purse to be given back; nothing of it is spent again.
+    /// Withdrawn calls that go back to the store. They are never spent again.
     pub(super) returning: u64,
-    /// Admitted while the store was down, not yet in `leased`.
+    /// Calls admitted while the store was down and not yet part of `leased`.
     pub(super) unsettled: u64,
     pub(super) others_leased: u64,
     pub(super) others_spent: u64,
-    /// What others had spent of a month when the store was last read for it.
+    /// What other nodes had spent of a month when `usage` last read the store.
     pub others_spent_read: Option<(Month, u64)>,
     pub(super) known: KnownState,
-    /// What the store last heard of `spent`.
+    /// The `spent` total that was last reported to the store.
     pub(super) reported_spent: Option<u64>,
     pub(super) pending: Option<PendingReport>,
-    /// Asked for without an answer: it may have been granted.
+    /// Calls requested in a report that was not answered: the store may have granted them.
     pub(super) maybe_granted: u64,
     pub(super) final_reports: Vec<FinalReport>,
     pub(super) spent_at_tick: u64,
@@ -50,7 +52,7 @@ pub(super) struct LeaseAccounting {
     pub(super) calls_per_second: u64,
 }
 
-/// The last word on a month that is over, until the store has taken it.
+/// The final report on a past month. The lease keeps it until the store has accepted it.
 #[derive(Clone, Copy)]
 pub(super) struct FinalReport {
     pub(super) month: Month,
@@ -58,7 +60,7 @@ pub(super) struct FinalReport {
     pub(super) unsettled: u64,
 }
 
-/// The statement whose reply is awaited.
+/// The report in flight.
 #[derive(Clone, Copy)]
 pub(super) struct PendingReport {
     pub(super) month: u16,
@@ -81,7 +83,7 @@ impl LeaseAccounting {
         self.leased - self.returning - atomic_lease.load().held() + self.unsettled
     }
 
-    /// What other nodes had spent when the store last spoke of this month.
+    /// What other nodes had spent of this month, from the latest grant; `None` before the first.
     pub(super) fn others_spent(&self) -> Option<u64> {
         (self.known.sequence > 0).then_some(self.others_spent)
     }
@@ -90,14 +92,15 @@ impl LeaseAccounting {
         self.requested_month = self.requested_month.max(month.number());
     }
 
-    /// Sets another limit: nothing held under the old one remains spendable.
+    /// Sets another limit. Calls held under the old limit go back to the store.
     pub(super) fn set_limit(&mut self, atomic_lease: &AtomicLease, limit: Option<u64>) {
         self.limit = limit;
         self.returning += atomic_lease.withdraw_all_but(0, true);
     }
 
-    /// Admits one call without the store's word; `None` when what is known for certain has
-    /// reached the limit already. Says what remains, as far as is known.
+    /// Admits one call that no lease covers. Returns `None` if the known total has already reached
+    /// the limit, else how many calls remain as far as this node knows (`None` inside if
+    /// unlimited).
     pub(super) fn spend_unbacked(
         &mut self,
         atomic_lease: &AtomicLease,
@@ -112,27 +115,27 @@ impl LeaseAccounting {
         Some(self.limit.map(|limit| limit - known - 1))
     }
 
-    /// Takes a blind call back, unless the store may know of it already.
+    /// Refunds an unbacked call. Returns false if the call may have been reported to the store
+    /// already.
     pub(super) fn refund_unbacked(&mut self, month: Month) -> bool {
-        let stated = self.pending.map_or(0, |pending| pending.unsettled);
-        let ours = self.month == month.number() && self.unsettled > stated;
-        self.unsettled -= u64::from(ours);
-        ours
+        let reported = self.pending.map_or(0, |pending| pending.unsettled);
+        let is_unreported = self.month == month.number() && self.unsettled > reported;
+        self.unsettled -= u64::from(is_unreported);
+        is_unreported
     }
 
-    /// Takes a spent call back: into the purse, or for the store where the purse may not hold
-    /// more.
+    /// Refunds a spent call: to the lease, or to the store if the lease may hold no more.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,
         month: Month,
         epoch: u64,
     ) -> Refund {
-        let word = atomic_lease.load();
-        if self.month != month.number() || word.epoch() != epoch {
+        let packed = atomic_lease.load();
+        if self.month != month.number() || packed.epoch() != epoch {
             return Refund::Stale;
         }
-        if word.held() + self.asked() < held_limit(self.limit, self.leased_by_all()) {
+        if packed.held() + self.calls_requested() < held_limit(self.limit, self.leased_by_all()) {
             atomic_lease.return_one();
             return Refund::Reusable;
         }
@@ -140,23 +143,23 @@ impl LeaseAccounting {
         Refund::ToStore
     }
 
-    /// What is asked for now, or was and may have been granted.
-    pub(super) fn asked(&self) -> u64 {
+    /// Calls requested in the report in flight, or in an unanswered one that may have been granted.
+    pub(super) fn calls_requested(&self) -> u64 {
         self.maybe_granted.max(self.pending.map_or(0, |pending| pending.requested))
     }
 
-    /// What all nodes have leased, as far as is known.
+    /// Calls leased by all nodes, as far as this node knows.
     pub(super) fn leased_by_all(&self) -> u64 {
         self.leased - self.returning + self.unsettled + self.others_leased
     }
 
-    /// Makes `month` the running one, if it is later than the one that is.
+    /// Moves to `month` if it is later than the current month. Returns true if it is.
     pub(super) fn enter(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
         if month.number() <= self.month {
             return false;
         }
-        let beyond = self.limit.unwrap_or(u64::MAX);
-        self.returning += atomic_lease.start_month(u64::from(month.number()), beyond);
+        let unleased = self.limit.unwrap_or(u64::MAX);
+        self.returning += atomic_lease.start_month(u64::from(month.number()), unleased);
         let spent = self.leased - self.returning + self.unsettled;
         let has_past_report = self.leased + self.unsettled > 0 || self.pending.is_some();
         if let (Some(past), true) = (Month::from_number(self.month), has_past_report) {
@@ -174,21 +177,23 @@ impl LeaseAccounting {
         true
     }
 
-    /// Calls held or asked for, and under which limits; what was spent or may be, but blindly.
+    /// Calls held or requested, the limits they were granted under, and this node's row without
+    /// unbacked calls.
     #[cfg(test)]
     pub(super) fn exposure(&self, atomic_lease: &AtomicLease) -> (u64, [Option<u64>; 2], u64) {
-        let asked = self.pending.map_or(0, |pending| pending.requested);
+        let requested = self.pending.map_or(0, |pending| pending.requested);
         let limits = [self.limit, self.pending.map_or(self.limit, |pending| pending.limit)];
-        (atomic_lease.load().held() + asked, limits, self.leased - self.returning)
+        (atomic_lease.load().held() + requested, limits, self.leased - self.returning)
     }
 
-    /// The total that it would claim after a loss, and its own part as it would restate it.
+    /// The total over all nodes that this node would report after a data loss, and its own part of
+    /// it.
     #[cfg(test)]
     pub(super) fn claimed_totals(&self) -> (u64, u64) {
         (self.leased_by_all(), self.leased - self.returning + self.unsettled)
     }
 
-    /// Whether nothing remains to be told to the store.
+    /// Returns true if the store knows everything about this lease.
     pub(super) fn is_fully_reported(&self, atomic_lease: &AtomicLease) -> bool {
         atomic_lease.load().held() == 0
             && self.returning == 0

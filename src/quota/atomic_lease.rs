@@ -1,7 +1,7 @@
-//! The one word that calls of an account are spent from.
+//! The 64-bit word that the calls of one account are spent from.
 //!
-//! Every change is one atomic operation on it. It knows nothing of stores and numbers; whoever
-//! takes out or puts in holds the books (`numbers.rs`) and says how much.
+//! Every change is one atomic operation. This file knows neither the store nor the totals: the
+//! caller that adds or withdraws calls holds the lock of `accounting.rs` and says how many.
 
 #[cfg(loom)]
 use loom::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::packed_lease::PackedLease;
 
-/// What is held of an account's calls, for one month and one epoch.
+/// The calls held for one month and one epoch. An epoch ends when the limit changes or a month
+/// begins; calls of an older epoch can't be refunded here.
 #[derive(Debug)]
 pub(super) struct AtomicLease(AtomicU64);
 
@@ -19,12 +20,13 @@ impl AtomicLease {
         AtomicLease(AtomicU64::new(0))
     }
 
-    /// What is in it at this moment.
+    /// Reads the current value.
     pub(super) fn load(&self) -> PackedLease {
         PackedLease(self.0.load(Ordering::Acquire))
     }
 
-    /// Spends one call of `month`, or of a later one if that has begun; the word after it.
+    /// Spends one call of `month`, or of the later month that has begun. Returns the value after
+    /// it, or `None` if no such call is held.
     pub(super) fn spend_one(&self, month: u64) -> Option<PackedLease> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -40,8 +42,8 @@ impl AtomicLease {
         }
     }
 
-    /// Takes all but `keep` out, and says how much that was. With `void`, a call that was spent
-    /// before can no longer be put back.
+    /// Withdraws all calls but `keep` and returns how many were withdrawn. With `starts_epoch`,
+    /// calls that were spent before can no longer be returned.
     pub(super) fn withdraw_all_but(&self, keep: u64, starts_epoch: bool) -> u64 {
         let mut taken = 0;
         self.update(|packed| {
@@ -57,27 +59,27 @@ impl AtomicLease {
         taken
     }
 
-    /// Adds what the store has granted, and says how much is held then.
-    pub(super) fn add_granted(&self, granted: u64, beyond: u64) -> u64 {
+    /// Adds granted calls and returns how many are held then.
+    pub(super) fn add_granted(&self, granted: u64, unleased: u64) -> u64 {
         let mut held = 0;
         self.update(|packed| {
             held = packed.held() + granted;
-            PackedLease::new(packed.month(), packed.epoch(), held, beyond)
+            PackedLease::new(packed.month(), packed.epoch(), held, unleased)
         });
         held
     }
 
-    /// Puts one spent call back.
+    /// Returns one spent call, so that it can be spent again.
     pub(super) fn return_one(&self) {
         self.0.fetch_add(PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
     }
 
-    /// Begins a month with nothing held, and says how much was held of the last one.
-    pub(super) fn start_month(&self, month: u64, beyond: u64) -> u64 {
+    /// Starts a month with no calls held. Returns how many calls of the last month were held.
+    pub(super) fn start_month(&self, month: u64, unleased: u64) -> u64 {
         let mut taken = 0;
         self.update(|packed| {
             taken = packed.held();
-            PackedLease::new(month, packed.epoch() + 1, 0, beyond)
+            PackedLease::new(month, packed.epoch() + 1, 0, unleased)
         });
         taken
     }

@@ -1,10 +1,12 @@
-//! What time it is, and which month: the clocks' word, held against the time that really passed.
+//! The believed time and the current month, derived from the clocks of the store and of this
+//! machine.
 //!
-//! There is one believed time: CLOCK_BOOTTIME, which nobody sets and which goes on through sleep,
-//! and an offset that only this file changes. Where the store has a clock of its own, all nodes
-//! go by that one. A clock that disagrees is doubted until the other clock confirms it, or until
-//! it was steady for ten minutes; meanwhile the believed time goes on. A month never reopens.
-//! Reads no clock itself: `passed` is CLOCK_BOOTTIME in seconds.
+//! The believed time is CLOCK_BOOTTIME, which nobody sets and which goes on through sleep, plus an
+//! offset that only this file changes. If the store has a clock of its own, all nodes follow that
+//! clock. If a clock disagrees with the believed time, its jump is held until the other clock
+//! confirms it or it has been steady for ten minutes; meanwhile the believed time goes on. A month
+//! that has ended never begins again. This file reads no clock: callers pass `boottime`,
+//! CLOCK_BOOTTIME in seconds.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -12,50 +14,52 @@ use std::sync::{Mutex, MutexGuard};
 use super::sync::lock;
 use crate::model::month::{Month, format_rfc3339};
 
-/// Clocks may be apart by this many seconds and still agree.
+/// Clocks that differ by at most this many seconds agree.
 const MAX_SKEW_SECONDS: i64 = 5;
-/// A jump is believed after this many seconds of steady agreement with itself.
+/// A jump is accepted once the clock has agreed with itself for this many seconds.
 const JUMP_CONFIRM_SECONDS: i64 = 600;
-/// 2025-01-01T00:00:00Z. A clock that shows less was never set, and confirms nothing.
+/// 2025-01-01T00:00:00Z. A clock that shows an earlier time was never set, so it confirms nothing.
 const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
 
 pub(super) struct Calendar {
     latest: AtomicU16,
-    /// The believed time minus the time that passed.
+    /// The believed time minus CLOCK_BOOTTIME.
     offset: AtomicI64,
     clock_state: Mutex<ClockState>,
 }
 
 struct ClockState {
     offset: i64,
-    /// The month that some node had counted in before the start.
+    /// The latest month in which some node had counted before this start.
     known_month: Option<Month>,
     has_observed_store: bool,
-    /// The store's clock was believed at least once. Then this machine's moves nothing any more.
+    /// The store's clock has been accepted at least once. From then on this machine's clock changes
+    /// nothing.
     follows_store: bool,
     store_jump: Option<ClockJump>,
     machine_jump: Option<ClockJump>,
 }
 
-/// A clock that shows another time than the believed one.
+/// A jump of a clock: it shows another time than the believed one.
 #[derive(Clone, Copy)]
 struct ClockJump {
-    /// What it shows minus the time that passed, and the moment since which it has done so.
+    /// The time that the clock shows minus CLOCK_BOOTTIME, and the boot time since which it has
+    /// shown this.
     offset: i64,
     since: i64,
 }
 
-/// Whose clock it is.
+/// Which clock was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClockSource {
-    StoreUnavailable,
+    Store,
     Machine,
 }
 
 impl Calendar {
-    /// Believes this machine's clock at the start, unless it shows a time before `latest`, which
-    /// some node counted in, or more than a month beyond it. Then it is as if that month had just
-    /// begun. `unix_now` and `passed` are seconds of the clock and of the time that passed.
+    /// Starts with this machine's clock, unless it shows a time before `latest`, in which some node
+    /// has counted, or more than a month after it. In that case the believed time starts at the
+    /// beginning of `latest`. `unix_now` and `boottime` are in seconds.
     pub(super) fn new(latest: Option<Month>, unix_now: i64, boottime: i64) -> Calendar {
         let now = Month::containing(unix_now);
         let is_implausible = |latest: &Month| now < *latest || now.number() > latest.number() + 1;
@@ -82,106 +86,107 @@ impl Calendar {
         boottime + self.offset.load(Ordering::Relaxed)
     }
 
-    /// The latest month that is believed in.
+    /// The latest month that has begun by the believed time.
     pub(super) fn latest_month(&self) -> Month {
         Month::from_number(self.latest.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
 
-    /// The month that a call at this believed time belongs to. Takes a lock only at a month's
-    /// turn: the time is looked at once more then, since it may have been corrected meanwhile.
+    /// The month of a call at this believed time. Takes a lock only when a month begins: the offset
+    /// may have been corrected meanwhile, so the time is computed again.
     pub(super) fn month_at(&self, now: i64, boottime: impl FnOnce() -> i64) -> Month {
         if Month::containing(now) <= self.latest_month() {
             return self.latest_month();
         }
-        let belief = lock(&self.clock_state);
-        let month = Month::containing(boottime() + belief.offset);
+        let state = lock(&self.clock_state);
+        let month = Month::containing(boottime() + state.offset);
         self.latest.fetch_max(month.number(), Ordering::Relaxed);
         self.latest_month()
     }
 
-    /// The month that other nodes may be told: by the store's clock, once that was believed, and
-    /// never by this machine's alone.
+    /// The month to report to other nodes: by the store's clock once that was accepted, never by
+    /// this machine's clock alone.
     pub(super) fn store_month(&self, boottime: i64) -> Option<Month> {
-        let belief = lock(&self.clock_state);
-        belief.follows_store.then(|| Month::containing(boottime + belief.offset))
+        let state = lock(&self.clock_state);
+        state.follows_store.then(|| Month::containing(boottime + state.offset))
     }
 
-    /// Looks at this machine's clock. It moves the believed time only where the store's never did.
+    /// Observes this machine's clock. It changes the believed time only if the store's clock was
+    /// never accepted.
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
-        let mut belief = lock(&self.clock_state);
-        if !belief.follows_store {
-            let warning = belief.assess_clock(
+        let mut state = lock(&self.clock_state);
+        if !state.follows_store {
+            let warning = state.assess_clock(
                 ClockSource::Machine,
                 unix_now - boottime,
                 boottime,
                 None,
                 self.latest_month(),
             );
-            self.publish_offset(belief, warning);
+            self.publish_offset(state, warning);
         }
     }
 
-    /// Looks at the store's clock, by which all nodes go, with this machine's as a second one.
+    /// Observes the store's clock, which all nodes follow, with this machine's clock to confirm it.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
-        let mut belief = lock(&self.clock_state);
-        let is_first = !std::mem::replace(&mut belief.has_observed_store, true);
+        let mut state = lock(&self.clock_state);
+        let is_first = !std::mem::replace(&mut state.has_observed_store, true);
         let (offset, machine) = (store_now - boottime, unix_now - boottime);
         let mut warning = None;
-        if is_first && belief.is_plausible(store_now, unix_now) {
-            // What this machine said before counts for nothing: no call was counted by it yet.
+        if is_first && state.is_plausible(store_now, unix_now) {
+            // The time that this machine's clock gave before is dropped: no call has been counted
+            // by it yet.
             let now = Month::containing(store_now);
-            let month = belief.known_month.map_or(now, |known| known.max(now));
+            let month = state.known_month.map_or(now, |known| known.max(now));
             self.latest.store(month.number(), Ordering::Relaxed);
-            belief.accept_offset(offset);
+            state.accept_offset(offset);
         } else {
-            warning = belief.assess_clock(
-                ClockSource::StoreUnavailable,
+            warning = state.assess_clock(
+                ClockSource::Store,
                 offset,
                 boottime,
                 Some(machine),
                 self.latest_month(),
             );
         }
-        belief.follows_store |= belief.store_jump.is_none();
-        self.publish_offset(belief, warning);
-        // Only where the store's clock was never believed.
+        state.follows_store |= state.store_jump.is_none();
+        self.publish_offset(state, warning);
+        // Has an effect only if the store's clock was never accepted.
         self.observe_machine_clock(unix_now, boottime);
     }
 
-    fn publish_offset(&self, belief: MutexGuard<'_, ClockState>, warning: Option<String>) {
-        self.offset.store(belief.offset, Ordering::Relaxed);
-        // Not with the lock in hand: a log may take its time.
-        drop(belief);
+    fn publish_offset(&self, state: MutexGuard<'_, ClockState>, warning: Option<String>) {
+        self.offset.store(state.offset, Ordering::Relaxed);
+        // Not under the lock, because writing a log may take time.
+        drop(state);
         if let Some(warning) = warning {
             log::warn!("{warning}");
         }
     }
 
-    /// What an operator should know of the clocks: which one is doubted, and whether calls were
+    /// The problem that an operator should know of: a clock whose jump is held, or calls that were
     /// counted in a month that has not begun.
     pub(super) fn problem(&self, boottime: i64) -> Option<String> {
-        let belief = lock(&self.clock_state);
+        let state = lock(&self.clock_state);
         let latest = self.latest_month();
-        let now = Month::containing(boottime + belief.offset);
-        let doubts = [
-            (ClockSource::StoreUnavailable, belief.store_jump),
-            (ClockSource::Machine, belief.machine_jump),
-        ];
-        let doubted = doubts.into_iter().find_map(|(clock, jump)| Some((clock, jump?)));
-        let counted = |now: Month| {
+        let now = Month::containing(boottime + state.offset);
+        let jumps =
+            [(ClockSource::Store, state.store_jump), (ClockSource::Machine, state.machine_jump)];
+        let held_jump = jumps.into_iter().find_map(|(clock, jump)| Some((clock, jump?)));
+        let advise_repair = |now: Month| {
             let repair = format!("`riskgate store repair-month {now}`");
             format!("calls of {latest} were counted; if that was wrong, {repair}")
         };
-        match doubted {
+        match held_jump {
             Some((clock, jump)) => {
                 let shown = boottime + jump.offset;
                 let (name, time) = (clock.name(), format_rfc3339(shown));
                 let month = Month::containing(shown);
-                let held = || "held until it is confirmed or was steady for ten minutes".to_owned();
-                let why = if month < latest { counted(month) } else { held() };
-                Some(format!("{name} clock says {time}: {why}"))
+                let advise_wait =
+                    || "held until it is confirmed or was steady for ten minutes".to_owned();
+                let advice = if month < latest { advise_repair(month) } else { advise_wait() };
+                Some(format!("{name} clock says {time}: {advice}"))
             }
-            None if now < latest => Some(format!("it is {now}, but {}", counted(now))),
+            None if now < latest => Some(format!("it is {now}, but {}", advise_repair(now))),
             None => None,
         }
     }
@@ -190,17 +195,17 @@ impl Calendar {
 impl ClockSource {
     fn name(self) -> &'static str {
         match self {
-            ClockSource::StoreUnavailable => "the store's",
+            ClockSource::Store => "the store's",
             ClockSource::Machine => "this machine's",
         }
     }
 }
 
 impl ClockState {
-    /// Whether the first word of the store's clock can be believed at once: it brings no month
-    /// forward, or this machine's clock says too that the month has begun. A clock of this machine
-    /// that is certainly wrong confirms and contradicts nothing; then one month more may have
-    /// begun while no node ran.
+    /// Returns true if the first reading of the store's clock can be accepted at once: it starts no
+    /// new month, or this machine's clock agrees that the month has begun. A clock of this machine
+    /// that is certainly wrong neither confirms nor contradicts; then one new month is plausible,
+    /// because it may have begun while no node ran.
     fn is_plausible(&self, store_now: i64, unix_now: i64) -> bool {
         let month = Month::containing(store_now);
         let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
@@ -217,8 +222,9 @@ impl ClockState {
         (self.store_jump, self.machine_jump) = (None, None);
     }
 
-    /// Believes a clock that agrees, that a second one confirms, or that has been steady for long
-    /// enough; a steady one alone leads to no month before the latest. What is to be told of it.
+    /// Accepts a clock that agrees, that the other clock confirms, or that has been steady long
+    /// enough. A steady clock alone never leads back to a month before `latest`. Returns a warning
+    /// to log, if any.
     fn assess_clock(
         &mut self,
         clock: ClockSource,
@@ -228,31 +234,31 @@ impl ClockState {
         latest: Month,
     ) -> Option<String> {
         let jump = match clock {
-            ClockSource::StoreUnavailable => &mut self.store_jump,
+            ClockSource::Store => &mut self.store_jump,
             ClockSource::Machine => &mut self.machine_jump,
         };
         if is_within_tolerance(offset, self.offset) {
             *jump = None;
-            // A second more or less is the fractions of two clocks.
+            // A difference of one second comes from the fractions of the two clocks.
             if (offset - self.offset).abs() > 1 {
                 self.offset = offset;
             }
             return None;
         }
-        let by = offset - self.offset;
-        let held = jump.filter(|jump| is_within_tolerance(jump.offset, offset));
-        let is_steady = held.is_some_and(|jump| boottime - jump.since >= JUMP_CONFIRM_SECONDS)
+        let jump_seconds = offset - self.offset;
+        let same_jump = jump.filter(|jump| is_within_tolerance(jump.offset, offset));
+        let is_steady = same_jump.is_some_and(|jump| boottime - jump.since >= JUMP_CONFIRM_SECONDS)
             && Month::containing(boottime + offset) >= latest;
         if is_steady
             || other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset))
         {
             self.accept_offset(offset);
-            return Some(format!("a clock that jumped by {by} s is now accepted"));
+            return Some(format!("a clock that jumped by {jump_seconds} s is now accepted"));
         }
-        if held.is_none() {
+        if same_jump.is_none() {
             *jump = Some(ClockJump { offset, since: boottime });
             let name = clock.name();
-            return Some(format!("{name} clock jumped by {by} s: held for ten minutes"));
+            return Some(format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"));
         }
         None
     }

@@ -1,11 +1,11 @@
-//! What may become of a call, and what is done while the store is down.
+//! The results of charging a call, and the policy while the store is down.
 
 /// What to do with calls while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
-    /// Serve, count locally, settle later.
+    /// Admit calls, count them locally and report them once the store answers again.
     Open,
-    /// Refuse with our own failure.
+    /// Refuse calls as a failure of riskgate.
     Closed,
 }
 
@@ -14,16 +14,16 @@ pub enum FailurePolicy {
 pub struct Allowance {
     /// The month's limit.
     pub limit: u64,
-    /// What remains of it.
+    /// Calls that remain of the limit.
     pub remaining: u64,
-    /// Whole seconds until it starts anew.
+    /// Whole seconds until the next month begins.
     pub reset_in: u64,
 }
 
 /// Why a call was not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Denial {
-    /// The month's calls are spent.
+    /// All calls of the month are spent.
     Exhausted,
     /// The store did not answer in time, or is down and the policy is closed.
     Store,

@@ -1,10 +1,11 @@
-//! The clocks of this machine.
+//! This machine's clocks.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// CLOCK_BOOTTIME, which nobody sets and which goes on while the machine sleeps, in whole seconds.
-/// They begin when those of this machine's clock did at the start: so a process and the one after
-/// it agree on the second, and a key that has ended stays ended over a restart.
+/// CLOCK_BOOTTIME in whole seconds. Nobody can set it, and it goes on while the machine sleeps.
+///
+/// Its seconds are aligned with those of the system clock at the start. So a process and its
+/// successor agree on the second, and a key that has expired stays expired over a restart.
 #[derive(Clone, Copy)]
 pub(super) struct BootClock {
     offset: Duration,
@@ -29,7 +30,7 @@ fn read_boottime() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// This machine's clock, in Unix seconds: for what is shown, and to compare with the store's.
+/// The system clock in Unix seconds, for display and to compare with the store's clock.
 pub fn unix_now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed())
 }

@@ -1,7 +1,7 @@
-//! The lease of one account in memory: a purse to spend from, and the books behind it.
+//! The lease of one account in memory: the calls held, the accounting behind them, and the queue of
+//! waiting calls.
 //!
-//! Owns who waits for a call, in order, and the marks by which the worker finds it. Spending
-//! touches the purse alone; whoever changes the books holds their lock.
+//! Spending a call touches only the [`AtomicLease`]. Every change of the accounting takes its lock.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -17,61 +17,62 @@ use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::Grant;
 
-/// "Exhausted" is remembered this long, in milliseconds; then the store is asked again, since
-/// another node may have given calls back.
-const REFUSED_FOR: u64 = 500;
-/// A store that settles after a loss, or that failed for this account alone, is asked again after
-/// this many milliseconds.
-const SETTLING_FOR: u64 = 250;
+/// How long a lease counts as exhausted, in milliseconds. Then the store is asked again, because
+/// another node may have returned calls.
+const EXHAUSTED_RETRY_MS: u64 = 500;
+/// How long a lease waits, in milliseconds, before it asks a store again that recovers from a data
+/// loss, or that failed for this account alone.
+const RECOVERY_RETRY_MS: u64 = 250;
 
-/// What one account may spend here, and how it stands with the store.
+/// The calls that one account may spend on this node.
 pub struct Lease {
     account: String,
     hot: HotState,
-    /// [`Ledger`](super::ledger::Ledger) clock until which the month counts as spent.
+    /// Uptime of the ledger in milliseconds until which the month counts as exhausted.
     exhausted_until: AtomicU64,
-    /// Clock until which the store grants this account nothing.
+    /// Uptime in milliseconds until which the store grants this account nothing.
     recovering_until: AtomicU64,
     is_queued: AtomicBool,
     is_active: AtomicBool,
     reply_notify: Notify,
-    /// Who waits for a call, in order: without it, those who come late take what the first waits
-    /// for.
+    /// Admits waiting calls in the order of their arrival. Without it a late call could take the
+    /// lease that an earlier call waits for.
     wait_queue: Semaphore,
     accounting: Mutex<LeaseAccounting>,
 }
 
-/// All that a call touches while the lease lasts, in one line of the cache.
+/// The fields that a charge touches while the lease lasts, in one cache line.
 #[repr(align(64))]
 struct HotState {
-    purse: AtomicLease,
-    /// What was beyond all leases a moment ago: the purse says by how much that has changed.
+    atomic_lease: AtomicLease,
+    /// Calls that no node had leased when the last grant arrived. The change since then is in the
+    /// packed lease.
     unleased: AtomicU64,
-    /// From how many calls in hand on more are asked for.
+    /// Request more once this many calls or fewer are held.
     refill_at: AtomicU64,
     is_unlimited: AtomicBool,
-    /// What is held lasts for long enough that a wish for more may wait for others.
+    /// The held calls last long enough for the next request to wait and share a commit.
     refill_can_wait: AtomicBool,
-    /// Who waits for a call.
+    /// How many calls wait for a lease.
     waiters: AtomicU32,
 }
 
-/// Whether more should be asked for, so that no call has to wait.
+/// Whether the worker should request more calls, so that no call has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefillUrgency {
     NotNeeded,
-    /// Along with what others ask for.
+    /// Together with the requests of other accounts.
     CanWait,
     Urgent,
 }
 
-/// A call that was spent. Whoever holds it can give it back to the lease that it came from, once.
+/// A spent call. It can be refunded once, to the lease that it came from.
 #[derive(Debug)]
 pub struct Charge {
     month: Month,
     epoch: u16,
     pub(super) is_unbacked: bool,
-    /// What remains of the month's limit after this call; `None` when unlimited.
+    /// Calls that remain of the month's limit after this call; `None` if unlimited.
     pub remaining: Option<u64>,
 }
 
@@ -82,13 +83,13 @@ impl Charge {
     }
 }
 
-/// A place in the line of those who wait for a call; left when dropped.
+/// A ticket in the wait queue of a lease. Dropping it leaves the queue.
 pub(super) struct WaitTicket<'l> {
     lease: &'l Lease,
 }
 
 impl<'l> WaitTicket<'l> {
-    /// Waits until all who came before have gone; first is who holds the result.
+    /// Waits for all earlier calls. The caller is first in the queue while it holds the permit.
     pub(super) async fn wait_for_turn(&self) -> Option<SemaphorePermit<'l>> {
         self.lease.wait_queue.acquire().await.ok()
     }
@@ -112,7 +113,7 @@ impl Lease {
         Lease {
             account: account.to_owned(),
             hot: HotState {
-                purse: AtomicLease::new(),
+                atomic_lease: AtomicLease::new(),
                 unleased: AtomicU64::new(0),
                 refill_at: AtomicU64::new(0),
                 is_unlimited: AtomicBool::new(limit == MonthlyLimit::Unlimited),
@@ -129,74 +130,74 @@ impl Lease {
         }
     }
 
-    /// Whose calls these are.
+    /// The name of the account.
     pub fn account(&self) -> &str {
         &self.account
     }
 
-    fn numbers(&self) -> MutexGuard<'_, LeaseAccounting> {
+    fn accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
         lock(&self.accounting)
     }
 
     // --- spending ---
 
-    /// Spends one call in hand: one compare-and-swap, no lock, no allocation. Says too whether
-    /// more should be asked for.
+    /// Spends one held call: one compare-and-swap, no lock, no allocation. Also returns whether
+    /// more calls should be requested.
     pub(super) fn try_spend(&self, month: Month) -> Option<(Charge, RefillUrgency)> {
-        let word = self.hot.purse.spend_one(u64::from(month.number()))?;
-        let need = match word.held() <= self.hot.refill_at.load(Ordering::Relaxed) {
+        let packed = self.hot.atomic_lease.spend_one(u64::from(month.number()))?;
+        let urgency = match packed.held() <= self.hot.refill_at.load(Ordering::Relaxed) {
             false => RefillUrgency::NotNeeded,
             true if self.hot.refill_can_wait.load(Ordering::Relaxed) => RefillUrgency::CanWait,
             true => RefillUrgency::Urgent,
         };
-        let beyond = word.unleased_near(self.hot.unleased.load(Ordering::Relaxed));
-        let remaining = word.held().saturating_add(beyond);
-        let spent = Charge {
-            month: match word.month() == u64::from(month.number()) {
+        let unleased = packed.unleased_near(self.hot.unleased.load(Ordering::Relaxed));
+        let remaining = packed.held().saturating_add(unleased);
+        let charge = Charge {
+            month: match packed.month() == u64::from(month.number()) {
                 true => month,
-                // The month turned since the request came.
-                false => Month::from_number(word.month() as u16)?,
+                // The next month began after the request arrived.
+                false => Month::from_number(packed.month() as u16)?,
             },
-            epoch: word.epoch() as u16,
+            epoch: packed.epoch() as u16,
             is_unbacked: false,
             remaining: (!self.hot.is_unlimited.load(Ordering::Relaxed)).then_some(remaining),
         };
-        Some((spent, need))
+        Some((charge, urgency))
     }
 
-    /// Admits a call without the store's word. Refused only when what is known for certain has
-    /// reached the limit already.
+    /// Admits a call that no lease covers. Returns `None` if the known total has reached the limit.
     pub(super) fn spend_unbacked(&self, month: Month) -> Option<Charge> {
-        let mut numbers = self.numbers();
-        if numbers.month < month.number() {
+        let mut accounting = self.accounting();
+        if accounting.month < month.number() {
             self.exhausted_until.store(0, Ordering::Release);
         }
-        let remaining = numbers.spend_unbacked(&self.hot.purse, month)?;
-        let epoch = self.hot.purse.load().epoch() as u16;
-        let month = Month::from_number(numbers.month)?;
+        let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month)?;
+        let epoch = self.hot.atomic_lease.load().epoch() as u16;
+        let month = Month::from_number(accounting.month)?;
         Some(Charge { month, epoch, is_unbacked: true, remaining })
     }
 
-    /// Takes a call back, into the purse that it came from or for the store.
-    pub(super) fn refund(&self, spent: &Charge) -> Refund {
-        let epoch = u64::from(spent.epoch);
-        let returned = self.numbers().refund(&self.hot.purse, spent.month, epoch);
+    /// Refunds a call: to this lease, or to the store if the lease may hold no more.
+    pub(super) fn refund(&self, charge: &Charge) -> Refund {
+        let epoch = u64::from(charge.epoch);
+        let returned = self.accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
         if returned == Refund::Reusable {
-            // Whoever waits can have it.
+            // A waiting call can take it.
             self.wake_waiters();
         }
         returned
     }
 
-    /// Takes a blind call back, unless the store may know of it already.
-    pub(super) fn refund_unbacked(&self, spent: &Charge) -> bool {
-        self.numbers().refund_unbacked(spent.month)
+    /// Refunds an unbacked call. Returns false if the call may have been reported to the store
+    /// already.
+    pub(super) fn refund_unbacked(&self, charge: &Charge) -> bool {
+        self.accounting().refund_unbacked(charge.month)
     }
 
-    // --- who waits, and what the worker knows it by ---
+    // --- the wait queue, and the marks by which the worker finds the lease ---
 
     pub(super) fn mark_queued(&self) -> bool {
-        // Looked at first: a call that finds it queued already changes nothing.
+        // A plain load first: a call that finds the lease queued writes nothing.
         !self.is_queued.load(Ordering::Relaxed) && !self.is_queued.swap(true, Ordering::AcqRel)
     }
 
@@ -204,7 +205,7 @@ impl Lease {
         self.is_queued.store(false, Ordering::Release);
     }
 
-    /// Whether the worker did not look after it yet; from now on it does.
+    /// Marks the lease as active. Returns true if the worker was not tracking it yet.
     pub(super) fn mark_active(&self) -> bool {
         !self.is_active.swap(true, Ordering::AcqRel)
     }
@@ -213,18 +214,17 @@ impl Lease {
         self.is_active.store(false, Ordering::Release);
     }
 
-    /// Whether somebody waits for a call of this account.
+    /// Returns true if a call of this account is waiting.
     pub(super) fn has_waiters(&self) -> bool {
         self.hot.waiters.load(Ordering::Relaxed) > 0
     }
 
-    /// A place in the line of those who wait.
     pub(super) fn join_wait_queue(&self) -> WaitTicket<'_> {
         self.hot.waiters.fetch_add(1, Ordering::Relaxed);
         WaitTicket { lease: self }
     }
 
-    pub(super) fn replied(&self) -> Notified<'_> {
+    pub(super) fn reply_notified(&self) -> Notified<'_> {
         self.reply_notify.notified()
     }
 
@@ -232,30 +232,31 @@ impl Lease {
         self.reply_notify.notify_waiters();
     }
 
-    // --- the books ---
+    // --- accounting ---
 
     pub(super) fn request_calls(&self, month: Month) {
-        self.numbers().request_calls(month);
+        self.accounting().request_calls(month);
     }
 
-    /// Whether the month was found spent a moment ago.
-    pub(super) fn is_exhausted(&self, month: Month, clock: u64) -> bool {
-        clock < self.exhausted_until.load(Ordering::Acquire)
-            && self.numbers().month >= month.number()
+    /// Returns true if the month was found exhausted a moment ago.
+    pub(super) fn is_exhausted(&self, month: Month, uptime_ms: u64) -> bool {
+        uptime_ms < self.exhausted_until.load(Ordering::Acquire)
+            && self.accounting().month >= month.number()
     }
 
-    /// Whether the store said a moment ago that it grants nothing, since it lost something.
-    pub(super) fn is_recovering(&self, clock: u64) -> bool {
-        clock < self.recovering_until.load(Ordering::Acquire)
+    /// Returns true if the store said a moment ago that it grants nothing because it lost data.
+    pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
+        uptime_ms < self.recovering_until.load(Ordering::Acquire)
     }
 
-    /// Sets the limit in force; true if it changed, and then nothing held remains spendable.
+    /// Sets the limit in force. Returns true if it changed; then the held calls go back to the
+    /// store.
     pub(super) fn set_limit(&self, limit: MonthlyLimit) -> bool {
-        let mut numbers = self.numbers();
-        if numbers.limit == calls_allowed(limit) {
+        let mut accounting = self.accounting();
+        if accounting.limit == calls_allowed(limit) {
             return false;
         }
-        numbers.set_limit(&self.hot.purse, calls_allowed(limit));
+        accounting.set_limit(&self.hot.atomic_lease, calls_allowed(limit));
         self.hot.is_unlimited.store(limit == MonthlyLimit::Unlimited, Ordering::Relaxed);
         self.exhausted_until.store(0, Ordering::Release);
         true
@@ -263,68 +264,84 @@ impl Lease {
 
     /// What this node has spent of the month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
-        let numbers = self.numbers();
-        if numbers.month == month.number() { numbers.spent(&self.hot.purse) } else { 0 }
+        let accounting = self.accounting();
+        if accounting.month == month.number() {
+            accounting.spent(&self.hot.atomic_lease)
+        } else {
+            0
+        }
     }
 
-    /// What other nodes had spent when the store last spoke of this month, or was last read.
+    /// What other nodes had spent of the month, from the latest grant or read; the higher value
+    /// counts.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
-        let numbers = self.numbers();
-        let stated = (numbers.month == month.number()).then(|| numbers.others_spent()).flatten();
-        stated.max(numbers.others_spent_read.filter(|read| read.0 == month).map(|read| read.1))
+        let accounting = self.accounting();
+        let reported =
+            (accounting.month == month.number()).then(|| accounting.others_spent()).flatten();
+        reported.max(accounting.others_spent_read.filter(|read| read.0 == month).map(|read| read.1))
     }
 
-    /// Remembers what other nodes had spent when the store was read.
+    /// Records what other nodes had spent when the store was read.
     pub(super) fn record_others_spent(&self, month: Month, spent: u64) {
-        self.numbers().others_spent_read = Some((month, spent));
+        self.accounting().others_spent_read = Some((month, spent));
     }
 
-    /// What to say to the store now; at most one statement is under way.
-    pub(super) fn prepare_reports(&self, occasion: ReportReason, latest: Month) -> Outgoing {
-        let mut numbers = self.numbers();
-        let month = numbers.month;
-        let outgoing = numbers.say(&self.hot.purse, &self.account, occasion, latest);
-        if numbers.month != month {
+    /// Builds the reports to send to the store now. At most one report about the current month is
+    /// in flight.
+    pub(super) fn prepare_reports(&self, reason: ReportReason, latest: Month) -> Outgoing {
+        let mut accounting = self.accounting();
+        let month = accounting.month;
+        let outgoing =
+            accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest);
+        if accounting.month != month {
             self.exhausted_until.store(0, Ordering::Release);
         }
         outgoing
     }
 
-    /// Takes the store's reply to the latest statement; returns how many blind calls it settled.
-    pub(super) fn apply_grant(&self, sequence: u64, standing: Grant, clock: u64) -> u64 {
-        let publish_unleased = |beyond| self.hot.unleased.store(beyond, Ordering::Relaxed);
-        let outcome = self.numbers().reply(&self.hot.purse, sequence, standing, publish_unleased);
+    /// Applies the store's grant for the report in flight. Returns how many unbacked calls it
+    /// settled.
+    pub(super) fn apply_grant(&self, sequence: u64, grant: Grant, uptime_ms: u64) -> u64 {
+        let publish_unleased = |unleased| self.hot.unleased.store(unleased, Ordering::Relaxed);
+        let outcome = self.accounting().apply_grant(
+            &self.hot.atomic_lease,
+            sequence,
+            grant,
+            publish_unleased,
+        );
         let Some(outcome) = outcome else { return 0 };
-        self.hot.refill_at.store(outcome.low, Ordering::Relaxed);
-        self.hot.refill_can_wait.store(outcome.lasts, Ordering::Relaxed);
-        let until = |holds: bool, time: u64| if holds { clock + time } else { 0 };
-        self.exhausted_until.store(until(outcome.is_exhausted, REFUSED_FOR), Ordering::Release);
-        self.recovering_until.store(until(outcome.is_recovering, SETTLING_FOR), Ordering::Release);
+        self.hot.refill_at.store(outcome.refill_at, Ordering::Relaxed);
+        self.hot.refill_can_wait.store(outcome.refill_can_wait, Ordering::Relaxed);
+        let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };
+        self.exhausted_until
+            .store(until(outcome.is_exhausted, EXHAUSTED_RETRY_MS), Ordering::Release);
+        self.recovering_until
+            .store(until(outcome.is_recovering, RECOVERY_RETRY_MS), Ordering::Release);
         outcome.settled_calls
     }
 
-    /// Nothing was heard. If the store answered others, something is wrong with this account's
-    /// numbers there: asking at once would only be asking often.
-    pub(super) fn mark_unanswered(&self, others_were_answered: bool, clock: u64) {
-        self.numbers().mark_unanswered();
+    /// The store did not answer the report. If it answered other accounts, it failed for this
+    /// account alone; then the lease waits before it asks again.
+    pub(super) fn mark_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
+        self.accounting().mark_unanswered();
         if others_were_answered {
-            self.recovering_until.store(clock + SETTLING_FOR, Ordering::Release);
+            self.recovering_until.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
         }
     }
 
     pub(super) fn mark_for_full_report(&self) -> bool {
-        self.numbers().restate()
+        self.accounting().mark_for_full_report()
     }
 
     pub(super) fn confirm_final_report(&self, month: Month) -> u64 {
-        self.numbers().confirm_final_report(month)
+        self.accounting().confirm_final_report(month)
     }
 
     #[cfg(test)]
     pub(super) fn exposure(&self) -> (u16, u64, [Option<u64>; 2], u64) {
-        let numbers = self.numbers();
-        let (held, limits, row) = numbers.exposure(&self.hot.purse);
-        (numbers.month, held, limits, row)
+        let accounting = self.accounting();
+        let (held, limits, row) = accounting.exposure(&self.hot.atomic_lease);
+        (accounting.month, held, limits, row)
     }
 
     #[cfg(test)]
@@ -332,17 +349,17 @@ impl Lease {
         &self,
         act: impl FnOnce(&mut LeaseAccounting, &AtomicLease) -> R,
     ) -> R {
-        act(&mut self.numbers(), &self.hot.purse)
+        act(&mut self.accounting(), &self.hot.atomic_lease)
     }
 
     #[cfg(test)]
     pub(super) fn known_totals(&self, month: Month) -> (u64, u64) {
-        let numbers = self.numbers();
-        if numbers.month == month.number() { numbers.claimed_totals() } else { (0, 0) }
+        let accounting = self.accounting();
+        if accounting.month == month.number() { accounting.claimed_totals() } else { (0, 0) }
     }
 
-    /// Whether nothing remains to be told to the store.
+    /// Returns true if the store knows everything about this lease.
     pub(super) fn is_fully_reported(&self) -> bool {
-        self.numbers().is_fully_reported(&self.hot.purse)
+        self.accounting().is_fully_reported(&self.hot.atomic_lease)
     }
 }

@@ -1,6 +1,7 @@
-//! What an account's lease tells the store, and what it makes of the replies.
+//! The reports that a lease sends to the store, and how the lease applies the grants that come
+//! back.
 //!
-//! Values only: the worker carries the statements.
+//! Values only, no I/O: the worker sends the reports and receives the grants.
 
 use super::accounting::{FinalReport, LeaseAccounting, PendingReport};
 use super::atomic_lease::AtomicLease;
@@ -8,114 +9,117 @@ use super::packed_lease::held_limit;
 use crate::model::month::Month;
 use crate::store::{Grant, KnownState, LeaseReport};
 
-/// A lease is not smaller than this, as far as the bound allows.
+/// The smallest lease to request, if [`held_limit`] allows that many.
 const MIN_LEASE_CALLS: u64 = 8;
 
-/// A lease should last for so many seconds at the rate at which calls come, within the bound.
+/// A lease should last this long at the current rate of calls, within [`held_limit`].
 const LEASE_SECONDS: u64 = 4;
 
-/// What is left must last for so many seconds, or more is asked for at once.
+/// If the calls held last no longer than this, the next request is urgent.
 const URGENT_BELOW_SECONDS: f64 = 0.05;
 
-/// Why the worker looks at a lease.
+/// Why the worker collects reports from a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ReportReason {
-    /// A call needs more, or will soon.
+    /// A call needs a larger lease, or soon will.
     CallsNeeded,
-    /// A second has passed.
+    /// One second has passed since the last tick.
     Tick,
-    /// The process ends.
+    /// The process shuts down.
     Shutdown,
 }
 
-/// What a lease has to say to the store.
+/// The reports that a lease has for the store.
 pub(super) struct Outgoing {
-    /// The statement about the running month, if there is one to make.
+    /// The report about the current month, if there is anything to report.
     pub report: Option<LeaseReport>,
-    /// Final statements about past months.
+    /// Final reports about past months.
     pub final_reports: Vec<LeaseReport>,
 }
 
-/// What came of a reply.
+/// The result of applying a grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct GrantOutcome {
-    /// Calls admitted blindly that the store now knows of.
+    /// Unbacked calls that the store now counts.
     pub settled_calls: u64,
-    /// Nothing was granted, though it was asked for.
+    /// The lease requested calls, and the store granted none.
     pub is_exhausted: bool,
-    /// The store lost something and grants nothing yet.
+    /// The store lost data and grants nothing until it has recovered.
     pub is_recovering: bool,
-    /// From how many calls in hand on more should be asked for.
-    pub low: u64,
-    /// So many last for longer than [`URGENT_BELOW_SECONDS`], at the rate at which calls come.
-    pub lasts: bool,
+    /// Request more once this many calls or fewer are held.
+    pub refill_at: u64,
+    /// At the current rate, `refill_at` calls last longer than [`URGENT_BELOW_SECONDS`].
+    pub refill_can_wait: bool,
 }
 
 impl LeaseAccounting {
-    /// Leaves a month that has not begun after all: a machine's clock was ahead before the store's
-    /// was heard. Calls admitted in it count in the latest month. A month that the store may know
-    /// of is kept.
-    fn leave_future_month(&mut self, purse: &AtomicLease, latest: Month) {
-        let is_told = self.leased > 0 || self.asked() > 0 || self.pending.is_some();
-        if self.month <= latest.number() || is_told || !self.final_reports.is_empty() {
+    /// Returns to month `latest` if the lease is in a later month that has not begun: this
+    /// machine's clock was ahead until the store's clock was read. Calls already admitted then
+    /// count in `latest`. If the store may know of the later month, the lease stays in it.
+    fn leave_future_month(&mut self, atomic_lease: &AtomicLease, latest: Month) {
+        let may_be_in_store =
+            self.leased > 0 || self.calls_requested() > 0 || self.pending.is_some();
+        if self.month <= latest.number() || may_be_in_store || !self.final_reports.is_empty() {
             return;
         }
-        purse.start_month(u64::from(latest.number()), self.limit.unwrap_or(u64::MAX));
+        atomic_lease.start_month(u64::from(latest.number()), self.limit.unwrap_or(u64::MAX));
         (self.month, self.requested_month) = (latest.number(), latest.number());
     }
 
-    /// What to say to the store now; at most one statement is under way.
-    pub(super) fn say(
+    /// Builds the reports to send to the store now. At most one report about the current month is
+    /// in flight.
+    pub(super) fn prepare_reports(
         &mut self,
-        purse: &AtomicLease,
+        atomic_lease: &AtomicLease,
         account: &str,
-        occasion: ReportReason,
+        reason: ReportReason,
         latest: Month,
     ) -> Outgoing {
-        self.leave_future_month(purse, latest);
+        self.leave_future_month(atomic_lease, latest);
         self.requested_month = self.requested_month.min(latest.number());
         if let Some(month) = Month::from_number(self.requested_month) {
-            self.enter(purse, month);
+            self.enter(atomic_lease, month);
         }
         if self.month > 0 {
-            // Also without a call: the last word on a month is not put off.
-            self.enter(purse, latest);
+            // The final report of a month is due even if no call arrives in the next one.
+            self.enter(atomic_lease, latest);
         }
-        let final_reports = self.final_reports(account);
-        let statement = match Month::from_number(self.month).filter(|month| month.number() != 0) {
-            Some(month) => self.next_report(purse, account, month, occasion),
+        let final_reports = self.build_final_reports(account);
+        let report = match Month::from_number(self.month).filter(|month| month.number() != 0) {
+            Some(month) => self.next_report(atomic_lease, account, month, reason),
             None => None,
         };
-        Outgoing { report: statement, final_reports }
+        Outgoing { report, final_reports }
     }
 
     fn next_report(
         &mut self,
-        purse: &AtomicLease,
+        atomic_lease: &AtomicLease,
         account: &str,
         month: Month,
-        occasion: ReportReason,
+        reason: ReportReason,
     ) -> Option<LeaseReport> {
-        let bound = held_limit(self.limit, self.leased_by_all());
-        let spent_so_far = self.spent(purse);
-        let idle = occasion == ReportReason::Tick && spent_so_far == self.spent_at_tick;
-        if occasion == ReportReason::Tick {
+        let max_held = held_limit(self.limit, self.leased_by_all());
+        let spent_so_far = self.spent(atomic_lease);
+        let is_idle = reason == ReportReason::Tick && spent_so_far == self.spent_at_tick;
+        if reason == ReportReason::Tick {
             self.calls_per_second = spent_so_far.saturating_sub(self.spent_at_tick);
             self.spent_at_tick = spent_so_far;
         }
-        let keep = if occasion == ReportReason::Shutdown || idle { 0 } else { bound };
-        // Out of memory first, then stated: nothing of it is spent while the store thinks.
-        self.returning += purse.withdraw_all_but(keep, false);
-        let held = purse.load().held();
+        let max_kept = if reason == ReportReason::Shutdown || is_idle { 0 } else { max_held };
+        // Withdraw the calls before they are reported as returned: none of them may be spent while
+        // the report is in flight.
+        self.returning += atomic_lease.withdraw_all_but(max_kept, false);
+        let held = atomic_lease.load().held();
         let floor = self.leased - self.returning + self.unsettled;
         let spent = floor - held;
-        let asked = match occasion {
-            ReportReason::CallsNeeded => self.calls_to_request(bound, held, spent),
+        let requested = match reason {
+            ReportReason::CallsNeeded => self.calls_to_request(max_held, held, spent),
             ReportReason::Tick | ReportReason::Shutdown => 0,
         };
-        // What was spent is published every second, and otherwise along with a wish.
-        let publishes = occasion != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
-        if asked == 0 && self.returning == 0 && !publishes && !self.has_unsettled() {
+        // The spent total is published every second, and with every request for calls.
+        let publishes = reason != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
+        if requested == 0 && self.returning == 0 && !publishes && !self.has_unsettled() {
             return None;
         }
         self.sequence += 1;
@@ -125,7 +129,7 @@ impl LeaseAccounting {
             floor,
             returning: self.returning,
             unsettled: self.unsettled,
-            requested: asked,
+            requested,
             spent,
             limit: self.limit,
         });
@@ -134,11 +138,11 @@ impl LeaseAccounting {
             account: account.to_owned(),
             month,
             sequence: self.sequence,
-            target: floor + asked,
+            target: floor + requested,
             floor,
             spent,
             limit: self.limit,
-            // Of all, with what was admitted since.
+            // Totals over all nodes, with the calls that this node has admitted since.
             known: KnownState {
                 leased: floor.saturating_add(self.others_leased),
                 spent: spent.saturating_add(self.others_spent),
@@ -147,25 +151,26 @@ impl LeaseAccounting {
         })
     }
 
-    /// The store does not know of calls that were admitted without its word.
+    /// Returns true if the lease has admitted calls that the store has not confirmed.
     fn has_unsettled(&self) -> bool {
         self.unsettled > 0
     }
 
-    /// A lease grows with the rate of calls, within the bound, and is filled up at half.
-    fn calls_to_request(&self, bound: u64, held: u64, spent: u64) -> u64 {
-        let size = (LEASE_SECONDS * self.current_rate(spent)).max(MIN_LEASE_CALLS).min(bound);
+    /// The lease size follows the rate of calls, within `max_held`. At half of it the lease is
+    /// refilled.
+    fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
+        let size = (LEASE_SECONDS * self.current_rate(spent)).max(MIN_LEASE_CALLS).min(max_held);
         if held <= size / 2 { size - held } else { 0 }
     }
 
-    /// Calls in a second: in the last one, or in this one so far if there are more of them already.
+    /// Calls per second: the last second's count, or this second's so far if that is higher.
     fn current_rate(&self, spent: u64) -> u64 {
         self.calls_per_second.max(spent.saturating_sub(self.spent_at_tick))
     }
 
-    fn final_reports(&mut self, account: &str) -> Vec<LeaseReport> {
+    fn build_final_reports(&mut self, account: &str) -> Vec<LeaseReport> {
         let (limit, sequence) = (self.limit, &mut self.sequence);
-        let say = |&FinalReport { month, spent, .. }: &FinalReport| {
+        let to_report = |&FinalReport { month, spent, .. }: &FinalReport| {
             *sequence += 1;
             LeaseReport {
                 account: account.to_owned(),
@@ -178,69 +183,73 @@ impl LeaseAccounting {
                 known: KnownState::default(),
             }
         };
-        self.final_reports.iter().map(say).collect()
+        self.final_reports.iter().map(to_report).collect()
     }
 
-    /// Takes the store's reply to the latest statement; any other is ignored. `publish_unleased` hears what
-    /// lies beyond all leases, before anything can be spent on it.
-    pub(super) fn reply(
+    /// Applies the store's grant for the report in flight. A grant for any other report is ignored
+    /// (`None`).
+    ///
+    /// `publish_unleased` receives the number of calls that no node has leased, before any of the
+    /// granted calls can be spent.
+    pub(super) fn apply_grant(
         &mut self,
-        purse: &AtomicLease,
+        atomic_lease: &AtomicLease,
         sequence: u64,
-        standing: Grant,
+        grant: Grant,
         publish_unleased: impl FnOnce(u64),
     ) -> Option<GrantOutcome> {
         let pending = self.pending.take_if(|pending| pending.sequence == sequence)?;
         if pending.month != self.month {
-            // Its month ended meanwhile; the farewell says and settles it all.
+            // The month ended meanwhile. Its final report settles everything.
             return None;
         }
-        if standing.own_leased < pending.floor {
-            // What was admitted stands in every store that follows the rule: this word is about
-            // something else, and nothing can be counted on it.
+        if grant.own_leased < pending.floor {
+            // Every store that follows the rule keeps at least the floor, so this grant does not
+            // answer the report. Nothing in it can be trusted.
             self.mark_unanswered();
             return Some(GrantOutcome { is_recovering: true, ..GrantOutcome::default() });
         }
-        let grown = standing.own_leased.saturating_sub(pending.floor);
-        self.leased = standing.own_leased;
+        let granted = grant.own_leased.saturating_sub(pending.floor);
+        self.leased = grant.own_leased;
         self.maybe_granted = 0;
         self.returning -= pending.returning;
         self.unsettled -= pending.unsettled;
-        self.update_known(&pending, standing);
+        self.update_known(&pending, grant);
         let limit = self.limit;
-        let void = pending.limit != limit;
-        let leased_by_all = standing.own_leased.saturating_add(self.others_leased);
-        let beyond = limit.map_or(u64::MAX, |limit| limit.saturating_sub(leased_by_all));
-        // Granted under a limit that is no longer in force, or before calls were admitted of which
-        // the store does not know yet: not spendable.
-        let room = limit.map_or(u64::MAX, |limit| {
-            limit.saturating_sub(leased_by_all - grown).saturating_sub(self.unsettled)
+        let limit_changed = pending.limit != limit;
+        let leased_by_all = grant.own_leased.saturating_add(self.others_leased);
+        let unleased = limit.map_or(u64::MAX, |limit| limit.saturating_sub(leased_by_all));
+        // Calls that were granted under an old limit, or that unbacked calls have used up since,
+        // can't be spent. They go back to the store.
+        let headroom = limit.map_or(u64::MAX, |limit| {
+            limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled)
         });
-        let put = if void { 0 } else { grown.min(room) };
-        self.returning += grown - put;
-        let beyond = beyond.saturating_add(self.returning).saturating_sub(self.unsettled);
-        publish_unleased(beyond);
-        let held = purse.add_granted(put, beyond);
-        // Half of a lease left is the moment to ask; of a lease of one there is no half.
-        let low = if held_limit(limit, leased_by_all) == 1 { 0 } else { held / 2 };
+        let spendable = if limit_changed { 0 } else { granted.min(headroom) };
+        self.returning += granted - spendable;
+        let unleased = unleased.saturating_add(self.returning).saturating_sub(self.unsettled);
+        publish_unleased(unleased);
+        let held = atomic_lease.add_granted(spendable, unleased);
+        // Request more at half of the lease. A lease of one call has no half.
+        let refill_at = if held_limit(limit, leased_by_all) == 1 { 0 } else { held / 2 };
         Some(GrantOutcome {
             settled_calls: pending.unsettled,
             is_exhausted: pending.requested > 0
-                && grown == 0
+                && granted == 0
                 && held == 0
-                && !void
-                && !standing.is_recovering,
-            is_recovering: standing.is_recovering,
-            low,
-            lasts: low as f64 > URGENT_BELOW_SECONDS * self.current_rate(pending.spent) as f64,
+                && !limit_changed
+                && !grant.is_recovering,
+            is_recovering: grant.is_recovering,
+            refill_at,
+            refill_can_wait: refill_at as f64
+                > URGENT_BELOW_SECONDS * self.current_rate(pending.spent) as f64,
         })
     }
 
-    /// Remembers what the store said. While it settles, what was known before may be more than
-    /// what it knows: the higher one stands.
-    fn update_known(&mut self, pending: &PendingReport, standing: Grant) {
-        let (mut leased, mut spent) = (standing.others_leased, standing.others_spent);
-        if standing.is_recovering {
+    /// Records the totals that the store returned. While the store recovers, its totals may be
+    /// lower than those known before, so the higher value is kept.
+    fn update_known(&mut self, pending: &PendingReport, grant: Grant) {
+        let (mut leased, mut spent) = (grant.others_leased, grant.others_spent);
+        if grant.is_recovering {
             leased = leased.max(self.others_leased);
             spent = spent.max(self.others_spent);
         }
@@ -248,31 +257,34 @@ impl LeaseAccounting {
         self.others_spent = spent;
         self.known = KnownState {
             sequence: pending.sequence,
-            revision: standing.revision,
-            leased: standing.own_leased.saturating_add(leased),
+            revision: grant.revision,
+            leased: grant.own_leased.saturating_add(leased),
             spent: pending.spent.saturating_add(spent),
         };
     }
 
-    /// The statement's fate is unknown. Nothing changes: the next one names totals again.
+    /// The report was not answered, so the store may or may not have applied it. Nothing changes
+    /// here: the next report names totals again.
     pub(super) fn mark_unanswered(&mut self) {
-        self.maybe_granted = self.asked();
+        self.maybe_granted = self.calls_requested();
         self.pending = None;
         self.reported_spent = None;
     }
 
-    /// The store may have lost what it was told: all of it is said once more, and what it told
-    /// of others. True if there is anything to say.
-    pub(super) fn restate(&mut self) -> bool {
+    /// Prepares to report everything again, because the store may have lost it: this node's totals
+    /// and those it has read of other nodes. Returns true if there is anything to report.
+    pub(super) fn mark_for_full_report(&mut self) -> bool {
         self.reported_spent = None;
         self.known.sequence > 0 || self.leased + self.unsettled > 0
     }
 
-    /// The store took the last word on `month`; returns how many blind calls that settled.
+    /// The store has accepted the final report on `month`. Returns how many unbacked calls that
+    /// settled.
     pub(super) fn confirm_final_report(&mut self, month: Month) -> u64 {
-        let said = self.final_reports.iter().filter(|farewell| farewell.month == month);
-        let settled = said.map(|farewell| farewell.unsettled).sum();
-        self.final_reports.retain(|farewell| farewell.month != month);
+        let confirmed =
+            self.final_reports.iter().filter(|final_report| final_report.month == month);
+        let settled = confirmed.map(|final_report| final_report.unsettled).sum();
+        self.final_reports.retain(|final_report| final_report.month != month);
         settled
     }
 }

@@ -1,8 +1,9 @@
-//! One process run as the store knows it: its leases, its health, and what it says when.
+//! One process run as the store knows it: its leases, its health, and the reports that it owes the
+//! store.
 //!
-//! Decides without waiting and without I/O: time comes in as milliseconds since the start, replies
-//! as values. The ledger waits for it, the worker carries its words to the store; a simulation
-//! does both.
+//! Decides without waiting and without I/O: time comes in as milliseconds of uptime, replies as
+//! values. The ledger waits for results, and the worker exchanges reports and grants with the
+//! store; a simulation does both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
@@ -23,18 +24,19 @@ use crate::store::{Grant, LeaseReport, Probe, StoreError};
 const FAILURES_UNTIL_DOWN: u32 = 3;
 
 pub(super) struct Node {
-    /// 128 random bits drawn at start, never stored or configured: a shared id would turn
-    /// idempotence into over-admission.
+    /// 128 random bits drawn at start, never stored or configured. Two nodes with the same id would
+    /// admit more calls than the limit, because the store would take the reports of one for repeats
+    /// of the other's.
     pub id: [u8; 16],
     pub calendar: Calendar,
     pub leases: DashMap<String, Arc<Lease>>,
     pub health: Health,
     queue: Mutex<Queue>,
-    /// One of those who want something can't wait for others.
+    /// A queued lease has an urgent request, so the worker must not wait for others.
     pub has_urgent: AtomicBool,
     pub worker_wakeup: Condvar,
     fails_closed: AtomicBool,
-    /// The most calls that may be admitted blindly and not yet settled.
+    /// The most unbacked calls that may be unsettled at a time.
     max_unsettled: u64,
 }
 
@@ -48,34 +50,35 @@ pub(super) struct Queue {
 pub(super) struct Health {
     pub is_down: AtomicBool,
     failures_in_a_row: AtomicU32,
-    /// What went wrong last; none since it answered.
+    /// The latest error; `None` once the store has answered again.
     last_error: Mutex<Option<String>>,
-    /// The last statement failed, whatever the pulse says: a server may be read-only or full.
+    /// The last report failed, even if probes succeed: a server may be read-only or full.
     rejects_reports: AtomicBool,
-    /// The last pulse failed: the store is not there for reading either.
+    /// The last probe failed, so the store can't be read either.
     pub is_unreachable: AtomicBool,
-    /// How many replicas lack what was last stated.
+    /// How many replicas lack the latest report.
     pub missing_replicas: AtomicU64,
-    /// When the running operation began; 0 when none runs.
+    /// Uptime at which the running operation began; 0 if none is running.
     pub operation_began_at: AtomicU64,
-    /// Until when all accounts settle after a loss.
+    /// Uptime until which the store recovers from a data loss, for all accounts.
     recovering_until: AtomicU64,
     pub commits: AtomicU64,
     pub failures: AtomicU64,
     pub unsettled: AtomicU64,
 }
 
-/// What became of a call, so far.
+/// The state of a charge.
 pub(super) enum ChargeProgress {
     Done(Result<Charge, Denial>),
-    /// It takes a word from the store, which is asked for one.
+    /// The store has been asked for calls: wait for its reply.
     Wait,
 }
 
-/// Statements of several leases, and who is to hear the replies.
+/// The reports of several leases, and what is needed to deliver the replies: for each lease the
+/// sequence of its report, and the months of its final reports.
 pub(super) struct Batch {
     leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
-    pub statements: Vec<LeaseReport>,
+    pub reports: Vec<LeaseReport>,
 }
 
 impl Node {
@@ -121,28 +124,28 @@ impl Node {
 
     // --- calls ---
 
-    /// Spends one call if the lease in hand lasts; never waits.
+    /// Spends one call if the lease holds one; never waits.
     pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
-        let (spent, need) = lease.try_spend(month)?;
-        match need {
+        let (charge, urgency) = lease.try_spend(month)?;
+        match urgency {
             RefillUrgency::NotNeeded => {}
             RefillUrgency::CanWait => self.enqueue(lease, false),
             RefillUrgency::Urgent => self.request_refill(lease),
         }
-        Some(spent)
+        Some(charge)
     }
 
-    /// Spends one call, refuses it, or asks the store for what that takes.
+    /// Spends one call, denies it, or asks the store for more calls.
     pub(super) fn charge(
         &self,
         lease: &Arc<Lease>,
         month: Month,
         uptime_ms: u64,
     ) -> ChargeProgress {
-        // The store's clock may have said since that the month of this call has not begun.
+        // The store's clock may have shown meanwhile that the month of this call has not begun.
         let month = month.min(self.calendar.latest_month());
-        if let Some(spent) = self.try_charge(lease, month) {
-            return ChargeProgress::Done(Ok(spent));
+        if let Some(charge) = self.try_charge(lease, month) {
+            return ChargeProgress::Done(Ok(charge));
         }
         if lease.is_exhausted(month, uptime_ms) {
             return ChargeProgress::Done(Err(Denial::Exhausted));
@@ -155,14 +158,15 @@ impl Node {
         ChargeProgress::Wait
     }
 
-    /// The deadline has passed: a store that hangs is down, one that is merely slow is not.
+    /// Decides about a call whose deadline has passed. A store that hangs counts as down; a slow
+    /// store does not.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
         month: Month,
-        hangs: bool,
+        store_hung: bool,
     ) -> Result<Charge, Denial> {
-        if hangs {
+        if store_hung {
             self.health.is_down.store(true, Ordering::Relaxed);
         }
         match self.is_down() {
@@ -172,7 +176,7 @@ impl Node {
     }
 
     fn charge_unbacked(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        // The queue keeps what must be stated once the store is back.
+        // The queued lease is reported once the store answers again.
         lease.request_calls(month);
         self.request_refill(lease);
         if self.fails_closed() {
@@ -190,22 +194,22 @@ impl Node {
         })
     }
 
-    /// Gives a call back, to the lease that it came from; false if that is closed.
-    pub(super) fn refund(&self, lease: &Arc<Lease>, spent: Charge) -> bool {
-        if spent.is_unbacked {
-            let taken_back = lease.refund_unbacked(&spent);
-            self.health.unsettled.fetch_sub(u64::from(taken_back), Ordering::Relaxed);
-            return taken_back;
+    /// Refunds a call to its lease. Returns false if that lease is over.
+    pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
+        if charge.is_unbacked {
+            let refunded = lease.refund_unbacked(&charge);
+            self.health.unsettled.fetch_sub(u64::from(refunded), Ordering::Relaxed);
+            return refunded;
         }
-        let returned = lease.refund(&spent);
-        if returned != Refund::Stale {
-            // The store is to hear of it, also when it heard the last word long ago.
+        let refund = lease.refund(&charge);
+        if refund != Refund::Stale {
+            // The store must learn of the refund, even if the lease was fully reported long ago.
             self.request_refill(lease);
         }
-        returned != Refund::Stale
+        refund != Refund::Stale
     }
 
-    // --- what the store is told ---
+    // --- reports and grants ---
 
     pub(super) fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
         lock(&self.queue)
@@ -215,16 +219,16 @@ impl Node {
         self.enqueue(lease, true);
     }
 
-    fn enqueue(&self, lease: &Arc<Lease>, pressing: bool) {
+    fn enqueue(&self, lease: &Arc<Lease>, urgent: bool) {
         let is_new = lease.mark_queued();
-        let is_urgent = || pressing && !self.has_urgent.load(Ordering::Relaxed);
-        // Looked at first: a call that changes nothing takes no lock.
+        let is_urgent = || urgent && !self.has_urgent.load(Ordering::Relaxed);
+        // Plain loads first: a call that changes nothing takes no lock.
         if !is_new && !is_urgent() {
             return;
         }
         let mut queue = self.queue();
         let is_urgent = is_urgent();
-        let wakes = queue.waiting_leases.is_empty() || is_urgent;
+        let must_wake = queue.waiting_leases.is_empty() || is_urgent;
         if is_new {
             queue.waiting_leases.push(Arc::clone(lease));
         }
@@ -232,38 +236,39 @@ impl Node {
             self.has_urgent.store(true, Ordering::Relaxed);
         }
         drop(queue);
-        // The first wakes the worker, and the first that can't wait does so again.
-        if wakes {
+        // The first queued lease wakes the worker, and so does the first urgent one.
+        if must_wake {
             self.worker_wakeup.notify_one();
         }
     }
 
-    /// Wishes that were taken from the queue and not spoken of go back, and those who wait look
-    /// again: the store may count as down by now.
+    /// Puts unsent leases back into the queue and wakes their waiting calls, which then see whether
+    /// the store counts as down.
     pub(super) fn requeue(&self, waiting_leases: Vec<Arc<Lease>>) {
         waiting_leases.iter().for_each(|lease| lease.wake_waiters());
         self.queue().waiting_leases.extend(waiting_leases);
     }
 
-    /// What these leases have to say now.
-    pub(super) fn collect_reports(&self, leases: &[Arc<Lease>], occasion: ReportReason) -> Batch {
-        let mut batch = Batch { leases: Vec::new(), statements: Vec::new() };
+    /// Collects the reports of these leases.
+    pub(super) fn collect_reports(&self, leases: &[Arc<Lease>], reason: ReportReason) -> Batch {
+        let mut batch = Batch { leases: Vec::new(), reports: Vec::new() };
         for lease in leases {
-            if occasion == ReportReason::CallsNeeded {
-                // From here on a new wish queues it again.
+            if reason == ReportReason::CallsNeeded {
+                // From here on a new request queues the lease again.
                 lease.unmark_queued();
             }
-            let said = lease.prepare_reports(occasion, self.calendar.latest_month());
-            let sequence = said.report.as_ref().map(|statement| statement.sequence);
-            let months = said.final_reports.iter().map(|farewell| farewell.month).collect();
-            batch.statements.extend(said.report);
-            batch.statements.extend(said.final_reports);
+            let outgoing = lease.prepare_reports(reason, self.calendar.latest_month());
+            let sequence = outgoing.report.as_ref().map(|report| report.sequence);
+            let months =
+                outgoing.final_reports.iter().map(|final_report| final_report.month).collect();
+            batch.reports.extend(outgoing.report);
+            batch.reports.extend(outgoing.final_reports);
             batch.leases.push((Arc::clone(lease), sequence, months));
         }
         batch
     }
 
-    /// Hands the store's words to the leases; `None` when it said nothing at all.
+    /// Delivers the store's grants to the leases; `grants` is `None` if the store did not answer.
     pub(super) fn deliver_grants(
         &self,
         batch: Batch,
@@ -276,7 +281,7 @@ impl Node {
             let mut settled = 0;
             if let Some(sequence) = sequence {
                 match grants.next().flatten() {
-                    Some(standing) => settled += lease.apply_grant(sequence, standing, uptime_ms),
+                    Some(grant) => settled += lease.apply_grant(sequence, grant, uptime_ms),
                     None => lease.mark_unanswered(answered, uptime_ms),
                 }
             }
@@ -290,18 +295,18 @@ impl Node {
         }
     }
 
-    /// Takes the store's pulse. After another life of it all leases restate what they know, and
-    /// those that have something to say are returned.
+    /// Compares a probe with the one before. If the store was restarted or replaced, all leases
+    /// report their totals again; returns the leases that have any.
     pub(super) fn on_probe(
         &self,
         before: Option<&Probe>,
-        pulse: &Probe,
+        probe: &Probe,
         uptime_ms: u64,
     ) -> Vec<Arc<Lease>> {
-        let settle = pulse.recovery_left.as_millis() as u64;
-        let until = if settle > 0 { uptime_ms + settle } else { 0 };
+        let recovery_ms = probe.recovery_left.as_millis() as u64;
+        let until = if recovery_ms > 0 { uptime_ms + recovery_ms } else { 0 };
         self.health.recovering_until.store(until, Ordering::Relaxed);
-        if before.is_none_or(|before| before.incarnation == pulse.incarnation) {
+        if before.is_none_or(|before| before.incarnation == probe.incarnation) {
             return Vec::new();
         }
         log::warn!(
@@ -317,7 +322,7 @@ impl Node {
         self.health.is_down.load(Ordering::Relaxed)
     }
 
-    /// Why the store counts as down, if it said anything.
+    /// The latest error, if the store counts as down.
     pub(super) fn store_problem(&self) -> Option<String> {
         lock(&self.health.last_error).clone().filter(|_| self.is_down())
     }
@@ -326,12 +331,12 @@ impl Node {
         uptime_ms < self.health.recovering_until.load(Ordering::Relaxed)
     }
 
-    /// For how long all accounts still settle, in milliseconds.
+    /// Milliseconds until the store grants calls again after a data loss.
     pub(super) fn recovery_ms_left(&self, uptime_ms: u64) -> u64 {
         self.health.recovering_until.load(Ordering::Relaxed).saturating_sub(uptime_ms)
     }
 
-    /// Takes note of how stating went.
+    /// Records the outcome of sending reports.
     pub(super) fn record_report_outcome(&self, error: Option<&StoreError>) {
         self.health.rejects_reports.store(error.is_some(), Ordering::Relaxed);
         self.health.commits.fetch_add(u64::from(error.is_none()), Ordering::Relaxed);
@@ -342,7 +347,7 @@ impl Node {
         self.fails_closed.load(Ordering::Relaxed)
     }
 
-    /// Takes note of how many replicas lack what was last stated.
+    /// Records how many replicas lack the latest report.
     pub(super) fn record_missing_replicas(&self, missing: usize) {
         let before = self.health.missing_replicas.swap(missing as u64, Ordering::Relaxed);
         match (before, missing) {
@@ -354,7 +359,7 @@ impl Node {
         }
     }
 
-    /// Takes note of how taking the pulse went.
+    /// Records the outcome of a probe.
     pub(super) fn record_probe_outcome(&self, error: Option<&StoreError>) {
         self.health.is_unreachable.store(error.is_some(), Ordering::Relaxed);
         if error.is_some() || !self.health.rejects_reports.load(Ordering::Relaxed) {

@@ -1,27 +1,27 @@
-//! The one word that calls are spent from, and how much of it may be held.
+//! The layout of the 64-bit lease word, and the bound on the calls that a node may hold.
 //!
-//! Bits and bounds only; who changes the word, and when, is the lease's business.
+//! Bits and arithmetic only; `atomic_lease.rs` changes the word.
 
-/// No process holds more unspent calls of one account than this.
+/// The most unspent calls of one account that one process holds.
 pub const MAX_HELD_CALLS: u64 = 64;
 
-/// month 12 bits | epoch 10 | held 10 | beyond 32.
+/// Bit layout, from the highest: month 12 bits, epoch 10, held 10, unleased 32.
 ///
-/// `held` is what may be spent here at once; `beyond` the low half of what the limit still leaves
-/// outside of every lease. Both in one word, so that "remaining" is exact for every call.
+/// `held` calls can be spent here at once. `unleased` is the low half of the number of calls that
+/// no node has leased. Both are in one word, so that "remaining" is exact for every call.
 #[derive(Clone, Copy)]
 pub(super) struct PackedLease(pub(super) u64);
 
 impl PackedLease {
-    /// One call in `held`.
+    /// One call in the `held` field.
     pub(super) const ONE_HELD_CALL: u64 = 1 << 32;
-    /// The most that `held` can say.
+    /// The largest value of the `held` field.
     pub(super) const HELD_MASK: u64 = 0x3ff;
 
-    pub(super) fn new(month: u64, epoch: u64, held: u64, beyond: u64) -> PackedLease {
-        let beyond = beyond & u64::from(u32::MAX);
+    pub(super) fn new(month: u64, epoch: u64, held: u64, unleased: u64) -> PackedLease {
+        let unleased = unleased & u64::from(u32::MAX);
         PackedLease(
-            month << 52 | (epoch & 0x3ff) << 42 | held.min(PackedLease::HELD_MASK) << 32 | beyond,
+            month << 52 | (epoch & 0x3ff) << 42 | held.min(PackedLease::HELD_MASK) << 32 | unleased,
         )
     }
     pub(super) fn month(self) -> u64 {
@@ -36,22 +36,22 @@ impl PackedLease {
     pub(super) fn unleased_low(self) -> u64 {
         self.0 & u64::from(u32::MAX)
     }
-    /// The whole of `beyond`, of which a value near it is known: one that is less than 2^31 away.
+    /// Restores all 64 bits of `unleased`, given a value `near` it: less than 2^31 away.
     pub(super) fn unleased_near(self, near: u64) -> u64 {
-        let apart = (self.unleased_low() as u32).wrapping_sub(near as u32).cast_signed();
-        near.wrapping_add_signed(i64::from(apart))
+        let difference = (self.unleased_low() as u32).wrapping_sub(near as u32).cast_signed();
+        near.wrapping_add_signed(i64::from(difference))
     }
 }
 
-/// The most unspent calls that one process may hold, what it asks for included: a hundredth of
-/// the limit, 64 at most, 1 at least, and 1 in the last hundredth.
+/// The most unspent calls that one process may hold, including those it requests: a hundredth of
+/// the limit, at least 1 and at most 64. Within the last hundredth of the limit it is 1.
 pub(super) fn held_limit(limit: Option<u64>, leased_by_all: u64) -> u64 {
     let Some(limit) = limit else { return MAX_HELD_CALLS };
     let hundredth = limit / 100;
     if limit.saturating_sub(leased_by_all) <= hundredth {
         return 1;
     }
-    // Not so many that the grant itself would lead into the last hundredth and beyond it.
+    // The grant itself must not reach into the last hundredth.
     hundredth.min(MAX_HELD_CALLS).min((limit - leased_by_all - hundredth).max(1)).max(1)
 }
 
@@ -61,22 +61,23 @@ mod tests {
 
     #[test]
     fn a_packed_lease_unpacks_to_what_was_packed() {
-        let word = PackedLease::new(323, 1025, 64, u64::MAX);
-        assert_eq!(word.unleased_near(u64::MAX - 70), u64::MAX);
-        assert_eq!((word.month(), word.epoch(), word.held()), (323, 1, 64));
-        assert_eq!(word.unleased_low(), u64::from(u32::MAX));
-        assert_eq!(PackedLease(word.0 - PackedLease::ONE_HELD_CALL).held(), 63);
+        let packed = PackedLease::new(323, 1025, 64, u64::MAX);
+        assert_eq!(packed.unleased_near(u64::MAX - 70), u64::MAX);
+        assert_eq!((packed.month(), packed.epoch(), packed.held()), (323, 1, 64));
+        assert_eq!(packed.unleased_low(), u64::from(u32::MAX));
+        assert_eq!(PackedLease(packed.0 - PackedLease::ONE_HELD_CALL).held(), 63);
         assert_eq!(PackedLease::new(0, 0, 5_000, 0).held(), PackedLease::HELD_MASK);
     }
 
     #[test]
     fn unleased_calls_are_restored_from_a_value_near_them() {
-        for beyond in [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 3, 9_999_999_999, 1 << 60] {
+        for unleased in [0, 5, u64::from(u32::MAX), 1 << 32, (1 << 32) + 3, 9_999_999_999, 1 << 60]
+        {
             for near in [-(1 << 31) + 1, -3, 0, 64, (1 << 31) - 1] {
-                let Some(near) = beyond.checked_add_signed(near) else { continue };
+                let Some(near) = unleased.checked_add_signed(near) else { continue };
                 assert_eq!(
-                    PackedLease::new(323, 0, 64, beyond).unleased_near(near),
-                    beyond,
+                    PackedLease::new(323, 0, 64, unleased).unleased_near(near),
+                    unleased,
                     "{near}"
                 );
             }

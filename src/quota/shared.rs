@@ -1,4 +1,4 @@
-//! What the ledger and its thread share.
+//! State that the ledger shares with its worker thread.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,21 +14,21 @@ pub(super) struct Shared {
     pub(super) started: Instant,
     pub(super) deadline: Duration,
     pub(super) reader: Mutex<Store>,
-    /// Reads of usage that wait or are under way.
+    /// Reads of usage that are queued or running.
     pub(super) reads_in_flight: AtomicU64,
 }
 
 impl Shared {
-    /// Milliseconds since the start, never 0.
-    pub(super) fn clock_fn(&self) -> u64 {
+    /// Milliseconds since the ledger started, never 0.
+    pub(super) fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
 
-    /// An operation that runs for twice a call's deadline hangs, and hanging is an outage; a
-    /// queue that is merely long is not.
+    /// Returns true if a store operation has been running for more than twice the deadline of a
+    /// call. That counts as an outage; a long queue does not.
     pub(super) fn is_store_hung(&self) -> bool {
         let since = self.node.health.operation_began_at.load(Ordering::Relaxed);
         let limit = 2 * self.deadline.as_millis() as u64;
-        since != 0 && self.clock_fn().saturating_sub(since) > limit
+        since != 0 && self.uptime_ms().saturating_sub(since) > limit
     }
 }

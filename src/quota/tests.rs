@@ -11,20 +11,20 @@ use crate::store::redis_server::RedisServer;
 use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use std::path::Path;
 
-/// The last second of November 2026, so that the next month is not far.
+/// The last second of November 2026, so that the next month is near.
 const NOW: i64 = 1_796_083_199;
-/// As long as a busy disk may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy disk.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NEXT_MONTH: i64 = NOW + 2;
 
 fn store(path: &Path) -> Store {
     let url = StoreUrl::Sqlite(path.to_owned());
-    Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap()
+    Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap()
 }
 
 fn ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
     let open = || store(path);
-    let options = LedgerOptions { deadline: PATIENCE, on_failure, max_unsettled: 1_000 };
+    let options = LedgerOptions { deadline: TIMEOUT, on_failure, max_unsettled: 1_000 };
     Arc::new(Ledger::start(open(), open(), options, NOW).unwrap())
 }
 
@@ -43,8 +43,8 @@ async fn admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usize) ->
                 let month = ledger.month(NOW);
                 match ledger.charge(&lease, month).await {
                     Ok(_) => 1,
-                    Err(denied) => {
-                        assert_eq!(denied, Denial::Exhausted);
+                    Err(denial) => {
+                        assert_eq!(denial, Denial::Exhausted);
                         0
                     }
                 }
@@ -77,7 +77,7 @@ async fn two_nodes_on_one_store_never_pass_the_limit() {
     let path = folder.path().join("store.db");
     let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
     let mut sum = admitted(&nodes, MonthlyLimit::Calls(500), 1500).await;
-    // What one node held idle is given back within two seconds.
+    // The calls that an idle node held are returned within two seconds.
     for _ in 0..40 {
         if sum >= 500 {
             break;
@@ -94,12 +94,12 @@ async fn remaining_is_exact_for_every_call() {
     let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     let lease = ledger.lease("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
-        let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
-        assert_eq!(spent.remaining, Some(1000 - call));
+        let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+        assert_eq!(charge.remaining, Some(1000 - call));
     }
     let unlimited = ledger.lease("other", MonthlyLimit::Unlimited);
-    let spent = ledger.charge(&unlimited, ledger.month(NOW)).await.unwrap();
-    assert_eq!(spent.remaining, None);
+    let charge = ledger.charge(&unlimited, ledger.month(NOW)).await.unwrap();
+    assert_eq!(charge.remaining, None);
 }
 
 #[tokio::test]
@@ -111,7 +111,7 @@ async fn a_crash_loses_at_most_one_lease() {
     for _ in 0..300 {
         first.charge(&lease, first.month(NOW)).await.unwrap();
     }
-    // Never closed: as after kill -9. Its row stays, with what it held unspent.
+    // Never closed, as after kill -9. Its row stays, including the unspent calls that it held.
     std::mem::forget(first);
     tokio::time::sleep(Duration::from_millis(50)).await;
     let (_, leased) = stored(&path, Month::containing(NOW));
@@ -137,7 +137,7 @@ async fn a_refunded_call_can_be_spent_again() {
     assert_eq!(ledger.usage(&lease, month).await, Ok(2));
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    // A call of a month that is over goes nowhere.
+    // A refund in a past month has no effect.
     wait_until(|| ledger.month(NEXT_MONTH) > month).await;
     let next = ledger.month(NEXT_MONTH);
     ledger.charge(&lease, next).await.unwrap();
@@ -160,7 +160,7 @@ async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let lease = first.lease("acme", MonthlyLimit::Calls(10));
     first.charge(&lease, later).await.unwrap();
     first.close();
-    // Not after a restart either.
+    // It does not begin again after a restart either.
     assert_eq!(ledger(&path, FailurePolicy::Open).month(NOW), later);
 }
 
@@ -201,14 +201,14 @@ async fn an_outage_is_served_and_settled_or_refused() {
     ledger.set_on_failure(FailurePolicy::Closed);
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Store));
     breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
-    let settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
+    let is_settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
     for _ in 0..100 {
-        if settled() {
+        if is_settled() {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    assert!(settled());
+    assert!(is_settled());
     assert_eq!(ledger.usage(&lease, month).await, Ok(51));
     ledger.close();
     assert_eq!(stored(&path, month), (51, 51));
@@ -221,11 +221,11 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
     let lease = nodes[0].lease("acme", MonthlyLimit::Calls(1));
     let month = nodes[0].month(NOW);
-    let spent = nodes[0].charge(&lease, month).await.unwrap();
-    // The store has heard the last word on it, and nobody looks after the lease any more.
+    let charge = nodes[0].charge(&lease, month).await.unwrap();
+    // The lease is fully reported, so the worker no longer tracks it.
     wait_until(|| lease.is_fully_reported() && lease.mark_active()).await;
     lease.unmark_active();
-    nodes[0].refund(&lease, spent);
+    nodes[0].refund(&lease, charge);
     let other = nodes[1].lease("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
@@ -245,13 +245,13 @@ async fn remaining_is_exact_beyond_four_thousand_million_calls_too() {
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
         let lease = ledger.lease(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
-            let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
-            assert_eq!(spent.remaining, Some(limit - call));
+            let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+            assert_eq!(charge.remaining, Some(limit - call));
         }
-        // Also for what is held when the limit changes by more than that.
+        // Also for calls held when the limit changes by more than 2^32.
         ledger.lease(lease.account(), MonthlyLimit::Calls(limit * 3));
-        let spent = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
-        assert_eq!(spent.remaining, Some(limit * 3 - 301));
+        let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+        assert_eq!(charge.remaining, Some(limit * 3 - 301));
     }
 }
 
@@ -265,9 +265,10 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     for _ in 0..30 {
         ledger.charge(&lease, month).await.unwrap();
     }
-    // Somebody writes there: the node's own row, newer than what it has said, with next to nothing.
+    // Another program overwrites the node's row: a newer sequence than the node has reported, and
+    // almost no leased calls.
     let raw = rusqlite::Connection::open(&path).unwrap();
-    raw.busy_timeout(PATIENCE).unwrap();
+    raw.busy_timeout(TIMEOUT).unwrap();
     raw.execute("UPDATE ledger SET sequence = 1000000, leased = 2, spent = 1", []).unwrap();
     let mut admitted = 30;
     for _ in 0..200 {
@@ -277,23 +278,23 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
     assert!(admitted < 60, "{admitted}");
 }
 
-/// A server's ledger, with a clock that says `now`.
+/// A ledger on a server, on a machine whose clock shows `now`.
 fn ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();
-    let open = || Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
+    let open = || Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
     let options =
-        LedgerOptions { deadline: PATIENCE, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+        LedgerOptions { deadline: TIMEOUT, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Arc::new(Ledger::start(open(), open(), options, now).unwrap())
 }
 
-async fn wait_until(mut holds: impl FnMut() -> bool) {
+async fn wait_until(mut condition: impl FnMut() -> bool) {
     for _ in 0..1_200 {
-        if holds() {
+        if condition() {
             return;
         }
         tokio::time::sleep(Duration::from_millis(25)).await;
     }
-    panic!("waited in vain");
+    panic!("the condition was not met within 30 s");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -310,7 +311,7 @@ async fn a_node_that_was_only_refused_remembers_what_others_spent() {
     let month = refused.month(unix_now());
     assert_eq!(refused.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     spender.close();
-    // The server comes back empty, and who spent is no more.
+    // The server comes back empty, and the node that spent the calls is gone.
     server.kill();
     server.restart();
     wait_until(|| refused.status().store_recovering).await;
@@ -323,7 +324,7 @@ async fn a_node_that_was_only_refused_remembers_what_others_spent() {
 #[test]
 fn a_node_that_starts_beside_others_knows_the_month_before_its_first_probe() {
     let server = RedisServer::start();
-    // The first of them names none yet, and the others read that.
+    // The first node writes no month yet, and the others read that.
     let month = Month::containing(unix_now());
     let nodes: Vec<(Arc<Ledger>, Month)> = (0..20)
         .map(|_| ledger_on_server(&server, unix_now()))

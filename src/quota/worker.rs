@@ -1,8 +1,8 @@
-//! The thread that speaks with the store: many statements, one commit.
+//! The thread that exchanges reports and grants with the store, many reports in one commit.
 //!
-//! Owns the writing connection and its rhythm. It decides nothing about numbers; leases say what
-//! to state, and believe only what comes back from here. After a failure it takes the store's
-//! pulse before it says anything: it may be another store by then.
+//! Owns the writing connection and the timing. It decides nothing about calls: leases build the
+//! reports and apply the grants. After a failure it probes the store before it reports anything,
+//! because another store may answer by then.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -17,26 +17,26 @@ use super::shared::Shared;
 use crate::model::month::Month;
 use crate::store::{BatchContext, Probe, Store, StoreError};
 
-/// Spent numbers are published, and idle leases given back, this often.
+/// How often spent totals are published and idle leases returned.
 const TICK: Duration = Duration::from_secs(1);
-/// The most statements in one commit, so that a lock is never held for long.
+/// The most reports in one commit, so that the store's lock is never held for long.
 const MAX_BATCH: usize = 512;
-/// After this long without a rest the lock is left alone for [`LOCK_PAUSE`], so that a command or another
-/// process gets its turn.
+/// After working this long without a break, the worker leaves the store's lock alone for
+/// [`LOCK_PAUSE`], so that a command or another process can take it.
 const MAX_BUSY: Duration = Duration::from_millis(10);
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
-/// At most this long to say the last words to a store that does not answer.
+/// How long the worker tries to send the final reports at shutdown.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Wishes that can wait are gathered for so long, so that they share a commit.
+/// How long requests that can wait are gathered, so that they share a commit.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
-/// What a node says that knows of none: it brings no month forward.
+/// A month for a node that knows none: it advances no month in the store.
 const NO_MONTH: Month = Month::FIRST;
-/// After a failure the store is left alone for this long, then for twice as long each time.
+/// The pause after a failure. It doubles with each further failure, up to [`MAX_BACKOFF`].
 const MIN_BACKOFF: Duration = Duration::from_millis(10);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 
-/// What the store says of itself before the first call, if it answers. No month is brought forward
-/// by it: nothing is counted yet.
+/// Probes the store before the first call; `None` if it does not answer. The probe advances no
+/// month, because nothing has been counted yet.
 pub(super) fn first_probe(store: &mut Store) -> Option<Probe> {
     store.probe(NO_MONTH, None).ok()
 }
@@ -44,26 +44,26 @@ pub(super) fn first_probe(store: &mut Store) -> Option<Probe> {
 pub(super) fn spawn(
     shared: Arc<Shared>,
     store: Store,
-    pulse: Option<Probe>,
+    probe: Option<Probe>,
 ) -> Result<JoinHandle<()>, StoreError> {
     let worker = Worker {
         shared,
         store,
-        last_probe: pulse,
+        last_probe: probe,
         is_healthy: false,
         active_leases: Vec::new(),
         last_tick: Instant::now(),
     };
-    let speak = move || {
-        let _down = MarkDownOnPanic(Arc::clone(&worker.shared));
+    let run_worker = move || {
+        let _guard = MarkDownOnPanic(Arc::clone(&worker.shared));
         worker.run();
     };
-    std::thread::Builder::new().name("ledger".to_owned()).spawn(speak).map_err(|error| {
+    std::thread::Builder::new().name("ledger".to_owned()).spawn(run_worker).map_err(|error| {
         StoreError::Conflict(format!("expected a thread for the ledger, but found {error}"))
     })
 }
 
-/// Without this thread nothing reaches the store: then it counts as down, and is told so.
+/// Marks the store as down if the worker panics, because nothing is reported without this thread.
 struct MarkDownOnPanic(Arc<Shared>);
 
 impl Drop for MarkDownOnPanic {
@@ -77,11 +77,11 @@ impl Drop for MarkDownOnPanic {
 struct Worker {
     shared: Arc<Shared>,
     store: Store,
-    /// What the store last said of itself.
+    /// The latest successful probe.
     last_probe: Option<Probe>,
-    /// It answered last time; else its pulse is taken before it is told anything.
+    /// The last operation succeeded. If not, the store is probed before the next report.
     is_healthy: bool,
-    /// Leases that have something at stake: looked at every second.
+    /// Leases with calls or reports outstanding, visited every second.
     active_leases: Vec<Arc<Lease>>,
     last_tick: Instant,
 }
@@ -92,23 +92,23 @@ impl Worker {
         let mut last_lock_pause = Instant::now();
         self.probe_store();
         loop {
-            let waited = Instant::now();
-            let (mut waiting_leases, closing) = self.wait_for_leases(pause);
+            let wait_started = Instant::now();
+            let (mut waiting_leases, is_closing) = self.wait_for_leases(pause);
             self.track_active(&waiting_leases);
-            if closing {
+            if is_closing {
                 return self.close();
             }
-            if waited.elapsed() >= LOCK_PAUSE {
+            if wait_started.elapsed() >= LOCK_PAUSE {
                 last_lock_pause = Instant::now();
             } else if last_lock_pause.elapsed() >= MAX_BUSY {
                 std::thread::sleep(LOCK_PAUSE);
                 last_lock_pause = Instant::now();
             }
-            let mut healthy = self.is_healthy || self.probe_store();
-            while healthy && !waiting_leases.is_empty() {
+            let mut is_healthy = self.is_healthy || self.probe_store();
+            while is_healthy && !waiting_leases.is_empty() {
                 let remaining = waiting_leases.split_off(waiting_leases.len().min(MAX_BATCH));
-                healthy = self.send_reports(&waiting_leases, ReportReason::CallsNeeded);
-                if !healthy {
+                is_healthy = self.send_reports(&waiting_leases, ReportReason::CallsNeeded);
+                if !is_healthy {
                     waiting_leases.iter().for_each(|lease| self.shared.node.request_refill(lease));
                 }
                 waiting_leases = remaining;
@@ -116,17 +116,18 @@ impl Worker {
             self.shared.node.requeue(waiting_leases);
             if self.last_tick.elapsed() >= TICK {
                 self.last_tick = Instant::now();
-                healthy = healthy && self.probe_store() && self.report_active_leases();
+                is_healthy = is_healthy && self.probe_store() && self.report_active_leases();
             }
-            pause = match healthy {
+            pause = match is_healthy {
                 true => Duration::ZERO,
-                // Not at the same moment as all other nodes.
+                // Jitter, so that nodes don't all retry at the same moment.
                 false => add_jitter((pause * 2).clamp(MIN_BACKOFF, MAX_BACKOFF)),
             };
         }
     }
 
-    /// Waits for a wish, a tick or the end; `pause` holds wishes back after a failure.
+    /// Waits for a queued lease, a tick or the shutdown. After a failure, `pause` delays queued
+    /// leases.
     fn wait_for_leases(&self, pause: Duration) -> (Vec<Arc<Lease>>, bool) {
         let node = &self.shared.node;
         if !pause.is_zero() {
@@ -138,17 +139,17 @@ impl Worker {
         }
         let until_tick = match self.is_healthy {
             true => TICK.saturating_sub(self.last_tick.elapsed()),
-            // Whether somebody wants something or not, a store that was lost is looked for.
+            // Even with no request queued, the worker keeps probing a store that was lost.
             false => Duration::ZERO,
         };
         let queue = node.queue();
-        let idle = |queue: &mut Queue| queue.waiting_leases.is_empty() && !queue.is_closing;
-        let waited = node.worker_wakeup.wait_timeout_while(queue, until_tick, idle);
-        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let is_idle = |queue: &mut Queue| queue.waiting_leases.is_empty() && !queue.is_closing;
+        let result = node.worker_wakeup.wait_timeout_while(queue, until_tick, is_idle);
+        let (mut queue, _) = result.unwrap_or_else(PoisonError::into_inner);
         if !queue.waiting_leases.is_empty() {
-            let presses = || node.has_urgent.load(Ordering::Relaxed);
-            let patient = |queue: &mut Queue| !presses() && !queue.is_closing;
-            let gathered = node.worker_wakeup.wait_timeout_while(queue, BATCH_DELAY, patient);
+            let is_urgent = || node.has_urgent.load(Ordering::Relaxed);
+            let may_gather = |queue: &mut Queue| !is_urgent() && !queue.is_closing;
+            let gathered = node.worker_wakeup.wait_timeout_while(queue, BATCH_DELAY, may_gather);
             (queue, _) = gathered.unwrap_or_else(PoisonError::into_inner);
         }
         node.has_urgent.store(false, Ordering::Relaxed);
@@ -165,7 +166,7 @@ impl Worker {
 
     fn report_active_leases(&mut self) -> bool {
         let active = self.active_leases.clone();
-        let healthy =
+        let is_healthy =
             active.chunks(MAX_BATCH).all(|chunk| self.send_reports(chunk, ReportReason::Tick));
         self.active_leases.retain(|lease| {
             let keep = !lease.is_fully_reported();
@@ -174,17 +175,17 @@ impl Worker {
             }
             keep
         });
-        healthy
+        is_healthy
     }
 
     fn close(mut self) {
         let active = std::mem::take(&mut self.active_leases);
-        let boottime_at_start = Instant::now();
+        let started = Instant::now();
         for chunk in active.chunks(MAX_BATCH) {
             while !((self.is_healthy || self.probe_store())
                 && self.send_reports(chunk, ReportReason::Shutdown))
             {
-                if boottime_at_start.elapsed() > FLUSH_TIMEOUT {
+                if started.elapsed() > FLUSH_TIMEOUT {
                     log::error!(
                         "the store did not take the final report; its unspent leased calls are lost"
                     );
@@ -198,11 +199,12 @@ impl Worker {
         }
     }
 
-    /// Asks the store who it is and what time it has; what it may have lost is said once more.
+    /// Probes the store for its identity and time. If it may have lost data, all leases report
+    /// again.
     fn probe_store(&mut self) -> bool {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
-        // A month by this machine's clock alone is none that others should count in.
+        // A month that only this machine's clock says must not advance the month of other nodes.
         let month = node.calendar.store_month(shared.boot_clock.seconds()).unwrap_or(NO_MONTH);
         let before = self.last_probe.take();
         let outcome = self.run_timed(|store| store.probe(month, before.as_ref()));
@@ -213,9 +215,10 @@ impl Worker {
             0
         });
         match outcome {
-            Ok(pulse) => {
-                if let Some(store_now) = pulse.unix_now {
-                    // A server has answered; a file has only been there.
+            Ok(probe) => {
+                if let Some(store_now) = probe.unix_now {
+                    // A server has answered. A probe of an embedded store proves nothing, so it
+                    // clears no failure.
                     node.record_probe_outcome(None);
                     node.calendar.observe_store_clock(
                         store_now,
@@ -225,13 +228,14 @@ impl Worker {
                 } else {
                     node.calendar.observe_machine_clock(unix_now(), shared.boot_clock.seconds());
                 }
-                let reporting = node.on_probe(before.as_ref(), &pulse, shared.clock_fn());
+                let reporting = node.on_probe(before.as_ref(), &probe, shared.uptime_ms());
                 self.track_active(&reporting);
                 if !reporting.is_empty() {
-                    // Now, not at the next tick: the store grants nothing until it knows.
+                    // At once and not at the next tick: the store grants nothing until it has these
+                    // reports.
                     self.is_healthy = self.report_active_leases();
                 }
-                self.last_probe = Some(pulse);
+                self.last_probe = Some(probe);
             }
             Err(error) => {
                 node.calendar.observe_machine_clock(unix_now(), shared.boot_clock.seconds());
@@ -242,41 +246,41 @@ impl Worker {
         self.is_healthy
     }
 
-    /// One commit for all that these leases have to say; false if the store failed.
-    fn send_reports(&mut self, leases: &[Arc<Lease>], occasion: ReportReason) -> bool {
+    /// Sends the reports of these leases in one commit. Returns false if the store failed.
+    fn send_reports(&mut self, leases: &[Arc<Lease>], reason: ReportReason) -> bool {
         let shared = Arc::clone(&self.shared);
         let node = &shared.node;
-        let batch = node.collect_reports(leases, occasion);
+        let batch = node.collect_reports(leases, reason);
         let mut outcome = Ok(Vec::new());
-        if !batch.statements.is_empty() {
-            let round = BatchContext {
+        if !batch.reports.is_empty() {
+            let context = BatchContext {
                 node: &node.id,
                 month: node.calendar.latest_month(),
-                recovery_left: Duration::from_millis(node.recovery_ms_left(shared.clock_fn())),
+                recovery_left: Duration::from_millis(node.recovery_ms_left(shared.uptime_ms())),
                 needs_replicas: node.fails_closed(),
             };
-            outcome = self.run_timed(|store| store.report_leases(round, &batch.statements));
+            outcome = self.run_timed(|store| store.report_leases(context, &batch.reports));
             node.record_missing_replicas(self.store.missing_replicas());
             node.record_report_outcome(outcome.as_ref().err());
         }
         self.is_healthy = outcome.is_ok();
-        node.deliver_grants(batch, outcome.ok(), shared.clock_fn());
+        node.deliver_grants(batch, outcome.ok(), shared.uptime_ms());
         self.is_healthy
     }
 
     fn run_timed<T>(&mut self, operation: impl FnOnce(&mut Store) -> T) -> T {
         let operation_began_at = &self.shared.node.health.operation_began_at;
-        operation_began_at.store(self.shared.clock_fn(), Ordering::Relaxed);
+        operation_began_at.store(self.shared.uptime_ms(), Ordering::Relaxed);
         let outcome = operation(&mut self.store);
         operation_began_at.store(0, Ordering::Relaxed);
         outcome
     }
 }
 
-/// Between half and all of a pause.
+/// Returns a random duration between half of `pause` and all of it.
 fn add_jitter(pause: Duration) -> Duration {
     let mut random = [0u8; 1];
-    // Without randomness there is only no jitter.
+    // If no randomness is available, the pause is halved and has no jitter.
     let _ = getrandom::fill(&mut random);
     pause / 2 + pause.mul_f64(f64::from(random[0]) / 512.0)
 }

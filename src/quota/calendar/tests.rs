@@ -4,8 +4,8 @@ use super::*;
 const END: i64 = 1_796_083_199;
 const DAY: i64 = 86_400;
 
-fn month(calendar: &Calendar, passed: i64) -> String {
-    calendar.month_at(calendar.now(passed), || passed).to_string()
+fn month(calendar: &Calendar, boottime: i64) -> String {
+    calendar.month_at(calendar.now(boottime), || boottime).to_string()
 }
 
 fn known(unix_now: i64) -> Option<Month> {
@@ -20,7 +20,7 @@ fn a_month_begins_on_time_and_never_again() {
     assert_eq!(month(&calendar, 99), "2026-12");
     let calendar = Calendar::new(known(END + 1), END, 0);
     assert_eq!(month(&calendar, 0), "2026-12");
-    assert_eq!(calendar.now(7), END + 8, "nor is it a time before the month");
+    assert_eq!(calendar.now(7), END + 8, "the time is not before the month either");
 }
 
 #[test]
@@ -30,13 +30,13 @@ fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
     assert!(
         calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
     );
-    for passed in 0..600 {
-        calendar.observe_machine_clock(wrong + passed, passed);
-        assert_eq!(month(&calendar, passed), "2026-11");
+    for boottime in 0..600 {
+        calendar.observe_machine_clock(wrong + boottime, boottime);
+        assert_eq!(month(&calendar, boottime), "2026-11");
     }
     calendar.observe_machine_clock(wrong + 600, 600);
     assert_eq!((month(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
-    // A gateway that was off over a month's end goes on at once.
+    // A gateway that was off over a month's end accepts the new month at once.
     let calendar = Calendar::new(known(END), END + 5 * DAY, 0);
     assert_eq!(month(&calendar, 0), "2026-12");
 }
@@ -46,23 +46,23 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     let start = END - DAY;
     let calendar = Calendar::new(None, start, 0);
     let jump = 40 * DAY;
-    let hear = |ahead: i64, passed: i64| {
-        calendar.observe_machine_clock(start + ahead + passed, passed);
-        calendar.now(passed)
+    let observe = |ahead: i64, boottime: i64| {
+        calendar.observe_machine_clock(start + ahead + boottime, boottime);
+        calendar.now(boottime)
     };
-    assert_eq!(hear(jump, 1), start + 1);
-    // It steps back: nothing has happened.
-    assert_eq!(hear(0, 2), start + 2);
+    assert_eq!(observe(jump, 1), start + 1);
+    // The clock steps back, so the jump is forgotten.
+    assert_eq!(observe(0, 2), start + 2);
     assert_eq!(calendar.problem(2), None);
-    // It jumps about: nothing is steady.
-    assert_eq!(hear(jump, 500), start + 500);
-    assert_eq!(hear(jump + 3_000, 700), start + 700);
-    assert_eq!(hear(jump + 3_000, 1_299), start + 1_299);
-    assert_eq!(hear(jump + 3_000, 1_300), start + jump + 4_300);
+    // The clock keeps jumping, so no jump is steady.
+    assert_eq!(observe(jump, 500), start + 500);
+    assert_eq!(observe(jump + 3_000, 700), start + 700);
+    assert_eq!(observe(jump + 3_000, 1_299), start + 1_299);
+    assert_eq!(observe(jump + 3_000, 1_300), start + jump + 4_300);
     assert_eq!(month(&calendar, 1_300), "2027-01");
-    // However steady, one clock leads to no month that is over.
-    assert_eq!(hear(0, 1_400), start + jump + 4_400);
-    assert_eq!(hear(0, 9_000), start + jump + 12_000);
+    // However steady it is, one clock alone never leads back to a past month.
+    assert_eq!(observe(0, 1_400), start + jump + 4_400);
+    assert_eq!(observe(0, 9_000), start + jump + 12_000);
     assert!(calendar.problem(9_000).unwrap().contains("riskgate store repair-month 2026-11"));
 }
 
@@ -73,24 +73,24 @@ fn a_clock_that_is_set_by_a_little_is_followed() {
     assert_eq!(calendar.now(100), END - DAY + 100, "fractions of a second are no step");
     calendar.observe_machine_clock(END - DAY + 204, 200);
     assert_eq!(calendar.now(200), END - DAY + 204);
-    for passed in 300..=901 {
-        calendar.observe_machine_clock(END - DAY + 30 + passed, passed);
+    for boottime in 300..=901 {
+        calendar.observe_machine_clock(END - DAY + 30 + boottime, boottime);
     }
     assert_eq!(calendar.now(DAY), END + 30);
 }
 
 #[test]
 fn all_nodes_go_by_the_store_s_clock() {
-    // One clock is an hour ahead, one an hour behind; the store says it is noon.
+    // One node is an hour behind, one an hour ahead; the store's clock is right.
     let store = END - 10;
     for wrong in [-3_600, 3_600] {
         let calendar = Calendar::new(known(store), store + wrong, 0);
         calendar.observe_store_clock(store, store + wrong, 0);
         assert_eq!(month(&calendar, 10), "2026-11", "{wrong}");
         assert_eq!(month(&calendar, 11), "2026-12", "{wrong}");
-        // Nor does the machine's clock ever count again, also while the store is silent.
-        for passed in 12..2_000 {
-            calendar.observe_machine_clock(store + 40 * DAY + passed, passed);
+        // This machine's clock is never used again, even while the store is silent.
+        for boottime in 12..2_000 {
+            calendar.observe_machine_clock(store + 40 * DAY + boottime, boottime);
         }
         assert_eq!(calendar.now(2_000), store + 2_000);
     }
@@ -111,15 +111,15 @@ fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
 #[test]
 fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
     let start = END - DAY;
-    // Also where no month is known, and where the next one would begin.
+    // Also if no month is known, and if the jump would begin the next one.
     for (known, jump) in [(known(start), 70), (None, 70), (known(start), 20), (None, 4_000)] {
         let jump = jump * DAY;
         let calendar = Calendar::new(known, start, 0);
-        for passed in 0..600 {
-            calendar.observe_store_clock(start + jump + passed, start + passed, passed);
-            assert_eq!(calendar.now(passed), start + passed);
-            assert_eq!(month(&calendar, passed), "2026-11");
-            assert_eq!(calendar.store_month(passed), None, "nobody else is told");
+        for boottime in 0..600 {
+            calendar.observe_store_clock(start + jump + boottime, start + boottime, boottime);
+            assert_eq!(calendar.now(boottime), start + boottime);
+            assert_eq!(month(&calendar, boottime), "2026-11");
+            assert_eq!(calendar.store_month(boottime), None, "other nodes get no month");
         }
         assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
         calendar.observe_store_clock(start + jump + 600, start + 600, 600);
@@ -130,8 +130,8 @@ fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
 #[test]
 fn a_store_s_clock_at_the_start_is_believed_where_this_machine_s_says_the_same_or_nothing() {
     let now = END + 70 * DAY;
-    // Nobody ran for two months; our clock is not exactly right. It was never set; or it shows a
-    // month that is over, and one began since.
+    // No node ran for two months, and this machine's clock is slightly off, was never set, or shows
+    // a month that has ended.
     for (known, store, machine) in [
         (known(END), now, now + 3_600),
         (known(END), END + 10, END - 40 * DAY),
@@ -144,7 +144,7 @@ fn a_store_s_clock_at_the_start_is_believed_where_this_machine_s_says_the_same_o
         assert_eq!(calendar.now(0), store, "{known:?} {machine}");
         assert_eq!(calendar.problem(0), None);
     }
-    // Behind a month that was counted in it is wrong for certain.
+    // A time before a month that was already counted in is certainly wrong.
     let calendar = Calendar::new(known(END), END - 10, 0);
     calendar.observe_store_clock(END - 40 * DAY, END - 10, 0);
     assert_eq!(calendar.now(0), END - 10);
@@ -155,9 +155,9 @@ fn a_month_that_ran_ahead_is_told_and_the_time_is_right_where_both_clocks_say_so
     let calendar = Calendar::new(known(END + 40 * DAY), END, 0);
     calendar.observe_store_clock(END, END, 0);
     assert_eq!((calendar.now(0), month(&calendar, 0)), (END, "2027-01".to_owned()));
-    assert_eq!(calendar.store_month(0), known(END), "nor is it told to others");
-    let told = calendar.problem(0).unwrap();
-    assert!(told.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{told}");
+    assert_eq!(calendar.store_month(0), known(END), "other nodes get the true month");
+    let problem = calendar.problem(0).unwrap();
+    assert!(problem.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{problem}");
 }
 
 #[test]

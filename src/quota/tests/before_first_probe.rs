@@ -1,4 +1,4 @@
-//! What was counted or asked for before the store's clock was heard for the first time.
+//! Calls that were counted or requested before the first reading of the store's clock.
 
 use std::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use crate::quota::lease_report::ReportReason;
 use crate::quota::node::{ChargeProgress, Node};
 use crate::store::MonthlyLimit;
 
-/// A node whose machine's clock is two months ahead, and the moment that the store shows.
+/// A node on a machine whose clock is 40 days ahead, and the time that this clock shows.
 fn node_with_clock_ahead(on_failure: FailurePolicy) -> (Node, i64) {
     let wrong = NOW + 40 * 86_400;
     let node = Node::new([7; 16], Calendar::new(None, wrong, 0), on_failure, 10);
@@ -23,16 +23,17 @@ fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     let (node, wrong) = node_with_clock_ahead(FailurePolicy::Open);
     let lease = node.lease("acme", MonthlyLimit::Calls(100));
     let month = node.calendar.month_at(wrong, || 0);
-    let ChargeProgress::Done(Ok(spent)) = node.charge(&lease, month, 1) else { panic!("open") };
-    assert_eq!(spent.month(), month);
+    let ChargeProgress::Done(Ok(charge)) = node.charge(&lease, month, 1) else { panic!("open") };
+    assert_eq!(charge.month(), month);
     node.calendar.observe_store_clock(NOW, wrong, 1);
     let now = Month::containing(NOW);
     assert_eq!(node.calendar.month_at(NOW, || 1), now, "all nodes count in one month");
-    // A call that came in the month that never began is admitted in the one that it is.
+    // A call that arrived in the month that never began is admitted in the current month.
     assert!(matches!(node.charge(&lease, month, 1), ChargeProgress::Done(Ok(_))));
     let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-    let said: Vec<(Month, u64)> = batch.statements.iter().map(|it| (it.month, it.spent)).collect();
-    assert_eq!(said, [(now, 2)]);
+    let reported: Vec<(Month, u64)> =
+        batch.reports.iter().map(|report| (report.month, report.spent)).collect();
+    assert_eq!(reported, [(now, 2)]);
 }
 
 #[test]
@@ -45,11 +46,11 @@ fn a_month_only_requested_before_the_first_probe_is_never_reported() {
         assert!(!matches!(node.charge(&lease, month, 1), ChargeProgress::Done(Ok(_))));
         node.calendar.observe_store_clock(NOW, wrong, 1);
         let now = Month::containing(NOW);
-        // The call that waits asks once more.
+        // The waiting call requests a lease again.
         node.health.is_down.store(false, Ordering::Relaxed);
         assert!(matches!(node.charge(&lease, month, 1), ChargeProgress::Wait));
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let months: Vec<Month> = batch.statements.iter().map(|said| said.month).collect();
+        let months: Vec<Month> = batch.reports.iter().map(|report| report.month).collect();
         assert_eq!(months, [now]);
     }
 }

@@ -1,4 +1,4 @@
-//! When a node asks the store, and when it does not wait for a call to do so.
+//! When a node reports to the store, and which reports don't wait for a call.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -17,28 +17,28 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let mut store = store(&folder.path().join("store.db"));
     let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 0);
     let lease = node.lease("acme", MonthlyLimit::Calls(10_000));
-    let mut speak = |occasion| {
-        let batch = node.collect_reports(std::slice::from_ref(&lease), occasion);
+    let mut exchange_reports = |reason| {
+        let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
-        let round = crate::store::BatchContext {
+        let context = crate::store::BatchContext {
             node: &id,
             month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
-        let words = store.report_leases(round, &batch.statements).unwrap();
-        node.deliver_grants(batch, Some(words), 1);
+        let grants = store.report_leases(context, &batch.reports).unwrap();
+        node.deliver_grants(batch, Some(grants), 1);
     };
     let month = Month::containing(NOW);
     lease.request_calls(month);
-    speak(ReportReason::CallsNeeded);
+    exchange_reports(ReportReason::CallsNeeded);
     assert!(node.try_charge(&lease, month).is_some());
-    // Asleep for so long that another process forgets the month's numbers.
+    // The node sleeps so long that another process deletes the month's totals.
     let later = NOW + 500 * 86_400;
     node.calendar.month_at(later, || 500 * 86_400);
-    speak(ReportReason::Tick);
-    speak(ReportReason::Tick);
-    assert!(lease.is_fully_reported(), "it was said, and is over");
+    exchange_reports(ReportReason::Tick);
+    exchange_reports(ReportReason::Tick);
+    assert!(lease.is_fully_reported(), "the final report was accepted");
 }
 
 #[test]
@@ -48,27 +48,27 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 0);
     let lease = node.lease("acme", MonthlyLimit::Calls(1_000_000));
     let month = Month::containing(NOW);
-    let presses = || node.has_urgent.swap(false, Ordering::Relaxed);
+    let was_urgent = || node.has_urgent.swap(false, Ordering::Relaxed);
     lease.request_calls(month);
-    let mut wishes = Vec::new();
+    let mut requests = Vec::new();
     for call in 0..2_000 {
         if node.try_charge(&lease, month).is_some() && node.queue().waiting_leases.is_empty() {
             continue;
         }
-        wishes.push((call, presses()));
+        requests.push((call, was_urgent()));
         node.queue().waiting_leases.clear();
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
-        let round = crate::store::BatchContext {
+        let context = crate::store::BatchContext {
             node: &node.id,
             month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
-        let words = store.report_leases(round, &batch.statements).unwrap();
-        node.deliver_grants(batch, Some(words), 1);
+        let grants = store.report_leases(context, &batch.reports).unwrap();
+        node.deliver_grants(batch, Some(grants), 1);
     }
-    // All within one second: what is held lasts for shorter and shorter.
-    let first = wishes.iter().position(|(_, pressing)| *pressing).expect("a wish that presses");
-    assert!(wishes[..first].len() > 5 && wishes[first].0 > 100, "{wishes:?}");
-    assert!(wishes[first..].iter().all(|(_, pressing)| *pressing), "{wishes:?}");
+    // All within one second: the rate rises, so held calls last ever shorter.
+    let first = requests.iter().position(|(_, is_urgent)| *is_urgent).expect("an urgent request");
+    assert!(requests[..first].len() > 5 && requests[first].0 > 100, "{requests:?}");
+    assert!(requests[first..].iter().all(|(_, is_urgent)| *is_urgent), "{requests:?}");
 }

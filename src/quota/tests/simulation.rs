@@ -1,8 +1,8 @@
-//! Many short lives of the ledger under every kind of misfortune, each drawn from a seed.
+//! Many short simulated runs of the ledger under all kinds of faults, each derived from a seed.
 //!
-//! Runs the shipped node, lease, calendar and store; only time, the network between node and
-//! store, and the order of events are made here. After each event, and at the end of each life,
-//! the promises are checked. A life that breaks one is named by its seed:
+//! Runs the shipped node, lease, calendar and store. Only time, the network between node and store,
+//! and the order of events are simulated. The promises are checked after each event and at the end
+//! of each run. If a run breaks a promise, its seed is printed:
 //!
 //! ```text
 //! RISKGATE_TEST_SIMULATION_SEEDS=4711 cargo test --lib simulation -- --nocapture
@@ -24,33 +24,34 @@ use engine::SimulatedStore;
 use run::Simulation;
 use sabotage::SabotagedStore;
 
-/// Lives for each store in a usual run; `scripts/test --all` runs 100,000 in all.
+/// Runs for each store by default; `scripts/test --all` runs 100,000 in all.
 const DEFAULT_SEEDS: u64 = 2_000;
 
-/// Seeds to run, and whether each life is to tell its story.
+/// The seeds to run, and whether each run prints its events.
 fn seeds() -> (Range<u64>, bool) {
     let Ok(text) = std::env::var("RISKGATE_TEST_SIMULATION_SEEDS") else {
         return (0..DEFAULT_SEEDS, false);
     };
-    let number =
+    let parse_seed =
         |text: &str| text.parse().expect("RISKGATE_TEST_SIMULATION_SEEDS: a seed or a range a..b");
     match text.split_once("..") {
-        Some((from, to)) => (number(from)..number(to), false),
-        None => (number(&text)..number(&text) + 1, true),
+        Some((from, to)) => (parse_seed(from)..parse_seed(to), false),
+        None => (parse_seed(&text)..parse_seed(&text) + 1, true),
     }
 }
 
-fn run(engine: impl Fn() -> SimulatedStore + Sync) {
-    let (seeds, tells) = seeds();
-    let threads = if tells { 1 } else { 2 };
+fn run(open_store: impl Fn() -> SimulatedStore + Sync) {
+    let (seeds, is_verbose) = seeds();
+    let threads = if is_verbose { 1 } else { 2 };
     std::thread::scope(|scope| {
         for thread in 0..threads {
-            let (seeds, engine) = (seeds.clone(), &engine);
+            let (seeds, open_store) = (seeds.clone(), &open_store);
             scope.spawn(move || {
-                let mut engine = SabotagedStore::new(engine(), None);
+                let mut store = SabotagedStore::new(open_store(), None);
                 for seed in seeds.skip(thread as usize).step_by(threads as usize) {
-                    let life = AssertUnwindSafe(|| Simulation::new(seed, &mut engine, tells).run());
-                    if let Err(panic) = catch_unwind(life) {
+                    let run_seed =
+                        AssertUnwindSafe(|| Simulation::new(seed, &mut store, is_verbose).run());
+                    if let Err(panic) = catch_unwind(run_seed) {
                         eprintln!("RISKGATE_TEST_SIMULATION_SEEDS={seed} breaks a promise");
                         std::panic::resume_unwind(panic);
                     }

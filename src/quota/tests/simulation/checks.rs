@@ -1,6 +1,6 @@
-//! What must hold after each event, and at the end.
+//! The promises, checked after each event and at the end of a run.
 
-use super::run::{RESTATEMENT, Simulation, bound, calls};
+use super::run::{RECOVERY_PERIOD_MS, Simulation, calls_allowed, max_held};
 use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
 use crate::store::MonthlyLimit;
@@ -8,16 +8,16 @@ use crate::store::MonthlyLimit;
 impl Simulation<'_> {
     pub(super) fn check_invariants(&mut self) {
         for at in 0..self.nodes.len() {
-            let member = &self.nodes[at];
-            let (month, held, limits, row) = member.lease.exposure();
-            let most = limits.iter().map(|limit| bound(*limit)).max().unwrap_or(0);
-            assert!(held <= most, "{held} held or asked for, where {most} may be");
-            // The store is asked only when it may have heard something new.
-            let known = Some((month, row)) == member.known_row;
+            let node = &self.nodes[at];
+            let (month, held, limits, row) = node.lease.exposure();
+            let max_allowed = limits.iter().map(|limit| max_held(*limit)).max().unwrap_or(0);
+            assert!(held <= max_allowed, "{held} held or requested, at most {max_allowed} allowed");
+            // The row is read only if it may have changed since the last check.
+            let known = Some((month, row)) == node.known_row;
             if let Some(month) = Month::from_number(month).filter(|_| month > 0 && !known) {
-                let stored = self.engine.row(&self.account, month, &member.node.id);
-                let member = &mut self.nodes[at];
-                member.known_row = Some((month.number(), row));
+                let stored = self.engine.row(&self.account, month, &node.node.id);
+                let node = &mut self.nodes[at];
+                node.known_row = Some((month.number(), row));
                 assert!(
                     self.store_may_lose_data || row <= stored,
                     "{row} may be spent, the store knows {stored}"
@@ -26,28 +26,28 @@ impl Simulation<'_> {
         }
     }
 
-    /// All faults are over: everybody is told everything, and the rest of the limit is spent.
+    /// Ends all faults, delivers every report and grant, and spends the rest of the limit.
     pub(super) fn quiesce(&mut self) {
         self.store_skew = 0;
         for at in 0..self.nodes.len() {
-            let member = &mut self.nodes[at];
-            (member.cut_off, member.skew) = (false, 0);
+            let node = &mut self.nodes[at];
+            (node.cut_off, node.skew) = (false, 0);
         }
-        while self.nodes.iter().any(|member| member.limit + 1 < self.limits.len()) {
+        while self.nodes.iter().any(|node| node.limit + 1 < self.limits.len()) {
             (0..self.nodes.len()).for_each(|at| self.apply_next_limit(at));
         }
-        self.advance_time(2 * RESTATEMENT);
-        let mut refused_rounds = 0;
+        self.advance_time(2 * RECOVERY_PERIOD_MS);
+        let mut denied_rounds = 0;
         for _ in 0..400 {
             let before = self.gross();
             for at in 0..self.nodes.len() {
                 for _ in 0..200 {
-                    let seen = self.gross();
+                    let gross_before = self.gross();
                     self.call(at);
                     self.exchange_until_idle(at, ReportReason::CallsNeeded);
-                    if seen == self.gross() {
+                    if gross_before == self.gross() {
                         self.call(at);
-                        if seen == self.gross() {
+                        if gross_before == self.gross() {
                             break;
                         }
                     }
@@ -59,10 +59,10 @@ impl Simulation<'_> {
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
             self.advance_time(600);
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
-            refused_rounds =
-                if before == self.gross() && all_arrived { refused_rounds + 1 } else { 0 };
-            let enough = self.limits.last() == Some(&MonthlyLimit::Unlimited);
-            if refused_rounds >= 3 || enough && all_arrived {
+            denied_rounds =
+                if before == self.gross() && all_arrived { denied_rounds + 1 } else { 0 };
+            let is_unlimited = self.limits.last() == Some(&MonthlyLimit::Unlimited);
+            if denied_rounds >= 3 || is_unlimited && all_arrived {
                 break;
             }
         }
@@ -76,22 +76,23 @@ impl Simulation<'_> {
         self.tally.values().map(|tally| tally.gross).sum()
     }
 
-    /// Says what there is to say, over a network that works.
-    pub(super) fn exchange_until_idle(&mut self, at: usize, occasion: ReportReason) {
+    /// Exchanges all pending reports over a network without faults.
+    pub(super) fn exchange_until_idle(&mut self, at: usize, reason: ReportReason) {
         for _ in 0..4 {
-            match occasion {
+            match reason {
                 ReportReason::Tick => self.tick(at),
-                occasion => self.speak(at, occasion),
+                reason => self.send_requests(at, reason),
             }
-            let Some(flight) = self.nodes[at].in_flight.take() else { return };
-            let standings = self.apply(&flight.letter);
-            self.answer(at, flight.batch, standings);
+            let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
+            let grants = self.apply(&in_flight.message);
+            self.answer(at, in_flight.batch, grants);
         }
     }
 
     pub(super) fn check_final_state(&mut self) {
         let month = self.tally.keys().next_back().copied();
-        let most_held = self.limits.iter().map(|limit| bound(calls(*limit))).max().unwrap_or(0);
+        let max_held_calls =
+            self.limits.iter().map(|limit| max_held(calls_allowed(*limit))).max().unwrap_or(0);
         let months: Vec<Month> = self.tally.keys().copied().collect();
         for month in months {
             let (spent, _) = self.engine.usage(&self.account, month);
@@ -99,17 +100,20 @@ impl Simulation<'_> {
             assert!(spent <= gross, "usage says {spent}, but {gross} were admitted in {month}");
         }
         let (Some(month), Some(limit), false) =
-            (month, calls(self.limits[self.limits.len() - 1]), self.store_may_lose_data)
+            (month, calls_allowed(self.limits[self.limits.len() - 1]), self.store_may_lose_data)
         else {
             return;
         };
         let mut lost = 0;
-        for member in std::mem::take(&mut self.dead) {
-            let row = self.engine.row(&self.account, month, &member.node.id);
-            let here = row.saturating_sub(member.admitted.get(&month).copied().unwrap_or(0));
-            let most = most_held + member.refunded_unreported;
-            assert!(here <= most, "a crash lost {here}, where {most} may be");
-            lost += here;
+        for node in std::mem::take(&mut self.dead) {
+            let row = self.engine.row(&self.account, month, &node.node.id);
+            let lost_here = row.saturating_sub(node.admitted.get(&month).copied().unwrap_or(0));
+            let max_allowed = max_held_calls + node.refunded_unreported;
+            assert!(
+                lost_here <= max_allowed,
+                "a crash lost {lost_here}, at most {max_allowed} allowed"
+            );
+            lost += lost_here;
         }
         let net = self.tally[&month].net;
         assert!(net + lost >= limit, "{net} admitted and {lost} lost of {limit}");

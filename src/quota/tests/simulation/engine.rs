@@ -1,4 +1,4 @@
-//! The shipped stores, and what only a simulation does to them.
+//! The shipped stores, plus direct access to their data for the simulation's faults and checks.
 
 use std::time::Duration;
 
@@ -7,51 +7,51 @@ use crate::store::{BatchContext, Grant, LeaseReport, RedisOptions, Store, StoreE
 
 pub use crate::store::redis_server::RedisServer;
 
-/// A store, and a second way to its numbers.
+/// A shipped store, and a second connection that bypasses it.
 pub struct SimulatedStore {
     store: Store,
-    raw: Raw,
+    direct: DirectAccess,
 }
 
-enum Raw {
-    Sqlite { raw: rusqlite::Connection, _folder: tempfile::TempDir },
+enum DirectAccess {
+    Sqlite { direct: rusqlite::Connection, _folder: tempfile::TempDir },
     Redis(redis::Connection),
 }
 
-/// An account's numbers of a month, as a replica may have them.
+/// The ledger rows of an account and month, as a stale replica may have them.
 pub type LedgerSnapshot = Vec<(String, String)>;
 
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
 impl SimulatedStore {
     pub fn sqlite() -> SimulatedStore {
-        // In memory where that can be had: what a disk does is another test's business.
+        // In memory if possible: this test is not about the disk.
         let folder = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         let path = folder.path().join("store.db");
         let url = StoreUrl::Sqlite(path.clone());
-        let store = Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
-        let raw = rusqlite::Connection::open(path).unwrap();
-        SimulatedStore { store, raw: Raw::Sqlite { raw, _folder: folder } }
+        let store = Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
+        let direct = rusqlite::Connection::open(path).unwrap();
+        SimulatedStore { store, direct: DirectAccess::Sqlite { direct, _folder: folder } }
     }
 
     pub fn redis(server: &RedisServer) -> SimulatedStore {
         let url = StoreUrl::parse(&server.url()).unwrap();
-        let mut store = Store::open(&url, &RedisOptions::default(), PATIENCE).unwrap();
+        let mut store = Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
         store.probe(Month::containing(0), None).unwrap();
-        let raw = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
-        SimulatedStore { store, raw: Raw::Redis(raw) }
+        let direct = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+        SimulatedStore { store, direct: DirectAccess::Redis(direct) }
     }
 
     pub fn is_server(&self) -> bool {
-        matches!(self.raw, Raw::Redis(_))
+        matches!(self.direct, DirectAccess::Redis(_))
     }
 
-    pub fn state(
+    pub fn report_leases(
         &mut self,
-        round: BatchContext<'_>,
-        statements: &[LeaseReport],
+        context: BatchContext<'_>,
+        reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
-        self.store.report_leases(round, statements)
+        self.store.report_leases(context, reports)
     }
 
     /// Spent and leased of all nodes, as `riskgate usage` sees them.
@@ -62,8 +62,8 @@ impl SimulatedStore {
 
     /// What one node has leased.
     pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
-        match &mut self.raw {
-            Raw::Sqlite { raw, .. } => raw
+        match &mut self.direct {
+            DirectAccess::Sqlite { direct, .. } => direct
                 .prepare_cached(
                     "SELECT leased FROM ledger WHERE account = ?1 AND month = ?2 AND node = ?3",
                 )
@@ -72,40 +72,40 @@ impl SimulatedStore {
                     row.get::<_, i64>(0)
                 })
                 .map_or(0, i64::cast_unsigned),
-            Raw::Redis(raw) => {
+            DirectAccess::Redis(direct) => {
                 let field: String = node.iter().map(|byte| format!("{byte:02x}")).collect();
                 let mut read = redis::cmd("HGET");
                 read.arg(ledger_key(account, month)).arg(field);
-                let row: Option<String> = read.query(raw).unwrap();
+                let row: Option<String> = read.query(direct).unwrap();
                 row.map_or(0, |row| row.split(' ').nth(1).unwrap().parse().unwrap())
             }
         }
     }
 
-    /// Time passes for the server: its mark that the account settles has expired.
+    /// Deletes the recovery mark of an account, as if it had expired.
     pub fn end_recovery(&mut self, account: &str, month: Month) {
         self.delete(&format!("riskgate:recovering:{{{account}}}:{month}"));
     }
 
-    /// The account's numbers as they now stand.
+    /// Copies the account's ledger rows.
     pub fn take_snapshot(&mut self, account: &str, month: Month) -> LedgerSnapshot {
-        let Raw::Redis(raw) = &mut self.raw else { return LedgerSnapshot::new() };
-        redis::cmd("HGETALL").arg(ledger_key(account, month)).query(raw).unwrap()
+        let DirectAccess::Redis(direct) = &mut self.direct else { return LedgerSnapshot::new() };
+        redis::cmd("HGETALL").arg(ledger_key(account, month)).query(direct).unwrap()
     }
 
-    /// The server comes back with older numbers, or with none.
-    pub fn restore_snapshot(&mut self, account: &str, month: Month, copy: &LedgerSnapshot) {
+    /// Replaces the account's ledger rows, as if the server came back with older data or none.
+    pub fn restore_snapshot(&mut self, account: &str, month: Month, snapshot: &LedgerSnapshot) {
         let key = ledger_key(account, month);
         self.delete(&key);
-        let Raw::Redis(raw) = &mut self.raw else { return };
-        if !copy.is_empty() {
-            redis::cmd("HSET").arg(&key).arg(copy).exec(raw).unwrap();
+        let DirectAccess::Redis(direct) = &mut self.direct else { return };
+        if !snapshot.is_empty() {
+            redis::cmd("HSET").arg(&key).arg(snapshot).exec(direct).unwrap();
         }
     }
 
     fn delete(&mut self, key: &str) {
-        if let Raw::Redis(raw) = &mut self.raw {
-            redis::cmd("DEL").arg(key).exec(raw).unwrap();
+        if let DirectAccess::Redis(direct) = &mut self.direct {
+            redis::cmd("DEL").arg(key).exec(direct).unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the nodes say to the store, and what the network makes of it.
+//! The messages between the nodes and the store, and the faults of the network.
 
 use std::time::Duration;
 
@@ -8,8 +8,9 @@ use crate::quota::node::Batch;
 use crate::store::{BatchContext, Grant, Probe, StoreError};
 
 impl Simulation<'_> {
-    /// As the worker does: its pulse first if it was not well, then what is wanted.
-    pub(super) fn speak(&mut self, at: usize, occasion: ReportReason) {
+    /// Sends requests for calls as the worker does: if the last operation failed, it probes the
+    /// store first.
+    pub(super) fn send_requests(&mut self, at: usize, reason: ReportReason) {
         if self.nodes[at].in_flight.is_some() {
             return;
         }
@@ -17,41 +18,41 @@ impl Simulation<'_> {
         self.nodes[at].is_active |= !waiting_leases.is_empty();
         if !self.nodes[at].is_healthy {
             match self.probe_store(at) {
-                // What may be lost is said at once, and the wish remains.
+                // Reports that may be lost are sent at once; the request stays queued.
                 Some(true) => {
                     self.nodes[at].node.requeue(waiting_leases);
                     return self.send(at, ReportReason::Tick);
                 }
-                Some(false) if occasion == ReportReason::Tick && !self.nodes[at].is_active => {
+                Some(false) if reason == ReportReason::Tick && !self.nodes[at].is_active => {
                     return;
                 }
                 Some(false) => {}
                 None => return self.nodes[at].node.requeue(waiting_leases),
             }
         }
-        if occasion == ReportReason::CallsNeeded && waiting_leases.is_empty() {
+        if reason == ReportReason::CallsNeeded && waiting_leases.is_empty() {
             return;
         }
-        self.send(at, occasion);
+        self.send(at, reason);
     }
 
-    pub(super) fn send(&mut self, at: usize, occasion: ReportReason) {
-        let clock = self.clock(at);
-        let member = &mut self.nodes[at];
-        let held = member.lease.with_accounting(|_, purse| purse.load().held());
-        let batch = member.node.collect_reports(std::slice::from_ref(&member.lease), occasion);
-        self.engine.after_report(&member.lease, held);
-        if batch.statements.is_empty() {
-            member.node.deliver_grants(batch, Some(Vec::new()), clock);
+    pub(super) fn send(&mut self, at: usize, reason: ReportReason) {
+        let uptime_ms = self.uptime_ms(at);
+        let node = &mut self.nodes[at];
+        let held = node.lease.with_accounting(|_, atomic_lease| atomic_lease.load().held());
+        let batch = node.node.collect_reports(std::slice::from_ref(&node.lease), reason);
+        self.engine.after_report(&node.lease, held);
+        if batch.reports.is_empty() {
+            node.node.deliver_grants(batch, Some(Vec::new()), uptime_ms);
             return;
         }
-        let letter = Message {
-            node: member.node.id,
-            month: member.node.calendar.latest_month(),
-            settle: member.node.recovery_ms_left(clock),
-            statements: batch.statements.clone(),
+        let message = Message {
+            node: node.node.id,
+            month: node.node.calendar.latest_month(),
+            recovery_ms: node.node.recovery_ms_left(uptime_ms),
+            reports: batch.reports.clone(),
         };
-        member.in_flight = Some(InFlight { batch, letter });
+        node.in_flight = Some(InFlight { batch, message });
     }
 
     pub(super) fn tick(&mut self, at: usize) {
@@ -60,76 +61,77 @@ impl Simulation<'_> {
         }
         if self.nodes[at].is_active {
             self.send(at, ReportReason::Tick);
-            let member = &mut self.nodes[at];
-            member.is_active = !member.lease.is_fully_reported();
+            let node = &mut self.nodes[at];
+            node.is_active = !node.lease.is_fully_reported();
         }
     }
 
-    /// The pulse, as the server would give it; whether there is something to restate.
+    /// Probes the simulated store. Returns whether the node has to report again, or `None` if it is
+    /// cut off.
     pub(super) fn probe_store(&mut self, at: usize) -> Option<bool> {
-        let clock = self.clock(at);
-        let (unix_now, passed) = (self.true_now(), self.passed());
-        let heard = self.engine.is_server().then_some(unix_now + self.store_skew);
-        let pulse = Probe {
+        let uptime_ms = self.uptime_ms(at);
+        let (unix_now, boottime) = (self.true_now(), self.boottime());
+        let store_now = self.engine.is_server().then_some(unix_now + self.store_skew);
+        let probe = Probe {
             incarnation: self.incarnation.to_string(),
-            unix_now: heard,
+            unix_now: store_now,
             recovery_left: Duration::from_millis(self.recovering_until.saturating_sub(self.now)),
         };
-        let member = &mut self.nodes[at];
-        member.is_healthy = !member.cut_off;
-        if member.cut_off || heard.is_none() {
-            member.node.calendar.observe_machine_clock(unix_now + member.skew, passed);
+        let node = &mut self.nodes[at];
+        node.is_healthy = !node.cut_off;
+        if node.cut_off || store_now.is_none() {
+            node.node.calendar.observe_machine_clock(unix_now + node.skew, boottime);
         }
-        if member.cut_off {
-            member.node.record_probe_outcome(Some(&failure()));
+        if node.cut_off {
+            node.node.record_probe_outcome(Some(&failure()));
             return None;
         }
-        if heard.is_some() {
-            member.node.record_probe_outcome(None);
+        if store_now.is_some() {
+            node.node.record_probe_outcome(None);
         }
-        if let Some(store_now) = heard {
-            member.node.calendar.observe_store_clock(store_now, unix_now + member.skew, passed);
+        if let Some(store_now) = store_now {
+            node.node.calendar.observe_store_clock(store_now, unix_now + node.skew, boottime);
         }
-        let restating = member.node.on_probe(member.pulse.as_ref(), &pulse, clock);
-        member.pulse = Some(pulse);
-        member.is_active |= !restating.is_empty();
-        Some(!restating.is_empty())
+        let reporting = node.node.on_probe(node.last_probe.as_ref(), &probe, uptime_ms);
+        node.last_probe = Some(probe);
+        node.is_active |= !reporting.is_empty();
+        Some(!reporting.is_empty())
     }
 
-    /// What becomes of what is under way.
+    /// Decides what happens to the message in flight.
     pub(super) fn resolve_in_flight(&mut self, at: usize) {
-        let Some(flight) = self.nodes[at].in_flight.take() else { return };
+        let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
         let cut_off = self.nodes[at].cut_off;
         match self.random.below(20) {
-            _ if cut_off => self.late.push(flight.letter.clone()),
-            0 => return self.fail(at, flight.batch),
-            1 => self.late.push(flight.letter.clone()),
-            2 => drop(self.apply(&flight.letter)),
-            fate => {
-                let standings = self.apply(&flight.letter);
-                if fate == 3 {
-                    self.late.push(flight.letter.clone());
+            _ if cut_off => self.late.push(in_flight.message.clone()),
+            0 => return self.fail(at, in_flight.batch),
+            1 => self.late.push(in_flight.message.clone()),
+            2 => drop(self.apply(&in_flight.message)),
+            outcome => {
+                let grants = self.apply(&in_flight.message);
+                if outcome == 3 {
+                    self.late.push(in_flight.message.clone());
                 }
-                return self.answer(at, flight.batch, standings);
+                return self.answer(at, in_flight.batch, grants);
             }
         }
-        self.fail(at, flight.batch);
+        self.fail(at, in_flight.batch);
     }
 
     pub(super) fn answer(
         &mut self,
         at: usize,
         batch: Batch,
-        standings: Result<Vec<Option<Grant>>, StoreError>,
+        grants: Result<Vec<Option<Grant>>, StoreError>,
     ) {
-        let clock = self.clock(at);
-        let member = &mut self.nodes[at];
-        member.is_healthy = standings.is_ok();
-        member.node.record_report_outcome(standings.as_ref().err());
-        if standings.is_ok() {
-            self.engine.before_reply(&member.lease);
+        let uptime_ms = self.uptime_ms(at);
+        let node = &mut self.nodes[at];
+        node.is_healthy = grants.is_ok();
+        node.node.record_report_outcome(grants.as_ref().err());
+        if grants.is_ok() {
+            self.engine.before_reply(&node.lease);
         }
-        member.node.deliver_grants(batch, standings.ok(), clock);
+        node.node.deliver_grants(batch, grants.ok(), uptime_ms);
     }
 
     pub(super) fn fail(&mut self, at: usize, batch: Batch) {
@@ -139,30 +141,30 @@ impl Simulation<'_> {
 
     pub(super) fn deliver_late_message(&mut self) {
         if !self.late.is_empty() {
-            let one = self.random.below(self.late.len() as u64) as usize;
-            let letter = self.late.swap_remove(one);
-            drop(self.apply(&letter));
+            let index = self.random.below(self.late.len() as u64) as usize;
+            let message = self.late.swap_remove(index);
+            drop(self.apply(&message));
         }
     }
 
-    pub(super) fn apply(&mut self, letter: &Message) -> Result<Vec<Option<Grant>>, StoreError> {
-        let round = BatchContext {
-            node: &letter.node,
-            month: letter.month,
-            recovery_left: Duration::from_millis(letter.settle),
+    pub(super) fn apply(&mut self, message: &Message) -> Result<Vec<Option<Grant>>, StoreError> {
+        let context = BatchContext {
+            node: &message.node,
+            month: message.month,
+            recovery_left: Duration::from_millis(message.recovery_ms),
             needs_replicas: true,
         };
-        let standings = self.engine.state(round, &letter.statements);
-        self.nodes.iter_mut().for_each(|member| member.known_row = None);
-        if self.tells {
-            let said = letter.statements.last();
-            self.trace(format_args!("node {} says {said:?}: {standings:?}", letter.node[0]));
+        let grants = self.engine.report_leases(context, &message.reports);
+        self.nodes.iter_mut().for_each(|node| node.known_row = None);
+        if self.is_verbose {
+            let report = message.reports.last();
+            self.trace(format_args!("node {} reports {report:?}: {grants:?}", message.node[0]));
         }
-        for (statement, standing) in letter.statements.iter().zip(standings.as_ref().unwrap()) {
-            if standing.is_some_and(|standing| standing.is_recovering) {
-                self.account_recovering_since.entry(statement.month).or_insert(self.now);
+        for (report, grant) in message.reports.iter().zip(grants.as_ref().unwrap()) {
+            if grant.is_some_and(|grant| grant.is_recovering) {
+                self.account_recovering_since.entry(report.month).or_insert(self.now);
             }
         }
-        standings
+        grants
     }
 }

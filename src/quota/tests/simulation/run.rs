@@ -1,4 +1,4 @@
-//! One life: some nodes, one account, one store, and what befalls them.
+//! One simulated run: some nodes, one account, one store, and the faults that hit them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,61 +16,61 @@ use crate::store::{LeaseReport, MonthlyLimit, Probe, StoreError};
 
 /// The last second of November 2026.
 const END: i64 = 1_796_083_199;
-/// As in the script: for so long after a loss nothing is granted.
-pub(super) const RESTATEMENT: u64 = 3_000;
+/// As in `report_lease.lua`: after a data loss the store grants nothing for this long.
+pub(super) const RECOVERY_PERIOD_MS: u64 = 3_000;
 
-/// A process run.
+/// A simulated process run.
 pub(super) struct SimulatedNode {
     pub(super) node: Node,
     pub(super) lease: Arc<Lease>,
-    /// The version of the limit that it knows.
+    /// The version of the limit that the node knows.
     pub(super) limit: usize,
     pub(super) started_at: u64,
-    /// Its clock is wrong by so many seconds.
+    /// Its clock is wrong by this many seconds.
     pub(super) skew: i64,
-    /// It could not know better at its start: the time may be wrong, the month is not.
-    pub(super) has_odd_start: bool,
+    /// A clock was wrong when the node started. Its time may be wrong then; its month must not be.
+    pub(super) started_with_wrong_clock: bool,
     pub(super) cut_off: bool,
     pub(super) is_healthy: bool,
-    pub(super) pulse: Option<Probe>,
+    pub(super) last_probe: Option<Probe>,
     pub(super) is_active: bool,
     pub(super) in_flight: Option<InFlight>,
-    /// Calls that may still be given back.
+    /// Calls that may still be refunded.
     pub(super) refundable: Vec<Charge>,
-    /// Calls that were given back and that the store may not have heard of.
+    /// Refunded calls that the store may not know of.
     pub(super) refunded_unreported: u64,
-    /// What may be spent, as it was when the store was last asked whether it knows.
+    /// The month and the spendable total for which the store's row was last checked.
     pub(super) known_row: Option<(u16, u64)>,
     pub(super) last_month: Option<Month>,
-    /// What it has admitted with a lease, less what it took back.
+    /// Calls that it has admitted, minus refunds.
     pub(super) admitted: BTreeMap<Month, u64>,
 }
 
-/// Statements under way, and who waits for the answer.
+/// Reports in flight, and the batch that waits for the grants.
 pub(super) struct InFlight {
     pub(super) batch: Batch,
-    pub(super) letter: Message,
+    pub(super) message: Message,
 }
 
-/// Statements as the network has them.
+/// Reports as sent over the network.
 #[derive(Clone)]
 pub(super) struct Message {
     pub(super) node: [u8; 16],
     pub(super) month: Month,
-    pub(super) settle: u64,
-    pub(super) statements: Vec<LeaseReport>,
+    pub(super) recovery_ms: u64,
+    pub(super) reports: Vec<LeaseReport>,
 }
 
-/// What happened in a month, over all nodes that ever were.
+/// Counts of one month over all nodes of the run.
 #[derive(Default)]
 pub(super) struct Tally {
-    /// Admitted at any time, given back or not.
+    /// Admitted, including refunded calls.
     pub(super) gross: u64,
-    /// Admitted and not given back.
+    /// Admitted and not refunded.
     pub(super) net: u64,
-    /// Of these, without the store's word.
-    pub(super) blind: u64,
-    /// What a store that lost its numbers may cost: spent, but known to nobody who lives.
+    /// Of the net calls: admitted without a lease.
+    pub(super) unbacked: u64,
+    /// Calls that a data loss may cost: spent, but known to no living node.
     pub(super) uncovered: u64,
 }
 
@@ -78,31 +78,31 @@ pub struct Simulation<'e> {
     pub(super) random: Random,
     pub(super) engine: &'e mut SabotagedStore,
     pub(super) account: String,
-    pub(super) tells: bool,
+    pub(super) is_verbose: bool,
     pub(super) on_failure: FailurePolicy,
-    /// Milliseconds since the life began, and the second in which it did.
+    /// Milliseconds since the run began, and its start in Unix seconds.
     pub(super) now: u64,
-    pub(super) began: i64,
-    /// The server's clock is wrong by so many seconds; never while one of a node is.
+    pub(super) started_at_unix: i64,
+    /// The server's clock is wrong by this many seconds; never while the clock of a node is wrong.
     pub(super) store_skew: i64,
     pub(super) nodes: Vec<SimulatedNode>,
-    pub(super) started_at: u64,
-    /// Gone without a farewell.
+    pub(super) nodes_started: u64,
+    /// Nodes that crashed, without final reports.
     pub(super) dead: Vec<SimulatedNode>,
-    /// Requests that nobody waits for any more; they may still arrive.
+    /// Messages whose sender no longer waits. They may still arrive.
     pub(super) late: Vec<Message>,
     pub(super) limits: Vec<MonthlyLimit>,
     pub(super) tally: BTreeMap<Month, Tally>,
-    /// Which life of the store it is, and until when all accounts settle.
+    /// The incarnation of the store, and until when it recovers for all accounts.
     pub(super) incarnation: u32,
     pub(super) recovering_until: u64,
     pub(super) account_recovering_since: BTreeMap<Month, u64>,
     pub(super) store_may_lose_data: bool,
-    pub(super) copy: LedgerSnapshot,
+    pub(super) snapshot: LedgerSnapshot,
 }
 
 impl<'e> Simulation<'e> {
-    pub fn new(seed: u64, engine: &'e mut SabotagedStore, tells: bool) -> Simulation<'e> {
+    pub fn new(seed: u64, engine: &'e mut SabotagedStore, is_verbose: bool) -> Simulation<'e> {
         let mut random = Random(seed);
         let limit = match random.below(24) {
             0 => MonthlyLimit::Unlimited,
@@ -111,23 +111,23 @@ impl<'e> Simulation<'e> {
                 MonthlyLimit::Calls(random.pick(&[0, 1, 2, 5, 10, 40, 60, 99, 100, 101, 130, 250]))
             }
         };
-        let began = match random.one_in(3) {
+        let started_at_unix = match random.one_in(3) {
             true => END - random.below(60) as i64,
             false => END - 864_000,
         };
         let on_failure = if random.one_in(3) { FailurePolicy::Open } else { FailurePolicy::Closed };
-        let loses = engine.is_server() && random.one_in(3);
-        let mut world = Simulation {
+        let store_may_lose_data = engine.is_server() && random.one_in(3);
+        let mut simulation = Simulation {
             random,
             account: format!("seed-{seed}"),
             engine,
-            tells,
+            is_verbose,
             on_failure,
             now: 0,
-            began,
+            started_at_unix,
             store_skew: 0,
             nodes: Vec::new(),
-            started_at: 0,
+            nodes_started: 0,
             dead: Vec::new(),
             late: Vec::new(),
             limits: vec![limit],
@@ -135,23 +135,25 @@ impl<'e> Simulation<'e> {
             incarnation: 0,
             recovering_until: 0,
             account_recovering_since: BTreeMap::new(),
-            store_may_lose_data: loses,
-            copy: LedgerSnapshot::new(),
+            store_may_lose_data,
+            snapshot: LedgerSnapshot::new(),
         };
-        for _ in 0..=world.random.below(4) {
-            world.start_node();
+        for _ in 0..=simulation.random.below(4) {
+            simulation.start_node();
         }
-        world.trace(format_args!("limit {limit:?}, {on_failure:?}, loses {loses}"));
-        world
+        simulation.trace(format_args!(
+            "limit {limit:?}, {on_failure:?}, may lose data: {store_may_lose_data}"
+        ));
+        simulation
     }
 
     pub(super) fn trace(&self, what: std::fmt::Arguments<'_>) {
-        if self.tells {
+        if self.is_verbose {
             println!("{:>7} ms  {what}", self.now);
         }
     }
 
-    /// Lives until the end, and checks all that must hold.
+    /// Runs all events and checks every promise.
     pub fn run(mut self) {
         for _ in 0..40 + self.random.below(160) {
             self.run_random_event();
@@ -166,7 +168,7 @@ impl<'e> Simulation<'e> {
         }
     }
 
-    // --- what happens ---
+    // --- events ---
 
     pub(super) fn run_random_event(&mut self) {
         let at = self.random.below(self.nodes.len() as u64) as usize;
@@ -177,7 +179,7 @@ impl<'e> Simulation<'e> {
                 }
             }
             35..41 => self.refund(at),
-            41..63 => self.speak(at, ReportReason::CallsNeeded),
+            41..63 => self.send_requests(at, ReportReason::CallsNeeded),
             63..70 => self.tick(at),
             70..82 => self.resolve_in_flight(at),
             82..85 => self.deliver_late_message(),
@@ -197,36 +199,36 @@ impl<'e> Simulation<'e> {
     }
 
     pub(super) fn start_node(&mut self) {
-        self.started_at += 1;
+        self.nodes_started += 1;
         let mut id = [0; 16];
-        id[..8].copy_from_slice(&self.started_at.to_le_bytes());
+        id[..8].copy_from_slice(&self.nodes_started.to_le_bytes());
         let skew = self.skew_at_start();
-        let (now, passed) = (self.true_now(), self.passed());
+        let (now, boottime) = (self.true_now(), self.boottime());
         let (machine_now, store_now) = (now + skew, now + self.store_skew);
-        let (mut known, mut second) = (self.latest_month(), machine_now);
+        let (mut known, mut confirming_now) = (self.latest_month(), machine_now);
         if self.engine.is_sabotaged_by(Sabotage::TrustAnyClock) {
             known = known.max(Some(Month::containing(machine_now)));
-            second = store_now;
+            confirming_now = store_now;
         }
-        let calendar = Calendar::new(known, machine_now, passed);
+        let calendar = Calendar::new(known, machine_now, boottime);
         if self.engine.is_server() {
-            calendar.observe_store_clock(store_now, second, passed);
+            calendar.observe_store_clock(store_now, confirming_now, boottime);
         }
         let node = Node::new(id, calendar, self.on_failure, 1_000_000);
         let limit = self.limits.len() - 1;
         let lease = node.lease(&self.account, self.limits[limit]);
         let skews = [skew, self.store_skew];
-        self.trace(format_args!("node {} is born, clocks wrong by {skews:?}", self.started_at));
+        self.trace(format_args!("node {} starts, clocks wrong by {skews:?}", self.nodes_started));
         self.nodes.push(SimulatedNode {
             node,
             lease,
             limit,
             started_at: self.now,
             skew,
-            has_odd_start: (skew, self.store_skew) != (0, 0),
+            started_with_wrong_clock: (skew, self.store_skew) != (0, 0),
             cut_off: false,
             is_healthy: false,
-            pulse: None,
+            last_probe: None,
             is_active: false,
             in_flight: None,
             refundable: Vec::new(),
@@ -237,8 +239,9 @@ impl<'e> Simulation<'e> {
         });
     }
 
-    /// A node may start with a clock that is wrong. Where there is no other, one that is ahead by
-    /// less than a month or behind within one would be believed.
+    /// A node may start with a wrong clock. If the store has no clock, the skew is one that the
+    /// node can detect: it would accept a clock that is less than a month ahead, or behind within
+    /// the month.
     pub(super) fn skew_at_start(&mut self) -> i64 {
         if !self.random.one_in(4) || self.store_skew != 0 || self.latest_month().is_none() {
             return 0;
@@ -250,97 +253,104 @@ impl<'e> Simulation<'e> {
     }
 
     pub(super) fn latest_month(&self) -> Option<Month> {
-        self.nodes.iter().map(|member| member.node.calendar.latest_month()).max()
+        self.nodes.iter().map(|node| node.node.calendar.latest_month()).max()
     }
 
     pub(super) fn call(&mut self, at: usize) {
-        let (passed, clock) = (self.passed(), self.clock(at));
+        let (boottime, uptime_ms) = (self.boottime(), self.uptime_ms(at));
         let (now, store_skew) = (self.true_now(), self.store_skew);
-        let member = &mut self.nodes[at];
-        let believed = member.node.calendar.now(passed);
-        // Between the two seconds that clocks may differ by at a look, and what is let pass.
-        let odd = (believed - now).abs() > 6 && !member.has_odd_start;
-        assert!(!odd, "{believed} is believed at {now}, skews {} {store_skew}", member.skew);
-        let month = member.node.calendar.month_at(believed, || passed);
-        let step = match member.node.charge(&member.lease, month, clock) {
+        let node = &mut self.nodes[at];
+        let believed = node.node.calendar.now(boottime);
+        // Clocks may differ by 5 s and still agree; 6 s allows for rounding.
+        let is_implausible = (believed - now).abs() > 6 && !node.started_with_wrong_clock;
+        assert!(
+            !is_implausible,
+            "{believed} is believed at {now}, skews {} {store_skew}",
+            node.skew
+        );
+        let month = node.node.calendar.month_at(believed, || boottime);
+        let progress = match node.node.charge(&node.lease, month, uptime_ms) {
             ChargeProgress::Wait if self.random.one_in(6) => {
-                let hangs = self.random.one_in(4);
-                ChargeProgress::Done(member.node.charge_after_timeout(&member.lease, month, hangs))
+                let store_hung = self.random.one_in(4);
+                ChargeProgress::Done(node.node.charge_after_timeout(&node.lease, month, store_hung))
             }
-            step => step,
+            progress => progress,
         };
-        match step {
-            ChargeProgress::Done(Ok(spent)) => self.admit(at, spent),
+        match progress {
+            ChargeProgress::Done(Ok(charge)) => self.admit(at, charge),
             ChargeProgress::Done(Err(Denial::Exhausted | Denial::Store)) | ChargeProgress::Wait => {
             }
         }
     }
 
-    pub(super) fn admit(&mut self, at: usize, spent: Charge) {
-        let (month, blind) = (spent.month(), spent.is_unbacked);
-        let member = &mut self.nodes[at];
-        assert!(member.last_month <= Some(month), "a month reopened");
-        member.last_month = Some(month);
-        *member.admitted.entry(month).or_default() += 1;
+    pub(super) fn admit(&mut self, at: usize, charge: Charge) {
+        let (month, unbacked) = (charge.month(), charge.is_unbacked);
+        let node = &mut self.nodes[at];
+        assert!(node.last_month <= Some(month), "a past month began again");
+        node.last_month = Some(month);
+        *node.admitted.entry(month).or_default() += 1;
         if self.random.one_in(4) {
-            member.refundable.push(spent);
+            node.refundable.push(charge);
         }
-        // A clock that is wrong brings no month forward.
+        // A wrong clock starts no month early.
         assert!(month <= Month::containing(self.true_now() + 6), "{month} has not begun");
         let limit = self.limit_in_force().map(|limit| limit + self.slack(limit));
         let tally = self.tally.entry(month).or_default();
         tally.gross += 1;
         tally.net += 1;
-        tally.blind += u64::from(blind);
-        let most = limit.map_or(u64::MAX, |limit| limit + tally.blind + tally.uncovered);
-        assert!(blind || tally.net <= most, "{} admitted, where {most} may be", tally.net);
+        tally.unbacked += u64::from(unbacked);
+        let max_admitted = limit.map_or(u64::MAX, |limit| limit + tally.unbacked + tally.uncovered);
+        assert!(
+            unbacked || tally.net <= max_admitted,
+            "{} admitted, at most {max_admitted} allowed",
+            tally.net
+        );
     }
 
-    /// The highest limit that some node may rightly apply.
+    /// The highest limit that some node may still apply.
     pub(super) fn limit_in_force(&self) -> Option<u64> {
-        let oldest = self.nodes.iter().map(|member| member.limit).min().unwrap_or(0);
-        self.limits[oldest..].iter().try_fold(0, |most, limit| match limit {
-            MonthlyLimit::Calls(calls) => Some(most.max(*calls)),
+        let oldest = self.nodes.iter().map(|node| node.limit).min().unwrap_or(0);
+        self.limits[oldest..].iter().try_fold(0, |highest, limit| match limit {
+            MonthlyLimit::Calls(calls) => Some(highest.max(*calls)),
             MonthlyLimit::Unlimited => None,
         })
     }
 
-    /// When a limit is raised and lowered again, nodes that saw the raise may have spent it before
-    /// others have seen either: these may still spend what they hold.
+    /// If a limit is raised and lowered again, nodes that saw the raise may have spent it before
+    /// the others saw either change. The others may still spend the calls that they hold.
     pub(super) fn slack(&self, limit: u64) -> u64 {
         let raised =
-            self.limits.iter().any(|other| calls(*other).is_none_or(|calls| calls > limit));
-        let held = |member: &SimulatedNode| bound(calls(self.limits[member.limit]));
+            self.limits.iter().any(|other| calls_allowed(*other).is_none_or(|calls| calls > limit));
+        let held = |node: &SimulatedNode| max_held(calls_allowed(self.limits[node.limit]));
         if raised { self.nodes.iter().map(held).sum() } else { 0 }
     }
 
     pub(super) fn refund(&mut self, at: usize) {
-        let member = &mut self.nodes[at];
-        if member.refundable.is_empty() {
+        let node = &mut self.nodes[at];
+        if node.refundable.is_empty() {
             return;
         }
-        let spent = member
-            .refundable
-            .swap_remove(self.random.below(member.refundable.len() as u64) as usize);
-        let (month, blind) = (spent.month(), spent.is_unbacked);
-        let row = member.lease.exposure().3;
-        if member.node.refund(&member.lease, spent) {
-            // What the purse has no room for is the store's, once it has heard of it.
-            member.refunded_unreported += row - member.lease.exposure().3 + u64::from(blind);
-            *member.admitted.entry(month).or_default() -= 1;
+        let charge =
+            node.refundable.swap_remove(self.random.below(node.refundable.len() as u64) as usize);
+        let (month, unbacked) = (charge.month(), charge.is_unbacked);
+        let row = node.lease.exposure().3;
+        if node.node.refund(&node.lease, charge) {
+            // A refunded call that the lease can't hold goes to the store, once it is reported.
+            node.refunded_unreported += row - node.lease.exposure().3 + u64::from(unbacked);
+            *node.admitted.entry(month).or_default() -= 1;
             let tally = self.tally.entry(month).or_default();
             tally.net -= 1;
-            tally.blind -= u64::from(blind);
+            tally.unbacked -= u64::from(unbacked);
         }
     }
 
     pub(super) fn advance_time(&mut self, ms: u64) {
         self.now += ms;
-        let over = |since: &u64| self.now - since >= RESTATEMENT;
+        let is_over = |since: &u64| self.now - since >= RECOVERY_PERIOD_MS;
         let ended: Vec<Month> = self
             .account_recovering_since
             .iter()
-            .filter(|(_, since)| over(since))
+            .filter(|(_, since)| is_over(since))
             .map(|(m, _)| *m)
             .collect();
         for month in ended {
@@ -359,37 +369,37 @@ impl<'e> Simulation<'e> {
     }
 
     pub(super) fn apply_next_limit(&mut self, at: usize) {
-        let member = &mut self.nodes[at];
-        if member.limit + 1 < self.limits.len() {
-            member.limit += 1;
-            member.node.lease(&self.account, self.limits[member.limit]);
+        let node = &mut self.nodes[at];
+        if node.limit + 1 < self.limits.len() {
+            node.limit += 1;
+            node.node.lease(&self.account, self.limits[node.limit]);
         }
     }
 
     // --- time ---
 
     pub(super) fn true_now(&self) -> i64 {
-        self.began + self.passed()
+        self.started_at_unix + self.boottime()
     }
 
-    pub(super) fn passed(&self) -> i64 {
+    pub(super) fn boottime(&self) -> i64 {
         (self.now / 1_000) as i64
     }
 
-    pub(super) fn clock(&self, at: usize) -> u64 {
+    pub(super) fn uptime_ms(&self, at: usize) -> u64 {
         self.now - self.nodes[at].started_at + 1
     }
 }
 
-pub(super) fn calls(limit: MonthlyLimit) -> Option<u64> {
+pub(super) fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
     match limit {
         MonthlyLimit::Calls(calls) => Some(calls),
         MonthlyLimit::Unlimited => None,
     }
 }
 
-/// The contract's: the unspent calls that one process holds or asks for.
-pub(super) fn bound(limit: Option<u64>) -> u64 {
+/// The most unspent calls that one process holds or requests, by the contract.
+pub(super) fn max_held(limit: Option<u64>) -> u64 {
     limit.map_or(64, |limit| (limit / 100).clamp(1, 64))
 }
 

@@ -51,15 +51,15 @@ impl SabotagedStore {
     }
 
     /// Alters the reports before the store gets them.
-    pub fn state(
+    pub fn report_leases(
         &mut self,
-        round: BatchContext<'_>,
+        context: BatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
-        let node = self.node_id(round.node);
+        let node = self.node_id(context.node);
         let reports: Vec<LeaseReport> =
             reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();
-        self.store.state(BatchContext { node: &node, ..round }, &reports)
+        self.store.report_leases(BatchContext { node: &node, ..context }, &reports)
     }
 
     /// What one node has leased.
@@ -92,12 +92,16 @@ impl SabotagedStore {
     /// Breaks the order of steps once a node has made a report. The lease held `held` calls before.
     pub fn after_report(&self, lease: &Lease, held: u64) {
         match self.sabotage {
-            Some(Sabotage::ReturnAfterReply) => lease.with_accounting(|accounting, purse| {
-                let removed = held.saturating_sub(purse.load().held());
-                accounting.keep_returned_calls(purse, removed);
-            }),
+            Some(Sabotage::ReturnAfterReply) => {
+                lease.with_accounting(|accounting, atomic_lease| {
+                    let removed = held.saturating_sub(atomic_lease.load().held());
+                    accounting.keep_returned_calls(atomic_lease, removed);
+                })
+            }
             Some(Sabotage::SpendBeforeGrant) => {
-                lease.with_accounting(|accounting, purse| accounting.spend_before_grant(purse));
+                lease.with_accounting(|accounting, atomic_lease| {
+                    accounting.spend_before_grant(atomic_lease)
+                });
             }
             _ => {}
         }
@@ -106,7 +110,9 @@ impl SabotagedStore {
     /// Breaks the order of steps before a node applies the store's reply.
     pub fn before_reply(&self, lease: &Lease) {
         if self.is_sabotaged_by(Sabotage::ReturnAfterReply) {
-            lease.with_accounting(|accounting, purse| accounting.drop_kept_calls(purse));
+            lease.with_accounting(|accounting, atomic_lease| {
+                accounting.drop_kept_calls(atomic_lease)
+            });
         }
     }
 }
