@@ -1,12 +1,14 @@
-//! The lease in memory under every interleaving of its threads.
+//! Models of the lease in memory, in which loom runs every interleaving of its threads.
 //!
-//! The purse and the books are the shipped files. A worker that states and hears replies, callers
-//! that spend and give back, and a reload that changes the limit run against each other; the
-//! store is one number that takes statements by the shipped rule.
+//! The lease word and the lease accounting are the shipped files. Three kinds of threads run
+//! against each other: a worker that sends reports and applies grants, callers that spend and
+//! refund calls, and a reload that changes the limit. The store is one number that applies reports
+//! by the shipped rule.
 //!
-//! A program and not a test, since the unit tests of the shipped files are not wanted here.
+//! This is a program and not a test, because the unit tests of the shipped files must not be
+//! compiled in.
 
-// The gateway uses more of these files than a model does.
+// A model uses only part of these files.
 #![allow(dead_code)]
 
 #[path = "../../../src/quota/accounting.rs"]
@@ -29,21 +31,21 @@ use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 use month::Month;
-use accounting::{Numbers, Returned};
-use atomic_lease::Purse;
+use accounting::{LeaseAccounting, Refund};
+use atomic_lease::AtomicLease;
 use lease_report::ReportReason;
-use store::{Standing, Statement};
+use store::{Grant, LeaseReport};
 
 fn main() {
     let models: [(&str, fn()); 5] = [
-        ("a call is spent once whoever comes first", a_call_is_spent_once_whoever_comes_first),
-        ("what is stated back is not spent meanwhile", calls_reported_as_returned_are_not_spent_meanwhile),
+        ("a call is spent once, whichever thread comes first", a_call_is_spent_once_whoever_comes_first),
+        ("calls reported as returned are not spent meanwhile", calls_reported_as_returned_are_not_spent_meanwhile),
         (
-            "a call given back races with charges and with the worker",
+            "a refund races with charges and with the worker",
             a_refund_races_with_charges_and_with_the_worker,
         ),
         (
-            "a changed limit voids the lease for spending and for giving back",
+            "a changed limit voids the lease for charges and refunds",
             a_changed_limit_voids_the_lease_for_charges_and_refunds,
         ),
         ("a month that begins takes nothing along", a_month_that_begins_takes_nothing_along),
@@ -56,8 +58,8 @@ fn main() {
 }
 
 struct Lease {
-    purse: Purse,
-    numbers: Mutex<Numbers>,
+    atomic_lease: AtomicLease,
+    accounting: Mutex<LeaseAccounting>,
     /// This node's row in the store.
     row: Mutex<u64>,
 }
@@ -67,141 +69,141 @@ fn month() -> Month {
 }
 
 impl Lease {
-    /// A lease with `held` calls in hand.
-    fn holding(held: u64, limit: u64) -> Arc<Lease> {
+    /// A lease that holds `held` calls.
+    fn with_held(held: u64, limit: u64) -> Arc<Lease> {
         let lease = Arc::new(Lease {
-            purse: Purse::new(),
-            numbers: Mutex::new(Numbers::new(Some(limit))),
+            atomic_lease: AtomicLease::new(),
+            accounting: Mutex::new(LeaseAccounting::new(Some(limit))),
             row: Mutex::new(0),
         });
-        lease.numbers.lock().unwrap().request_calls(month());
-        lease.round(ReportReason::Wanted);
-        assert_eq!(lease.purse.look().held(), held);
+        lease.accounting.lock().unwrap().request_calls(month());
+        lease.exchange_reports(ReportReason::CallsNeeded);
+        assert_eq!(lease.atomic_lease.load().held(), held);
         lease
     }
 
-    /// Says what there is to say, and hears the reply.
-    fn round(&self, occasion: ReportReason) {
-        let said = self.numbers.lock().unwrap().say(&self.purse, "acme", occasion, month());
-        let Some(statement) = said.statement else { return };
-        let own = self.store(&statement);
-        let standing =
-            Standing { own, others_leased: 0, others_spent: 0, revision: 0, settling: false };
-        // What lies beyond all leases is shown to callers, and decides nothing here.
+    /// Sends the pending report to the store and applies its grant.
+    fn exchange_reports(&self, reason: ReportReason) {
+        let outgoing = self.accounting.lock().unwrap().prepare_reports(&self.atomic_lease, "acme", reason, month());
+        let Some(report) = outgoing.report else { return };
+        let own_leased = self.apply_report(&report);
+        let grant =
+            Grant { own_leased, others_leased: 0, others_spent: 0, revision: 0, is_recovering: false };
+        // The number of unleased calls is only shown to callers; no model depends on it.
         let publish_unleased = |_| {};
-        let mut numbers = self.numbers.lock().unwrap();
-        numbers.reply(&self.purse, statement.sequence, standing, publish_unleased);
+        let mut accounting = self.accounting.lock().unwrap();
+        accounting.apply_grant(&self.atomic_lease, report.sequence, grant, publish_unleased);
     }
 
-    /// What may be spent never passes the row, neither before the store knows nor after.
-    fn store(&self, statement: &Statement) -> u64 {
-        let own = Standing::decide(statement, 0);
-        *self.row.lock().unwrap() = own;
-        own
+    /// Applies a report to the node's row.
+    fn apply_report(&self, report: &LeaseReport) -> u64 {
+        let own_leased = Grant::decide_leased(report, 0);
+        *self.row.lock().unwrap() = own_leased;
+        own_leased
     }
 
-    fn take(&self) -> Option<u64> {
-        self.purse.take(u64::from(month().number())).map(|word| word.epoch())
+    fn try_spend(&self) -> Option<u64> {
+        self.atomic_lease.spend_one(u64::from(month().number())).map(|packed| packed.epoch())
     }
 
-    fn refund(&self, epoch: u64) -> Returned {
-        self.numbers.lock().unwrap().refund(&self.purse, month(), epoch)
+    fn refund(&self, epoch: u64) -> Refund {
+        self.accounting.lock().unwrap().refund(&self.atomic_lease, month(), epoch)
     }
 
-    /// `spent` calls are admitted and not given back: the books say so, and the row covers
-    /// them and what is still in hand.
-    fn check(&self, spent: u64) {
-        let numbers = self.numbers.lock().unwrap();
-        assert_eq!(numbers.spent(&self.purse), spent);
+    /// Asserts that `spent` calls are admitted and not refunded: the accounting says so, and the
+    /// row covers them and all held calls.
+    fn assert_accounted(&self, spent: u64) {
+        let accounting = self.accounting.lock().unwrap();
+        assert_eq!(accounting.spent(&self.atomic_lease), spent);
         let row = *self.row.lock().unwrap();
-        let held = self.purse.look().held();
+        let held = self.atomic_lease.load().held();
         assert!(spent + held <= row, "{spent} spent and {held} held of {row}");
     }
 }
 
 fn a_call_is_spent_once_whoever_comes_first() {
     loom::model(|| {
-        let lease = Lease::holding(2, 200);
-        let takers: Vec<_> = (0..2)
+        let lease = Lease::with_held(2, 200);
+        let callers: Vec<_> = (0..2)
             .map(|_| {
                 let lease = Arc::clone(&lease);
-                thread::spawn(move || (0..2).filter(|_| lease.take().is_some()).count())
+                thread::spawn(move || (0..2).filter(|_| lease.try_spend().is_some()).count())
             })
             .collect();
-        let spent: usize = takers.into_iter().map(|taker| taker.join().unwrap()).sum();
+        let spent: usize = callers.into_iter().map(|other_caller| other_caller.join().unwrap()).sum();
         assert_eq!(spent, 2);
-        lease.check(2);
+        lease.assert_accounted(2);
     });
 }
 
 fn calls_reported_as_returned_are_not_spent_meanwhile() {
     loom::model(|| {
-        let lease = Lease::holding(2, 200);
-        let taker = {
+        let lease = Lease::with_held(2, 200);
+        let other_caller = {
             let lease = Arc::clone(&lease);
-            thread::spawn(move || (0..2).filter(|_| lease.take().is_some()).count() as u64)
+            thread::spawn(move || (0..2).filter(|_| lease.try_spend().is_some()).count() as u64)
         };
-        lease.round(ReportReason::Close);
-        let spent = taker.join().unwrap();
-        lease.check(spent);
+        lease.exchange_reports(ReportReason::Shutdown);
+        let spent = other_caller.join().unwrap();
+        lease.assert_accounted(spent);
     });
 }
 
 fn a_refund_races_with_charges_and_with_the_worker() {
     loom::model(|| {
-        let lease = Lease::holding(2, 200);
+        let lease = Lease::with_held(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
-            thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
+            thread::spawn(move || match lease.try_spend() {
+                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
                 None => 0,
             })
         };
-        let taker = {
+        let other_caller = {
             let lease = Arc::clone(&lease);
-            thread::spawn(move || u64::from(lease.take().is_some()))
+            thread::spawn(move || u64::from(lease.try_spend().is_some()))
         };
-        lease.round(ReportReason::Wanted);
-        let spent = caller.join().unwrap() + taker.join().unwrap();
-        lease.round(ReportReason::Tick);
-        lease.check(spent);
+        lease.exchange_reports(ReportReason::CallsNeeded);
+        let spent = caller.join().unwrap() + other_caller.join().unwrap();
+        lease.exchange_reports(ReportReason::Tick);
+        lease.assert_accounted(spent);
     });
 }
 
 fn a_changed_limit_voids_the_lease_for_charges_and_refunds() {
     loom::model(|| {
-        let lease = Lease::holding(2, 200);
+        let lease = Lease::with_held(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
-            thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
+            thread::spawn(move || match lease.try_spend() {
+                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
                 None => 0,
             })
         };
-        lease.numbers.lock().unwrap().set_limit(&lease.purse, Some(150));
-        assert_eq!(lease.purse.look().held(), 0, "nothing of the old lease is left");
+        lease.accounting.lock().unwrap().set_limit(&lease.atomic_lease, Some(150));
+        assert_eq!(lease.atomic_lease.load().held(), 0, "nothing of the old lease is left");
         let spent = caller.join().unwrap();
-        lease.round(ReportReason::Tick);
-        lease.check(spent);
+        lease.exchange_reports(ReportReason::Tick);
+        lease.assert_accounted(spent);
     });
 }
 
 fn a_month_that_begins_takes_nothing_along() {
     loom::model(|| {
-        let lease = Lease::holding(2, 200);
+        let lease = Lease::with_held(2, 200);
         let next = Month::from_number(323).unwrap();
         let caller = {
             let lease = Arc::clone(&lease);
-            thread::spawn(move || match lease.take() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Returned::Closed),
+            thread::spawn(move || match lease.try_spend() {
+                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
                 None => 0,
             })
         };
-        lease.numbers.lock().unwrap().enter(&lease.purse, next);
-        assert!(lease.purse.take(323).is_none(), "a call of the old month");
+        lease.accounting.lock().unwrap().enter(&lease.atomic_lease, next);
+        assert!(lease.atomic_lease.spend_one(323).is_none(), "no call of the old month is left");
         let spent = caller.join().unwrap();
-        let said = lease.numbers.lock().unwrap().say(&lease.purse, "acme", ReportReason::Tick, next);
-        let farewell = said.final_reports.first().expect("a last word on the old month");
-        assert!(farewell.spent >= spent && farewell.floor <= 2);
+        let outgoing = lease.accounting.lock().unwrap().prepare_reports(&lease.atomic_lease, "acme", ReportReason::Tick, next);
+        let final_report = outgoing.final_reports.first().expect("a last packed on the old month");
+        assert!(final_report.spent >= spent && final_report.floor <= 2);
     });
 }
