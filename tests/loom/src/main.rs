@@ -30,16 +30,22 @@ mod model {
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use month::Month;
 use accounting::{LeaseAccounting, Refund};
 use atomic_lease::AtomicLease;
 use lease_report::ReportReason;
+use month::Month;
 use store::{Grant, LeaseReport};
 
 fn main() {
     let models: [(&str, fn()); 5] = [
-        ("a call is spent once, whichever thread comes first", a_call_is_spent_once_whoever_comes_first),
-        ("calls reported as returned are not spent meanwhile", calls_reported_as_returned_are_not_spent_meanwhile),
+        (
+            "a call is spent once, whichever thread comes first",
+            a_call_is_spent_once_whoever_comes_first,
+        ),
+        (
+            "calls reported as returned are not spent meanwhile",
+            calls_reported_as_returned_are_not_spent_meanwhile,
+        ),
         (
             "a refund races with charges and with the worker",
             a_refund_races_with_charges_and_with_the_worker,
@@ -84,11 +90,21 @@ impl Lease {
 
     /// Sends the pending report to the store and applies its grant.
     fn exchange_reports(&self, reason: ReportReason) {
-        let outgoing = self.accounting.lock().unwrap().prepare_reports(&self.atomic_lease, "acme", reason, month());
+        let outgoing = self.accounting.lock().unwrap().prepare_reports(
+            &self.atomic_lease,
+            "acme",
+            reason,
+            month(),
+        );
         let Some(report) = outgoing.report else { return };
         let own_leased = self.apply_report(&report);
-        let grant =
-            Grant { own_leased, others_leased: 0, others_spent: 0, revision: 0, is_recovering: false };
+        let grant = Grant {
+            own_leased,
+            others_leased: 0,
+            others_spent: 0,
+            revision: 0,
+            is_recovering: false,
+        };
         // The number of unleased calls is only shown to callers; no model depends on it.
         let publish_unleased = |_| {};
         let mut accounting = self.accounting.lock().unwrap();
@@ -130,7 +146,8 @@ fn a_call_is_spent_once_whoever_comes_first() {
                 thread::spawn(move || (0..2).filter(|_| lease.try_spend().is_some()).count())
             })
             .collect();
-        let spent: usize = callers.into_iter().map(|other_caller| other_caller.join().unwrap()).sum();
+        let spent: usize =
+            callers.into_iter().map(|other_caller| other_caller.join().unwrap()).sum();
         assert_eq!(spent, 2);
         lease.assert_accounted(2);
     });
@@ -202,8 +219,13 @@ fn a_month_that_begins_takes_nothing_along() {
         lease.accounting.lock().unwrap().enter(&lease.atomic_lease, next);
         assert!(lease.atomic_lease.spend_one(323).is_none(), "no call of the old month is left");
         let spent = caller.join().unwrap();
-        let outgoing = lease.accounting.lock().unwrap().prepare_reports(&lease.atomic_lease, "acme", ReportReason::Tick, next);
-        let final_report = outgoing.final_reports.first().expect("a last packed on the old month");
+        let outgoing = lease.accounting.lock().unwrap().prepare_reports(
+            &lease.atomic_lease,
+            "acme",
+            ReportReason::Tick,
+            next,
+        );
+        let final_report = outgoing.final_reports.first().expect("a final report on the old month");
         assert!(final_report.spent >= spent && final_report.floor <= 2);
     });
 }
