@@ -1,9 +1,9 @@
-//! The quota ledger: monthly limits, spent from leases in memory, kept in the store.
+//! The quota ledger: monthly limits, spent from leases in memory and recorded in the store.
 //!
 //! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
-//! Admitting a call is one atomic operation while a lease lasts; the store is asked in the
-//! background, before the lease runs out. It never sees a key or a request, and it never admits
-//! on a store's promise that is not yet on disk.
+//! Charging a call is one atomic operation while a lease lasts; the worker asks the store for more
+//! in the background, before the lease runs out. This module never sees a key or a request, and it
+//! never spends a lease that the store has not committed.
 
 mod accounting;
 mod atomic_lease;

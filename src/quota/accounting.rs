@@ -10,7 +10,7 @@ use super::packed_lease::held_limit;
 use crate::model::month::Month;
 use crate::store::KnownState;
 
-/// What happened to a refunded call.
+/// The outcome of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refund {
     /// This node can spend the call again.
@@ -38,7 +38,7 @@ pub(super) struct LeaseAccounting {
     pub(super) unsettled: u64,
     pub(super) others_leased: u64,
     pub(super) others_spent: u64,
-    /// What other nodes had spent of a month when `usage` last read the store.
+    /// The month that `usage` last read from the store, and the calls that other nodes had spent.
     pub others_spent_read: Option<(Month, u64)>,
     pub(super) known: KnownState,
     /// The `spent` total that was last reported to the store.
@@ -78,12 +78,13 @@ impl LeaseAccounting {
         LeaseAccounting { limit, ..LeaseAccounting::default() }
     }
 
-    /// What this node has spent of the running month.
+    /// Calls that this node has spent of the current month.
     pub(super) fn spent(&self, atomic_lease: &AtomicLease) -> u64 {
         self.leased - self.returning - atomic_lease.load().held() + self.unsettled
     }
 
-    /// What other nodes had spent of this month, from the latest grant; `None` before the first.
+    /// Calls that other nodes had spent of this month, from the latest grant; `None` before the
+    /// first.
     pub(super) fn others_spent(&self) -> Option<u64> {
         (self.known.sequence > 0).then_some(self.others_spent)
     }

@@ -49,7 +49,7 @@ struct ClockJump {
     since: i64,
 }
 
-/// Which clock was read.
+/// A clock that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClockSource {
     Store,

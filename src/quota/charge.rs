@@ -1,6 +1,6 @@
 //! The results of charging a call, and the policy while the store is down.
 
-/// What to do with calls while the store is down.
+/// The policy for calls while the store is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailurePolicy {
     /// Admit calls, count them locally and report them once the store answers again.
@@ -9,7 +9,7 @@ pub enum FailurePolicy {
     Closed,
 }
 
-/// What the caller may still spend, for the RateLimit headers.
+/// The allowance of a caller, for the RateLimit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The month's limit.

@@ -57,7 +57,7 @@ struct HotState {
     waiters: AtomicU32,
 }
 
-/// Whether the worker should request more calls, so that no call has to wait.
+/// How urgently the worker should request more calls, so that no call has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefillUrgency {
     NotNeeded,
@@ -262,7 +262,7 @@ impl Lease {
         true
     }
 
-    /// What this node has spent of the month.
+    /// Calls that this node has spent of the month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
         let accounting = self.accounting();
         if accounting.month == month.number() {
@@ -272,8 +272,8 @@ impl Lease {
         }
     }
 
-    /// What other nodes had spent of the month, from the latest grant or read; the higher value
-    /// counts.
+    /// Calls that other nodes had spent of the month, from the latest grant or read; the higher
+    /// value counts.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
         let accounting = self.accounting();
         let reported =

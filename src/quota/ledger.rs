@@ -21,7 +21,7 @@ use crate::store::{Store, StoreError};
 pub struct LedgerOptions {
     /// How long a call waits for the store at most.
     pub deadline: Duration,
-    /// What to do with calls while the store counts as down.
+    /// The policy for calls while the store counts as down.
     pub on_failure: FailurePolicy,
     /// The most unsettled calls: calls that this process admits without a lease while the store is
     /// down.

@@ -60,7 +60,7 @@ impl SimulatedStore {
         rows.first().map_or((0, 0), |row| (row.spent, row.leased))
     }
 
-    /// What one node has leased.
+    /// The calls that one node has leased.
     pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
         match &mut self.direct {
             DirectAccess::Sqlite { direct, .. } => direct

@@ -141,9 +141,7 @@ impl<'e> Simulation<'e> {
         for _ in 0..=simulation.random.below(4) {
             simulation.start_node();
         }
-        simulation.trace(format_args!(
-            "limit {limit:?}, {on_failure:?}, may lose data: {store_may_lose_data}"
-        ));
+        simulation.trace(format_args!("{limit:?}, {on_failure:?}, loss: {store_may_lose_data}"));
         simulation
     }
 
@@ -263,11 +261,8 @@ impl<'e> Simulation<'e> {
         let believed = node.node.calendar.now(boottime);
         // Clocks may differ by 5 s and still agree; 6 s allows for rounding.
         let is_implausible = (believed - now).abs() > 6 && !node.started_with_wrong_clock;
-        assert!(
-            !is_implausible,
-            "{believed} is believed at {now}, skews {} {store_skew}",
-            node.skew
-        );
+        let skew = node.skew;
+        assert!(!is_implausible, "{believed} is believed at {now}, skews {skew} {store_skew}");
         let month = node.node.calendar.month_at(believed, || boottime);
         let progress = match node.node.charge(&node.lease, month, uptime_ms) {
             ChargeProgress::Wait if self.random.one_in(6) => {
@@ -300,11 +295,8 @@ impl<'e> Simulation<'e> {
         tally.net += 1;
         tally.unbacked += u64::from(unbacked);
         let max_admitted = limit.map_or(u64::MAX, |limit| limit + tally.unbacked + tally.uncovered);
-        assert!(
-            unbacked || tally.net <= max_admitted,
-            "{} admitted, at most {max_admitted} allowed",
-            tally.net
-        );
+        let net = tally.net;
+        assert!(unbacked || net <= max_admitted, "{net} admitted, at most {max_admitted} allowed");
     }
 
     /// The highest limit that some node may still apply.

@@ -16,7 +16,7 @@ use crate::store::{BatchContext, Grant, LeaseReport, StoreError};
 /// A fault must break a promise with one of these first seeds; the latest that was needed is 35.
 const SEEDS: u64 = 1_000;
 
-/// Which rule is broken.
+/// The rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// All process runs report under one id.
@@ -62,7 +62,7 @@ impl SabotagedStore {
         self.store.report_leases(BatchContext { node: &node, ..context }, &reports)
     }
 
-    /// What one node has leased.
+    /// The calls that one node has leased.
     pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
         let node = self.node_id(node);
         self.store.row(account, month, &node)
@@ -141,8 +141,8 @@ fn find_broken_run(
     seeds.find_map(|seed| {
         let run = AssertUnwindSafe(|| Simulation::new(seed, &mut store, false).run());
         let panic = catch_unwind(run).err()?;
-        // A promise names numbers, so its message is made at run time. A panic with a fixed text,
-        // such as an overflow, comes from the fault itself and proves nothing.
+        // The message of a broken promise contains values, so it is a `String`. A panic with a
+        // fixed text, such as an overflow, comes from the fault itself and proves nothing.
         let promise = panic.downcast::<String>().expect("a broken promise");
         Some((seed, *promise))
     })
@@ -155,7 +155,7 @@ fn assert_is_noticed(sabotage: Sabotage) {
         let broken = find_broken_run(open_store(), Some(sabotage), 0..SEEDS);
         let (seed, promise) = broken.unwrap_or_else(|| panic!("{name}: {sabotage:?} unnoticed"));
         println!("{name}: {sabotage:?} noticed with seed {seed}: {promise}");
-        // In a new store: the broken run has left its numbers in the other one.
+        // In a new store, because the broken run has left its totals in the other one.
         let broken = find_broken_run(open_store(), None, 0..seed + 1);
         assert_eq!(broken, None, "{name}: broken without the fault");
     };
