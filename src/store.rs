@@ -1,8 +1,8 @@
-//! What the gateway keeps beyond its own life: the quota ledger, keys, accounts, top counts.
+//! State that outlives a process: the quota ledger, keys, accounts, top counts.
 //!
-//! Owns the words that pass between the state in memory and a store, and the promise of each
-//! verb, which both stores keep: `sqlite` for one machine, `redis` for several nodes. It decides
-//! nothing about admission, and knows no HTTP and no config.
+//! Owns the values that are exchanged with a store, and the promise of each operation, which both
+//! stores keep: `sqlite` on one machine, `redis` for several nodes. It decides nothing about
+//! admission, and knows no HTTP and no config.
 
 mod error;
 mod ledger;

@@ -1,54 +1,54 @@
-//! What can go wrong in a store.
+//! Errors of a store.
 
-/// What went wrong in the store; nothing was half-applied.
+/// An error of a store. A failed operation never leaves a part of its changes.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The setting names no store that we know.
+    /// `store.url` names no known kind of store.
     #[error("expected {expected}, but found {found:?}")]
     Url {
-        /// What would have been right.
+        /// The value or state that was expected.
         expected: &'static str,
-        /// What the setting says, without a password.
+        /// The setting, without a password.
         found: String,
     },
-    /// It is there but is not ours, is damaged, can't be opened, or is set up so that it would
-    /// lose what it acknowledged.
+    /// The store exists but can't be used: it belongs to another program, is damaged, can't be
+    /// opened, or its settings could lose acknowledged data.
     #[error("{location}: expected {expected}, but found {found}")]
     Unusable {
         /// The store's file or address.
         location: String,
-        /// What would have been right.
+        /// The value or state that was expected.
         expected: &'static str,
-        /// What is there, and what to do.
+        /// The state that was found, and how to repair it.
         found: String,
     },
-    /// The embedded store failed.
+    /// SQLite failed.
     #[error("{location}: {operation}: {source}")]
     Sqlite {
         /// The store's file.
         location: String,
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What the engine says.
+        /// The error of SQLite.
         source: rusqlite::Error,
     },
-    /// A server did not answer, or not with what was asked for.
+    /// The server did not answer, or gave an unexpected answer.
     #[error("{location}: {operation}: {found}")]
     Unavailable {
         /// The store's address.
         location: String,
-        /// What was being done.
+        /// The operation that failed.
         operation: &'static str,
-        /// What came instead of an answer.
+        /// The event or reply instead of an answer.
         found: String,
     },
-    /// A key or account that is not there, or is there already.
+    /// A key or account does not exist, or exists already.
     #[error("{0}")]
     Conflict(String),
 }
 
 impl StoreError {
-    /// Whether another process held a lock, so that trying again may help.
+    /// Returns true if another process held a lock, so that a retry may succeed.
     pub fn is_busy(&self) -> bool {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked};
         let code = match self {

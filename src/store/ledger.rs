@@ -1,97 +1,104 @@
-//! The words between the ledger and a store: what a node says, and what it is told.
+//! The values that a node and a store exchange about quota: reports, grants and probes.
 
 use std::time::Duration;
 
 use crate::model::month::Month;
 
-/// What holds for all statements that a node makes at once.
+/// The context of a batch of reports.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchContext<'r> {
-    /// Who speaks: 128 random bits, drawn for one process run.
+    /// The id of the reporting node: 128 random bits, drawn for one process run.
     pub node: &'r [u8; 16],
     /// The latest month that the node counts in.
     pub month: Month,
-    /// For how long the node knows that the store may have lost something; usually zero.
+    /// How long the node expects the store to recover from a data loss; usually zero.
     pub recovery_left: Duration,
-    /// Whether a word that too few replicas have is none. Without it the server's own is taken,
-    /// and [`Store::missing_replicas`](super::Store::missing_replicas) tells how many lack it.
+    /// If true, the store fails unless `store.wait_replicas` replicas have the reports. If false,
+    /// the server's own acknowledgement is enough, and
+    /// [`Store::missing_replicas`](super::Store::missing_replicas) returns how many replicas lack
+    /// them.
     pub needs_replicas: bool,
 }
 
-/// "My own number shall be `target`": one node's statement about one account and month.
+/// One node's report about one account and month: it asks to hold `target` leased calls.
 ///
-/// It names totals and never differences, so that saying it twice changes nothing.
+/// It names totals and never differences, so sending it twice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseReport {
-    /// Whose calls.
+    /// The account.
     pub account: String,
-    /// Which month they belong to.
+    /// The month that the calls belong to.
     pub month: Month,
-    /// Counts this node's statements; the store ignores one that is not newer than what it knows.
+    /// Numbers this node's reports. The store ignores a report that is not newer than the last one
+    /// it knows.
     pub sequence: u64,
-    /// What the node would like to hold as leased, in all of this month.
+    /// The leased total that the node asks for, over the whole month.
     pub target: u64,
-    /// What the node has spent or still holds: its number never falls below, whatever the limit.
+    /// The calls that the node has spent or still holds. Its leased total never falls below,
+    /// whatever the limit.
     pub floor: u64,
-    /// What the node has spent.
+    /// The calls that the node has spent.
     pub spent: u64,
     /// The limit in force; `None` when unlimited.
     pub limit: Option<u64>,
-    /// What the store has acknowledged before: it must still know.
+    /// The state that the store acknowledged before. If the store no longer has it, it has lost
+    /// data.
     pub known: KnownState,
 }
 
-/// What a node remembers of the store's latest word on an account and month; zeros before it.
+/// The state that a node knows from the latest grant on an account and month; zeros before the
+/// first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownState {
-    /// The node's own statement that was acknowledged.
+    /// The sequence of the node's latest acknowledged report.
     pub sequence: u64,
-    /// How often the account's numbers had changed.
+    /// The revision of the account's totals: how often they had changed.
     pub revision: u64,
-    /// What all nodes together had leased, with what this one admitted since.
+    /// Calls leased by all nodes, including those that this node has admitted since.
     pub leased: u64,
-    /// What all nodes together had spent, with what this one did since.
+    /// Calls spent by all nodes, including those that this node has spent since.
     pub spent: u64,
 }
 
-/// The store's word on a [`Statement`], once it is as durable as the store makes it.
+/// The store's answer to a [`LeaseReport`], as durable as the store makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// This node's leased number as it now stands.
+    /// This node's leased total.
     pub own_leased: u64,
-    /// The sum of what all other nodes have leased.
+    /// Calls leased by all other nodes.
     pub others_leased: u64,
-    /// The sum of what all other nodes have spent.
+    /// Calls spent by all other nodes.
     pub others_spent: u64,
-    /// How often the account's numbers have changed.
+    /// The revision of the account's totals.
     pub revision: u64,
-    /// The store has lost something: it takes numbers, and grants nothing for a few seconds.
+    /// The store has lost data. It accepts reports and grants nothing for a few seconds.
     pub is_recovering: bool,
 }
 
 impl Grant {
-    /// The number that a statement leads to, given what others hold: the one rule of the
-    /// ledger, the same in every store.
+    /// Returns the leased total that a report leads to, given the calls leased by others. This is
+    /// the one rule of the ledger, the same in every store.
     ///
-    /// What goes beyond the floor is a grant, and is granted as far as the sum stays within the
-    /// limit. The floor always stands: it was admitted, or may be at this moment.
-    pub fn decide_leased(statement: &LeaseReport, others_leased: u64) -> u64 {
-        let room = match statement.limit {
+    /// Calls above the floor are granted as far as the sum stays within the limit. The floor always
+    /// stands, because those calls were admitted or may be at this moment.
+    pub fn decide_leased(report: &LeaseReport, others_leased: u64) -> u64 {
+        let headroom = match report.limit {
             Some(limit) => limit.saturating_sub(others_leased),
             None => u64::MAX,
         };
-        statement.target.min(room).max(statement.floor)
+        report.target.min(headroom).max(report.floor)
     }
 }
 
-/// How a store is: asked for once a second, and after every failure before anything else.
+/// The state of a store. Nodes probe it once a second, and after every failure before anything
+/// else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// Which server, and which life of it. Another one than before may have lost something.
+    /// Identifies the server and its run. If it changes, the store may have lost data.
     pub incarnation: String,
-    /// The store's own clock in Unix seconds, if it is not ours.
+    /// The store's clock in Unix seconds, if it is not this machine's.
     pub unix_now: Option<i64>,
-    /// For how long nothing is granted, since something may have been lost.
+    /// How long the store grants nothing because it may have lost data.
     pub recovery_left: Duration,
 }
 

@@ -1,13 +1,14 @@
-//! What a store had acknowledged and lost: in a failover, or under a restored backup.
+//! Rows that a store had acknowledged and lost: in a failover, or because a backup was restored.
 //!
-//! Compares rows that were known with those that the store holds. Owns the rule of what stays in
-//! force: keys, and their ends, as known; plans and limits as the store says. A key is known by its
-//! digest, whatever id the store gives it:
+//! Compares the known rows with those that the store holds, and decides which stay in force: keys
+//! and their ends as known, plans and limits as the store says. A key is identified by its digest,
+//! whatever id the store gives it:
 //!
-//! - The same digest under another id is the same key. It ends when either row says so, under the
-//!   id that the store gives it.
-//! - A key whose id the store gives to another digest serves on, under an id that each node makes
-//!   of the old one and the digest: nobody else's key can be revoked in its place.
+//! - If the store has the same digest under another id, it is the same key. It ends when either row
+//!   says so, under the id that the store gives it.
+//! - If the store gives the id of a key to another digest, the key stays in force under a new id,
+//!   which each node derives from the old id and the digest. So nobody revokes another owner's key
+//!   by mistake.
 //!
 //! It reads no store.
 
@@ -17,17 +18,17 @@ use super::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows};
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 
-/// How many losses are told by name.
+/// The most losses that are listed by name.
 const MAX_NAMED: usize = 5;
 
-/// Rows that were known, and that the store does not hold as they were.
+/// Known rows that the store no longer holds as they were.
 #[derive(Debug, Default)]
 pub struct LostRows {
-    /// Keys that the store does not hold, or that end later there, by digest.
+    /// Keys, by digest, that the store does not hold or that end later there.
     keys: BTreeMap<[u8; 32], LostKey>,
     /// Accounts that the store does not hold.
     accounts: BTreeMap<String, AccountRow>,
-    /// Accounts whose plan or limit the store replaced: as known, and as the store says.
+    /// Accounts whose plan or limit the store replaced: the known row, and the store's.
     replaced: BTreeMap<String, [AccountRow; 2]>,
 }
 
@@ -35,19 +36,19 @@ pub struct LostRows {
 #[derive(Clone, Debug)]
 struct LostKey {
     row: KeyRow,
-    /// The store holds it, and only its end was lost.
+    /// The store holds the key; only its end was lost.
     is_in_store: bool,
-    /// The id that it had until another key got it.
+    /// The former id of the key, if another key has it now.
     previous_id: Option<String>,
 }
 
 impl LostRows {
-    /// Adds to all rows of a store what was known and is not there, and remembers it.
+    /// Adds the known rows that are missing from the store to `now`, and remembers them as lost.
     ///
-    /// `is_other_history` is true if the store is known to have lost something. Otherwise its
-    /// plans and limits were only changed, and a key that ends later is one whose rotation was
-    /// taken back. A row or a revocation that is gone was lost in any case: no command takes one
-    /// away.
+    /// `is_other_history` is true if the store is known to have lost data. If it is false,
+    /// different plans and limits are ordinary changes, and a key that ends later is one whose
+    /// rotation was undone. A missing row or revocation is a loss in either case, because no
+    /// command removes one.
     pub fn keep_lost_rows(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
         self.keep_lost_keys(known, now, is_other_history);
         self.accounts.clear();
@@ -59,7 +60,7 @@ impl LostRows {
                     let [before, row] = [before, row].map(Clone::clone);
                     self.replaced.entry(row.name.clone()).or_insert([before, row]);
                 }
-                // It was set since.
+                // The account has been set since.
                 Some(before) if before != row => drop(self.replaced.remove(&row.name)),
                 _ => {}
             }
@@ -90,8 +91,8 @@ impl LostRows {
             if is_damaged(&now.damaged, row) {
                 continue;
             }
-            let had_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
-            let mut lost = LostKey { row: row.clone(), is_in_store: false, previous_id: had_id };
+            let previous_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
+            let mut lost = LostKey { row: row.clone(), is_in_store: false, previous_id };
             if ids.contains(row.id.as_str()) {
                 lost.assign_new_id();
             }
@@ -101,11 +102,12 @@ impl LostRows {
         now.keys.extend(kept);
     }
 
-    /// Adds to later changes of the store what they still lack, and forgets what they bring back.
+    /// Adds lost rows to later `changes` of the store, and forgets those that the changes bring
+    /// back.
     pub fn keep_lost_rows_in(&mut self, changes: &mut RingChanges) {
         self.accounts.retain(|name, _| {
-            let is_there = changes.accounts.iter().any(|row| row.name == *name);
-            !is_there && !changes.damaged.accounts.contains(name)
+            let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
+            !is_in_store && !changes.damaged.accounts.contains(name)
         });
         self.forget_reset_accounts(changes);
         for row in &mut changes.keys {
@@ -126,12 +128,12 @@ impl LostRows {
         changes.keys.extend(kept);
     }
 
-    /// Forgets lost plans and limits of accounts that were set since: of those that changed after
-    /// the loss, or after the version that was known. One that was set anew in a change before
-    /// that version is told as lost too, until it is set once more: nobody can tell which it is.
+    /// Forgets the lost plans and limits of accounts that were set after the loss, or after the
+    /// version that was known. An account that was set again in a change before that version is
+    /// still reported as lost until it is set once more, because the two cases look the same.
     pub fn forget_reset_accounts(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
-            // A new key names its account too, and changes nothing of it.
+            // A new key names its account too, but changes nothing in it.
             let is_named = changes.keys.iter().any(|key| key.account == row.name);
             let is_same = self.replaced.get(&row.name).is_some_and(|[_, now]| now == row);
             if !(is_named && is_same) {
@@ -143,19 +145,20 @@ impl LostRows {
         }
     }
 
-    /// Whether nothing remains to be written back.
+    /// Returns true if no lost row remains to be written back.
     pub fn is_fully_restored(&self) -> bool {
         self.keys.is_empty() && self.accounts.is_empty()
     }
 
-    /// What is to be written back.
+    /// The rows to write back.
     pub fn rows_to_restore(&self) -> (Vec<KeyRow>, Vec<AccountRow>) {
         let keys = self.keys.values().map(|lost| lost.row.clone());
         (keys.collect(), self.accounts.values().cloned().collect())
     }
 
-    /// A line for each loss that is not made good yet, and what to run; some by name, and first
-    /// what would open again.
+    /// One line for each loss that is not repaired yet, with the command to run. At most
+    /// [`MAX_NAMED`] are named; lost revocations come first, because those keys would be accepted
+    /// again.
     pub fn describe(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.keys.values().collect();
         keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_in_store, &lost.row.id));
@@ -164,31 +167,32 @@ impl LostRows {
             let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
             format!("account {name}; or run `riskgate accounts set {name} {flags}`")
         });
-        let of_keys = first_few(keys.chain(accounts)).map(|lost| {
-            let what =
+        let lines = first_few(keys.chain(accounts)).map(|lost| {
+            let notice =
                 "the store lost data that it had acknowledged; it stays in force here and is";
-            format!("{what} written back: {lost}")
+            format!("{notice} written back: {lost}")
         });
-        of_keys.chain(first_few(self.replaced.values().map(describe_replaced))).collect()
+        lines.chain(first_few(self.replaced.values().map(describe_replaced))).collect()
     }
 }
 
 impl LostKey {
-    /// Takes an id that no other key has. Of the digest it shows too little to find a key by.
+    /// Derives an id that no other key has. It shows too little of the digest to find a key by.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
-        let mark = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
-        // The name of a key has 128 bytes at most.
+        let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
+        // A key id has at most 128 bytes.
         let kept: String = id.chars().take(100).collect();
-        let own = format!("{kept}-{mark:016x}");
-        self.previous_id = Some(std::mem::replace(id, own));
+        let new_id = format!("{kept}-{fingerprint:016x}");
+        self.previous_id = Some(std::mem::replace(id, new_id));
     }
 
     fn describe(&self) -> String {
         let KeyRow { id, account, expires_at, revoked_at, .. } = &self.row;
         let revoke = format!("run `riskgate keys revoke {id}`");
-        let had_id = self.previous_id.as_ref();
-        let renamed = had_id.map(|had| format!(" (its id {had} is another key's now)"));
+        let previous_id = self.previous_id.as_ref();
+        let renamed =
+            previous_id.map(|previous| format!(" (its id {previous} is another key's now)"));
         let renamed = renamed.unwrap_or_default();
         match (revoked_at, self.is_in_store, expires_at) {
             (Some(_), ..) => format!("that key {id} was revoked{renamed}; or {revoke}"),
@@ -203,7 +207,7 @@ impl LostKey {
     }
 }
 
-/// Whether the store holds a row of this key, or of its id, that can't be read.
+/// Returns true if the store holds an unreadable row with this key's id or digest.
 fn is_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
     let mut digests = damaged.keys.values().flatten();
     damaged.keys.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
@@ -211,15 +215,15 @@ fn is_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
 
 fn first_few(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut lines = lines;
-    let mut some: Vec<String> = lines.by_ref().take(MAX_NAMED).collect();
+    let mut shown: Vec<String> = lines.by_ref().take(MAX_NAMED).collect();
     let more = lines.count();
     if more > 0 {
-        some.push(format!("and {more} more"));
+        shown.push(format!("and {more} more"));
     }
-    some.into_iter()
+    shown.into_iter()
 }
 
-/// An account's plan and limit as `riskgate accounts set` takes them.
+/// An account's plan and limit as flags of `riskgate accounts set`.
 fn account_flags(row: &AccountRow, plan: bool, limit: bool) -> Vec<String> {
     let plan = plan.then(|| format!("--plan {}", plan_of(row)));
     let limit = limit.then(|| format!("--limit {}", limit_of(row)));
@@ -239,15 +243,15 @@ fn limit_of(row: &AccountRow) -> String {
 }
 
 fn describe_replaced([before, now]: &[AccountRow; 2]) -> String {
-    let is_other = (before.plan != now.plan, before.limit != now.limit);
-    let plan = is_other.0.then(|| format!("the plan {}", plan_of(before)));
-    let limit = is_other.1.then(|| format!("the limit {}", limit_of(before)));
+    let is_changed = (before.plan != now.plan, before.limit != now.limit);
+    let plan = is_changed.0.then(|| format!("the plan {}", plan_of(before)));
+    let limit = is_changed.1.then(|| format!("the limit {}", limit_of(before)));
     let lost: Vec<String> = plan.into_iter().chain(limit).collect();
-    let flags = account_flags(before, is_other.0, is_other.1).join(" ");
+    let flags = account_flags(before, is_changed.0, is_changed.1).join(" ");
     let (name, lost) = (&before.name, lost.join(" and "));
     format!(
-        "account {name}: the store lost {lost}, and what it says now is followed; run `riskgate \
-         accounts set {name} {flags}`, or set what is right"
+        "account {name}: the store lost {lost}, and its present setting is in force; run \
+         `riskgate accounts set {name} {flags}`, or set the right one"
     )
 }
 

@@ -1,8 +1,8 @@
-//! The verbs of a store, with the promise of each: written once, kept by both.
+//! The operations of a store and the promise of each, the same for both kinds of store.
 //!
-//! What a verb has answered is as durable as the store makes it: on disk in the embedded one;
-//! acknowledged by the server, and by `store.wait_replicas` of its replicas, in the other. A verb
-//! is atomic: it happens whole or not at all.
+//! A returned result is as durable as the store makes it. SQLite has it on disk. A server has
+//! acknowledged it, and so have `store.wait_replicas` of its replicas. An operation is atomic: all
+//! of it happens, or none.
 
 mod learned;
 mod ledger;

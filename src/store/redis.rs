@@ -1,7 +1,7 @@
-//! The store of several nodes: a Redis or Valkey server.
+//! The store for several nodes: a Redis or Valkey server.
 //!
-//! Owns the connection, its deadlines and the names of all keys. What must be atomic is one
-//! script; the keys that a script touches share a hash tag, so that a cluster could hold them.
+//! Owns the connection, its timeouts and the names of all keys. An operation that must be atomic is
+//! one script. The keys that a script touches share a hash tag, so that a cluster could hold them.
 
 pub(super) mod connection;
 mod fill;

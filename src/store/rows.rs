@@ -1,44 +1,44 @@
-//! The rows that pass between the state in memory and a store. Values only.
+//! The rows that are exchanged with a store. Values only.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 
-/// Marks of accounts kept with a row of the top list.
+/// The most accounts kept with a row of the top list.
 pub const MAX_TOP_ACCOUNTS: usize = 16;
 
-/// Names of which the store keeps what the DNS said: those written last.
+/// The most names for which a store keeps DNS findings. The oldest are dropped.
 pub const MAX_LEARNED: usize = 100_000;
 
-/// So many are read or written at once.
+/// The most findings read or written at once.
 pub(super) const LEARNED_PAGE: usize = 1_000;
 
-/// An account as the store keeps it.
+/// An account as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRow {
     /// Its name.
     pub name: String,
     /// Its plan, if one was set.
     pub plan: Option<String>,
-    /// A limit of its own, instead of the plan's.
+    /// Its own limit, instead of the plan's.
     pub limit: Option<MonthlyLimit>,
 }
 
-/// A key as the store keeps it: never the key itself.
+/// A key as a store keeps it: never the secret itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyRow {
-    /// Its public id, the one in logs.
+    /// Its public id, which logs show.
     pub id: String,
-    /// The account that it spends from.
+    /// The account whose quota it spends.
     pub account: String,
-    /// What its owner calls it.
+    /// The owner's name for it.
     pub label: Option<String>,
     /// SHA-256 of the key.
     pub digest: [u8; 32],
-    /// The origins that it is restricted to; none means unrestricted.
+    /// The origins that it is restricted to; empty means unrestricted.
     pub origins: Vec<String>,
-    /// Whether a request without `Origin` is refused.
+    /// Refuse requests without `Origin`.
     pub require_origin: bool,
     /// Unix seconds.
     pub created_at: i64,
@@ -49,12 +49,13 @@ pub struct KeyRow {
 }
 
 impl KeyRow {
-    /// Ends when either row of the same key says so; true if this one did not say so before.
+    /// Applies the end of `other`, a row of the same key, if it is earlier. Returns true if this
+    /// row changed.
     pub fn merge_end(&mut self, other: &KeyRow) -> bool {
         self.digest == other.digest && self.advance_end(other.expires_at, other.revoked_at)
     }
 
-    /// Ends at these times at the latest; true if it did not before.
+    /// Ends the key at these times at the latest. Returns true if it ended later before.
     pub(super) fn advance_end(&mut self, expires_at: Option<i64>, revoked_at: Option<i64>) -> bool {
         let before = (self.expires_at, self.revoked_at);
         self.expires_at = match (self.expires_at, expires_at) {
@@ -66,19 +67,19 @@ impl KeyRow {
     }
 }
 
-/// Rows that the store holds and that can't be read.
+/// Rows in the store that can't be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedRows {
-    /// Keys, by id, with the digest if the store still tells it.
+    /// Keys by id, with the digest if the store still has it.
     pub keys: BTreeMap<String, Option<[u8; 32]>>,
-    /// Accounts, by name.
+    /// Accounts by name.
     pub accounts: BTreeSet<String>,
 }
 
 /// All keys and accounts of a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingRows {
-    /// Which store this is; drawn when it was created.
+    /// The id of the store, drawn when it was created.
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
@@ -88,30 +89,30 @@ pub struct RingRows {
     pub accounts: Vec<AccountRow>,
     /// The keys, revoked ones included.
     pub keys: Vec<KeyRow>,
-    /// What else is there.
+    /// Rows that can't be read.
     pub damaged: DamagedRows,
 }
 
 impl RingRows {
-    /// Which state of which store they are.
+    /// The store and version that the rows belong to.
     pub fn ring_version(&self) -> RingVersion {
-        let RingRows { store_id, version, change_id: history, .. } = self;
-        RingVersion { store_id: store_id.clone(), version: *version, change_id: history.clone() }
+        let RingRows { store_id, version, change_id, .. } = self;
+        RingVersion { store_id: store_id.clone(), version: *version, change_id: change_id.clone() }
     }
 
-    /// Takes changes over: what changed is replaced or added.
+    /// Applies changes: replaces or adds the changed rows.
     pub fn apply_changes(&mut self, changes: RingChanges) {
         let RingChanges { mark, accounts, keys, damaged, .. } = changes;
-        let RingVersion { store_id, version, change_id: history } = mark;
-        (self.store_id, self.version, self.change_id) = (store_id, version, history);
+        let RingVersion { store_id, version, change_id } = mark;
+        (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
-        // One that the store lost may come back under another id.
+        // A lost key may come back under another id.
         let digests: HashSet<[u8; 32]> = keys.iter().map(|key| key.digest).collect();
         self.keys.retain(|key| !changed(&key.id) && !digests.contains(&key.digest));
         self.damaged.keys.retain(|id, _| !changed(id));
         self.keys.extend(keys);
-        let changed: HashSet<&str> = accounts.iter().map(|it| it.name.as_str()).collect();
+        let changed: HashSet<&str> = accounts.iter().map(|row| row.name.as_str()).collect();
         let changed = |name: &str| changed.contains(name) || damaged.accounts.contains(name);
         self.accounts.retain(|account| !changed(&account.name));
         self.damaged.accounts.retain(|name| !changed(name));
@@ -121,37 +122,38 @@ impl RingRows {
     }
 }
 
-/// Which store this is, and the state of its keys and accounts. Two states with the same version
-/// are of different histories if another change led to it: one was lost in between.
+/// The identity of a store and the state of its keys and accounts. If two states have the same
+/// version but different change ids, they belong to different histories: the store lost one of
+/// them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RingVersion {
-    /// Drawn when the store was created.
+    /// The id of the store, drawn when it was created.
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
-    /// The id of the change that led to this version, drawn with it. None before the first
-    /// change, and after one by a riskgate that drew none.
+    /// The id of the change that led to this version. `None` before the first change, and after a
+    /// change by a riskgate version that drew no ids.
     pub change_id: Option<String>,
 }
 
 /// Keys and accounts that changed after some version.
 #[derive(Clone, Debug, Default)]
 pub struct RingChanges {
-    /// The state that they lead to.
+    /// The state that the changes lead to.
     pub mark: RingVersion,
-    /// The id of the change that led to the version after which these are, in the history of the
-    /// state that they lead to. None if the store does not know it any more.
+    /// The id of the change that led to the version they start from, in this history. `None` if the
+    /// store no longer knows it.
     pub since: Option<String>,
-    /// The accounts that changed, as they now are.
+    /// The changed accounts.
     pub accounts: Vec<AccountRow>,
-    /// The keys that changed, as they now are.
+    /// The changed keys.
     pub keys: Vec<KeyRow>,
-    /// What changed, and can't be read.
+    /// Changed rows that can't be read.
     pub damaged: DamagedRows,
 }
 
 impl RingChanges {
-    /// Whether they lead on from a state that is known: of the same store and history.
+    /// Returns true if the changes follow a known state of the same store and history.
     pub fn follows(&self, known: &RingVersion) -> bool {
         self.mark.store_id == known.store_id
             && self.mark.version >= known.version
@@ -159,62 +161,62 @@ impl RingChanges {
             && self.since == known.change_id
     }
 
-    /// Whether they show that the store has lost a state that was known.
+    /// Returns true if the changes prove that the store has lost the known state.
     pub fn shows_loss_since(&self, known: &RingVersion) -> bool {
         self.mark.version < known.version || self.since.is_some() && self.since != known.change_id
     }
 }
 
-/// What `riskgate store copy` moves.
+/// The contents that `riskgate store copy` moves.
 #[derive(Clone, Debug)]
 pub struct StoreContents {
     /// Keys and accounts.
     pub ring: RingRows,
-    /// The month that the numbers are of.
+    /// The month of the usage.
     pub month: Month,
-    /// Its numbers, by account.
+    /// The totals of that month by account.
     pub usage: Vec<UsageRow>,
     /// The counts of the top list.
     pub top: Vec<TopRow>,
 }
 
-/// What `riskgate store repair-month` did.
+/// The result of `riskgate store repair-month`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RepairedMonth {
-    /// The latest month as it was; none if no node had counted in any.
+    /// The latest month before the repair; `None` if no node had counted calls.
     pub previous: Option<Month>,
-    /// Numbers of later months that were dropped: of so many accounts and months.
+    /// How many totals of later months were deleted, one for each account and month.
     pub dropped: u64,
 }
 
 /// One row of `riskgate usage`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRow {
-    /// Whose calls.
+    /// The account.
     pub account: String,
-    /// What all nodes say that they spent.
+    /// The calls that all nodes have spent.
     pub spent: u64,
-    /// What all nodes hold as leased, spent or not.
+    /// The calls that all nodes have leased, spent or not.
     pub leased: u64,
-    /// Its numbers can't be read, and the others of this row say nothing.
+    /// The totals can't be read; the other fields say nothing.
     pub is_damaged: bool,
 }
 
-/// A row's count for the top list, as it is kept over restarts.
+/// A count of the top list, as it is kept over restarts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopRow {
-    /// The name of the row that matched.
+    /// The name of the matching row.
     pub domain: String,
     /// The decayed count at `at`.
     pub count: f64,
     /// Unix seconds.
     pub at: i64,
-    /// Marks of some accounts that are behind it.
+    /// Hashes of some accounts that contributed to it.
     pub accounts: Vec<u64>,
 }
 
 impl TopRow {
-    /// A row after a credit of which the marks of these accounts were new.
+    /// Returns the row after a credit whose sightings of these accounts were new.
     pub(crate) fn with_credit(
         known: Option<TopRow>,
         credit: &TopCredit,
@@ -237,32 +239,33 @@ impl TopRow {
         row
     }
 
-    /// The count, decayed to a later second.
+    /// The count, decayed to the second `at`.
     pub fn count_at(&self, at: i64, half_life: f64) -> f64 {
         self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
     }
 }
 
-/// What the DNS said of a name.
+/// A DNS finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LearnedRow {
     /// The name.
     pub name: String,
-    /// As in a list of kind `mx`: a host, or a word in its place.
+    /// The mail host, or a keyword in its place, as in a list of kind `mx`.
     pub mx: String,
-    /// Until when it holds, in Unix seconds.
+    /// The end of its validity in Unix seconds.
     pub until: i64,
 }
 
 /// Flagged look-ups of one row, to be counted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopCredit {
-    /// The name of the row that matched.
+    /// The name of the matching row.
     pub domain: String,
-    /// What a row that is not there yet starts with: the count of the one that made room for it.
+    /// The initial count of a new row: the count of the row that was evicted for it.
     pub base: f64,
     /// Unix seconds.
     pub at: i64,
-    /// For each account that asked: its mark of the day for this row, and its own.
+    /// For each account that asked: its sighting of the day for this row, and the hash of the
+    /// account.
     pub sightings: Vec<(u64, u64)>,
 }

@@ -1,8 +1,8 @@
-//! The embedded store: one SQLite file in WAL mode, `synchronous=FULL`.
+//! The embedded store: one SQLite file in WAL mode, with `synchronous=FULL`.
 //!
-//! Owns the verbs and their transactions. Several processes may have the file open at once: a
-//! gateway and its successor during a hand-over, and the command line beside them. What a verb
-//! has returned is on disk. It never replaces or empties a file that it does not understand.
+//! Owns the operations and their transactions. Several processes may have the file open at once: a
+//! gateway, its successor during an upgrade, and commands. A returned result is on disk. A file
+//! that is not a store of a known version is never replaced or emptied.
 
 pub(super) mod connection;
 mod learned;

@@ -1,5 +1,5 @@
-//! Keys, accounts, top counts and copies: one body of tests for both stores, then what only a
-//! server can go through.
+//! Tests of keys, accounts, top counts and copies: one body for both stores, then the events that
+//! only a server can go through.
 
 mod acl;
 mod both_stores;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::redis_server::RedisServer;
 use super::{AccountRow, KeyRow, RedisOptions, RingRows, Store, StoreUrl};
 
-/// Where a store of one kind is, for as long as a test needs it.
+/// The place of a test store; removed when dropped.
 pub(super) enum TestStore {
     File(tempfile::TempDir),
     Server(Box<RedisServer>),
@@ -40,9 +40,9 @@ impl TestStore {
     }
 }
 
-/// The same test on an empty store of each kind.
+/// Runs a test on an empty store of each kind.
 pub(super) fn on_both_stores(test: impl Fn(&TestStore)) {
-    // A test that fails shows the last of these.
+    // The output of a failed test ends with the store that failed.
     println!("on SQLite");
     test(&TestStore::file());
     println!("on Redis");
@@ -57,7 +57,7 @@ fn open_with(url: &str, options: &RedisOptions) -> Store {
     Store::open(&StoreUrl::parse(url).unwrap(), options, Duration::from_secs(5)).unwrap()
 }
 
-/// The n-th key, of an account.
+/// The n-th test key, of the given account.
 fn key(n: u32, account: &str) -> KeyRow {
     let mut digest = [7; 32];
     digest[..4].copy_from_slice(&n.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Where a store is: what `store.url` may say.
+//! The address of a store: the setting `store.url`.
 
 use std::path::PathBuf;
 
@@ -6,11 +6,11 @@ use siphasher::sip::SipHasher13;
 
 use super::error::StoreError;
 
-/// What `store.url` may be.
+/// The accepted forms of `store.url`.
 pub const STORE_URL_SYNTAX: &str =
     "sqlite:PATH, redis://[USER:PASSWORD@]HOST[:PORT][/DATABASE] or rediss://…";
 
-/// Where the store is: `store.url`.
+/// A parsed `store.url`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     /// `sqlite:PATH`, one file beside the gateway.
@@ -19,28 +19,28 @@ pub enum StoreUrl {
     Redis(RedisUrl),
 }
 
-/// The address of a Redis or Valkey server. Its password is shown nowhere.
+/// The address of a Redis or Valkey server. Its password is never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl(pub(super) String);
 
 impl StoreUrl {
-    /// The store that a setting names.
+    /// Parses the setting.
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
         let url_error = || StoreError::Url { expected: STORE_URL_SYNTAX, found: redact_url(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
-            // What a path holds is shown, so it is no place for what other programs take there.
+            // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
-            let is_no_file =
+            let names_no_file =
                 path.is_empty() || path.ends_with('/') || path == ":memory:" || path.contains('\0');
-            return match is_no_file || path.contains('?') || is_url {
+            return match names_no_file || path.contains('?') || is_url {
                 true => Err(url_error()),
                 false => Ok(StoreUrl::Sqlite(PathBuf::from(path))),
             };
         }
-        // A fragment could switch the verification of certificates off.
-        let known = (text.starts_with("redis://") || text.starts_with("rediss://"))
+        // A fragment could disable the verification of certificates.
+        let has_known_form = (text.starts_with("redis://") || text.starts_with("rediss://"))
             && !text.contains(['#', '?']);
-        match known && is_redis_url(text) {
+        match has_known_form && is_redis_url(text) {
             true => Ok(StoreUrl::Redis(RedisUrl(text.to_owned()))),
             false => Err(url_error()),
         }
@@ -48,12 +48,12 @@ impl StoreUrl {
 }
 
 impl RedisUrl {
-    /// Whether the connection is encrypted.
+    /// Returns true if the connection is encrypted.
     pub fn has_tls(&self) -> bool {
         self.0.starts_with("rediss://")
     }
 
-    /// As it may be shown: without user and password.
+    /// The address without user and password.
     pub fn redacted(&self) -> String {
         redact_url(&self.0)
     }
@@ -61,45 +61,46 @@ impl RedisUrl {
 
 impl std::fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // What differs must show as different, or a changed password would go unnoticed; what it
-        // is must not show.
+        // Two different addresses must look different, or a changed password would go unnoticed in
+        // a reload; the password itself must not be shown.
         let fingerprint = SipHasher13::new().hash(self.0.as_bytes());
         write!(f, "{} ({fingerprint:016x})", self.redacted())
     }
 }
 
-/// A text that may be the address of a server, without what may be a password: what stands before
-/// the last `@`, also where the rest is wrong, behind a `?` or `#`, and where a port or a database
-/// should stand.
+/// Removes a possible password from a text that may be the address of a server: everything before
+/// the last `@`, everything after a `?` or `#`, and a port or database that is none. It works on
+/// malformed addresses too.
 pub fn redact_url(text: &str) -> String {
-    let (before, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
-    // A password may hold `://` too, so only what looks like a scheme is shown as one.
-    let (scheme, rest) = match (scheme_of(before), scheme_of(rest)) {
+    let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
+    // A password may contain `://` too, so only a text that looks like a scheme is shown as a
+    // scheme.
+    let (scheme, rest) = match (scheme_of(user_info), scheme_of(rest)) {
         (Some(scheme), _) => (scheme, rest),
-        (None, Some(scheme)) if before.is_empty() => (scheme, &rest[scheme.len()..]),
-        _ if before.is_empty() => ("", rest),
+        (None, Some(scheme)) if user_info.is_empty() => (scheme, &rest[scheme.len()..]),
+        _ if user_info.is_empty() => ("", rest),
         _ => ("…@", rest),
     };
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let (authority, behind) = rest.split_at(end);
-    format!("{scheme}{}{}", redact_authority(authority), redact_path(behind))
+    let (authority, path) = rest.split_at(end);
+    format!("{scheme}{}{}", redact_authority(authority), redact_path(path))
 }
 
-/// What looks like a scheme, with its `://`.
+/// The scheme of a text with its `://`, if it looks like a scheme.
 fn scheme_of(text: &str) -> Option<&str> {
     let at = text.find("://")?;
     let is_name = !text[..at].is_empty() && text[..at].bytes().all(|b| b.is_ascii_alphanumeric());
     is_name.then(|| &text[..at + 3])
 }
 
-/// A host and its port; of what is neither nothing.
+/// A host and its port; anything else is left out.
 fn redact_authority(authority: &str) -> String {
     let is_name = |host: &str| {
         let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-        let of_name = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
+        let is_name_byte = |b: u8| b.is_ascii_alphanumeric() || b"-._".contains(&b);
         match inner {
             Some(inner) => inner.bytes().all(|b| b.is_ascii_hexdigit() || b":.".contains(&b)),
-            None => host.bytes().all(of_name),
+            None => host.bytes().all(is_name_byte),
         }
     };
     let is_port = |port: &str| port.len() <= 5 && port.bytes().all(|b| b.is_ascii_digit());
@@ -111,7 +112,7 @@ fn redact_authority(authority: &str) -> String {
     }
 }
 
-/// A database; of what is none nothing.
+/// A database number; anything else is left out.
 fn redact_path(path: &str) -> &str {
     let is_database = |name: &str| name.len() <= 5 && name.bytes().all(|b| b.is_ascii_digit());
     match path.strip_prefix('/') {
@@ -122,7 +123,7 @@ fn redact_path(path: &str) -> &str {
     }
 }
 
-/// Whether a text names a server in a form that we can use.
+/// Returns true if the redis crate accepts the address.
 fn is_redis_url(text: &str) -> bool {
     redis::parse_redis_url(text).is_some() && redis::Client::open(text).is_ok()
 }
@@ -143,7 +144,7 @@ mod tests {
         assert_ne!(format!("{other:?}"), format!("{:?}", StoreUrl::Redis(url)));
     }
 
-    const NO_STORES: [&str; 9] = [
+    const WRONG_URLS: [&str; 9] = [
         "localhost:6379",
         "sqlite:",
         "sqlite::memory:",
@@ -155,8 +156,8 @@ mod tests {
         "rediss://host/#insecure",
     ];
 
-    /// `$` wherever a password may stand, also by mistake.
-    const ODD_PASSWORDS: [&str; 51] = [
+    /// `$` in every position where a password may stand, even by mistake.
+    const URLS_WITH_PASSWORDS: [&str; 51] = [
         "redis://me:$@host:99999",
         "redis://me:$@host/database",
         "me:$@host:6379",
@@ -212,27 +213,27 @@ mod tests {
 
     #[test]
     fn a_wrong_store_url_is_refused_without_showing_a_password() {
-        for text in NO_STORES {
+        for text in WRONG_URLS {
             let error = StoreUrl::parse(text).unwrap_err().to_string();
             assert!(error.starts_with("expected sqlite:PATH, redis://"), "{error}");
         }
         let endings = ["", " ", "\n", "/", "?", "#", ":", "@", "@host", ":6379", "/0", "é"];
-        for text in ODD_PASSWORDS {
+        for text in URLS_WITH_PASSWORDS {
             for ending in endings {
                 let text = text.replace('$', "s3cr3t!") + ending;
                 for text in [text.clone(), text.replace('!', "")] {
-                    check(&text);
+                    assert_hides_password(&text);
                 }
             }
         }
     }
 
-    /// Whether it is taken or refused, it does not show the password.
-    fn check(text: &str) {
+    /// Asserts that neither an error nor an accepted address shows the password.
+    fn assert_hides_password(text: &str) {
         let shown = match StoreUrl::parse(text) {
             Err(error) => format!("{error} {error:?}"),
             Ok(StoreUrl::Redis(url)) => format!("{url:?} {}", url.redacted()),
-            // A path is no secret, and shown as it is.
+            // A path is no secret and is shown in full.
             Ok(StoreUrl::Sqlite(path)) => panic!("{text} is taken for a file: {path:?}"),
         };
         assert!(!shown.contains("s3cr3t"), "{text}: {shown}");

@@ -1,4 +1,5 @@
-//! The ledger's verbs: one body of tests for both stores, then what only a server can go through.
+//! Tests of the ledger operations: one body for both stores, then the events that only a server can
+//! go through.
 
 mod both;
 mod errors;
@@ -17,7 +18,7 @@ use crate::store::{
     UsageRow,
 };
 
-/// January 2100: numbers of a month that is over would expire at once.
+/// January 2100. The totals of a past month would expire at once.
 const MONTH: u16 = 1_200;
 const ALICE: [u8; 16] = [0xa1; 16];
 const BOB: [u8; 16] = [0xb0; 16];
@@ -31,14 +32,14 @@ fn open_unconnected(url: &str, options: &RedisOptions, timeout: Duration) -> Sto
     Store::open(&StoreUrl::parse(url).unwrap(), options, timeout).unwrap()
 }
 
-/// A store of either kind, ready to be told something.
-fn open(place: &TestStore) -> Store {
-    let mut store = place.open();
+/// A store of either kind, probed.
+fn open(location: &TestStore) -> Store {
+    let mut store = location.open();
     store.probe(month(), None).unwrap();
     store
 }
 
-/// A store on a server, its pulse taken.
+/// A store on a server, probed.
 fn open_probed(server: &RedisServer) -> Store {
     let mut store =
         open_unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
@@ -46,16 +47,16 @@ fn open_probed(server: &RedisServer) -> Store {
     store
 }
 
-/// A node as the store knows it: it names totals, counts its statements, and believes replies.
+/// A node as the store sees it: it names totals, numbers its reports and trusts grants.
 #[derive(Clone)]
 struct Node {
     id: [u8; 16],
     sequence: u64,
     known: KnownState,
-    /// Leased and spent of all others, as far as it knows.
+    /// Leased and spent of all other nodes, as far as this node knows.
     others_totals: (u64, u64),
-    /// For how long it wants accounts to settle.
-    settle: Duration,
+    /// How long it expects accounts to recover.
+    recovery_left: Duration,
 }
 
 impl Node {
@@ -65,11 +66,11 @@ impl Node {
             sequence: 0,
             known: KnownState::default(),
             others_totals: (0, 0),
-            settle: Duration::ZERO,
+            recovery_left: Duration::ZERO,
         }
     }
 
-    /// A statement about acme; [floor and spent] are what cannot be taken back.
+    /// A report about acme. `floor` and `spent` can't be taken back.
     fn next_report(
         &mut self,
         target: u64,
@@ -89,42 +90,42 @@ impl Node {
         }
     }
 
-    fn send(&self, store: &mut Store, statement: &LeaseReport) -> Result<Grant, StoreError> {
-        let grants = self.send_all(store, std::slice::from_ref(statement))?;
-        Ok(grants[0].expect("a statement that does not fail alone"))
+    fn send(&self, store: &mut Store, report: &LeaseReport) -> Result<Grant, StoreError> {
+        let grants = self.send_all(store, std::slice::from_ref(report))?;
+        Ok(grants[0].expect("a report that does not fail alone"))
     }
 
     fn send_all(
         &self,
         store: &mut Store,
-        statements: &[LeaseReport],
+        reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
-        let round = BatchContext {
+        let context = BatchContext {
             node: &self.id,
             month: month(),
-            recovery_left: self.settle,
+            recovery_left: self.recovery_left,
             needs_replicas: true,
         };
-        store.report_leases(round, statements)
+        store.report_leases(context, reports)
     }
 
-    /// Remembers a reply as the ledger does: while an account settles, the higher numbers.
-    fn record_grant(&mut self, statement: &LeaseReport, standing: Grant) {
-        let (mut leased, mut spent) = (standing.others_leased, standing.others_spent);
-        if standing.is_recovering {
+    /// Records a grant as the ledger does: while an account recovers, the higher totals.
+    fn record_grant(&mut self, report: &LeaseReport, grant: Grant) {
+        let (mut leased, mut spent) = (grant.others_leased, grant.others_spent);
+        if grant.is_recovering {
             leased = leased.max(self.others_totals.0);
             spent = spent.max(self.others_totals.1);
         }
         self.others_totals = (leased, spent);
         self.known = KnownState {
-            sequence: statement.sequence,
-            revision: standing.revision,
-            leased: standing.own_leased + leased,
-            spent: statement.spent + spent,
+            sequence: report.sequence,
+            revision: grant.revision,
+            leased: grant.own_leased + leased,
+            spent: report.spent + spent,
         };
     }
 
-    /// States, and believes the reply.
+    /// Sends a report and records its grant.
     #[track_caller]
     fn report(
         &mut self,
@@ -133,28 +134,28 @@ impl Node {
         floor_and_spent: [u64; 2],
         limit: Option<u64>,
     ) -> Grant {
-        let statement = self.next_report(target, floor_and_spent, limit);
-        let standing = self.send(store, &statement).unwrap();
-        self.record_grant(&statement, standing);
-        standing
+        let report = self.next_report(target, floor_and_spent, limit);
+        let grant = self.send(store, &report).unwrap();
+        self.record_grant(&report, grant);
+        grant
     }
 }
 
-/// Own leased, leased and spent of the others: what both stores have in common.
-fn totals(standing: Grant) -> (u64, u64, u64) {
-    (standing.own_leased, standing.others_leased, standing.others_spent)
+/// Own leased, leased and spent of the others: the fields that both stores have.
+fn totals(grant: Grant) -> (u64, u64, u64) {
+    (grant.own_leased, grant.others_leased, grant.others_spent)
 }
 
 fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
     UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
 }
 
-/// Asks until it holds; for what takes a server some time.
+/// Polls until the condition holds; for changes that take a server some time.
 #[track_caller]
-fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !holds() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "waited in vain until {what}");
+fn wait_until(condition_text: &str, mut condition: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !condition() {
+        assert!(started.elapsed() < Duration::from_secs(20), "waited 20 s until {condition_text}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

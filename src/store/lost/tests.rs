@@ -35,14 +35,15 @@ fn changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
     RingChanges { keys: keys.to_vec(), accounts: accounts.to_vec(), ..RingChanges::default() }
 }
 
-/// What a node that knew `known` has of a store that holds `now` of another history.
+/// The lost and the present rows of a node that knew `known`, when the store holds `now` of another
+/// history.
 fn after_a_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
     let (mut lost, mut now) = (LostRows::default(), rows(now));
     lost.keep_lost_rows(&rows(known), &mut now, true);
     (lost, now)
 }
 
-fn described(lost: &LostRows) -> String {
+fn describe_all(lost: &LostRows) -> String {
     lost.describe().join("\n")
 }
 
@@ -51,8 +52,12 @@ fn a_revoked_key_stays_so_where_the_other_history_has_it_under_another_id() {
     let (mut lost, now) = after_a_loss(&[revoked("old", 1)], &[key("anew", 1)]);
     assert_eq!(now.keys, [revoked("anew", 1)]);
     assert_eq!(lost.rows_to_restore().0, [revoked("anew", 1)], "and is written back");
-    assert!(described(&lost).contains("run `riskgate keys revoke anew`"), "{}", described(&lost));
-    // It stays so until the store says it too.
+    assert!(
+        describe_all(&lost).contains("run `riskgate keys revoke anew`"),
+        "{}",
+        describe_all(&lost)
+    );
+    // The key stays revoked until the store says so too.
     let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("anew", 1) }], &[]);
     lost.keep_lost_rows_in(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
@@ -74,12 +79,12 @@ fn a_key_whose_id_is_another_key_s_now_serves_on_under_an_id_of_its_own() {
     assert_eq!((other, &kept.digest), (&key("web", 2), &[1; 32]));
     assert_eq!(kept.id, "web-0101010101010101");
     assert_eq!(&lost.rows_to_restore().0[0], kept);
-    assert!(described(&lost).contains("its id web is another key's"), "{}", described(&lost));
-    // Each node comes to the same id, and a later look changes nothing.
-    let mut again = rows(&[key("web", 2)]);
+    assert!(describe_all(&lost).contains("its id web is another key's"), "{}", describe_all(&lost));
+    // Each node derives the same id, and a later read changes nothing.
+    let mut second_read = rows(&[key("web", 2)]);
     let mut lost = lost;
-    lost.keep_lost_rows(&now, &mut again, true);
-    assert_eq!((&again.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
+    lost.keep_lost_rows(&now, &mut second_read, true);
+    assert_eq!((&second_read.keys, lost.rows_to_restore().0.len()), (&now.keys, 1));
 }
 
 #[test]
@@ -109,7 +114,7 @@ fn a_rotation_that_was_taken_back_stays_so_where_nothing_was_lost() {
     lost.keep_lost_rows(&rows(&[ends("old", 1, 900), key("new", 2)]), &mut now, false);
     assert_eq!(now.keys, [key("old", 1), revoked("new", 2)]);
     assert!(lost.is_fully_restored());
-    // No command takes a revocation or a row away: that is a loss whatever the ids say.
+    // No command removes a revocation or a row, so this is a loss whatever the ids say.
     let known = rows(&[revoked("one", 1), key("two", 2)]);
     let mut now = rows(&[key("one", 1)]);
     lost.keep_lost_rows(&known, &mut now, false);
@@ -156,23 +161,23 @@ fn each_line_names_what_to_run() {
         "riskgate accounts set other --plan pro --limit 7",
         "riskgate accounts set acme --limit plan",
     ] {
-        let naming = lines.iter().filter(|line| line.contains(&format!("`{command}`"))).count();
-        assert_eq!(naming, 1, "{command}: {lines:?}");
+        let count = lines.iter().filter(|line| line.contains(&format!("`{command}`"))).count();
+        assert_eq!(count, 1, "{command}: {lines:?}");
     }
     assert!(lines.iter().all(|line| line.contains("the store lost")), "{lines:?}");
     assert_eq!(lines.len(), 5);
-    assert!(lines[0].contains("gone"), "what would open again comes first: {lines:?}");
+    assert!(lines[0].contains("gone"), "lost revocations come first: {lines:?}");
 }
 
-/// A node that knows the limit 7, which the store lost: it says the plan's.
+/// A node that knows the limit 7, which the store lost; the store now has the plan's limit.
 fn lost_limit() -> LostRows {
     let (mut lost, mut now) = (LostRows::default(), rows(&[]));
     let known = RingRows { accounts: vec![account(Some(7))], ..rows(&[]) };
     lost.keep_lost_rows(&known, &mut now, true);
     assert!(
-        described(&lost).contains("account acme: the store lost the limit 7"),
+        describe_all(&lost).contains("account acme: the store lost the limit 7"),
         "{}",
-        described(&lost)
+        describe_all(&lost)
     );
     lost
 }
@@ -192,8 +197,11 @@ fn a_lost_limit_is_not_reported_once_it_is_set_to_any_value() {
 #[test]
 fn a_limit_that_was_set_after_the_loss_is_not_told_as_lost() {
     let mut lost = lost_limit();
-    // All that changed after the version that was known changed after the loss.
-    let mark = RingVersion { version: 9, ..RingVersion::default() };
-    lost.forget_reset_accounts(&RingChanges { mark, ..changes(&[], &[account(None)]) });
+    // Everything that changed after the known version changed after the loss.
+    let ring_version = RingVersion { version: 9, ..RingVersion::default() };
+    lost.forget_reset_accounts(&RingChanges {
+        mark: ring_version,
+        ..changes(&[], &[account(None)])
+    });
     assert_eq!(lost.describe(), [""; 0]);
 }

@@ -1,4 +1,4 @@
-//! The verbs of the ledger.
+//! Operations of the quota ledger.
 
 use super::open::Store;
 use crate::model::month::Month;
@@ -7,31 +7,31 @@ use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Store {
-    /// Who the store is and what time it has; connects where there is no connection. `known` is
-    /// what the last pulse said: if that was another life of the store, or another store, all
-    /// nodes restate their numbers for a few seconds before anything is granted anew.
+    /// Probes the store for its identity and time; connects if there is no connection. `known` is
+    /// the last probe. If the store has been restarted or replaced since then, it grants nothing
+    /// for a few seconds, while all nodes report their totals again.
     pub fn probe(&mut self, month: Month, known: Option<&Probe>) -> Result<Probe, StoreError> {
         match self {
             Store::Sqlite(_) => Ok(Probe::default()),
-            Store::Redis(store) => store.pulse(month, known),
+            Store::Redis(store) => store.probe(month, known),
         }
     }
 
-    /// Applies one node's statements, each atomically, and answers each. A statement whose
-    /// sequence number is not newer than the one that the store knows changes nothing. `None` is
-    /// one that failed alone: nothing is known of its fate.
+    /// Applies one node's reports, each atomically, and answers each. A report whose sequence is
+    /// not newer than the one in the store changes nothing. `None` stands for a report that failed
+    /// alone: the store may or may not have applied it.
     pub fn report_leases(
         &mut self,
-        round: BatchContext<'_>,
-        statements: &[LeaseReport],
+        context: BatchContext<'_>,
+        reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.state(round, statements),
-            Store::Redis(store) => store.state(round, statements),
+            Store::Sqlite(store) => store.report_leases(context, reports),
+            Store::Redis(store) => store.report_leases(context, reports),
         }
     }
 
-    /// How many of `store.wait_replicas` lacked what was last stated; 0 where none are waited for.
+    /// How many of `store.wait_replicas` lack the latest report; 0 if the store waits for none.
     pub fn missing_replicas(&self) -> usize {
         match self {
             Store::Sqlite(_) => 0,
@@ -39,7 +39,7 @@ impl Store {
         }
     }
 
-    /// What nodes other than `node` say that they spent.
+    /// The calls that nodes other than `node` have spent.
     pub fn others_spent(
         &mut self,
         account: &str,
@@ -52,7 +52,7 @@ impl Store {
         }
     }
 
-    /// The latest month that any node has counted in.
+    /// The latest month in which any node has counted calls.
     pub fn latest_month(&mut self) -> Result<Option<Month>, StoreError> {
         match self {
             Store::Sqlite(store) => store.latest_month(),
@@ -60,9 +60,8 @@ impl Store {
         }
     }
 
-    /// Goes back from a later month to this one: what was counted in later ones is forgotten.
-    /// Changes nothing where the latest month is no later; answers what was done. For use while
-    /// no node runs.
+    /// Goes back to `month` and deletes the totals of later months. If the latest month is no
+    /// later, nothing changes. Returns what was done. Use it only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
         match self {
             Store::Sqlite(store) => store.repair_month(month),
@@ -70,7 +69,7 @@ impl Store {
         }
     }
 
-    /// The store's own clock in Unix seconds, if it is not this machine's.
+    /// The store's clock in Unix seconds, if it is not this machine's.
     pub fn unix_now(&mut self) -> Result<Option<i64>, StoreError> {
         match self {
             Store::Sqlite(_) => Ok(None),
@@ -78,7 +77,7 @@ impl Store {
         }
     }
 
-    /// Spent and leased calls of a month, by account; of one account when it is named.
+    /// Spent and leased calls of a month by account, or of one account if `account` is given.
     pub fn usage(
         &mut self,
         month: Month,

@@ -1,4 +1,4 @@
-//! A store of either kind: opening it and looking after it.
+//! Opening and checking a store of either kind.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::store::redis::connection::{Redis, RedisOptions};
 use crate::store::sqlite::connection::Sqlite;
 use crate::store::url::StoreUrl;
 
-/// An open store: one connection, so give each thread its own.
+/// An open store with one connection, so each thread needs its own.
 pub enum Store {
     /// One SQLite file.
     Sqlite(Sqlite),
@@ -16,9 +16,9 @@ pub enum Store {
 }
 
 impl Store {
-    /// Opens a store. A file is created where there is none; a server need not answer yet.
+    /// Opens a store. A SQLite file is created if there is none; a server need not answer yet.
     ///
-    /// `patience` is how long one operation may take: in the embedded store, to wait for another
+    /// `timeout` is how long one operation may take; in SQLite, how long it waits for another
     /// process's lock.
     pub fn open(
         url: &StoreUrl,
@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// Opens a store that must be there already; none is created.
+    /// Opens a store that must exist; none is created.
     pub fn open_existing(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -45,7 +45,8 @@ impl Store {
         }
     }
 
-    /// Opens a store as it is, for a look at it; none where none is yet and one could be made.
+    /// Opens a store without changing it, to check it. Returns `None` if there is none and one
+    /// could be created.
     pub fn open_to_check(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -57,24 +58,25 @@ impl Store {
         }
     }
 
-    /// What keeps this store from being used at all: a damaged file, a server that would forget
-    /// what it acknowledged. A server that does not answer is no such thing.
+    /// Fails if the store can't be used at all: its file is damaged, or its server may evict
+    /// acknowledged data. A server that does not answer passes.
     pub fn check_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_usable(),
-            Store::Redis(store) => store.check(),
+            Store::Redis(store) => store.check_usable(),
         }
     }
 
-    /// What has befallen an open store: its file was replaced, its server set up otherwise.
+    /// Fails if an open store has changed: its file was replaced, or its server was reconfigured.
     pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.check_file_unchanged(),
-            Store::Redis(store) => store.check(),
+            Store::Redis(store) => store.check_usable(),
         }
     }
 
-    /// From now on waits for up to five seconds: a command beside a busy gateway.
+    /// From now on operations wait up to five seconds for a lock: a command must get its turn
+    /// beside a busy gateway.
     pub fn set_busy_timeout(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.set_busy_timeout(),
@@ -82,7 +84,7 @@ impl Store {
         }
     }
 
-    /// Leaves the store tidy for whoever moves or backs it up.
+    /// Moves everything into the store's one file, so that it can be moved or backed up.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.checkpoint(),

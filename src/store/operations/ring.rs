@@ -1,4 +1,4 @@
-//! The verbs of keys and accounts.
+//! Operations on keys and accounts.
 
 use super::open::Store;
 use crate::model::monthly_limit::MonthlyLimit;
@@ -6,17 +6,17 @@ use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow, RingChanges, RingRows, RingVersion, StoreContents};
 
 impl Store {
-    /// The identity of the store and the version of its keys and accounts; cheap enough to ask
-    /// several times a second. `None` where there is no store yet, or where it lost its mark.
+    /// The identity of the store and the version of its keys and accounts; cheap enough to be read
+    /// several times a second. `None` if the store is not initialized, or has lost its id.
     pub fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
         match self {
-            Store::Sqlite(store) => store.ring_mark(),
-            Store::Redis(store) => store.ring_mark(),
+            Store::Sqlite(store) => store.ring_version(),
+            Store::Redis(store) => store.ring_version(),
         }
     }
 
-    /// All keys and accounts: at least as new as the mark that comes with them. `None` without a
-    /// mark.
+    /// All keys and accounts, at least as new as the version that comes with them. `None` if the
+    /// store is not initialized.
     pub fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_rows(),
@@ -25,8 +25,8 @@ impl Store {
     }
 
     /// The keys and accounts that changed after version `since`, at least as new as the version
-    /// that comes with them. They are all of one history; whether it is the one in which the
-    /// caller knows that version, [`RingChanges::follow`] tells.
+    /// that comes with them. They belong to one history; [`RingChanges::follows`] tells whether it
+    /// is the one that the caller knows.
     pub fn ring_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
         match self {
             Store::Sqlite(store) => store.ring_changes(since),
@@ -34,8 +34,8 @@ impl Store {
         }
     }
 
-    /// What lay beside keys and accounts when they were last asked for, and is none of ours: told
-    /// in words, and else ignored.
+    /// Descriptions of entries that riskgate did not write, found among keys and accounts at the
+    /// last read. They are ignored otherwise.
     pub fn foreign_entries(&self) -> Vec<String> {
         match self {
             Store::Sqlite(_) => Vec::new(),
@@ -43,16 +43,17 @@ impl Store {
         }
     }
 
-    /// Marks an empty server as a store; every verb that writes keys or accounts does so too.
+    /// Initializes an empty server as a store. Every operation that writes keys or accounts does so
+    /// too.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(_) => Ok(()),
-            Store::Redis(store) => store.init(),
+            Store::Redis(store) => store.mark_as_store(),
         }
     }
 
-    /// Adds keys, all or none. An account named for the first time is created; a plan given
-    /// with a key becomes its account's.
+    /// Adds all keys or none. A new account is created with its first key. A plan given with a key
+    /// becomes its account's plan.
     pub fn add_keys(&mut self, keys: &[(KeyRow, Option<String>)]) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.add_keys(keys),
@@ -60,7 +61,8 @@ impl Store {
         }
     }
 
-    /// Sets when a key ends: its expiry to at most `expires_at`, and `revoked_at` if given.
+    /// Sets the end of a key: `expires_at` if that is earlier than its expiry, and `revoked_at` if
+    /// given.
     pub fn set_key_end(
         &mut self,
         id: &str,
@@ -73,8 +75,8 @@ impl Store {
         }
     }
 
-    /// Adds `new` and ends the key `old` at `ends` at the latest, in one step. `new` is of the same
-    /// account. A key that was revoked or has expired by `now` is not rotated.
+    /// Adds the key `new` of the same account and ends the key `old` at `old_expires_at` at the
+    /// latest, in one step. A key that was revoked or has expired by `now` can't be rotated.
     pub fn rotate_key(
         &mut self,
         old: &str,
@@ -88,8 +90,8 @@ impl Store {
         }
     }
 
-    /// Takes a rotation back in one step: revokes the key `new`, and gives `old` its expiry
-    /// `before` again, unless it ends at another time than `ends` by now.
+    /// Undoes a rotation in one step: revokes the key `new`, and resets the expiry of `old` to
+    /// `before`, unless it no longer ends at `old_expires_at`.
     pub fn undo_rotation(
         &mut self,
         old: &str,
@@ -104,8 +106,8 @@ impl Store {
         }
     }
 
-    /// Creates an account or changes what is given of it. `Some(None)` goes back to the plan's
-    /// limit.
+    /// Creates an account, or changes the given settings. A limit of `Some(None)` goes back to the
+    /// plan's limit.
     pub fn set_account(
         &mut self,
         name: &str,
@@ -118,28 +120,28 @@ impl Store {
         }
     }
 
-    /// Writes back what the store had acknowledged and lost: keys that are not there are added,
-    /// those that are end when either row says so, and accounts that are not there are created.
-    /// What is there otherwise stays as it is; with nothing to write there is no new version.
-    /// Answers how many of `store.wait_replicas` lack what was written here; said again, it counts
-    /// them again.
+    /// Writes back rows that the store had acknowledged and lost: adds missing keys, gives existing
+    /// keys the earlier of both ends, and creates missing accounts. Other rows stay as they are. If
+    /// there is nothing to write, the version stays the same.
+    ///
+    /// Returns how many of `store.wait_replicas` lack the rows. A repeated call counts them again.
     pub fn restore_rows(
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
         match self {
-            Store::Sqlite(store) => store.restore(keys, accounts),
-            Store::Redis(store) => store.restore(keys, accounts),
+            Store::Sqlite(store) => store.restore_rows(keys, accounts),
+            Store::Redis(store) => store.restore_rows(keys, accounts),
         }
     }
 
-    /// Fills an empty store with what another one held; refuses one that holds keys, accounts or
-    /// numbers. Until it is whole no gateway takes anything from it.
+    /// Fills an empty store with the contents of another. Fails if the store holds keys, accounts
+    /// or totals. No gateway reads from it until it is complete.
     pub fn fill_from(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.fill(contents),
-            Store::Redis(store) => store.fill(contents),
+            Store::Sqlite(store) => store.fill_from(contents),
+            Store::Redis(store) => store.fill_from(contents),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The verbs of the top counts.
+//! Operations on the top list.
 
 use super::open::Store;
 use crate::store::error::StoreError;
@@ -13,16 +13,16 @@ impl Store {
         }
     }
 
-    /// The counts of the top list, and the marks already counted on `day`.
+    /// The counts of the top list, and the sightings already counted on `day`.
     pub fn read_top(&mut self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
         match self {
-            Store::Sqlite(store) => store.top(day),
-            Store::Redis(store) => store.top(day),
+            Store::Sqlite(store) => store.read_top(day),
+            Store::Redis(store) => store.read_top(day),
         }
     }
 
-    /// Counts look-ups, each mark once on its `day`, over all nodes; drops the rows in `gone`
-    /// and forgets marks of days before the last. Answers the rows as they now stand.
+    /// Counts look-ups, each sighting once on its `day` over all nodes. Deletes the rows in
+    /// `evicted`, and sightings of days before the previous one. Returns the credited rows.
     pub fn credit_top(
         &mut self,
         credits: &[TopCredit],

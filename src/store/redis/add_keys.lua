@@ -1,14 +1,14 @@
--- A page of new keys and their accounts, whole or not at all: the verb `add_keys`.
+-- Adds a page of new keys and their accounts, all or none: the operation `add_keys`.
 --
--- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
---      7 plans that the import gives to accounts which are there already
--- ARGV 1 an id for the change, 2 the import that they belong to ('-': none, they are
---      there at once), 3 whether the import begins ('1') or goes on ('0'), 4 seconds for which it
---      holds its names; then of each key its id, digest, row, account, and plan ('': none given)
--- Answers the version, 0 before there is one; or why not: 'taken', an id and the known one's; 'busy'; or 'abandoned' and which
--- import that is.
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
+--      7 plans that the import gives to existing accounts
+-- ARGV 1 an id for the change, 2 the import that the keys belong to ('-': none, they take effect at
+--      once), 3 '1' if the import begins, '0' if it goes on, 4 seconds for which it reserves its
+--      names; then for each key its id, digest, row, account, and plan ('': none given)
+-- Returns the version (0 before the import is committed), or the reason why nothing was added:
+-- 'taken' with the id and the known id; 'busy'; or 'abandoned' with the import.
 
-local mark, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local imports, plans, import = KEYS[6], KEYS[7], ARGV[2]
 
 local ids, hexes, names, is_named = {}, {}, {}, {}
@@ -18,7 +18,7 @@ for at = 5, #ARGV, 5 do
     if not is_named[name] then names[#names + 1], is_named[name] = name, true end
 end
 
--- Read and judged before anything is written: a script that fails is not undone.
+-- All reads and checks come before the first write: a script that fails is not rolled back.
 local number
 if import ~= '-' and ARGV[3] == '0' then
     if import_status(imports, import) ~= 'busy' then
@@ -36,9 +36,11 @@ for at, id in ipairs(ids) do
     local known = (by_id[at] and id) or by_digest[at]
     if known then
         local row = by_id[at] or redis.call('HGET', keys, known) or ''
-        local born = string.match(row, '^%S+')
-        local status = import_status(imports, born)
-        if (status == 'busy' or status == 'abandoned') and born ~= import then return {status, born} end
+        local row_import = string.match(row, '^%S+')
+        local status = import_status(imports, row_import)
+        if (status == 'busy' or status == 'abandoned') and row_import ~= import then
+            return {status, row_import}
+        end
         return {'taken', id, known}
     end
     seen_ids[id], seen_hexes[hex] = true, id
@@ -46,20 +48,20 @@ end
 local known_accounts, rows = redis.call('HMGET', accounts, unpack(names)), {}
 for at, name in ipairs(names) do
     local row = known_accounts[at] or (import .. ' - null')
-    local born = string.match(row, '^(%S+) %S+ .')
-    local status = born == import and 'live' or import_status(imports, born)
+    local row_import = string.match(row, '^(%S+) %S+ .')
+    local status = row_import == import and 'live' or import_status(imports, row_import)
     if status == 'damaged' then
         return redis.error_reply('DAMAGED account ' .. name .. ': riskgate accounts set mends it')
     end
-    if status ~= 'live' then return {status, born} end
+    if status ~= 'live' then return {status, row_import} end
     rows[name] = row
 end
 
 local score
 if import == '-' then
-    score = next_version(mark, ARGV[1])
+    score = next_version(meta, ARGV[1])
 else
-    number = number or redis.call('HINCRBY', mark, 'imports', 1)
+    number = number or redis.call('HINCRBY', meta, 'imports', 1)
     local held_until = tonumber(redis.call('TIME')[1]) + tonumber(ARGV[4])
     redis.call('HSET', imports, import, string.format('%.0f %.0f 0', number, held_until))
     score = -number
@@ -71,9 +73,9 @@ for at = 5, #ARGV, 5 do
     index[#index + 1], index[#index + 2] = hex, id
     members[#members + 1], members[#members + 2] = score, 'key:' .. id
     if plan ~= '' then
-        local born, limit = string.match(rows[name], '^(%S+) (%S+)')
-        if import == '-' or born == import then
-            rows[name] = table.concat({born, limit, plan}, ' ')
+        local row_import, limit = string.match(rows[name], '^(%S+) (%S+)')
+        if import == '-' or row_import == import then
+            rows[name] = table.concat({row_import, limit, plan}, ' ')
         else
             redis.call('HSET', plans, name, plan)
         end
@@ -84,7 +86,7 @@ redis.call('HSET', keys, unpack(new_rows))
 redis.call('HSET', digests, unpack(index))
 local changed_rows, changed_members = {}, {}
 for name, row in pairs(rows) do
-    -- An import leaves accounts that are there as they are until it is committed.
+    -- An import changes existing accounts only when it is committed.
     if import == '-' or string.match(row, '^%S+') == import then
         changed_rows[#changed_rows + 1], changed_rows[#changed_rows + 2] = name, row
         changed_members[#changed_members + 1] = score

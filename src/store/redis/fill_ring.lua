@@ -1,28 +1,28 @@
--- Makes a staged ring the ring of an empty store: the last step of the verb `fill`.
+-- Makes a staged ring the ring of an empty store: the last step of the operation `fill_from`.
 --
--- KEYS 1 the mark, 2 keys, 3 digests, 4 accounts, 5 what changed when, 6 imports,
---      7-10 the second to the fifth, staged
--- ARGV 1 an id for the change, 2 the month that the numbers are of,
+-- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports,
+--      7-10 the staged counterparts of 2-5
+-- ARGV 1 an id for the change, 2 the month of the totals,
 --      3 and 4 how many keys and accounts were staged
--- Answers the version that it leads to; 0 where the store is not empty any more.
+-- Returns the version that it leads to; 0 if the store is no longer empty.
 
-local mark = KEYS[1]
+local meta = KEYS[1]
 for at = 2, 5 do
     if redis.call('EXISTS', KEYS[at]) == 1 then return 0 end
 end
 local keys, accounts = tonumber(ARGV[3]), tonumber(ARGV[4])
-local whole = redis.call('HLEN', KEYS[7]) == keys and redis.call('HLEN', KEYS[8]) == keys
+local is_complete = redis.call('HLEN', KEYS[7]) == keys and redis.call('HLEN', KEYS[8]) == keys
     and redis.call('HLEN', KEYS[9]) == accounts
     and redis.call('ZCARD', KEYS[10]) == keys + accounts
-if not whole then return redis.error_reply('LOST a part of the copy before it was complete') end
+if not is_complete then return redis.error_reply('LOST a part of the copy before it was complete') end
 
-local version = next_version(mark, ARGV[1])
-local month = redis.call('HGET', mark, 'month')
+local version = next_version(meta, ARGV[1])
+local month = redis.call('HGET', meta, 'month')
 if tonumber(ARGV[2]) > (month and string.match(month, '^%d+$') and tonumber(month) or -1) then
-    redis.call('HSET', mark, 'month', ARGV[2])
+    redis.call('HSET', meta, 'month', ARGV[2])
 end
--- All were staged with a score of 1. A user who lacks a right is refused before the first one has
--- its name.
+-- All changes were staged with the score 1. Renaming a key to itself first makes the script fail
+-- for a user without that permission, before any staged key gets its final name.
 if keys + accounts > 0 then
     redis.call('RENAME', KEYS[10], KEYS[10])
     redis.call('ZUNIONSTORE', KEYS[10], 1, KEYS[10], 'WEIGHTS', version)

@@ -1,35 +1,38 @@
-//! What lies among the ring's entries on a server and is none of ours: told, and else ignored.
+//! Entries in the ring's collections on a server that riskgate did not write. They are reported and
+//! otherwise ignored.
 //!
-//! Rows that were lost show by the numbers of entries: each row has a member in the sorted set of
-//! changes, and each key a digest. Where the numbers do not agree, entries that riskgate never
-//! writes are looked for, and left out of them from then on. One that it may have written is never
-//! such an entry: nobody knows what was lost beside it.
+//! Lost rows show in the numbers of entries: each row has a member in the sorted set of changes,
+//! and each key has a digest. If the numbers don't agree, this module looks for entries that
+//! riskgate never writes, and leaves them out from then on. An entry that riskgate may have written
+//! is never foreign, because another row may have been lost with it.
 
 use std::collections::BTreeSet;
 
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
 
-/// So many entries are told by name.
-const NAMED: usize = 3;
+/// The most entries that are listed by name.
+const MAX_NAMED: usize = 3;
 
-/// How many entries each collection has: keys, digests, accounts, and when they changed.
+/// The number of entries in each collection: keys, digests, accounts, changes.
 pub(super) type EntryCounts = [u64; 4];
 
-/// Entries that are none of ours: in which collection, and their names.
+/// Foreign entries: the collection and the name of each.
 #[derive(Default)]
 pub(super) struct ForeignEntries {
     pub(super) entries: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
     imports: BTreeSet<Vec<u8>>,
-    /// The numbers that were found not to agree even without them: rows were lost.
+    /// The entry counts that disagreed even without foreign entries: rows were lost.
     pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 
 impl ForeignEntries {
-    /// Whether nothing was lost, as far as numbers tell.
+    /// Returns true if the entry counts show no loss.
     pub(super) fn is_consistent(&self, counts: &EntryCounts) -> bool {
-        let of = |collection| self.entries.iter().filter(|(of, _)| *of == collection).count();
-        let foreign = [KEYS, DIGESTS, ACCOUNTS, CHANGES].map(|collection| of(collection) as u64);
+        let count_in = |wanted| {
+            self.entries.iter().filter(|(collection, _)| *collection == wanted).count() as u64
+        };
+        let foreign = [KEYS, DIGESTS, ACCOUNTS, CHANGES].map(count_in);
         let [keys, digests, accounts, changed] =
             [0, 1, 2, 3].map(|at| counts[at].checked_sub(foreign[at]));
         keys.is_some()
@@ -46,15 +49,16 @@ impl ForeignEntries {
         self.imports = imports;
     }
 
-    pub(super) fn lines(&self) -> Vec<String> {
+    pub(super) fn describe(&self) -> Vec<String> {
         let imports = self.imports.iter().map(|name| (IMPORTS, name));
-        let all = self.entries.iter().map(|(of, name)| (*of, name)).chain(imports);
-        let line = |(of, name): (&str, &Vec<u8>)| {
+        let entries =
+            self.entries.iter().map(|(collection, name)| (*collection, name)).chain(imports);
+        let describe_entry = |(collection, name): (&str, &Vec<u8>)| {
             let name = name.escape_ascii();
-            format!("{of}: expected only what riskgate wrote, but found {name}; delete it")
+            format!("{collection}: expected only what riskgate wrote, but found {name}; delete it")
         };
-        let mut lines: Vec<String> = all.clone().take(NAMED).map(line).collect();
-        let more = all.count().saturating_sub(NAMED);
+        let mut lines: Vec<String> = entries.clone().take(MAX_NAMED).map(describe_entry).collect();
+        let more = entries.count().saturating_sub(MAX_NAMED);
         lines.extend((more > 0).then(|| format!("and {more} more such entries")));
         lines
     }

@@ -1,4 +1,4 @@
-//! Looks for entries on a server that are none of ours.
+//! Looks for entries on a server that riskgate did not write.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -9,12 +9,13 @@ use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 
 impl Redis {
-    /// What lies beside what riskgate wrote, in words.
+    /// Descriptions of the foreign entries.
     pub(in super::super) fn foreign_entries(&self) -> Vec<String> {
-        self.foreign.lines()
+        self.foreign.describe()
     }
 
-    /// Looks for what is foreign where numbers do not agree; true if they may do so by now.
+    /// Looks for foreign entries after the entry counts disagreed. Returns true if the counts may
+    /// agree without them.
     pub(super) fn find_foreign_entries(
         &mut self,
         counts: &EntryCounts,
@@ -23,7 +24,7 @@ impl Redis {
             return Ok(false);
         }
         let mut rows = Vec::new();
-        // Before the changes: what is added meanwhile is in both.
+        // Rows before changes: an entry that is added meanwhile is in both.
         for hash in [KEYS, DIGESTS, ACCOUNTS] {
             self.scan_pairs(hash, |name, value| rows.push((hash, name, value)))?;
         }
@@ -34,7 +35,7 @@ impl Redis {
         let mut entries: BTreeSet<_> = others.map(|member| (CHANGES, member.clone())).collect();
         for (hash, name, value) in rows {
             let is_ours = match hash {
-                // A row that can't be read may have been harmed.
+                // A row that can't be read but has a change may be a damaged row of riskgate.
                 KEYS => {
                     is_row(&name, &value, parse_key)
                         || members.contains(&with_prefix("key:", &name))
@@ -53,7 +54,8 @@ impl Redis {
         Ok(true)
     }
 
-    /// Takes note of numbers that do not agree: as long as they stay so, nobody looks again.
+    /// Records entry counts that disagree, so that nothing is scanned again while they stay the
+    /// same.
     pub(super) fn record_loss(&mut self, before: &EntryCounts, now: &EntryCounts) {
         self.foreign.inconsistent_counts = (before == now).then_some(*now);
     }

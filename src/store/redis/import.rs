@@ -1,9 +1,9 @@
-//! Adding keys to a server: a page in one script, more as an import.
+//! Adds keys to a server: one page in one script, more as an import.
 //!
-//! An import of many keys goes in pages, so that none of its steps holds the server up. Its rows
-//! name it, and are there for everybody once it was committed, in one short step. What failed is
-//! undone; what was given up without a word, such as by a process that was killed, holds its names
-//! for some seconds and is then cleared away by whoever meets it.
+//! An import adds many keys in pages, so that no step blocks the server for long. Its rows name the
+//! import and take effect for everybody when it is committed, in one short step. A failed import is
+//! undone. An import whose process was killed reserves its names for some seconds; then the next
+//! process that meets them clears it.
 
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::RING_KEYS;
@@ -15,7 +15,7 @@ use super::write::ADDING;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
 
-/// Seconds for which an import holds its names after each of its steps.
+/// How long an import reserves its names after each of its steps, in seconds.
 const IMPORT_TTL_SECONDS: u64 = 10;
 
 impl Redis {
@@ -24,23 +24,24 @@ impl Redis {
         keys: &[(KeyRow, Option<String>)],
     ) -> Result<(), StoreError> {
         match keys.len() {
-            0 => return self.init(),
+            0 => return self.mark_as_store(),
             1..=CHUNK_ROWS => return self.add_page("-", keys, true),
             _ => {}
         }
         let import = self.random_id()?;
         let mut is_first_page = true;
-        let done = keys.chunks(CHUNK_ROWS).try_for_each(|page| {
+        let result = keys.chunks(CHUNK_ROWS).try_for_each(|page| {
             let added = self.add_page(&import, page, is_first_page);
             is_first_page = false;
             added
         });
-        let done = done.and_then(|()| self.end_import(&import, "commit").map(drop));
-        if done.is_err() {
-            // Else it is cleared away by whoever meets it. One that was committed stays.
+        let result = result.and_then(|()| self.end_import(&import, "commit").map(drop));
+        if result.is_err() {
+            // If this fails, the next process that meets the import clears it. A committed import
+            // stays.
             let _ = self.clear_import(&import);
         }
-        done
+        result
     }
 
     fn add_page(

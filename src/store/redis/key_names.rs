@@ -1,4 +1,4 @@
-//! The names of all keys on a server. Those that one script touches share a hash tag.
+//! The names of all keys on a server. The keys that one script touches share a hash tag.
 
 use crate::model::month::Month;
 
@@ -12,24 +12,25 @@ pub(super) const CHANGES: &str = "riskgate:{ring}:changed";
 
 pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
 
-/// What all scripts of the ring are given.
+/// The keys that every script of the ring gets.
 pub(super) const RING_KEYS: [&str; 6] = [RING_META, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
 
 pub(super) const READING_KEYS: &str = "reading the keys";
 
-/// Which store it is, and the version of its keys and accounts.
+/// The store id, and the version of its keys and accounts.
 pub(super) const RING_META: &str = "riskgate:{ring}:meta";
 
 pub(super) const RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 
-/// Numbers of a month are kept for so long from its first call on, in seconds: a server's clock
-/// that is wrong for a while, and not by a year, throws none away that are in use.
+/// How long the totals of a month are kept from its first call on, in seconds. A server clock that
+/// is wrong by less than a year expires no totals in use.
 pub(super) const LEDGER_TTL: i64 = 400 * 86_400;
 
-/// What all numbers' names begin with.
+/// The prefix of all ledger keys.
 pub(super) const LEDGER_PREFIX: &str = "riskgate:ledger:{";
 
-/// The month's numbers of an account. The braces make both keys of an account fall together.
+/// The key of an account's totals of a month. Because of the braces, both keys of an account have
+/// the same hash slot.
 pub(super) fn ledger_key(account: &str, month: Month) -> String {
     format!("{LEDGER_PREFIX}{account}}}:{month}")
 }
@@ -40,7 +41,7 @@ pub(super) fn recovering_key(account: &str, month: Month) -> String {
 
 pub(super) const TOP_KEY: &str = "riskgate:{top}:rows";
 
-/// What an import changes of accounts that are there already, when it is committed.
+/// The key of the plans that an import gives to existing accounts when it is committed.
 pub(super) fn plans_key(import: &str) -> String {
     format!("riskgate:{{ring}}:plans:{import}")
 }

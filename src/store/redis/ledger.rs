@@ -1,4 +1,4 @@
-//! The ledger's verbs on a server: one script for each statement.
+//! The ledger operations on a server: one script for each report.
 
 use std::time::{Duration, Instant};
 
@@ -8,22 +8,24 @@ use super::connection::Redis;
 use super::key_names::{
     LEDGER_PREFIX, LEDGER_TTL, RECOVERING_KEY, RING_META, ledger_key, recovering_key,
 };
-use super::reply::{info_field, reply_number, server_error, source, to_hex};
+use super::reply::{info_field, reply_number, reply_text, server_error, to_hex};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::rows::UsageRow;
 
-/// For so long after a loss nodes restate their numbers: each speaks at least once a second.
+/// How long the store recovers after a data loss. In this time every node reports its totals again,
+/// because each reports at least once a second.
 const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
-/// Replicas acknowledge what they have once a second. One that was silent for longer, in seconds,
+/// Replicas acknowledge their offset once a second. A replica that was silent for more seconds
 /// counts as missing.
 const MAX_REPLICA_LAG: i64 = 2;
-/// And for so long from a node's last word on a month that is over: it may not be over after all.
+/// How long totals of a past month are kept after a node's final report, in seconds. The month may
+/// not be over if that node's clock was wrong.
 const PAST_MONTH_TTL: i64 = 62 * 86_400;
 
-/// Replicas that are connected and acknowledged something lately, by `INFO replication`.
+/// Counts the connected replicas that acknowledged recently, from `INFO replication`.
 fn connected_replicas(replication: &str) -> usize {
     let is_connected = |line: &&str| {
         let fields = line.split_once(':').map_or("", |(_, fields)| fields);
@@ -41,50 +43,50 @@ fn connected_replicas(replication: &str) -> usize {
     replication.lines().filter(is_replica).filter(is_connected).count()
 }
 
-/// How often the unreadable numbers of one account are told.
+/// The interval between two warnings about the same account.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
-/// Of how many accounts they are told in this time.
+/// The most accounts warned about in this interval.
 const MAX_WARNED: usize = 100;
 
 impl Redis {
-    pub(in super::super) fn pulse(
+    pub(in super::super) fn probe(
         &mut self,
         month: Month,
         known: Option<&Probe>,
     ) -> Result<Probe, StoreError> {
-        const DOING: &str = "probing the server";
-        let mut ask = redis::pipe();
-        ask.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
-        let mut replies = self.query(DOING, &ask)?.into_iter();
+        const OPERATION: &str = "probing the server";
+        let mut info = redis::pipe();
+        info.cmd("INFO").arg("server").cmd("INFO").arg("replication").cmd("TIME");
+        let mut replies = self.query(OPERATION, &info)?.into_iter();
         let mut next = || replies.next().unwrap_or(Value::Nil);
-        let (server, replication, time) = (source(next()), source(next()), next());
-        let (Some(run), Some(history)) =
+        let (server, replication, time) = (reply_text(next()), reply_text(next()), next());
+        let (Some(run_id), Some(replication_id)) =
             (info_field(&server, "run_id"), info_field(&replication, "master_replid"))
         else {
-            return Err(self.unavailable(DOING, "no run_id or master_replid in INFO"));
+            return Err(self.unavailable(OPERATION, "no run_id or master_replid in INFO"));
         };
-        let incarnation = format!("{run}/{history}");
-        let unix_now: (i64, i64) = self.parse_reply(DOING, time)?;
-        // Before the space the life of the server, behind it the beginning of its data.
+        let incarnation = format!("{run_id}/{replication_id}");
+        let unix_now: (i64, i64) = self.parse_reply(OPERATION, time)?;
+        // An incarnation is the run of the server, a space, and the beginning of its data.
         let known = known.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
-        let data_id = format!("{run}@{}.{:06}", unix_now.0, unix_now.1);
-        let settle = RECOVERY_PERIOD.as_millis() as u64;
-        let mut replies = self.run_scripts(DOING, |scripts| {
-            let mut pulse = redis::pipe();
-            pulse.cmd("EVALSHA").arg(&scripts[Script::Probe as usize]).arg(2).arg(RING_META);
-            pulse.arg(RECOVERING_KEY).arg(&incarnation).arg(known_beginning).arg(&data_id);
-            pulse.arg(month.number()).arg(settle);
-            pulse
+        let data_id = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
+        let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
+        let mut replies = self.run_scripts(OPERATION, |scripts| {
+            let mut run_probe = redis::pipe();
+            run_probe.cmd("EVALSHA").arg(&scripts[Script::Probe as usize]).arg(2).arg(RING_META);
+            run_probe.arg(RECOVERING_KEY).arg(&incarnation).arg(known_beginning).arg(&data_id);
+            run_probe.arg(month.number()).arg(recovery_ms);
+            run_probe
         })?;
         let reply = replies.pop().unwrap_or(Value::Nil);
         if let Some(found) = server_error(&reply) {
             self.connection = None;
-            return Err(self.unavailable(DOING, found));
+            return Err(self.unavailable(OPERATION, found));
         }
         let (store_id, began, recovering): (String, String, u64) =
-            self.parse_reply(DOING, reply)?;
-        self.note_replicas(connected_replicas(&replication));
+            self.parse_reply(OPERATION, reply)?;
+        self.record_replicas(connected_replicas(&replication));
         Ok(Probe {
             incarnation: format!("{incarnation} {began} {store_id}"),
             unix_now: Some(unix_now.0),
@@ -92,91 +94,92 @@ impl Redis {
         })
     }
 
-    pub(in super::super) fn state(
+    pub(in super::super) fn report_leases(
         &mut self,
-        round: BatchContext<'_>,
-        statements: &[LeaseReport],
+        context: BatchContext<'_>,
+        reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
-        const DOING: &str = "reporting leases";
+        const OPERATION: &str = "reporting leases";
         if !self.is_connected() {
-            // Whoever speaks next must take the pulse first: it may be another server by now.
-            return Err(self.unavailable(DOING, "no connection"));
+            // The caller must probe first, because another server may answer on a new connection.
+            return Err(self.unavailable(OPERATION, "no connection"));
         }
-        if statements.is_empty() {
+        if reports.is_empty() {
             return Ok(Vec::new());
         }
-        let (node, wait) = (to_hex(round.node), self.wait_replicas);
-        if self.missing_replicas > 0 && round.needs_replicas {
-            return Err(self.too_few_replicas(DOING));
+        let (node, replicas) = (to_hex(context.node), self.wait_replicas);
+        if self.missing_replicas > 0 && context.needs_replicas {
+            return Err(self.too_few_replicas(OPERATION));
         }
-        // A WAIT for replicas that are known to be missing would only cost its time, and Redis
-        // looks at the end of a WAIT ten times a second. The pulse tells when they are back.
-        let waits = wait > 0 && self.missing_replicas == 0;
-        let wait_for = self.replica_wait_ms();
-        let mut replies = self.run_scripts(DOING, |scripts| {
+        // If replicas are known to be missing, a WAIT would only cost time: Redis checks for the
+        // end of a WAIT ten times a second. The probe shows when the replicas are back.
+        let must_wait = replicas > 0 && self.missing_replicas == 0;
+        let wait_ms = self.replica_wait_ms();
+        let mut replies = self.run_scripts(OPERATION, |scripts| {
             let mut pipeline = redis::pipe();
-            for statement in statements {
+            for report in reports {
                 let script = &scripts[Script::ReportLease as usize];
-                add_report(&mut pipeline, script, &node, round, statement);
+                add_report(&mut pipeline, script, &node, context, report);
             }
-            if waits {
-                pipeline.cmd("WAIT").arg(wait).arg(wait_for);
+            if must_wait {
+                pipeline.cmd("WAIT").arg(replicas).arg(wait_ms);
             }
             pipeline
         })?;
-        if waits {
+        if must_wait {
             let reached = reply_number(replies.pop().unwrap_or(Value::Nil));
-            self.note_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
-            if self.missing_replicas > 0 && round.needs_replicas {
-                return Err(self.too_few_replicas(DOING));
+            self.record_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
+            if self.missing_replicas > 0 && context.needs_replicas {
+                return Err(self.too_few_replicas(OPERATION));
             }
         }
-        // Numbers that are none of ours are the account's trouble; other errors are the server's.
-        let is_server_s = |found: &String| !is_account_error(found);
-        if let Some(found) = replies.iter().filter_map(server_error).find(is_server_s) {
+        // Unreadable totals are a fault of one account. Any other error is a fault of the server.
+        let is_server_error = |found: &String| !is_account_error(found);
+        if let Some(found) = replies.iter().filter_map(server_error).find(is_server_error) {
             self.connection = None;
-            return Err(self.unavailable(DOING, found));
+            return Err(self.unavailable(OPERATION, found));
         }
-        let mut grants = Vec::with_capacity(statements.len());
-        for (statement, reply) in statements.iter().zip(replies) {
+        let mut grants = Vec::with_capacity(reports.len());
+        for (report, reply) in reports.iter().zip(replies) {
             if let Some(found) = server_error(&reply) {
-                self.warn_about_account(DOING, &statement.account, &found.to_string());
+                self.warn_about_account(OPERATION, &report.account, &found.to_string());
                 grants.push(None);
                 continue;
             }
-            let Some(grant) = parse_grant(statement.sequence, reply) else {
-                // Nobody knows what else would come, and to which question.
+            let Some(grant) = parse_grant(report.sequence, reply) else {
+                // The connection may hold more replies to other requests.
                 self.connection = None;
-                return Err(self.unavailable(DOING, "an answer to another request"));
+                return Err(self.unavailable(OPERATION, "an answer to another request"));
             };
             grants.push(Some(grant));
         }
         Ok(grants)
     }
 
-    /// Tells what is wrong with one account's numbers: once a minute, since each call states them.
-    fn warn_about_account(&mut self, doing: &str, account: &str, found: &str) {
-        self.warned_accounts.retain(|_, told_at| told_at.elapsed() < WARN_INTERVAL);
+    /// Warns that one account's totals can't be read: at most once a minute, because every call
+    /// leads to a report.
+    fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
+        self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < WARN_INTERVAL);
         if self.warned_accounts.len() < MAX_WARNED && !self.warned_accounts.contains_key(account) {
-            log::warn!("{}: {doing}: account {account}: {found}", self.place);
+            log::warn!("{}: {operation}: account {account}: {found}", self.location);
             self.warned_accounts.insert(account.to_owned(), Instant::now());
         }
     }
 
-    /// Milliseconds to wait for replicas: so that the answer comes within the patience, also when
-    /// it is that none has it. Zero would be for ever.
+    /// How many milliseconds to wait for replicas: less than the timeout, so that the reply arrives
+    /// in time even if no replica acknowledges. 0 would wait for ever.
     pub(super) fn replica_wait_ms(&self) -> u64 {
-        (self.patience * 3 / 4).as_millis().max(1) as u64
+        (self.timeout * 3 / 4).as_millis().max(1) as u64
     }
 
-    fn note_replicas(&mut self, present: usize) {
+    fn record_replicas(&mut self, present: usize) {
         self.missing_replicas = self.wait_replicas.saturating_sub(present);
     }
 
-    fn too_few_replicas(&mut self, doing: &'static str) -> StoreError {
+    fn too_few_replicas(&mut self, operation: &'static str) -> StoreError {
         let wanted = self.wait_replicas;
         let present = wanted.saturating_sub(self.missing_replicas);
-        self.unavailable(doing, format!("only {present} of {wanted} replicas have it"))
+        self.unavailable(operation, format!("only {present} of {wanted} replicas have it"))
     }
 
     pub(in super::super) fn missing_replicas(&self) -> usize {
@@ -202,26 +205,29 @@ impl Redis {
         month: Month,
         account: Option<&str>,
     ) -> Result<Vec<UsageRow>, StoreError> {
-        const DOING: &str = "reading usage";
+        const OPERATION: &str = "reading usage";
         let accounts = match account {
             Some(account) => vec![account.as_bytes().to_owned()],
             None => self.accounts_in_month(month)?,
         };
         let mut rows = Vec::new();
-        for some in accounts.chunks(1_000) {
+        for chunk in accounts.chunks(1_000) {
             let mut read = redis::pipe();
-            for account in some {
+            for account in chunk {
                 let numbers = ["spent", "leased", "claim"];
                 let tail = format!("}}:{month}");
                 let key = [LEDGER_PREFIX.as_bytes(), account, tail.as_bytes()].concat();
                 read.cmd("HMGET").arg(key).arg(&numbers);
             }
             self.connect()?;
-            for (account, reply) in some.iter().zip(self.send_once(DOING, &read, self.patience)?) {
-                let server_s = server_error(&reply).filter(|found| !is_account_error(found));
-                if let Some(found) = server_s {
+            for (account, reply) in
+                chunk.iter().zip(self.send_once(OPERATION, &read, self.timeout)?)
+            {
+                let server_error_text =
+                    server_error(&reply).filter(|found| !is_account_error(found));
+                if let Some(found) = server_error_text {
                     self.connection = None;
-                    return Err(self.unavailable(DOING, found));
+                    return Err(self.unavailable(OPERATION, found));
                 }
                 rows.extend(usage_row(account, reply));
             }
@@ -230,9 +236,9 @@ impl Redis {
         Ok(rows)
     }
 
-    /// Every account that has numbers of a month, whatever bytes its name is.
+    /// Every account that has totals of a month. Its name may be any bytes.
     fn accounts_in_month(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
-        const DOING: &str = "reading usage";
+        const OPERATION: &str = "reading usage";
         let (head, tail) = (LEDGER_PREFIX, format!("}}:{month}"));
         let mut accounts = std::collections::BTreeSet::new();
         let mut cursor = 0u64;
@@ -240,8 +246,8 @@ impl Redis {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{head}*{tail}"));
             scan.arg("COUNT").arg(1_000);
-            let reply = self.query(DOING, &scan)?.pop().unwrap_or(Value::Nil);
-            let (next, keys): (u64, Vec<Vec<u8>>) = self.parse_reply(DOING, reply)?;
+            let reply = self.query(OPERATION, &scan)?.pop().unwrap_or(Value::Nil);
+            let (next, keys): (u64, Vec<Vec<u8>>) = self.parse_reply(OPERATION, reply)?;
             let name = |key: &Vec<u8>| {
                 Some(key.strip_prefix(head.as_bytes())?.strip_suffix(tail.as_bytes())?.to_owned())
             };
@@ -254,12 +260,13 @@ impl Redis {
     }
 }
 
-/// Whether an error is about what stands under one account's name: another type, or none of ours.
+/// Returns true if an error concerns the key of one account: it has another type, or its contents
+/// can't be read.
 fn is_account_error(found: &str) -> bool {
     found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
 }
 
-/// What an account has spent and leased; none if nothing is counted of it.
+/// The usage row of an account; `None` if nothing is counted.
 fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     type Reply = (Option<u64>, Option<u64>, Option<String>);
     let (account, read) = match std::str::from_utf8(account) {
@@ -274,7 +281,7 @@ fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(UsageRow {
         account,
-        // What was known before a loss counts, also before the next statement says so.
+        // Totals that were known before a loss count even before the next report applies them.
         spent: spent.max(claimed(claim.map(|claim| claim.1))),
         leased: leased.max(claimed(claim.map(|claim| claim.0))),
         is_damaged: false,
@@ -285,34 +292,31 @@ fn add_report(
     pipeline: &mut Pipeline,
     script: &str,
     node: &str,
-    round: BatchContext<'_>,
-    statement: &LeaseReport,
+    context: BatchContext<'_>,
+    report: &LeaseReport,
 ) {
-    let LeaseReport { account, month, sequence, target, floor, spent, limit, known } = statement;
+    let LeaseReport { account, month, sequence, target, floor, spent, limit, known } = report;
     let limit = limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
     pipeline.cmd("EVALSHA").arg(script).arg(2);
     pipeline.arg(ledger_key(account, *month)).arg(recovering_key(account, *month));
     pipeline.arg(node).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
     pipeline.arg(known.sequence).arg(known.revision).arg(known.leased).arg(known.spent);
-    pipeline.arg(round.recovery_left.as_millis() as u64).arg(RECOVERY_PERIOD.as_millis() as u64);
-    let is_over = *month < round.month;
-    pipeline.arg(if is_over { PAST_MONTH_TTL } else { LEDGER_TTL }).arg(u8::from(is_over));
+    pipeline.arg(context.recovery_left.as_millis() as u64).arg(RECOVERY_PERIOD.as_millis() as u64);
+    let is_past = *month < context.month;
+    pipeline.arg(if is_past { PAST_MONTH_TTL } else { LEDGER_TTL }).arg(u8::from(is_past));
 }
 
-/// The word on the statement of this number; nothing if it is none, or was harmed on its way.
+/// The grant for the report with this sequence. `None` if the reply answers another report or is
+/// corrupted.
 fn parse_grant(sequence: u64, reply: Value) -> Option<Grant> {
     let parts: Vec<u64> = redis::from_redis_value(reply).ok()?;
-    let [own, others_leased, others_spent, revision, recovering, sum] = parts.try_into().ok()?;
-    let parts = [sequence, own, others_leased, others_spent, revision, recovering];
-    let weighed = parts.into_iter().zip((1u128..).step_by(2));
-    let expected = weighed.map(|(part, weight)| u128::from(part) * weight).sum::<u128>() % 65_521;
-    let grant = Grant {
-        own_leased: own,
-        others_leased,
-        others_spent,
-        revision,
-        is_recovering: recovering == 1,
-    };
+    let [own_leased, others_leased, others_spent, revision, recovering, sum] =
+        parts.try_into().ok()?;
+    let parts = [sequence, own_leased, others_leased, others_spent, revision, recovering];
+    let weighted = parts.into_iter().zip((1u128..).step_by(2));
+    let expected = weighted.map(|(part, weight)| u128::from(part) * weight).sum::<u128>() % 65_521;
+    let grant =
+        Grant { own_leased, others_leased, others_spent, revision, is_recovering: recovering == 1 };
     (expected == u128::from(sum)).then_some(grant)
 }
 
@@ -322,18 +326,18 @@ mod tests {
 
     #[test]
     fn a_corrupted_reply_is_never_taken_for_another() {
-        let word = b"*6\r\n:64\r\n:1000\r\n:930\r\n:77\r\n:0\r\n:12412\r\n";
+        let reply = b"*6\r\n:64\r\n:1000\r\n:930\r\n:77\r\n:0\r\n:12412\r\n";
         let read = |sequence, bytes: &[u8]| {
             redis::parse_redis_value(bytes).ok().and_then(|value| parse_grant(sequence, value))
         };
-        let sound = read(17, word);
-        assert_eq!(sound.map(|grant| grant.own_leased), Some(64));
-        assert_eq!(read(18, word), None, "the answer to another statement");
-        for (at, bit) in (0..word.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
-            let mut harmed = word.to_vec();
-            harmed[at] ^= 1 << bit;
-            let heard = read(17, &harmed);
-            assert!(heard.is_none() || heard == sound, "{at} {bit}: {heard:?}");
+        let intact = read(17, reply);
+        assert_eq!(intact.map(|grant| grant.own_leased), Some(64));
+        assert_eq!(read(18, reply), None, "the answer to another report");
+        for (at, bit) in (0..reply.len()).flat_map(|at| (0..8).map(move |bit| (at, bit))) {
+            let mut corrupted = reply.to_vec();
+            corrupted[at] ^= 1 << bit;
+            let parsed = read(17, &corrupted);
+            assert!(parsed.is_none() || parsed == intact, "{at} {bit}: {parsed:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
--- Goes back to a month, if a later one was counted in: the first step of the verb `repair_month`.
+-- Lowers the latest month, if a later one was counted in: the first step of `repair_month`.
 --
--- KEYS 1 the ring's mark
+-- KEYS 1 metadata of the ring
 -- ARGV 1 the month
--- Answers the latest month as it was, -1 for none.
+-- Returns the latest month before, or -1 if there was none.
 
 local known = redis.call('HGET', KEYS[1], 'month')
--- One that is none was never counted in.
-local was = known and string.match(known, '^%d+$') and tonumber(known) or -1
-if was > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
-return was
+-- A value that is no number is no month that was counted in.
+local previous = known and string.match(known, '^%d+$') and tonumber(known) or -1
+if previous > tonumber(ARGV[1]) then redis.call('HSET', KEYS[1], 'month', ARGV[1]) end
+return previous

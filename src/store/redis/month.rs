@@ -1,4 +1,4 @@
-//! The latest month on a server, and the way back from one that has not begun.
+//! The latest month on a server, and its repair.
 
 use redis::Value;
 
@@ -20,51 +20,51 @@ impl Redis {
     }
 
     pub(in super::super) fn unix_now(&mut self) -> Result<i64, StoreError> {
-        const DOING: &str = "reading its clock";
+        const OPERATION: &str = "reading its clock";
         let mut read = redis::pipe();
         read.cmd("TIME");
-        let reply = self.query(DOING, &read)?.pop().unwrap_or(Value::Nil);
-        let (seconds, _micros): (i64, i64) = self.parse_reply(DOING, reply)?;
+        let reply = self.query(OPERATION, &read)?.pop().unwrap_or(Value::Nil);
+        let (seconds, _micros): (i64, i64) = self.parse_reply(OPERATION, reply)?;
         Ok(seconds)
     }
 
-    /// The month first, in one step; then the numbers, some at a time. An interrupted repair can
-    /// be run again: what is left of later months is dropped then.
+    /// First lowers the month in one step, then deletes later totals a chunk at a time. An
+    /// interrupted repair can be run again and deletes the rest.
     pub(in super::super) fn repair_month(
         &mut self,
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
-        const DOING: &str = "repairing the month";
+        const OPERATION: &str = "repairing the month";
         let reply = self.run_write_script(
-            DOING,
+            OPERATION,
             Script::LowerMonth,
             &[RING_META],
             &[month.number().to_string()],
         )?;
-        let was: i64 = self.parse_reply(DOING, reply)?;
-        let was = u16::try_from(was).ok().and_then(Month::from_number);
+        let previous: i64 = self.parse_reply(OPERATION, reply)?;
+        let previous = u16::try_from(previous).ok().and_then(Month::from_number);
         let mut dropped = 0;
         let mut cursor = 0u64;
         loop {
             let mut scan = redis::pipe();
             scan.cmd("SCAN").arg(cursor).arg("MATCH").arg(format!("{LEDGER_PREFIX}*")).arg("COUNT");
             scan.arg(CHUNK_ROWS);
-            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last(DOING, &scan)?;
+            let (next, names): (u64, Vec<Vec<u8>>) = self.query_last(OPERATION, &scan)?;
             let is_later = |name: &&Vec<u8>| {
                 let name = String::from_utf8_lossy(name);
-                let counted = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
-                counted.is_some_and(|counted| counted > month)
+                let month_of_key = name.rsplit_once("}:").and_then(|(_, text)| Month::parse(text));
+                month_of_key.is_some_and(|month_of_key| month_of_key > month)
             };
-            let later: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
-            if !later.is_empty() {
-                let mut drop = redis::pipe();
-                drop.cmd("DEL").arg(&later);
-                let replies = self.query_within(DOING, BULK_TIMEOUT, &drop)?;
+            let later_keys: Vec<&Vec<u8>> = names.iter().filter(is_later).collect();
+            if !later_keys.is_empty() {
+                let mut delete = redis::pipe();
+                delete.cmd("DEL").arg(&later_keys);
+                let replies = self.query_within(OPERATION, BULK_TIMEOUT, &delete)?;
                 dropped += replies.into_iter().map(reply_number).sum::<u64>();
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(RepairedMonth { previous: was, dropped });
+                return Ok(RepairedMonth { previous, dropped });
             }
         }
     }

@@ -1,20 +1,21 @@
--- Who the store is, and whether all accounts settle after a loss: the verb `pulse`.
+-- Returns the identity of the store, and for how long all accounts recover: the operation `probe`.
 --
--- KEYS 1 the ring's mark, 2 there while all accounts settle
--- ARGV 1 this life of the server, 2 the beginning of its data that the node knows ('': none),
---      3 the beginning that it has from now on if it has none,
---      4 the latest month that the node counts in, 5 ms that recovery takes
--- Answers the store's id ('' without one), its beginning and the ms for which it settles.
+-- KEYS 1 metadata of the ring, 2 exists while all accounts recover
+-- ARGV 1 the incarnation of the server, 2 the beginning of its data known to the node ('': none),
+--      3 the beginning that it gets if it has none,
+--      4 the latest month that the node counts in, 5 the recovery period in ms
+-- Returns the store's id ('' without one), the beginning of its data, and the ms left to recover.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''
--- One that is none is as none: the beginning is a server's run and a second.
+-- An unreadable value counts as none. The beginning is a server's run id and a time.
 if began and not string.match(began, '^%x+@%d+%.%d+$') then began = nil end
 local month = read[4] and string.match(read[4], '^%d+$') and tonumber(read[4]) or -1
-local another_life = life and life ~= ARGV[1]
--- Whoever came first after the loss may have known nothing of what was here before.
-local emptied = ARGV[2] ~= '' and began ~= ARGV[2]
-if another_life or emptied then
+local was_restarted = life and life ~= ARGV[1]
+-- Another beginning means that the data was lost, even if the incarnation matches: the first node
+-- after the loss may have known nothing of the earlier data.
+local was_replaced = ARGV[2] ~= '' and began ~= ARGV[2]
+if was_restarted or was_replaced then
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
 end
 if life ~= ARGV[1] then redis.call('HSET', KEYS[1], 'life', ARGV[1]) end

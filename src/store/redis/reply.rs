@@ -1,4 +1,4 @@
-//! Reads the parts of a server's replies.
+//! Reads parts of a server's replies.
 
 use redis::Value;
 
@@ -11,7 +11,7 @@ pub(super) fn server_error(value: &Value) -> Option<String> {
     }
 }
 
-pub(super) fn source(value: Value) -> String {
+pub(super) fn reply_text(value: Value) -> String {
     redis::from_redis_value(value).unwrap_or_default()
 }
 
@@ -19,7 +19,7 @@ pub(super) fn reply_number(value: Value) -> u64 {
     redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
 }
 
-/// A line of INFO.
+/// A field of an INFO reply.
 pub(super) fn info_field<'i>(info: &'i str, name: &str) -> Option<&'i str> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }

@@ -1,4 +1,4 @@
-//! Writing back to a server what it had acknowledged and lost: the verb `restore`, in pages.
+//! Writes rows back to a server that had acknowledged and lost them, in pages.
 
 use redis::Pipeline;
 
@@ -10,19 +10,19 @@ use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// Rows in one script that writes them back: as many as Lua takes for one command, twice.
+/// The most rows in one script. Lua can pass twice as many arguments to one command.
 const PAGE_ROWS: usize = 1_000;
-const DOING: &str = "restoring lost rows";
+const OPERATION: &str = "restoring lost rows";
 
 impl Redis {
-    pub(in super::super) fn restore(
+    pub(in super::super) fn restore_rows(
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
     ) -> Result<usize, StoreError> {
-        // Accounts first: no node shall see a key without its account.
-        let accounts = accounts.chunks(PAGE_ROWS).map(|some| (&[][..], some));
-        let keys = keys.chunks(PAGE_ROWS).map(|some| (some, &[][..]));
+        // Accounts first, so that no node sees a key without its account.
+        let accounts = accounts.chunks(PAGE_ROWS).map(|chunk| (&[][..], chunk));
+        let keys = keys.chunks(PAGE_ROWS).map(|chunk| (chunk, &[][..]));
         accounts.chain(keys).try_for_each(|(keys, accounts)| self.restore_page(keys, accounts))?;
         self.count_missing_replicas()
     }
@@ -35,7 +35,7 @@ impl Redis {
         for account in accounts {
             arguments.extend([account.name.clone(), format_account(account)]);
         }
-        let replies = self.run_scripts(DOING, |scripts| {
+        let replies = self.run_scripts(OPERATION, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline
                 .cmd("EVALSHA")
@@ -45,20 +45,20 @@ impl Redis {
             pipeline
         })?;
         match replies.iter().find_map(server_error) {
-            Some(found) => Err(self.unavailable(DOING, found)),
+            Some(found) => Err(self.unavailable(OPERATION, found)),
             None => Ok(()),
         }
     }
 
-    /// Waits until the replicas have what this connection wrote last. Changes of keys are not
-    /// followed meanwhile: no longer than the ledger would wait.
+    /// Waits until the replicas have the latest write of this connection, no longer than the ledger
+    /// would: changes of keys are not followed meanwhile.
     fn count_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);
         }
         let mut wait = redis::pipe();
         wait.cmd("WAIT").arg(self.wait_replicas).arg(self.replica_wait_ms());
-        let reached = self.query(DOING, &wait)?.pop().map_or(0, reply_number);
+        let reached = self.query(OPERATION, &wait)?.pop().map_or(0, reply_number);
         Ok(self.wait_replicas.saturating_sub(usize::try_from(reached).unwrap_or(usize::MAX)))
     }
 }

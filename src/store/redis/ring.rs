@@ -1,11 +1,12 @@
 //! Keys and accounts on a server.
 //!
-//! Rows lie in hashes, by id and by name, and are never deleted; a sorted set says at which
-//! version each of them changed last, so that what changed after any version can be told for
-//! ever. The ids of the latest changes tell histories apart: a server may have lost a change. Every
-//! write is one script, only that many keys at once take several: see `import`. The version is read
-//! before the rows and again behind them. A row that can't be read costs no other, and whatever
-//! lies beside them neither: see `foreign`.
+//! Rows are kept in hashes, by id and by name, and are never deleted. A sorted set holds the
+//! version at which each row changed last, so the changes after any version can always be read. The
+//! ids of the latest changes tell histories apart, because a server may have lost a change.
+//!
+//! Every write is one script, except that many keys at once take several: see `import`. A read
+//! takes the version before the rows and again after them. A damaged row does not affect other
+//! rows, nor do foreign entries: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,24 +20,25 @@ use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
-/// Changes are read so often until none comes in between; under a stream of them the last counts.
+/// How often changes are read until none comes in between. Under a stream of changes, the last read
+/// counts.
 const MAX_READS: u32 = 8;
 
 impl Redis {
-    pub(in super::super) fn ring_mark(&mut self) -> Result<Option<RingVersion>, StoreError> {
-        Ok(self.ring_state(0, self.patience)?.map(|standing| standing.ring_version))
+    pub(in super::super) fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
+        Ok(self.ring_state(0, self.timeout)?.map(|state| state.ring_version))
     }
 
     pub(in super::super) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
-        let Some(standing) = self.ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
-        // Keys first: whoever sees a key sees its account too.
-        let keys = self.scan_rows(&standing, KEYS, parse_key)?;
-        let accounts = self.scan_rows(&standing, ACCOUNTS, parse_account)?;
+        let Some(state) = self.ring_state(0, BULK_TIMEOUT)? else { return Ok(None) };
+        // Keys first, so that every key that is read has its account.
+        let keys = self.scan_rows(&state, KEYS, parse_key)?;
+        let accounts = self.scan_rows(&state, ACCOUNTS, parse_account)?;
         let (accounts, keys, damaged) = self.split_damaged(accounts, keys)?;
-        let stands = self.is_unchanged_since(&standing.ring_version)?;
-        let RingVersion { store_id, version, change_id: history } = standing.ring_version;
-        let mut rows = RingRows { store_id, version, change_id: history, accounts, keys, damaged };
-        if !stands {
+        let is_unchanged = self.is_unchanged_since(&state.ring_version)?;
+        let RingVersion { store_id, version, change_id } = state.ring_version;
+        let mut rows = RingRows { store_id, version, change_id, accounts, keys, damaged };
+        if !is_unchanged {
             rows.apply_changes(self.ring_changes(version)?);
         }
         Ok(Some(rows))
@@ -46,8 +48,8 @@ impl Redis {
         let mut reads = 1;
         loop {
             let changes = self.read_changes(since)?;
-            // Else they may hold a later change than their version says, and nobody would notice
-            // if the server lost that one.
+            // If the version changed meanwhile, the rows may include a later change, and a loss of
+            // that change would go unnoticed.
             if self.is_unchanged_since(&changes.mark)? || reads == MAX_READS {
                 return Ok(changes);
             }
@@ -56,51 +58,51 @@ impl Redis {
     }
 
     fn read_changes(&mut self, since: u64) -> Result<RingChanges, StoreError> {
-        let standing = self.ring_state(since, BULK_TIMEOUT)?;
-        let standing = standing.ok_or_else(|| self.lost_rows_error("no mark"))?;
+        let state = self.ring_state(since, BULK_TIMEOUT)?;
+        let state = state.ok_or_else(|| self.lost_rows_error("no store id"))?;
         let mut members: HashSet<Vec<u8>> = HashSet::new();
-        let later = standing.imports.values().filter(|(_, version)| *version > since);
-        let of_imports = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
-        // Imports first: one of their keys that changes meanwhile is found among what changed since.
-        for (from, to) in of_imports.chain([(format!("({since}"), "+inf".to_owned())]) {
+        let later = state.imports.values().filter(|(_, version)| *version > since);
+        let import_ranges = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
+        // Imports first: if one of their keys changes meanwhile, the second range includes it.
+        for (from, to) in import_ranges.chain([(format!("({since}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg(from).arg(to);
             members.extend(self.query_last::<Vec<Vec<u8>>>(READING_KEYS, &read)?);
         }
         let texts = members.iter().filter_map(|member| std::str::from_utf8(member).ok());
-        let members_of = |head: &str| -> Vec<&str> {
-            texts.clone().filter_map(|member| member.strip_prefix(head)).collect()
+        let members_of = |prefix: &str| -> Vec<&str> {
+            texts.clone().filter_map(|member| member.strip_prefix(prefix)).collect()
         };
-        let keys = self.read_rows(&standing, KEYS, &members_of("key:"), parse_key)?;
-        let accounts =
-            self.read_rows(&standing, ACCOUNTS, &members_of("account:"), parse_account)?;
+        let keys = self.read_rows(&state, KEYS, &members_of("key:"), parse_key)?;
+        let accounts = self.read_rows(&state, ACCOUNTS, &members_of("account:"), parse_account)?;
         let (accounts, keys, damaged) = self.split_damaged(accounts, keys)?;
         Ok(RingChanges {
-            mark: standing.ring_version,
-            since: standing.since_change,
+            mark: state.ring_version,
+            since: state.since_change,
             accounts,
             keys,
             damaged,
         })
     }
 
-    /// Whether nothing changed since rows were begun to be read. Fails if the server took over
-    /// another history meanwhile: they may be of both.
-    fn is_unchanged_since(&mut self, begun: &RingVersion) -> Result<bool, StoreError> {
-        let now = self.ring_state(begun.version, BULK_TIMEOUT)?;
-        let goes_on = now.filter(|now| {
-            let same = now.since_change == begun.change_id || now.since_change.is_none();
-            now.ring_version.store_id == begun.store_id
-                && now.ring_version.version >= begun.version
-                && same
+    /// Returns true if nothing changed since `before` was read. Fails if the server switched to
+    /// another history, because the rows may be of both.
+    fn is_unchanged_since(&mut self, before: &RingVersion) -> Result<bool, StoreError> {
+        let now = self.ring_state(before.version, BULK_TIMEOUT)?;
+        let following = now.filter(|now| {
+            let is_same_history =
+                now.since_change == before.change_id || now.since_change.is_none();
+            now.ring_version.store_id == before.store_id
+                && now.ring_version.version >= before.version
+                && is_same_history
         });
-        match goes_on {
-            Some(now) => Ok(now.ring_version == *begun),
+        match following {
+            Some(now) => Ok(now.ring_version == *before),
             None => Err(self.unavailable(READING_KEYS, "another history while they were read")),
         }
     }
 
-    /// Splits what was read into rows and what can't be read, of which the digests are looked up.
+    /// Splits rows from unreadable ones, and looks up the digests of unreadable keys.
     fn split_damaged(
         &mut self,
         accounts: ReadRows<AccountRow>,
@@ -124,18 +126,18 @@ impl Redis {
     /// All rows of a hash, a chunk at a time.
     fn scan_rows<R>(
         &mut self,
-        standing: &RingState,
+        state: &RingState,
         hash: &'static str,
-        row: impl Fn(&str, &str) -> Option<R>,
+        parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<ReadRows<R>, StoreError> {
-        // A scan may tell a row twice.
+        // A scan may return a row twice.
         let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
         self.scan_pairs(hash, |name, text| drop(texts.insert(name, text)))?;
-        let ours = texts.into_iter().filter(|(name, _)| !self.foreign.contains(hash, name));
-        let rows = ours.filter_map(|(name, text)| {
+        let own_rows = texts.into_iter().filter(|(name, _)| !self.foreign.contains(hash, name));
+        let rows = own_rows.filter_map(|(name, text)| {
             let name = String::from_utf8_lossy(&name).into_owned();
-            match standing.row_status(&text) {
-                RowStatus::Live(text) => Some((row(&name, text), name)),
+            match state.row_status(&text) {
+                RowStatus::Live(text) => Some((parse_row(&name, text), name)),
                 RowStatus::Damaged => Some((None, name)),
                 RowStatus::Uncommitted => None,
             }
@@ -144,23 +146,23 @@ impl Redis {
         Ok(rows.collect())
     }
 
-    /// Some rows of a hash, by name.
+    /// Rows of a hash by name.
     fn read_rows<R>(
         &mut self,
-        standing: &RingState,
+        state: &RingState,
         hash: &str,
         names: &[&str],
-        row: impl Fn(&str, &str) -> Option<R>,
+        parse_row: impl Fn(&str, &str) -> Option<R>,
     ) -> Result<ReadRows<R>, StoreError> {
         let mut rows = HashMap::with_capacity(names.len());
-        for some in names.chunks(CHUNK_ROWS) {
+        for chunk in names.chunks(CHUNK_ROWS) {
             let mut read = redis::pipe();
-            read.cmd("HMGET").arg(hash).arg(some);
+            read.cmd("HMGET").arg(hash).arg(chunk);
             let texts: Vec<Option<Vec<u8>>> = self.query_last(READING_KEYS, &read)?;
-            for (name, text) in some.iter().zip(texts) {
+            for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
-                let row = match standing.row_status(&text) {
-                    RowStatus::Live(text) => row(name, text),
+                let row = match state.row_status(&text) {
+                    RowStatus::Live(text) => parse_row(name, text),
                     RowStatus::Damaged => None,
                     RowStatus::Uncommitted => continue,
                 };
@@ -170,8 +172,8 @@ impl Redis {
         Ok(rows.into_iter().collect())
     }
 
-    pub(in super::super) fn init(&mut self) -> Result<(), StoreError> {
-        self.change_ring("initializing the store", ["init", "", "", ""]).map(drop)
+    pub(in super::super) fn mark_as_store(&mut self) -> Result<(), StoreError> {
+        self.change_ring("initializing the store", ["mark_as_store", "", "", ""]).map(drop)
     }
 
     pub(in super::super) fn set_key_end(
@@ -201,16 +203,20 @@ impl Redis {
             .map(drop)
     }
 
-    /// One small change; answers the version that it leads to.
-    fn change_ring(&mut self, doing: &'static str, words: [&str; 4]) -> Result<u64, StoreError> {
+    /// Makes one small change. Returns the version that it leads to.
+    fn change_ring(
+        &mut self,
+        operation: &'static str,
+        arguments: [&str; 4],
+    ) -> Result<u64, StoreError> {
         let id = self.random_id()?;
         let arguments: Vec<String> =
-            [id.as_str()].iter().chain(&words).map(|word| (*word).to_owned()).collect();
-        self.write_after_imports(doing, Script::ChangeRing, &RING_KEYS, &arguments)
+            [id.as_str()].iter().chain(&arguments).map(|argument| (*argument).to_owned()).collect();
+        self.write_after_imports(operation, Script::ChangeRing, &RING_KEYS, &arguments)
     }
 }
 
-/// What was read of a hash: its rows, and the names of those that are none of ours.
+/// The rows read from a hash, and the names of those that can't be read.
 struct ReadRows<R> {
     rows: Vec<R>,
     damaged: Vec<String>,

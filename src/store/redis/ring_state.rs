@@ -1,5 +1,5 @@
-//! How the ring stands on a server at one moment: its mark, the imports that were committed, and
-//! whether all rows are there.
+//! The state of the ring on a server at one moment: its version, the committed imports, and whether
+//! all rows are there.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -13,33 +13,33 @@ use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
 use crate::store::error::StoreError;
 use crate::store::rows::RingVersion;
 
-/// The ring as it stands at one moment.
+/// The state of the ring at one moment.
 pub(super) struct RingState {
     pub(super) ring_version: RingVersion,
-    /// The change that led to the version that was asked for, if it is known.
+    /// The id of the change that led to the requested version, if the server knows it.
     pub(super) since_change: Option<String>,
-    /// Imports that were committed: how each is numbered, and the version that it led to.
+    /// Committed imports: the number of each, and the version that it led to.
     pub(super) imports: HashMap<String, (u64, u64)>,
-    /// Imports of which nobody knows whether they were.
+    /// Imports whose entries can't be read, so that it is unknown whether they were committed.
     damaged_imports: BTreeSet<Vec<u8>>,
     counts: EntryCounts,
 }
 
 impl Redis {
-    /// None without a mark. It is sure then that no row was lost beside it: rows are never deleted,
-    /// so there are as many as ever changed.
+    /// Reads the state; `None` if the server is not initialized. Otherwise no row was lost: rows
+    /// are never deleted, so there must be as many as ever changed.
     pub(super) fn ring_state(
         &mut self,
         since: u64,
         timeout: Duration,
     ) -> Result<Option<RingState>, StoreError> {
-        let Some(standing) = self.read_ring_state(since, timeout)? else { return Ok(None) };
-        let standing = match self.foreign.is_consistent(&standing.counts) {
-            true => standing,
-            false => self.ring_state_without_foreign(since, &standing.counts)?,
+        let Some(state) = self.read_ring_state(since, timeout)? else { return Ok(None) };
+        let state = match self.foreign.is_consistent(&state.counts) {
+            true => state,
+            false => self.ring_state_without_foreign(since, &state.counts)?,
         };
-        self.foreign.record_damaged_imports(standing.damaged_imports.clone());
-        Ok(Some(standing))
+        self.foreign.record_damaged_imports(state.damaged_imports.clone());
+        Ok(Some(state))
     }
 
     fn ring_state_without_foreign(
@@ -54,7 +54,7 @@ impl Redis {
         }
         let now = self
             .read_ring_state(since, BULK_TIMEOUT)?
-            .ok_or_else(|| self.lost_rows_error("no mark"))?;
+            .ok_or_else(|| self.lost_rows_error("no store id"))?;
         match self.foreign.is_consistent(&now.counts) {
             true => Ok(now),
             false => {
@@ -69,30 +69,30 @@ impl Redis {
         since: u64,
         timeout: Duration,
     ) -> Result<Option<RingState>, StoreError> {
-        const DOING: &str = "reading the key version";
+        const OPERATION: &str = "reading the key version";
         type Text = Option<Vec<u8>>;
-        type Mark = (Text, Option<u64>, Text, Text);
-        type Reply = (Mark, u64, u64, u64, u64, HashMap<Vec<u8>, Vec<u8>>);
+        type Meta = (Text, Option<u64>, Text, Text);
+        type Reply = (Meta, u64, u64, u64, u64, HashMap<Vec<u8>, Vec<u8>>);
         let mut read = redis::pipe();
-        // One moment for all: a write in between would look like a loss.
+        // One transaction, because a write in between would look like a loss.
         read.cmd("MULTI");
         read.cmd("HMGET").arg(RING_META).arg("store_id").arg("version").arg("history");
         read.arg(format!("change:{since}"));
         read.cmd("HLEN").arg(KEYS).cmd("HLEN").arg(DIGESTS).cmd("HLEN").arg(ACCOUNTS);
         read.cmd("ZCARD").arg(CHANGES).cmd("HGETALL").arg(IMPORTS);
         read.cmd("EXEC");
-        let reply = self.query_within(DOING, timeout, &read)?.pop().unwrap_or(Value::Nil);
-        let (mark, keys, digests, accounts, changed, imports): Reply =
-            self.parse_reply(DOING, reply)?;
+        let reply = self.query_within(OPERATION, timeout, &read)?.pop().unwrap_or(Value::Nil);
+        let (meta, keys, digests, accounts, changed, imports): Reply =
+            self.parse_reply(OPERATION, reply)?;
         let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-        let (store_id, version, history, since) = match mark {
+        let (store_id, version, history, since) = match meta {
             (None, ..) => return Ok(None),
             (Some(store_id), Some(version), history, since) => (store_id, version, history, since),
             _ => return Err(self.lost_rows_error(&format!("{keys} keys and {accounts} accounts"))),
         };
-        let history = change_id_of(history.map(text), version);
-        let mut standing = RingState {
-            ring_version: RingVersion { store_id: text(store_id), version, change_id: history },
+        let change_id = change_id_of(history.map(text), version);
+        let mut state = RingState {
+            ring_version: RingVersion { store_id: text(store_id), version, change_id },
             since_change: since.map(text),
             imports: HashMap::new(),
             damaged_imports: BTreeSet::new(),
@@ -101,23 +101,23 @@ impl Redis {
         for (import, entry) in imports {
             match parse_import(&import, &entry) {
                 Some((import, (number, version @ 1..))) => {
-                    standing.imports.insert(import, (number, version));
+                    state.imports.insert(import, (number, version));
                 }
                 Some(_) => {}
-                None => drop(standing.damaged_imports.insert(import)),
+                None => drop(state.damaged_imports.insert(import)),
             }
         }
-        Ok(Some(standing))
+        Ok(Some(state))
     }
 }
 
-/// How a row stands.
+/// The status of a row.
 pub(super) enum RowStatus<'t> {
-    /// Without what says where it came from.
+    /// The row takes effect: its text without the import id.
     Live(&'t str),
-    /// Its import was not committed.
+    /// Its import is not committed.
     Uncommitted,
-    /// It is none of ours.
+    /// It can't be read.
     Damaged,
 }
 
@@ -126,38 +126,44 @@ impl RingState {
         let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
         match text {
             Some(("-", rest)) => RowStatus::Live(rest),
-            Some((born, rest)) if self.imports.contains_key(born) => RowStatus::Live(rest),
-            Some((born, _)) if self.damaged_imports.contains(born.as_bytes()) => RowStatus::Damaged,
-            Some((born, _)) if is_id(born) => RowStatus::Uncommitted,
+            Some((row_import, rest)) if self.imports.contains_key(row_import) => {
+                RowStatus::Live(rest)
+            }
+            Some((row_import, _)) if self.damaged_imports.contains(row_import.as_bytes()) => {
+                RowStatus::Damaged
+            }
+            Some((row_import, _)) if is_id(row_import) => RowStatus::Uncommitted,
             _ => RowStatus::Damaged,
         }
     }
 }
 
-/// Whether a text is one that [`Redis::random_id`] draws.
+/// Returns true if a text has the form of [`Redis::random_id`].
 fn is_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The id of the change that led to a version; none where a riskgate that knows no ids wrote since.
+/// The id of the change that led to a version; `None` if a riskgate version without change ids
+/// wrote since.
 fn change_id_of(history: Option<String>, version: u64) -> Option<String> {
     let history = history?;
-    let (of, id) = history.split_once(' ')?;
-    (of.parse() == Ok(version)).then(|| id.to_owned())
+    let (change_version, id) = history.split_once(' ')?;
+    (change_version.parse() == Ok(version)).then(|| id.to_owned())
 }
 
-/// An import with its number, and the version that it led to, 0 before; none if it is none of ours.
+/// Parses the entry of an import: its number, and the version that it led to (0 before it is
+/// committed). `None` if riskgate did not write it.
 fn parse_import(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
     let import = std::str::from_utf8(import).ok().filter(|import| is_id(import))?;
-    let mut words = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
-    let (number, _, version) = (words.next()?.ok()?, words.next()?.ok()?, words.next()?.ok()?);
-    words.next().is_none().then(|| (import.to_owned(), (number, version)))
+    let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
+    let (number, _, version) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
+    fields.next().is_none().then(|| (import.to_owned(), (number, version)))
 }
 
 impl Redis {
     pub(super) fn lost_rows_error(&self, found: &str) -> StoreError {
         StoreError::Unusable {
-            location: self.place.clone(),
+            location: self.location.clone(),
             expected: "the keys and accounts that were written",
             found: found.to_owned(),
         }

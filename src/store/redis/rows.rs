@@ -1,8 +1,9 @@
-//! Rows of keys and accounts, as texts on a server.
+//! The text form of keys and accounts on a server.
 //!
-//! A key is `BORN EXPIRY REVOKED DIGEST JSON`: what scripts look at stands in front, so that they
-//! need not read JSON, which Lua would not write back as it was. An account is `BORN LIMIT PLAN`,
-//! the plan in JSON. `BORN` names the import that a row came with. What is not set is `-`.
+//! A key is `IMPORT EXPIRY REVOKED DIGEST JSON`. The fields that scripts need come first, so that
+//! scripts need not parse JSON, which Lua would not write back unchanged. An account is `IMPORT
+//! LIMIT PLAN`, the plan in JSON. `IMPORT` is the id of the import that added the row. An unset
+//! field is `-`.
 
 use serde::Deserialize;
 use serde_json::json;
@@ -11,7 +12,7 @@ use super::reply::to_hex;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// What never changes of a key.
+/// The fields of a key that never change.
 #[derive(Deserialize)]
 struct StoredKey {
     account: String,
@@ -21,7 +22,7 @@ struct StoredKey {
     created_at: i64,
 }
 
-/// A key but for where it came from.
+/// The text of a key without its import.
 pub(super) fn format_key(key: &KeyRow) -> String {
     let stored = json!({
         "account": key.account, "label": key.label, "origins": key.origins,
@@ -31,11 +32,11 @@ pub(super) fn format_key(key: &KeyRow) -> String {
     format!("{expires} {revoked} {} {stored}", to_hex(&key.digest))
 }
 
-/// None if the text is not one of ours.
+/// Returns `None` if riskgate did not write the text.
 pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
-    let mut words = text.splitn(4, ' ');
-    let (expires_at, revoked_at) = (words.next()?, words.next()?);
-    let (hex, json) = (words.next()?, words.next()?);
+    let mut fields = text.splitn(4, ' ');
+    let (expires_at, revoked_at) = (fields.next()?, fields.next()?);
+    let (hex, json) = (fields.next()?, fields.next()?);
     let stored: StoredKey = serde_json::from_str(json).ok()?;
     Some(KeyRow {
         id: id.to_owned(),
@@ -50,12 +51,12 @@ pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
     })
 }
 
-/// An account but for where it came from.
+/// The text of an account without its import.
 pub(super) fn format_account(account: &AccountRow) -> String {
     format!("{} {}", format_limit(account.limit), json!(account.plan))
 }
 
-/// None if the text is not one of ours.
+/// Returns `None` if riskgate did not write the text.
 pub(super) fn parse_account(name: &str, text: &str) -> Option<AccountRow> {
     let (limit, plan) = text.split_once(' ')?;
     let limit = match limit {
@@ -74,7 +75,7 @@ pub(super) fn format_limit(limit: Option<MonthlyLimit>) -> String {
     }
 }
 
-/// A plan that is given; nothing leaves the one that is there.
+/// The JSON of a given plan; an empty text keeps the present plan.
 pub(super) fn format_plan(plan: Option<&str>) -> String {
     plan.map_or(String::new(), |plan| json!(plan).to_string())
 }

@@ -4,14 +4,14 @@ use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::READING_KEYS;
 use crate::store::error::StoreError;
 
-/// Fields of a hash with their values, whatever bytes they are.
+/// Fields of a hash with their values, as bytes.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Redis {
     pub(super) fn scan_pairs(
         &mut self,
         hash: &str,
-        mut take: impl FnMut(Vec<u8>, Vec<u8>),
+        mut visit_pair: impl FnMut(Vec<u8>, Vec<u8>),
     ) -> Result<(), StoreError> {
         let mut cursor = 0u64;
         loop {
@@ -19,7 +19,7 @@ impl Redis {
             scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
             let (next, pairs): (u64, Pairs) = self.query_last(READING_KEYS, &scan)?;
             for (name, text) in pairs {
-                take(name, text);
+                visit_pair(name, text);
             }
             cursor = next;
             if cursor == 0 {

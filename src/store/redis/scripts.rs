@@ -1,6 +1,6 @@
-//! The scripts that a server runs.
+//! The Lua scripts that a server runs.
 
-/// Scripts that are loaded where a server does not know them; see [`Script::text`].
+/// A script, loaded if the server does not know it; see [`Script::source`].
 #[derive(Clone, Copy)]
 pub(super) enum Script {
     ReportLease,
@@ -17,7 +17,7 @@ pub(super) enum Script {
 }
 
 impl Script {
-    /// In the order in which they are declared.
+    /// All scripts, in the order of their declaration.
     pub(super) const ALL: [Script; 11] = [
         Script::ReportLease,
         Script::Probe,
@@ -32,7 +32,7 @@ impl Script {
         Script::SaveLearned,
     ];
 
-    pub(super) const fn reply_text(self) -> &'static str {
+    pub(super) const fn source(self) -> &'static str {
         match self {
             Script::ReportLease => include_str!("report_lease.lua"),
             Script::Probe => include_str!("probe.lua"),

@@ -13,20 +13,21 @@ fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
     let server = RedisServer::start();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    // The first connection leads to the server and is cut; who comes later hears nothing.
-    let (cut, cuts) = std::sync::mpsc::channel::<()>();
-    let (done, is_done) = std::sync::mpsc::channel::<()>();
+    // The first connection is forwarded to the server and then cut. Later connections get no
+    // answer.
+    let (cut_now, cut_requested) = std::sync::mpsc::channel::<()>();
+    let (cut_confirmed, cut_done) = std::sync::mpsc::channel::<()>();
     let port = server.port();
     std::thread::spawn(move || {
-        let (ours, _) = listener.accept().unwrap();
-        let theirs = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        for (from, to) in [(&ours, &theirs), (&theirs, &ours)] {
+        let (client_side, _) = listener.accept().unwrap();
+        let server_side = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+        for (from, to) in [(&client_side, &server_side), (&server_side, &client_side)] {
             let (mut from, mut to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
             std::thread::spawn(move || std::io::copy(&mut from, &mut to));
         }
-        cuts.recv().unwrap();
-        ours.shutdown(std::net::Shutdown::Both).unwrap();
-        done.send(()).unwrap();
+        cut_requested.recv().unwrap();
+        client_side.shutdown(std::net::Shutdown::Both).unwrap();
+        cut_confirmed.send(()).unwrap();
         let (mut silent, _) = listener.accept().unwrap();
         let _ = silent.read_to_end(&mut Vec::new());
     });
@@ -34,15 +35,15 @@ fn a_read_that_is_asked_once_more_takes_no_longer_than_it_may() {
     let Ok(StoreUrl::Redis(url)) = StoreUrl::parse(&url) else { panic!("{url}") };
     let timeout = Duration::from_millis(100);
     let mut store = Redis::new(&url, &RedisOptions::default(), timeout).unwrap();
-    let until = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(10);
     while store.unix_now().is_err() {
-        assert!(Instant::now() < until, "it answers");
+        assert!(Instant::now() < deadline, "the server did not answer in time");
     }
-    cut.send(()).unwrap();
-    is_done.recv().unwrap();
-    let begun = Instant::now();
+    cut_now.send(()).unwrap();
+    cut_done.recv().unwrap();
+    let started = Instant::now();
     store.unix_now().unwrap_err();
-    assert!(begun.elapsed() < CONNECT_TIMEOUT, "{:?}", begun.elapsed());
+    assert!(started.elapsed() < CONNECT_TIMEOUT, "{:?}", started.elapsed());
 }
 
 #[test]

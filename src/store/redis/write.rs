@@ -1,4 +1,4 @@
-//! Runs scripts that write, and waits for imports that hold the same names.
+//! Runs scripts that write, and waits for imports that reserve the same names.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,16 @@ use super::reply::{reply_number, server_error, to_hex};
 use super::scripts::Script;
 use crate::store::error::{self, StoreError};
 
-/// For so long somebody who meets names of an import waits for its end: longer than they are held.
+/// How long a writer waits for an import that reserves the same names: longer than it can reserve
+/// them.
 const IMPORT_WAIT: Duration = Duration::from_secs(15);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
-/// What is being done where keys are added.
+/// The operation in errors about adding keys.
 pub(super) const ADDING: &str = "adding keys";
 
-/// What a script says that met an import, or a key that is no new one.
+/// The reply of a script that writes to the ring.
 enum WriteReply {
     Version(u64),
     Taken { id: String, known: String },
@@ -28,32 +29,32 @@ enum WriteReply {
 }
 
 impl Redis {
-    /// Runs a script that writes, and waits until as many replicas as are asked for have it.
+    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes.
     pub(super) fn run_write_script(
         &mut self,
-        doing: &'static str,
+        operation: &'static str,
         script: Script,
-        names: &[&str],
+        keys: &[&str],
         arguments: &[String],
     ) -> Result<Value, StoreError> {
-        let (wait, timeout) = (self.wait_replicas, self.patience.max(BULK_TIMEOUT));
-        let mut replies = self.run_scripts_within(doing, timeout, |scripts| {
+        let (replicas, timeout) = (self.wait_replicas, self.timeout.max(BULK_TIMEOUT));
+        let mut replies = self.run_scripts_within(operation, timeout, |scripts| {
             let mut pipeline = Pipeline::new();
-            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(names.len());
-            pipeline.arg(names).arg(arguments);
-            if wait > 0 {
-                pipeline.cmd("WAIT").arg(wait).arg(timeout.as_millis() as u64 / 2);
+            pipeline.cmd("EVALSHA").arg(&scripts[script as usize]).arg(keys.len());
+            pipeline.arg(keys).arg(arguments);
+            if replicas > 0 {
+                pipeline.cmd("WAIT").arg(replicas).arg(timeout.as_millis() as u64 / 2);
             }
             pipeline
         })?;
         if let Some(found) = replies.iter().find_map(server_error) {
             self.connection = None;
-            return Err(self.unavailable(doing, found));
+            return Err(self.unavailable(operation, found));
         }
-        let reached = if wait > 0 { replies.pop().map_or(0, reply_number) } else { 0 };
-        if reached < wait as u64 {
-            let found = format!("it is done, but only {reached} of {wait} replicas have it");
-            return Err(self.unavailable(doing, found));
+        let reached = if replicas > 0 { replies.pop().map_or(0, reply_number) } else { 0 };
+        if reached < replicas as u64 {
+            let found = format!("it is done, but only {reached} of {replicas} replicas have it");
+            return Err(self.unavailable(operation, found));
         }
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
@@ -66,27 +67,29 @@ impl Redis {
         Ok(to_hex(&bytes))
     }
 
-    /// Runs a script that may meet names which an import holds: waits for its end, and clears it
-    /// away if it was given up.
+    /// Runs a script whose names an import may reserve. Waits for the end of that import, and
+    /// clears it if it was abandoned.
     pub(super) fn write_after_imports(
         &mut self,
-        doing: &'static str,
+        operation: &'static str,
         script: Script,
-        names: &[&str],
+        keys: &[&str],
         arguments: &[String],
     ) -> Result<u64, StoreError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
-            let reply = self.run_write_script(doing, script, names, arguments)?;
-            match self.parse_write_reply(doing, reply)? {
+            let reply = self.run_write_script(operation, script, keys, arguments)?;
+            match self.parse_write_reply(operation, reply)? {
                 WriteReply::Version(version) => return Ok(version),
                 WriteReply::Taken { id, known } => {
                     return Err(error::key_exists_error(&id, &known));
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
-                _ if begun.elapsed() > IMPORT_WAIT => {
-                    return Err(self
-                        .unavailable(doing, "another import of the same keys that has not ended"));
+                _ if started.elapsed() > IMPORT_WAIT => {
+                    return Err(self.unavailable(
+                        operation,
+                        "another import of the same keys that has not ended",
+                    ));
                 }
                 WriteReply::Busy => {}
                 WriteReply::Abandoned { import } => self.clear_import(&import)?,
@@ -97,14 +100,14 @@ impl Redis {
 
     fn parse_write_reply(
         &mut self,
-        doing: &'static str,
+        operation: &'static str,
         reply: Value,
     ) -> Result<WriteReply, StoreError> {
         if !matches!(reply, Value::Array(_)) {
-            return self.parse_reply(doing, reply).map(WriteReply::Version);
+            return self.parse_reply(operation, reply).map(WriteReply::Version);
         }
-        let mut words = self.parse_reply::<Vec<String>>(doing, reply)?.into_iter();
-        let mut next = || words.next().unwrap_or_default();
+        let mut parts = self.parse_reply::<Vec<String>>(operation, reply)?.into_iter();
+        let mut next = || parts.next().unwrap_or_default();
         Ok(match next().as_str() {
             "taken" => WriteReply::Taken { id: next(), known: next() },
             "ended" => WriteReply::Ended,
@@ -118,12 +121,12 @@ impl Redis {
         Ok(())
     }
 
-    pub(super) fn end_import(&mut self, import: &str, how: &str) -> Result<u64, StoreError> {
+    pub(super) fn end_import(&mut self, import: &str, step: &str) -> Result<u64, StoreError> {
         let arguments =
-            [self.random_id()?, import.to_owned(), how.to_owned(), CHUNK_ROWS.to_string()];
+            [self.random_id()?, import.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];
         let plans = plans_key(import);
-        let names = [&RING_KEYS[..], &[&plans]].concat();
-        let reply = self.run_write_script(ADDING, Script::EndImport, &names, &arguments)?;
+        let keys = [&RING_KEYS[..], &[&plans]].concat();
+        let reply = self.run_write_script(ADDING, Script::EndImport, &keys, &arguments)?;
         self.parse_reply(ADDING, reply)
     }
 }

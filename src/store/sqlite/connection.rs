@@ -1,4 +1,4 @@
-//! The file of a store, opened.
+//! The connection to a store's file.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -9,18 +9,18 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use super::open;
 use crate::store::error::StoreError;
 
-/// An open store. One connection: give each thread its own.
+/// An open store with one connection, so each thread needs its own.
 pub struct Sqlite {
     pub(super) connection: Connection,
     pub(super) path: PathBuf,
     /// Device and inode of the file that was opened.
-    file: Option<(u64, u64)>,
+    file_id: Option<(u64, u64)>,
 }
 
 impl Sqlite {
-    /// Opens the store, creating it and its directory where there is none.
+    /// Opens the store; creates it and its directory if there is none.
     ///
-    /// `busy` is how long a statement waits for another process's lock.
+    /// `busy_timeout` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         match open::exists(path)? {
             true => open::remove_others_read(path),
@@ -29,8 +29,8 @@ impl Sqlite {
         Sqlite::open_with_retry(path, busy_timeout)
     }
 
-    /// As [`Sqlite::open`], but leaves rights as they are, and makes no store where none is: there
-    /// it only looks whether one could be made.
+    /// Like [`Sqlite::open`], but changes no permissions and creates no store: it only checks
+    /// whether one could be created.
     pub(in crate::store) fn open_to_check(
         path: &Path,
         busy_timeout: Duration,
@@ -42,11 +42,12 @@ impl Sqlite {
     }
 
     fn open_with_retry(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
-        let begun = Instant::now();
+        let started = Instant::now();
         loop {
             match Sqlite::try_open(path, busy_timeout) {
-                // While the log is opened or closed SQLite says "busy" without waiting.
-                Err(error) if error.is_busy() && begun.elapsed() < busy_timeout => {
+                // While another process opens or closes the WAL, SQLite returns "busy" without
+                // waiting.
+                Err(error) if error.is_busy() && started.elapsed() < busy_timeout => {
                     std::thread::sleep(Duration::from_millis(5));
                 }
                 outcome => return outcome,
@@ -59,27 +60,27 @@ impl Sqlite {
         let mut connection = open::connect(path).map_err(failed)?;
         connection.busy_timeout(busy_timeout.max(Duration::from_millis(1))).map_err(failed)?;
         open::prepare_connection(&mut connection, path)?;
-        Ok(Sqlite { connection, path: path.to_owned(), file: file_identity(path) })
+        Ok(Sqlite { connection, path: path.to_owned(), file_id: file_identity(path) })
     }
 
-    /// Reads the whole file and says whether it is intact, and may be written.
+    /// Fails if the file is damaged or read-only. Reads every page.
     pub(in crate::store) fn check_usable(&self) -> Result<(), StoreError> {
         open::check_usable(&self.connection, &self.path)
     }
 
-    /// From now on a statement waits for a lock by asking every millisecond, five seconds long: a
-    /// command beside a busy gateway must find the short moments in which the lock is free.
+    /// From now on a statement tries for a lock every millisecond, for up to five seconds: a
+    /// command beside a busy gateway must catch the short moments in which the lock is free.
     pub(in crate::store) fn set_busy_timeout(&mut self) -> Result<(), StoreError> {
-        const TRIES: i32 = 5_000;
-        let ask_again = |tries| {
+        const MAX_RETRIES: i32 = 5_000;
+        let retry = |tries| {
             std::thread::sleep(Duration::from_millis(1));
-            tries < TRIES
+            tries < MAX_RETRIES
         };
         let failed = self.error_while("opening the store");
-        self.connection.busy_handler(Some(ask_again)).map_err(failed)
+        self.connection.busy_handler(Some(retry)).map_err(failed)
     }
 
-    /// Opens a store that must exist already, for reading what is there.
+    /// Opens a store that must exist already.
     pub fn open_existing(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         if !open::exists(path)? {
             return Err(StoreError::Unusable {
@@ -91,39 +92,40 @@ impl Sqlite {
         Sqlite::open(path, busy_timeout)
     }
 
-    /// Fails when the path does not lead to the opened file any more: it was deleted, or another
-    /// one was put in its place, and what we write would be lost with it.
+    /// Fails if the path no longer leads to the opened file: the file was deleted or replaced, and
+    /// new writes would be lost with it.
     pub(in crate::store) fn check_file_unchanged(&self) -> Result<(), StoreError> {
-        if file_identity(&self.path) == self.file {
+        if file_identity(&self.path) == self.file_id {
             return Ok(());
         }
         Err(StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the file that was opened",
-            found: "another one, or none; put it back, or restart to use what is there".to_owned(),
+            found: "another one, or none; put it back, or restart to use the present one"
+                .to_owned(),
         })
     }
 
-    /// Moves what was written into the one file, so that it alone can be moved or backed up once
-    /// nobody has it open. Another process that reads just now leaves it as it is.
+    /// Moves the WAL into the one file, so that the file alone can be moved or backed up once no
+    /// process has it open. Has no effect while another process reads.
     pub(in crate::store) fn checkpoint(&self) -> Result<(), StoreError> {
-        let done = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
-        done.map_err(self.error_while("moving the log into the file"))
+        let result = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        result.map_err(self.error_while("moving the log into the file"))
     }
 
     pub(super) fn error_while(
         &self,
-        doing: &'static str,
+        operation: &'static str,
     ) -> impl Fn(rusqlite::Error) -> StoreError + use<> {
         let path = self.path.display().to_string();
-        move |source| StoreError::Sqlite { location: path.clone(), operation: doing, source }
+        move |source| StoreError::Sqlite { location: path.clone(), operation, source }
     }
 
     pub(super) fn begin_immediate(
         &mut self,
-        doing: &'static str,
+        operation: &'static str,
     ) -> Result<Transaction<'_>, StoreError> {
-        let failed = self.error_while(doing);
+        let failed = self.error_while(operation);
         self.connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)
     }
 }
@@ -166,7 +168,7 @@ mod tests {
                 scope.spawn(|| Sqlite::open(&path, Duration::from_secs(5)).map(drop).unwrap());
             }
         });
-        let left = std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok);
-        assert!(left.into_iter().all(|e| !e.file_name().to_string_lossy().contains(".new-")));
+        let leftovers = std::fs::read_dir(folder.path()).unwrap().filter_map(Result::ok);
+        assert!(leftovers.into_iter().all(|e| !e.file_name().to_string_lossy().contains(".new-")));
     }
 }

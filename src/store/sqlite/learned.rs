@@ -1,4 +1,4 @@
-//! What the DNS said, in the embedded store: a table that is made with its first row.
+//! DNS findings in SQLite: a table that is created with its first row.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
@@ -15,24 +15,24 @@ CREATE INDEX IF NOT EXISTS learned_version ON learned (version);
 ";
 
 impl Sqlite {
-    pub(in super::super) fn learn(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
-        const DOING: &str = "saving DNS findings";
-        let failed = self.error_while(DOING);
-        // The ledger waits for the lock: it is held for a part at a time.
-        for some in rows.chunks(LEARNED_PAGE) {
-            let transaction = self.begin_immediate(DOING)?;
-            write_learned(&transaction, some).map_err(&failed)?;
+    pub(in super::super) fn save_learned(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
+        const OPERATION: &str = "saving DNS findings";
+        let failed = self.error_while(OPERATION);
+        // The ledger needs the lock too, so each transaction writes one page only.
+        for chunk in rows.chunks(LEARNED_PAGE) {
+            let transaction = self.begin_immediate(OPERATION)?;
+            write_learned(&transaction, chunk).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
         let count = "SELECT count(*) FROM learned";
         let count: i64 = self.connection.query_row(count, [], |row| row.get(0)).map_err(&failed)?;
         let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MAX_LEARNED);
         while surplus > 0 {
-            let some = surplus.min(LEARNED_PAGE);
-            let transaction = self.begin_immediate(DOING)?;
-            drop_oldest(&transaction, some).map_err(&failed)?;
+            let count = surplus.min(LEARNED_PAGE);
+            let transaction = self.begin_immediate(OPERATION)?;
+            drop_oldest(&transaction, count).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
-            surplus -= some;
+            surplus -= count;
         }
         Ok(())
     }
@@ -41,7 +41,7 @@ impl Sqlite {
         &mut self,
         since: u64,
     ) -> Result<(Vec<LearnedRow>, u64), StoreError> {
-        read_learned(&self.connection, since).map_err(self.error_while("reading what the DNS said"))
+        read_learned(&self.connection, since).map_err(self.error_while("reading DNS findings"))
     }
 
     pub(in super::super) fn find_learned(
@@ -49,24 +49,24 @@ impl Sqlite {
         name: &str,
     ) -> Result<Option<LearnedRow>, StoreError> {
         let read = |connection: &Connection| {
-            if !is_there(connection)? {
+            if !table_exists(connection)? {
                 return Ok(None);
             }
-            let of = "SELECT name, mx, until FROM learned WHERE name = ?1";
-            connection.prepare_cached(of)?.query_row([name], learned).optional()
+            let select = "SELECT name, mx, until FROM learned WHERE name = ?1";
+            connection.prepare_cached(select)?.query_row([name], parse_learned).optional()
         };
-        read(&self.connection).map_err(self.error_while("reading what the DNS said"))
+        read(&self.connection).map_err(self.error_while("reading DNS findings"))
     }
 }
 
 fn write_learned(transaction: &Transaction<'_>, rows: &[LearnedRow]) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
     let mut version = newest_version(transaction)?;
-    let mut put =
+    let mut insert =
         transaction.prepare_cached("INSERT OR REPLACE INTO learned VALUES (?1, ?2, ?3, ?4)")?;
     for row in rows {
         version += 1;
-        put.execute(params![row.name, row.mx, row.until, to_signed(version)])?;
+        insert.execute(params![row.name, row.mx, row.until, to_signed(version)])?;
     }
     Ok(())
 }
@@ -79,8 +79,8 @@ fn drop_oldest(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<
 }
 
 fn read_learned(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<LearnedRow>, u64)> {
-    let newest = if is_there(connection)? { newest_version(connection)? } else { 0 };
-    // Older than what is known: it is another file, or an earlier state of it.
+    let newest = if table_exists(connection)? { newest_version(connection)? } else { 0 };
+    // The file is older than the known version: it was replaced or set back.
     let mut version = if since > newest { 0 } else { since };
     if version == newest {
         return Ok((Vec::new(), version));
@@ -92,18 +92,18 @@ fn read_learned(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<Le
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         version = to_unsigned(row.get(3)?);
-        // One that can't be read is learned anew.
-        rows.extend(learned(row).ok());
+        // A finding that can't be read is skipped; DNS is queried again.
+        rows.extend(parse_learned(row).ok());
     }
     Ok((rows, version))
 }
 
-fn is_there(connection: &Connection) -> rusqlite::Result<bool> {
-    let known = "SELECT 1 FROM sqlite_schema WHERE name = 'learned'";
-    connection.prepare_cached(known)?.exists([])
+fn table_exists(connection: &Connection) -> rusqlite::Result<bool> {
+    let select = "SELECT 1 FROM sqlite_schema WHERE name = 'learned'";
+    connection.prepare_cached(select)?.exists([])
 }
 
-fn learned(row: &Row<'_>) -> rusqlite::Result<LearnedRow> {
+fn parse_learned(row: &Row<'_>) -> rusqlite::Result<LearnedRow> {
     Ok(LearnedRow { name: row.get(0)?, mx: row.get(1)?, until: row.get(2)? })
 }
 

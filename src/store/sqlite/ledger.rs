@@ -1,4 +1,4 @@
-//! The ledger's verbs in the embedded store: many statements, one commit.
+//! The ledger operations in SQLite: many reports, one commit.
 
 use rusqlite::{Connection, Transaction, params};
 
@@ -11,28 +11,29 @@ use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
-    /// One commit for all. A node whose row went back finds itself in a store that is not the one
-    /// that it spoke to, and is told nothing.
-    pub(in super::super) fn state(
+    /// Applies all reports in one commit. If a node's row is older than it knows, this is not the
+    /// file that it wrote to, and it gets no grant.
+    pub(in super::super) fn report_leases(
         &mut self,
-        round: BatchContext<'_>,
-        statements: &[LeaseReport],
+        context: BatchContext<'_>,
+        reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let failed = self.error_while("reporting leases");
-        let place = self.path.display().to_string();
+        let location = self.path.display().to_string();
         let transaction = self.begin_immediate("reporting leases")?;
-        raise_month(&transaction, round.month).map_err(&failed)?;
-        let mut grants = Vec::with_capacity(statements.len());
-        for statement in statements {
-            let standing = apply_report(&transaction, round.node, statement).map_err(&failed)?;
-            if standing.is_none() {
+        raise_month(&transaction, context.month).map_err(&failed)?;
+        let mut grants = Vec::with_capacity(reports.len());
+        for report in reports {
+            let grant = apply_report(&transaction, context.node, report).map_err(&failed)?;
+            if grant.is_none() {
                 return Err(StoreError::Unusable {
-                    location: place,
-                    expected: "the numbers that were written",
-                    found: "older ones, or none; restart to go on with what is there".to_owned(),
+                    location,
+                    expected: "the totals that were written",
+                    found: "older ones, or none; restart to continue with the present file"
+                        .to_owned(),
                 });
             }
-            grants.push(standing);
+            grants.push(grant);
         }
         transaction.commit().map_err(&failed)?;
         Ok(grants)
@@ -60,17 +61,17 @@ impl Sqlite {
         month: Month,
     ) -> Result<RepairedMonth, StoreError> {
         let failed = self.error_while("repairing the month");
-        let was = self.latest_month()?;
+        let previous = self.latest_month()?;
         let transaction = self.begin_immediate("repairing the month")?;
-        let later = [month.number()];
+        let after_month = [month.number()];
         let set = "UPDATE meta SET value = ?1 WHERE key = 'month' AND value > ?1";
-        transaction.execute(set, later).map_err(&failed)?;
-        let counted = "SELECT count(DISTINCT account || ' ' || month) FROM ledger WHERE month > ?1";
+        transaction.execute(set, after_month).map_err(&failed)?;
+        let count = "SELECT count(DISTINCT account || ' ' || month) FROM ledger WHERE month > ?1";
         let dropped: i64 =
-            transaction.query_row(counted, later, |row| row.get(0)).map_err(&failed)?;
-        transaction.execute("DELETE FROM ledger WHERE month > ?1", later).map_err(&failed)?;
+            transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
+        transaction.execute("DELETE FROM ledger WHERE month > ?1", after_month).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
-        Ok(RepairedMonth { previous: was, dropped: to_unsigned(dropped) })
+        Ok(RepairedMonth { previous, dropped: to_unsigned(dropped) })
     }
 
     pub(in super::super) fn usage(
@@ -100,10 +101,11 @@ impl Sqlite {
     }
 }
 
-/// Months for which numbers are kept: a clock that was wrong for a while deletes none in use.
+/// How many months totals are kept. A clock that was wrong for a while must not delete totals in
+/// use.
 const KEPT_MONTHS: u16 = 12;
 
-/// Keeps the latest month. When one begins, numbers of a year ago are forgotten.
+/// Raises the latest month. When a month begins, totals older than a year are deleted.
 pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
     let raised = transaction
         .prepare_cached(
@@ -137,10 +139,10 @@ fn others_totals(
 fn apply_report(
     transaction: &Transaction<'_>,
     node: &[u8; 16],
-    statement: &LeaseReport,
+    report: &LeaseReport,
 ) -> rusqlite::Result<Option<Grant>> {
-    let LeaseReport { account, month, sequence, .. } = statement;
-    let [known_sequence, own_before, others_leased, others_spent] = transaction
+    let LeaseReport { account, month, sequence, .. } = report;
+    let [known_sequence, previous_leased, others_leased, others_spent] = transaction
         .prepare_cached(
             "SELECT coalesce(sum(CASE WHEN node = ?3 THEN sequence END), 0),
                     coalesce(sum(CASE WHEN node = ?3 THEN leased END), 0),
@@ -151,22 +153,16 @@ fn apply_report(
         .query_row(params![account, month.number(), node.as_slice()], |row| {
             Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(to_unsigned))
         })?;
-    if known_sequence < statement.known.sequence {
+    if known_sequence < report.known.sequence {
         return Ok(None);
     }
-    let grant_of = |own| {
-        Some(Grant {
-            own_leased: own,
-            others_leased,
-            others_spent,
-            revision: 0,
-            is_recovering: false,
-        })
+    let grant_of = |own_leased| {
+        Some(Grant { own_leased, others_leased, others_spent, revision: 0, is_recovering: false })
     };
     if *sequence <= known_sequence {
-        return Ok(grant_of(own_before));
+        return Ok(grant_of(previous_leased));
     }
-    let own = Grant::decide_leased(statement, others_leased);
+    let own_leased = Grant::decide_leased(report, others_leased);
     transaction
         .prepare_cached(
             "INSERT INTO ledger VALUES (?1, ?2, ?3, ?4, ?5, ?6)
@@ -178,10 +174,10 @@ fn apply_report(
             month.number(),
             node.as_slice(),
             to_signed(*sequence),
-            to_signed(own),
-            to_signed(statement.spent)
+            to_signed(own_leased),
+            to_signed(report.spent)
         ])?;
-    Ok(grant_of(own))
+    Ok(grant_of(own_leased))
 }
 
 #[cfg(test)]
@@ -196,7 +192,7 @@ mod tests {
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
         for now in [300, 311, 312, 323] {
-            let statement = LeaseReport {
+            let report = LeaseReport {
                 account: "acme".to_owned(),
                 month: month(now),
                 sequence: u64::from(now),
@@ -206,13 +202,13 @@ mod tests {
                 limit: None,
                 known: Default::default(),
             };
-            let round = BatchContext {
+            let context = BatchContext {
                 node: &[1; 16],
                 month: month(now),
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,
             };
-            store.state(round, &[statement]).unwrap();
+            store.report_leases(context, &[report]).unwrap();
         }
         let rows = |number| store.usage(month(number), None).unwrap().len();
         assert_eq!([300, 311, 312, 323].map(rows), [0, 1, 1, 1]);

@@ -1,4 +1,4 @@
-//! The table `meta`: which store it is, and the version of its keys and accounts.
+//! The table `meta`: the store id, and the version of its keys and accounts.
 
 use rusqlite::{Connection, OptionalExtension, Transaction};
 
@@ -26,11 +26,11 @@ pub(super) fn read_meta<T: rusqlite::types::FromSql>(
         .optional()
 }
 
-/// So many of the latest changes are known by their ids.
+/// How many of the latest changes keep their ids.
 const KEPT_CHANGES: i64 = 1_000;
 
-/// The next version of keys and accounts. Each change has an id, which tells apart two changes
-/// that led to the same version because the file was set back in between.
+/// Begins the next version of keys and accounts. Each change gets an id, because two changes can
+/// lead to the same version if the file was set back in between.
 pub(super) fn next_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",

@@ -1,4 +1,5 @@
-//! Opening a store's file: ours, intact, of our version, or left as it is.
+//! Opens a store's file if it is a riskgate store, intact and of a known version; leaves any other
+//! file unchanged.
 
 use std::fs::{DirBuilder, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};
@@ -38,7 +39,7 @@ CREATE TABLE top_seen (
 ) WITHOUT ROWID;
 ";
 
-/// What version 2 has beyond version 1: the version of the ring that last changed a row.
+/// The change from version 1 to 2: each row gets the version of the ring that last changed it.
 const MIGRATION_FROM_1: &str = "
 ALTER TABLE account ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE api_key ADD COLUMN version INTEGER NOT NULL DEFAULT 1;
@@ -46,24 +47,25 @@ CREATE INDEX account_version ON account (version);
 CREATE INDEX api_key_version ON api_key (version);
 ";
 
-/// Makes a store where there is none: beside its place and then moved there, so that whoever
-/// looks sees a whole one or none, and an empty file is never one of ours. It is for its owner
-/// alone, and so is a directory that is made for it.
+/// Creates a store under a temporary name and then links it to its path, so that other processes
+/// see either a complete store or none, and an empty file is never a store. Only the owner may read
+/// the store and a directory that is created for it.
 pub(super) fn create(path: &Path) -> Result<(), StoreError> {
-    let mut folders = DirBuilder::new();
-    folders.recursive(true).mode(0o700).create(parent_dir(path)).map_err(folder_error(path))?;
-    // Not after the store, whose name may be as long as names can be.
+    let mut builder = DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(parent_dir(path)).map_err(folder_error(path))?;
+    // The temporary name is not derived from the store's name, which may have the maximal length
+    // already.
     let name = format!(".riskgate.new-{}-{:?}", std::process::id(), std::thread::current().id());
     let temporary = parent_dir(path).join(name);
-    let made = create_temporary(&temporary, path);
-    let moved = made.and_then(|()| match std::fs::hard_link(&temporary, path) {
-        // Two processes may create at once: who comes second finds it done.
+    let created = create_temporary(&temporary, path);
+    let linked = created.and_then(|()| match std::fs::hard_link(&temporary, path) {
+        // Another process has created the store at the same time.
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         outcome => outcome.map_err(folder_error(path)),
     });
-    // What is left of a failed attempt is only in the way.
+    // Removes the leftover of a failed attempt too.
     let _ = std::fs::remove_file(&temporary);
-    moved
+    linked
 }
 
 fn folder_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
@@ -75,7 +77,8 @@ fn folder_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
 }
 
 fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
-    // SQLite takes an empty file for a new store, and gives what it puts beside it the same rights.
+    // SQLite treats an empty file as a new store, and gives the files beside it the same
+    // permissions.
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);
     options.open(temporary).map_err(folder_error(path))?;
@@ -90,14 +93,14 @@ fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     fill().map_err(|source| open_error(path, source))
 }
 
-/// Connects to a file that is there. SQLite would make an empty one where none is, which is no
-/// store of ours.
+/// Connects to an existing file. Without these flags SQLite would create an empty file, which is no
+/// store.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
 }
 
-/// Whether there is a store's file, or a fault if there could never be one.
+/// Returns true if the store's file exists. Fails if there can be no store at this path.
 pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
     let unusable = |expected, found| StoreError::Unusable {
         location: path.display().to_string(),
@@ -107,7 +110,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
     let metadata = match std::fs::metadata(path) {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            // The disk that it leads to may come later, with the store on it.
+            // The link may lead to a disk that is mounted later, with the store on it.
             return match path.symlink_metadata() {
                 Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
                 Err(_) => check_names(path).map(|()| false),
@@ -124,17 +127,18 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
     }
 }
 
-/// What SQLite adds to a store's name for a file beside it.
+/// The longest suffix that SQLite adds to a store's name for a file beside it.
 const LONGEST_SUFFIX: &str = "-journal";
-/// SQLite takes no more bytes in the path of a file.
+/// The most bytes that SQLite accepts in the path of a file.
 const MAX_PATH_BYTES: usize = 512;
 
-/// Whether the file system and SQLite take the names of a store that is not there yet. A system
-/// looks at no name in a directory that is not there, so each is tried in the last one that is.
+/// Fails if the file system or SQLite does not accept the path of a store that does not exist yet.
+/// A system checks no name in a missing directory, so each missing name is tried in the nearest
+/// existing directory.
 fn check_names(path: &Path) -> Result<(), StoreError> {
     let folder = nearest_existing_folder(path);
-    let below = path.strip_prefix(folder).unwrap_or(path);
-    let mut journal = below.as_os_str().to_owned();
+    let missing_part = path.strip_prefix(folder).unwrap_or(path);
+    let mut journal = missing_part.as_os_str().to_owned();
     journal.push(LONGEST_SUFFIX);
     for name in Path::new(&journal) {
         match folder.join(name).symlink_metadata() {
@@ -142,28 +146,28 @@ fn check_names(path: &Path) -> Result<(), StoreError> {
             _ => {}
         }
     }
-    let whole = folder.canonicalize().map_err(folder_error(path))?.join(journal);
+    let full_path = folder.canonicalize().map_err(folder_error(path))?.join(journal);
     match path.file_name() {
-        Some(_) if whole.as_os_str().len() <= MAX_PATH_BYTES => Ok(()),
+        Some(_) if full_path.as_os_str().len() <= MAX_PATH_BYTES => Ok(()),
         Some(_) => Err(folder_error(path)(ErrorKind::InvalidFilename.into())),
         None => Err(folder_error(path)(ErrorKind::IsADirectory.into())),
     }
 }
 
-/// The directory of a path, or the last one above it that is there.
+/// The nearest directory above a path that exists.
 fn nearest_existing_folder(path: &Path) -> &Path {
-    let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
-    let above = parent_dir(path).ancestors().filter(|it| !it.as_os_str().is_empty());
-    above.into_iter().find(is_there).unwrap_or(Path::new("."))
+    let is_existing = |folder: &&Path| folder.symlink_metadata().is_ok();
+    let ancestors = parent_dir(path).ancestors().filter(|it| !it.as_os_str().is_empty());
+    ancestors.into_iter().find(is_existing).unwrap_or(Path::new("."))
 }
 
-/// Whether a store could be made where none is: in its directory, or in the first one to be made.
+/// Fails if no store could be created: its directory, or the nearest existing one, is not writable.
 pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
     check_dir_writable(nearest_existing_folder(path)).map_err(folder_error(path))
 }
 
-/// Takes from other users the right to read a store that was made before stores were their
-/// owner's alone. Where they may write, somebody wanted it so.
+/// Removes other users' read permission from a store that was created before stores became private.
+/// If others may write, an administrator set that on purpose, and it stays.
 pub(super) fn remove_others_read(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
@@ -171,13 +175,13 @@ pub(super) fn remove_others_read(path: &Path) {
         let Ok(metadata) = std::fs::metadata(&name) else { continue };
         let mode = metadata.permissions().mode();
         if metadata.is_file() && mode & 0o007 == 0o004 {
-            // Only its owner can; others use it as it is.
+            // Only the owner of the file can change this; for other users the error is ignored.
             let _ = std::fs::set_permissions(&name, Permissions::from_mode(mode & 0o7770));
         }
     }
 }
 
-/// Makes a connection ready, and checks whose file it is.
+/// Checks that the file is a riskgate store, migrates it if needed, and sets up the connection.
 pub(super) fn prepare_connection(
     connection: &mut Connection,
     path: &Path,
@@ -190,7 +194,7 @@ pub(super) fn prepare_connection(
     connection.pragma_update(None, "synchronous", "FULL").map_err(failed)
 }
 
-/// Brings a store of version 1 up to date, unless another process just did.
+/// Migrates a store of version 1, unless another process has done so meanwhile.
 fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -228,26 +232,26 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
     Ok(version)
 }
 
-/// Looks at every page: what is damaged is found at start and not on a request's way. SQLite opens
-/// what it may not write for reading only, and says so when it is too late.
+/// Checks every page, so that damage is found at start and not during a request. SQLite opens a
+/// file without write permission read-only, and would report that only at the first write.
 pub(super) fn check_usable(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     if connection.is_readonly("main").map_err(|source| open_error(path, source))? {
         return Err(read_only(path));
     }
-    let word: String = connection
+    let finding: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
         .map_err(|source| open_error(path, source))?;
-    if word == "ok" {
+    if finding == "ok" {
         return Ok(());
     }
     Err(StoreError::Unusable {
         location: path.display().to_string(),
         expected: "an intact store",
-        found: format!("{}; {CORRUPTION_ADVICE}", word.replace('\n', " ")),
+        found: format!("{}; {CORRUPTION_ADVICE}", finding.replace('\n', " ")),
     })
 }
 
-/// What an error at opening means, and what to do.
+/// Converts an error of opening into one that says what to do.
 pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     use rusqlite::ErrorCode::{CannotOpen, DatabaseCorrupt, NotADatabase, ReadOnly};
     match source.sqlite_error_code() {
@@ -274,7 +278,7 @@ fn read_only(path: &Path) -> StoreError {
     StoreError::Unusable {
         location: path.display().to_string(),
         expected: "a file that we may write, in a directory that we may write",
-        found: "what is only to be read".to_owned(),
+        found: "a read-only one".to_owned(),
     }
 }
 

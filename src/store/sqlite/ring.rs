@@ -1,4 +1,4 @@
-//! Keys and accounts in the embedded store.
+//! Keys and accounts in SQLite.
 
 use rusqlite::{Connection, Transaction, params};
 
@@ -13,15 +13,15 @@ use crate::store::rows::{
 };
 
 impl Sqlite {
-    pub(in crate::store) fn ring_mark(&self) -> Result<Option<RingVersion>, StoreError> {
+    pub(in crate::store) fn ring_version(&self) -> Result<Option<RingVersion>, StoreError> {
         read_ring_version(&self.connection).map_err(self.error_while("reading the key version"))
     }
 
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
-        Ok(self.read_changes(0)?.map(|all| {
-            let RingChanges { mark, accounts, keys, damaged, .. } = all;
-            let RingVersion { store_id, version, change_id: history } = mark;
-            RingRows { store_id, version, change_id: history, accounts, keys, damaged }
+        Ok(self.read_changes(0)?.map(|changes| {
+            let RingChanges { mark, accounts, keys, damaged, .. } = changes;
+            let RingVersion { store_id, version, change_id } = mark;
+            RingRows { store_id, version, change_id, accounts, keys, damaged }
         }))
     }
 
@@ -29,7 +29,7 @@ impl Sqlite {
         self.read_changes(since)?.ok_or_else(|| StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the keys and accounts that were written",
-            found: "no mark".to_owned(),
+            found: "no store id".to_owned(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Sqlite {
         transaction.commit().map_err(failed)
     }
 
-    pub(in crate::store) fn restore(
+    pub(in crate::store) fn restore_rows(
         &mut self,
         keys: &[KeyRow],
         accounts: &[AccountRow],
@@ -128,15 +128,18 @@ impl Sqlite {
         Ok(0)
     }
 
-    pub(in crate::store) fn fill(&mut self, contents: &StoreContents) -> Result<(), StoreError> {
+    pub(in crate::store) fn fill_from(
+        &mut self,
+        contents: &StoreContents,
+    ) -> Result<(), StoreError> {
         let failed = self.error_while("filling the store");
-        let place = self.path.display().to_string();
+        let location = self.path.display().to_string();
         let transaction = self.begin_immediate("filling the store")?;
         if !rows::is_empty(&transaction).map_err(&failed)? {
-            return Err(error::store_not_empty_error(&place));
+            return Err(error::store_not_empty_error(&location));
         }
         ledger::raise_month(&transaction, contents.month).map_err(&failed)?;
-        // Who serves the empty ring sees the full one as a later version of it.
+        // A gateway that serves the empty ring sees the full one as a later version of it.
         let version = next_ring_version(&transaction).map_err(&failed)?;
         rows::fill(&transaction, contents, version).map_err(&failed)?;
         transaction.commit().map_err(failed)

@@ -1,4 +1,4 @@
-//! Rotating a key in the embedded store, and taking a rotation back: each is one transaction.
+//! Rotates a key in SQLite, and undoes a rotation: one transaction each.
 
 use rusqlite::{OptionalExtension, params};
 
@@ -14,12 +14,12 @@ impl Sqlite {
         &mut self,
         old: &str,
         new: &KeyRow,
-        ends: i64,
+        old_expires_at: i64,
         now: i64,
     ) -> Result<(), StoreError> {
-        const DOING: &str = "rotating a key";
-        let failed = self.error_while(DOING);
-        let transaction = self.begin_immediate(DOING)?;
+        const OPERATION: &str = "rotating a key";
+        let failed = self.error_while(OPERATION);
+        let transaction = self.begin_immediate(OPERATION)?;
         let version = next_ring_version(&transaction).map_err(&failed)?;
         let is_in_use = transaction
             .query_row(
@@ -41,7 +41,7 @@ impl Sqlite {
             .execute(
                 "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), ?2), version = ?3
                  WHERE id = ?1",
-                params![old, ends, version],
+                params![old, old_expires_at, version],
             )
             .map_err(&failed)?;
         transaction.commit().map_err(failed)
@@ -51,13 +51,13 @@ impl Sqlite {
         &mut self,
         old: &str,
         new: &str,
-        ends: i64,
+        old_expires_at: i64,
         before: Option<i64>,
         now: i64,
     ) -> Result<(), StoreError> {
-        const DOING: &str = "taking a rotation back";
-        let failed = self.error_while(DOING);
-        let transaction = self.begin_immediate(DOING)?;
+        const OPERATION: &str = "undoing a rotation";
+        let failed = self.error_while(OPERATION);
+        let transaction = self.begin_immediate(OPERATION)?;
         let version = next_ring_version(&transaction).map_err(&failed)?;
         let revoked = transaction
             .execute(
@@ -66,13 +66,13 @@ impl Sqlite {
                 params![new, now, version],
             )
             .map_err(&failed)?;
-        // Somebody else may have ended the old key sooner meanwhile; that stays.
+        // If another command has ended the old key sooner meanwhile, that end stays.
         let restored = transaction
             .execute(
                 "UPDATE api_key SET version = ?4,
                  expires_at = CASE WHEN expires_at IS ?2 THEN ?3 ELSE expires_at END
                  WHERE id = ?1",
-                params![old, ends, before, version],
+                params![old, old_expires_at, before, version],
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {

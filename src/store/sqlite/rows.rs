@@ -1,4 +1,4 @@
-//! Rows of keys, accounts and top counts, as statements of the embedded store.
+//! SQL statements for the rows of keys, accounts and top counts.
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
@@ -58,7 +58,7 @@ pub(super) fn upsert_account(
     Ok(())
 }
 
-/// Accounts that changed after a version of the ring, in no order.
+/// Accounts that changed after a version of the ring, unordered.
 pub(super) fn read_accounts(
     connection: &Connection,
     since: u64,
@@ -86,7 +86,7 @@ pub(super) fn read_accounts(
     Ok(accounts)
 }
 
-/// Keys that changed after a version of the ring, in no order.
+/// Keys that changed after a version of the ring, unordered.
 pub(super) fn read_keys(
     connection: &Connection,
     since: u64,
@@ -125,7 +125,7 @@ fn parse_key(row: &Row<'_>) -> rusqlite::Result<KeyRow> {
     })
 }
 
-/// What stands in a column, whatever it is.
+/// The value of a column as text, whatever its type.
 fn column_text(row: &Row<'_>, column: usize) -> String {
     match row.get_ref(column) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => {
@@ -136,8 +136,9 @@ fn column_text(row: &Row<'_>, column: usize) -> String {
     }
 }
 
-/// Writes back what is not there, or ends later; answers how many rows changed. A key is known by
-/// its digest, whatever id it has here; one whose id is another key's here is left out.
+/// Writes back rows that are missing or end later, and returns how many rows changed. A key is
+/// identified by its digest, whatever id it has here. If another key has its id here, it is left
+/// out.
 pub(super) fn restore(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
@@ -153,7 +154,7 @@ pub(super) fn restore(
     }
     let mut is_known =
         transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
-    let mut end = transaction.prepare_cached(
+    let mut update_end = transaction.prepare_cached(
         "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), coalesce(?2, expires_at)),
          revoked_at = coalesce(revoked_at, ?3), version = ?4 WHERE digest = ?1
          AND (?2 < coalesce(expires_at, ?2 + 1) OR (revoked_at IS NULL AND ?3 IS NOT NULL))",
@@ -161,7 +162,8 @@ pub(super) fn restore(
     for key in keys {
         if is_known.exists(params![key.id, key.digest.as_slice()])? {
             let digest = key.digest.as_slice();
-            changed += end.execute(params![digest, key.expires_at, key.revoked_at, version])?;
+            changed +=
+                update_end.execute(params![digest, key.expires_at, key.revoked_at, version])?;
         } else {
             insert_key(transaction, key, None, version)?;
             changed += 1;
@@ -184,26 +186,28 @@ pub(super) fn read_top(connection: &Connection) -> rusqlite::Result<Vec<TopRow>>
 }
 
 pub(super) fn read_sightings(connection: &Connection, day: i64) -> rusqlite::Result<Vec<u64>> {
-    let mut seen = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
-    let marks = seen.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
-    marks.collect()
+    let mut statement = connection.prepare("SELECT mark FROM top_seen WHERE day = ?1")?;
+    let sightings =
+        statement.query_map([day], |row| row.get::<_, i64>(0).map(i64::cast_unsigned))?;
+    sightings.collect()
 }
 
-/// Adds what is new in `credits`, and answers the rows as they now stand.
+/// Counts the new sightings in `credits`, and returns the credited rows.
 pub(super) fn credit_top(
     transaction: &Transaction<'_>,
     credits: &[TopCredit],
-    gone: &[String],
+    evicted: &[String],
     day: i64,
     half_life: f64,
 ) -> rusqlite::Result<Vec<TopRow>> {
-    let mut forget = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
-    for domain in gone {
-        forget.execute([domain])?;
+    let mut delete_row = transaction.prepare_cached("DELETE FROM top_count WHERE domain = ?1")?;
+    for domain in evicted {
+        delete_row.execute([domain])?;
     }
-    // What was counted before midnight may be saved after it.
+    // Counts of the day before may be saved after midnight.
     transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([day])?;
-    let mut see = transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
+    let mut insert_sighting =
+        transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
     let mut read = transaction
         .prepare_cached("SELECT count, at, accounts FROM top_count WHERE domain = ?1")?;
     let mut write =
@@ -211,8 +215,8 @@ pub(super) fn credit_top(
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
         let mut accounts = Vec::with_capacity(credit.sightings.len());
-        for (mark, account) in &credit.sightings {
-            if see.execute(params![day, mark.cast_signed()])? == 1 {
+        for (sighting, account) in &credit.sightings {
+            if insert_sighting.execute(params![day, sighting.cast_signed()])? == 1 {
                 accounts.push(*account);
             }
         }
@@ -227,7 +231,8 @@ pub(super) fn credit_top(
             })
             .optional()?;
         let row = TopRow::with_credit(known, credit, &accounts, half_life);
-        let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+        let accounts: Vec<u8> =
+            row.accounts.iter().flat_map(|account| account.to_le_bytes()).collect();
         write.execute(params![row.domain, row.count, row.at, accounts])?;
         rows.push(row);
     }
@@ -238,7 +243,7 @@ fn decode_accounts(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
-/// Whether nothing was ever written.
+/// Returns true if no account, key or total was ever written.
 pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
@@ -248,8 +253,8 @@ pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     )
 }
 
-/// What another store held, as this one's first content. Its numbers stand as those of a node
-/// that is no more.
+/// Writes the contents of another store into an empty one. Its totals get a node id that no running
+/// node has.
 pub(super) fn fill(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
@@ -275,7 +280,8 @@ pub(super) fn fill(
             ])?;
     }
     for row in &contents.top {
-        let accounts: Vec<u8> = row.accounts.iter().flat_map(|mark| mark.to_le_bytes()).collect();
+        let accounts: Vec<u8> =
+            row.accounts.iter().flat_map(|account| account.to_le_bytes()).collect();
         transaction
             .prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?
             .execute(params![row.domain, row.count, row.at, accounts])?;
@@ -283,7 +289,7 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// A limit of an account's own as the columns `calls` and `unlimited`.
+/// An account's own limit as the columns `calls` and `unlimited`.
 pub(super) fn limit_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) {
     match limit {
         Some(MonthlyLimit::Calls(calls)) => (Some(to_signed(calls)), false),
@@ -292,7 +298,7 @@ pub(super) fn limit_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) 
     }
 }
 
-/// Counts stay far below 2^63; a limit above it reads back as that.
+/// Counts stay far below 2^63. A limit above 2^63 - 1 is stored as 2^63 - 1.
 pub(super) fn to_signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Top counts in the embedded store.
+//! Top counts in SQLite.
 
 use super::connection::Sqlite;
 use super::rows::{self, read_sightings, read_top};
@@ -10,21 +10,24 @@ impl Sqlite {
         read_top(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
-    pub(in crate::store) fn top(&self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
-        let marks = read_sightings(&self.connection, day);
-        Ok((self.top_rows()?, marks.map_err(self.error_while("reading the top counts"))?))
+    pub(in crate::store) fn read_top(
+        &self,
+        day: i64,
+    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
+        let sightings = read_sightings(&self.connection, day);
+        Ok((self.top_rows()?, sightings.map_err(self.error_while("reading the top counts"))?))
     }
 
     pub(in crate::store) fn credit_top(
         &mut self,
         credits: &[TopCredit],
-        gone: &[String],
+        evicted: &[String],
         day: i64,
         half_life: f64,
     ) -> Result<Vec<TopRow>, StoreError> {
         let failed = self.error_while("saving the top counts");
         let transaction = self.begin_immediate("saving the top counts")?;
-        let rows = rows::credit_top(&transaction, credits, gone, day, half_life);
+        let rows = rows::credit_top(&transaction, credits, evicted, day, half_life);
         let rows = rows.map_err(&failed)?;
         transaction.commit().map_err(failed)?;
         Ok(rows)

@@ -1,4 +1,5 @@
-//! What a user of the server must be allowed, as `ACL SETUSER` takes it: no more, and no less.
+//! The permissions that a user of the server needs, as `ACL SETUSER` takes them: no more and no
+//! less.
 
 use super::super::redis_server::RedisServer;
 use super::super::{
@@ -8,8 +9,8 @@ use super::super::{
 use super::{add, key, open, rows};
 use crate::model::month::Month;
 
-/// What every gateway needs: the ledger, reading keys, the top counts. With
-/// `store.wait_replicas` it needs `+wait` too.
+/// The permissions of every gateway: the ledger, reading keys, the top counts. With
+/// `store.wait_replicas` it also needs `+wait`.
 const GATEWAY_ACL: [&str; 22] = [
     "~riskgate:*",
     "+info",
@@ -35,20 +36,20 @@ const GATEWAY_ACL: [&str; 22] = [
     "+zrangebyscore",
 ];
 
-/// What `riskgate keys` and `riskgate accounts` need beside it, to change something, and a gateway
-/// to write back what a failover lost.
+/// The further permissions of `riskgate keys` and `riskgate accounts` to change something, and of a
+/// gateway to write back rows that a failover lost.
 const WRITER_ACL: [&str; 3] = ["+hincrby", "+hsetnx", "+zadd"];
 
-/// What a gateway with `dns.learn` needs beside its own.
+/// The further permissions of a gateway with `dns.learn`.
 const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 
-/// What `riskgate store copy` needs beside both, to fill this server.
+/// The further permissions of `riskgate store copy` to fill this server.
 const FILLER_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
 
-/// Does all that one with such rights does; `without` is taken from them.
+/// Runs every operation of a user with these permissions, except the permission `without`.
 fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), StoreError> {
     server.run(&["FLUSHALL"]);
-    let mut all = open(&server.url());
+    let mut admin = open(&server.url());
     let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
     user.extend(rights.iter().copied().flatten().filter(|right| **right != without));
     server.run(&user);
@@ -61,7 +62,7 @@ fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result
         store.restore_rows(&[key(3, "acme")], &[])?;
         return store.set_key_end("key_1", Some(9), Some(9));
     }
-    add(&mut all, &[key(1, "acme"), key(2, "acme")]);
+    add(&mut admin, &[key(1, "acme"), key(2, "acme")]);
     act_as_gateway(&mut store, without, &|| {
         server.run(&["DEL", "riskgate:ledger:{acme}:2100-01"]);
         server.run(&["HDEL", "riskgate:{ring}:meta", "began"]);
@@ -71,10 +72,10 @@ fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result
 fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), StoreError> {
     let month = Month::from_number(1_200).unwrap();
     if without != "+info" {
-        // What a check may not read is told by whoever speaks next.
+        // If the check may not read, the next operation reports it.
         store.check_usable()?;
     }
-    let pulse = store.probe(month, None)?;
+    let probe = store.probe(month, None)?;
     store.latest_month()?;
     let mut raise = LeaseReport {
         account: "acme".to_owned(),
@@ -86,17 +87,17 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
         limit: Some(5),
         known: KnownState::default(),
     };
-    let round = BatchContext {
+    let context = BatchContext {
         node: &[1; 16],
         month,
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
-    store.report_leases(round, &[raise.clone()])?;
+    store.report_leases(context, &[raise.clone()])?;
     lose();
     (raise.sequence, raise.known.sequence) = (2, 1);
-    store.report_leases(round, &[raise])?;
-    store.probe(month, Some(&pulse))?;
+    store.report_leases(context, &[raise])?;
+    store.probe(month, Some(&probe))?;
     store.others_spent("acme", month, &[1; 16])?;
     store.usage(month, Some("acme"))?;
     store.usage(month, None)?;
@@ -122,7 +123,7 @@ fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
         for right in rights[rights.len() - 1] {
             let error = use_rights(&server, rights, right).expect_err(right).to_string();
             let refused = ["NOPERM", "can't run this command"];
-            assert!(refused.iter().any(|words| error.contains(words)), "{right}: {error}");
+            assert!(refused.iter().any(|text| error.contains(text)), "{right}: {error}");
         }
     }
 }
@@ -131,14 +132,14 @@ fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
 fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_needed() {
     let server = RedisServer::start();
     for lacking in ["", LEARNER_ACL[0], LEARNER_ACL[1]] {
-        // As many as there may be, so that one makes room.
-        let fill = format!(
+        // As many names as the store keeps, so that a new name evicts one.
+        let fill_script = format!(
             "for i = 1, {MAX_LEARNED} do \
              redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
              return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MAX_LEARNED})"
         );
         server.run(&["FLUSHALL"]);
-        server.run(&["EVAL", &fill, "0"]);
+        server.run(&["EVAL", &fill_script, "0"]);
         let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
         user.extend(
             [&GATEWAY_ACL[..], &LEARNER_ACL].concat().iter().filter(|right| **right != lacking),
@@ -176,19 +177,19 @@ fn a_copy_by_a_user_who_lacks_a_right_fills_nothing_and_can_be_run_again() {
         let mut user = vec!["ACL", "SETUSER", "some", "on", ">pw"];
         user.extend(rights.iter().filter(|right| **right != lacking));
         server.run(&user);
-        let mut some = open(&server.url_as("some", "pw"));
-        some.fill_from(&contents).expect_err(lacking);
+        let mut user_store = open(&server.url_as("some", "pw"));
+        user_store.fill_from(&contents).expect_err(lacking);
         let names = server.keys("riskgate:{ring}:*");
-        let is_there = |name: &&String| !name.contains(":staged:") && !name.ends_with(":meta");
-        assert_eq!(names.iter().find(is_there), None, "{lacking}");
+        let is_visible = |name: &&String| !name.contains(":staged:") && !name.ends_with(":meta");
+        assert_eq!(names.iter().find(is_visible), None, "{lacking}");
         server.run(&["ACL", "SETUSER", "some", lacking]);
-        let mut some = open(&server.url_as("some", "pw"));
-        some.fill_from(&contents).unwrap();
-        let filled = rows(&mut some);
+        let mut user_store = open(&server.url_as("some", "pw"));
+        user_store.fill_from(&contents).unwrap();
+        let filled = rows(&mut user_store);
         assert_eq!((filled.keys, filled.accounts), (ring.keys.clone(), ring.accounts.clone()));
         for name in ["keys", "digests", "accounts", "changed"] {
-            let left = server.run(&["PTTL", &format!("riskgate:{{ring}}:{name}")]);
-            assert_eq!(left.trim(), "-1", "{name} stays for ever");
+            let ttl = server.run(&["PTTL", &format!("riskgate:{{ring}}:{name}")]);
+            assert_eq!(ttl.trim(), "-1", "{name} stays for ever");
         }
     }
 }

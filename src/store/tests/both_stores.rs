@@ -1,4 +1,4 @@
-//! The same promises, kept by both stores.
+//! The promises that both stores keep.
 
 use std::collections::HashSet;
 
@@ -7,14 +7,14 @@ use super::{account, add, key, on_both_stores, rows, version};
 
 #[test]
 fn a_ring_version_names_one_store_and_grows_with_every_change() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         store.mark_as_store().unwrap();
         let first = store.ring_version().unwrap().unwrap();
         assert_eq!(first.store_id.len(), 32);
         assert!(first.store_id.bytes().all(|byte| byte.is_ascii_hexdigit()));
         store.mark_as_store().unwrap();
-        assert_eq!(store.ring_version().unwrap().unwrap(), first, "once is enough");
+        assert_eq!(store.ring_version().unwrap().unwrap(), first, "a second call changes nothing");
         let mut last = first.version;
         let changes: [&dyn Fn(&mut Store); 3] = [
             &|store| add(store, &[key(1, "acme")]),
@@ -26,7 +26,7 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
             assert!(version(&mut store) > last);
             last = version(&mut store);
         }
-        let again = place.open().ring_version().unwrap().unwrap();
+        let again = location.open().ring_version().unwrap().unwrap();
         assert_eq!((again.store_id, again.version), (first.store_id, last));
     });
 }
@@ -37,8 +37,8 @@ fn every_write_makes_a_store_of_an_empty_one() {
         store.set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
     }];
     for write in writes {
-        on_both_stores(|place| {
-            let mut store = place.open();
+        on_both_stores(|location| {
+            let mut store = location.open();
             write(&mut store);
             assert_eq!(rows(&mut store).accounts.len(), 1);
         });
@@ -47,29 +47,29 @@ fn every_write_makes_a_store_of_an_empty_one() {
 
 #[test]
 fn keys_and_accounts_come_back_as_they_were_written() {
-    on_both_stores(|place| {
-        let mut store = place.open();
-        let mut odd = key(2, "odd \" \\ ä / name");
-        odd.label = Some("a \"label\" with 'quotes', ünïcode\nand lines".to_owned());
-        odd.origins =
+    on_both_stores(|location| {
+        let mut store = location.open();
+        let mut unusual = key(2, "odd \" \\ ä / name");
+        unusual.label = Some("a \"label\" with 'quotes', ünïcode\nand lines".to_owned());
+        unusual.origins =
             vec!["https://app.example.com".to_owned(), "https://*.example.org".to_owned()];
-        odd.require_origin = true;
-        odd.expires_at = Some(i64::MAX);
-        odd.revoked_at = Some(-1);
-        odd.digest = [0xff; 32];
+        unusual.require_origin = true;
+        unusual.expires_at = Some(i64::MAX);
+        unusual.revoked_at = Some(-1);
+        unusual.digest = [0xff; 32];
         let plain = key(1, "acme");
         let plan = "p/l\u{e4}n \"x\"".to_owned();
-        store.add_keys(&[(plain.clone(), None), (odd.clone(), Some(plan.clone()))]).unwrap();
+        store.add_keys(&[(plain.clone(), None), (unusual.clone(), Some(plan.clone()))]).unwrap();
         let found = rows(&mut store);
-        assert_eq!(found.keys, [plain, odd.clone()]);
-        assert_eq!(found.accounts, [account("acme", None), account(&odd.account, Some(&plan))]);
+        assert_eq!(found.keys, [plain, unusual.clone()]);
+        assert_eq!(found.accounts, [account("acme", None), account(&unusual.account, Some(&plan))]);
     });
 }
 
 #[test]
 fn an_account_keeps_what_is_not_given() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
         let with = |plan: Option<&str>, limit| AccountRow { limit, ..account("acme", plan) };
         store.add_keys(&[(key(1, "acme"), Some("pro".to_owned()))]).unwrap();
@@ -93,8 +93,8 @@ fn an_account_keeps_what_is_not_given() {
 
 #[test]
 fn keys_are_added_all_or_none() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme")]);
         let before = rows(&mut store);
         let same_id = |mut new: super::KeyRow| {
@@ -135,14 +135,14 @@ fn keys_are_added_all_or_none() {
 
 #[test]
 fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let ends = |store: &mut Store| {
             let row = rows(store).keys.remove(0);
             (row.expires_at, row.revoked_at)
         };
-        for (expires, revoked, stands) in [
+        for (expires, revoked, expected) in [
             (Some(i64::MAX), None, (Some(i64::MAX), None)),
             (Some(900), None, (Some(900), None)),
             (Some(1_000), None, (Some(900), None)),
@@ -150,7 +150,7 @@ fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
             (Some(100), Some(60), (Some(100), Some(50))),
         ] {
             store.set_key_end("key_1", expires, revoked).unwrap();
-            assert_eq!(ends(&mut store), stands);
+            assert_eq!(ends(&mut store), expected);
         }
         assert_eq!(rows(&mut store).keys[1], key(2, "acme"), "the other one goes on");
         let before = version(&mut store);
@@ -162,12 +162,12 @@ fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
 
 #[test]
 fn a_rotation_is_one_change_and_can_be_taken_back_by_one() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
         let before = version(&mut store);
         store.rotate_key("key_1", &key(3, "acme"), 900, 500).unwrap();
-        assert_eq!(version(&mut store), before + 1, "nobody sees one half of it");
+        assert_eq!(version(&mut store), before + 1, "no reader sees half of it");
         let changes = store.ring_changes(before).unwrap();
         assert_eq!(changes.keys.len(), 2, "{changes:?}");
         let ends = |store: &mut Store| -> Vec<(Option<i64>, Option<i64>)> {
@@ -180,7 +180,7 @@ fn a_rotation_is_one_change_and_can_be_taken_back_by_one() {
         assert_eq!(version(&mut store), before + 2);
         assert_eq!(ends(&mut store), [(None, None), (None, None), (None, Some(600))]);
 
-        // What somebody else said meanwhile stays.
+        // An end that somebody else set meanwhile stays.
         store.rotate_key("key_2", &key(4, "acme"), 900, 500).unwrap();
         store.set_key_end("key_2", Some(700), None).unwrap();
         store.undo_rotation("key_2", "key_4", 900, None, 600).unwrap();
@@ -191,8 +191,8 @@ fn a_rotation_is_one_change_and_can_be_taken_back_by_one() {
 
 #[test]
 fn a_key_that_has_ended_is_not_rotated() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         let ended =
             |n, expires_at, revoked_at| super::KeyRow { expires_at, revoked_at, ..key(n, "acme") };
         add(&mut store, &[ended(1, Some(500), None), ended(2, None, Some(1)), key(3, "acme")]);
@@ -220,18 +220,18 @@ fn a_key_that_has_ended_is_not_rotated() {
 
 #[test]
 fn what_changed_after_any_version_is_told_for_ever() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         store.mark_as_store().unwrap();
         let mut versions = vec![version(&mut store)];
-        let mut step = |act: &dyn Fn(&mut Store)| {
-            act(&mut store);
+        let mut run_step = |change: &dyn Fn(&mut Store)| {
+            change(&mut store);
             versions.push(version(&mut store));
         };
-        step(&|store| add(store, &[key(1, "one"), key(2, "two")]));
-        step(&|store| add(store, &[key(3, "one")]));
-        step(&|store| store.set_account("three", Some("pro"), None).unwrap());
-        step(&|store| store.set_key_end("key_2", Some(9), None).unwrap());
+        run_step(&|store| add(store, &[key(1, "one"), key(2, "two")]));
+        run_step(&|store| add(store, &[key(3, "one")]));
+        run_step(&|store| store.set_account("three", Some("pro"), None).unwrap());
+        run_step(&|store| store.set_key_end("key_2", Some(9), None).unwrap());
         let latest = versions[4];
         let expected: [(&[&str], &[&str]); 5] = [
             (&["key_1", "key_2", "key_3"], &["one", "three", "two"]),
@@ -258,8 +258,8 @@ fn what_changed_after_any_version_is_told_for_ever() {
 
 #[test]
 fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         let keys: Vec<_> = (0..2_501).map(|n| key(n, &format!("account-{}", n % 2_203))).collect();
         add(&mut store, &keys);
         let found = rows(&mut store);
@@ -268,7 +268,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
         assert_eq!(ids.len(), 2_501);
         let changes = store.ring_changes(1).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (2_501, 2_203));
-        // Paged the same way, one that is not new is found on the last page.
+        // In the same pages, a known key is found on the last page.
         let again: Vec<_> = (2_500..5_000).rev().map(|n| (key(n, "x"), None)).collect();
         let error = store.add_keys(&again).unwrap_err().to_string();
         assert!(error.contains("as key_2500"), "{error}");
@@ -278,13 +278,13 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
 
 #[test]
 fn many_who_write_at_once_lose_nothing_of_each_other() {
-    on_both_stores(|place| {
-        place.open().mark_as_store().unwrap();
+    on_both_stores(|location| {
+        location.open().mark_as_store().unwrap();
         std::thread::scope(|scope| {
             for writer in 0..4 {
-                let place = &place;
+                let location = &location;
                 scope.spawn(move || {
-                    let mut store = place.open();
+                    let mut store = location.open();
                     store.set_busy_timeout().unwrap();
                     for n in 0..25 {
                         add(&mut store, &[key(writer * 100 + n, "shared")]);
@@ -295,7 +295,7 @@ fn many_who_write_at_once_lose_nothing_of_each_other() {
                 });
             }
         });
-        let mut store = place.open();
+        let mut store = location.open();
         let found = rows(&mut store);
         assert_eq!(found.keys.len(), 100);
         assert!(found.keys.iter().all(|key| key.expires_at == Some(7)));
@@ -307,8 +307,8 @@ const DAY: i64 = 20_000;
 const NOON: i64 = DAY * 86_400 + 43_200;
 const HALF_LIFE: f64 = 3_600.0;
 
-fn credit(domain: &str, base: f64, at: i64, marks: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), base, at, sightings: marks.to_vec() }
+fn credit(domain: &str, base: f64, at: i64, sightings: &[(u64, u64)]) -> TopCredit {
+    TopCredit { domain: domain.to_owned(), base, at, sightings: sightings.to_vec() }
 }
 
 #[track_caller]
@@ -320,40 +320,40 @@ fn assert_same(found: &TopRow, expected: &TopRow) {
 
 #[test]
 fn top_counts_follow_one_rule_and_keep_all_their_bits() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         let base = 1.0 / 3.0;
         let first = credit("a.test", base, NOON, &[(u64::MAX, u64::MAX), (1 << 53, (1 << 53) + 1)]);
         let mut expected = TopRow::with_credit(None, &first, &[u64::MAX, (1 << 53) + 1], HALF_LIFE);
         let answered = store.credit_top(&[first], &[], DAY, HALF_LIFE).unwrap();
         assert_same(&answered[0], &expected);
-        let marks: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
+        let sightings: Vec<(u64, u64)> = (0..20).map(|n| (u64::MAX - 10 - n, n)).collect();
         let accounts: Vec<u64> = (0..20).collect();
-        for (at, marks, accounts) in [
-            (NOON + 1_800, &marks[..], &accounts[..]),
-            // Said late: it counts now, and the row does not get younger.
+        for (at, sightings, accounts) in [
+            (NOON + 1_800, &sightings[..], &accounts[..]),
+            // A late credit counts now, and the row does not get an earlier time.
             (NOON - 500, &[(77, 5)][..], &[5][..]),
         ] {
-            let more = credit("a.test", 0.0, at, marks);
+            let more = credit("a.test", 0.0, at, sightings);
             expected = TopRow::with_credit(Some(expected), &more, accounts, HALF_LIFE);
             let answered = store.credit_top(&[more], &[], DAY, HALF_LIFE).unwrap();
             assert_same(&answered[0], &expected);
         }
         assert_eq!(expected.accounts.len(), super::super::MAX_TOP_ACCOUNTS);
-        let (rows, seen) = place.open().read_top(DAY).unwrap();
+        let (rows, seen) = location.open().read_top(DAY).unwrap();
         assert_eq!(rows.len(), 1);
         assert_same(&rows[0], &expected);
-        let mut all: HashSet<u64> = marks.iter().map(|(mark, _)| *mark).collect();
+        let mut all: HashSet<u64> = sightings.iter().map(|(sighting, _)| *sighting).collect();
         all.extend([u64::MAX, 1 << 53, 77]);
         assert_eq!(seen.into_iter().collect::<HashSet<u64>>(), all);
-        assert!(store.read_top(DAY + 1).unwrap().1.is_empty(), "another day, other marks");
+        assert!(store.read_top(DAY + 1).unwrap().1.is_empty(), "another day has other sightings");
     });
 }
 
 #[test]
 fn a_sighting_counts_once_a_day_over_all_nodes() {
-    on_both_stores(|place| {
-        let (mut one, mut other) = (place.open(), place.open());
+    on_both_stores(|location| {
+        let (mut one, mut other) = (location.open(), location.open());
         let asked = credit("a.test", 0.0, NOON, &[(1, 10), (2, 20)]);
         one.credit_top(std::slice::from_ref(&asked), &[], DAY, HALF_LIFE).unwrap();
         for store in [&mut one, &mut other] {
@@ -370,18 +370,18 @@ fn a_sighting_counts_once_a_day_over_all_nodes() {
 
 #[test]
 fn rows_that_made_room_are_dropped() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         let many: Vec<TopCredit> =
             (0..3_000).map(|n| credit(&format!("{n}.test"), 0.5, NOON, &[(n, n)])).collect();
         let rows = store.credit_top(&many, &[], DAY, HALF_LIFE).unwrap();
         assert_eq!(rows.len(), 3_000);
         assert!(rows.iter().zip(&many).all(|(row, credit)| row.domain == credit.domain));
         assert_eq!(store.top_rows().unwrap().len(), 3_000);
-        let gone: Vec<String> = (0..2_999).map(|n| format!("{n}.test")).collect();
-        assert_eq!(store.credit_top(&[], &gone, DAY, HALF_LIFE).unwrap(), []);
-        let left = store.top_rows().unwrap();
-        assert_eq!((left.len(), left[0].domain.as_str()), (1, "2999.test"));
-        assert_eq!(left[0].count, 1.5);
+        let evicted: Vec<String> = (0..2_999).map(|n| format!("{n}.test")).collect();
+        assert_eq!(store.credit_top(&[], &evicted, DAY, HALF_LIFE).unwrap(), []);
+        let remaining = store.top_rows().unwrap();
+        assert_eq!((remaining.len(), remaining[0].domain.as_str()), (1, "2999.test"));
+        assert_eq!(remaining[0].count, 1.5);
     });
 }

@@ -1,4 +1,4 @@
-//! Moving a store: the verb `fill`.
+//! Tests of copying a store: `fill_from`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::super::{
 use super::{TestStore, account, add, key, on_both_stores, rows, sorted, version};
 use crate::model::month::Month;
 
-/// A month that is not over: its numbers would expire at once.
+/// A future month: the totals of a past month would expire at once.
 fn month() -> Month {
     Month::from_number(1_200).unwrap()
 }
@@ -17,8 +17,8 @@ fn usage(account: &str, spent: u64, leased: u64) -> UsageRow {
     UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
 }
 
-fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
-    let statement = LeaseReport {
+fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
+    let report = LeaseReport {
         account: account.to_owned(),
         month: month(),
         sequence: 1,
@@ -28,16 +28,16 @@ fn state(store: &mut Store, account: &str, leased: u64, spent: u64) {
         limit: None,
         known: super::super::KnownState::default(),
     };
-    let round = BatchContext {
+    let context = BatchContext {
         node: &[9; 16],
         month: month(),
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
-    store.report_leases(round, &[statement]).unwrap();
+    store.report_leases(context, &[report]).unwrap();
 }
 
-/// A store with everything in it.
+/// Fills a store with rows of every kind.
 fn populate(store: &mut Store) {
     store.probe(month(), None).unwrap();
     let mut keys: Vec<_> = (0..1_200).map(|n| key(n, &format!("account-{}", n % 7))).collect();
@@ -46,8 +46,8 @@ fn populate(store: &mut Store) {
     store.set_key_end("key_9", Some(99), Some(50)).unwrap();
     store.set_account("account-3", Some("pro"), Some(Some(MonthlyLimit::Unlimited))).unwrap();
     store.set_account("keyless", None, Some(Some(MonthlyLimit::Calls(12)))).unwrap();
-    state(store, "account-1", 70, 64);
-    state(store, "account-2", 5, 5);
+    report_leased(store, "account-1", 70, 64);
+    report_leased(store, "account-2", 5, 5);
     let marks = [(u64::MAX, u64::MAX - 1)];
     let credit = |domain: &str, base| TopCredit {
         domain: domain.to_owned(),
@@ -99,25 +99,29 @@ fn a_copied_store_goes_on_as_any_other() {
     let from = TestStore::server();
     populate(&mut from.open());
     let held = contents(&mut from.open());
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         store.mark_as_store().unwrap();
         let empty = store.ring_version().unwrap().unwrap();
         store.probe(month(), None).unwrap();
         store.fill_from(&held).unwrap();
-        let mark = store.ring_version().unwrap().unwrap();
-        assert_eq!(mark.store_id, empty.store_id);
-        let all = store.ring_changes(empty.version).unwrap();
-        assert_eq!(all.keys.len(), held.ring.keys.len(), "who had it empty sees all of it");
-        assert_eq!(all.accounts.len(), held.ring.accounts.len());
-        assert!(store.ring_changes(mark.version).unwrap().keys.is_empty());
+        let filled = store.ring_version().unwrap().unwrap();
+        assert_eq!(filled.store_id, empty.store_id);
+        let changes = store.ring_changes(empty.version).unwrap();
+        assert_eq!(
+            changes.keys.len(),
+            held.ring.keys.len(),
+            "a node that knew it empty gets all rows"
+        );
+        assert_eq!(changes.accounts.len(), held.ring.accounts.len());
+        assert!(store.ring_changes(filled.version).unwrap().keys.is_empty());
         store.set_key_end("key_3", Some(1), None).unwrap();
-        let changes = store.ring_changes(mark.version).unwrap();
+        let changes = store.ring_changes(filled.version).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (1, 0));
         let taken = store.add_keys(&[(key(4, "new"), None)]).unwrap_err().to_string();
         assert!(taken.contains("as key_4"), "{taken}");
-        // The copied calls stay spent, and a node's own are added to them.
-        state(&mut store, "account-1", 10, 1);
+        // The copied calls stay spent, and a node's own calls are added to them.
+        report_leased(&mut store, "account-1", 10, 1);
         let usage = store.usage(month(), Some("account-1")).unwrap();
         assert_eq!((usage[0].spent, usage[0].leased), (64 + 1, 70 + 10));
     });
@@ -131,14 +135,14 @@ fn only_an_empty_store_is_filled() {
     let uses: [&dyn Fn(&mut Store); 3] = [
         &|store| add(store, &[key(5_000, "mine")]),
         &|store| store.set_account("mine", Some("pro"), None).unwrap(),
-        &|store| state(store, "mine", 3, 2),
+        &|store| report_leased(store, "mine", 3, 2),
     ];
-    for put in uses {
-        on_both_stores(|place| {
-            let mut store = place.open();
+    for change_store in uses {
+        on_both_stores(|location| {
+            let mut store = location.open();
             store.mark_as_store().unwrap();
             store.probe(month(), None).unwrap();
-            put(&mut store);
+            change_store(&mut store);
             let (ring, usage) = (rows(&mut store), store.usage(month(), None).unwrap());
             let error = store.fill_from(&held).unwrap_err().to_string();
             let expected = "expected an empty store, but found one with keys, accounts or numbers";
@@ -153,8 +157,8 @@ fn only_an_empty_store_is_filled() {
 
 #[test]
 fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
-    let place = TestStore::server();
-    let TestStore::Server(server) = &place else { return };
+    let location = TestStore::server();
+    let TestStore::Server(server) = &location else { return };
     let held = StoreContents {
         ring: super::RingRows {
             keys: (0..1_500).map(|n| key(n, "acme")).collect(),
@@ -165,15 +169,15 @@ fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
         usage: vec![usage("acme", 5, 6), usage("gone", 1, 1)],
         top: Vec::new(),
     };
-    // Everything but the last step.
+    // Everything but the last step runs.
     server.run(&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all", "-evalsha"]);
     super::open(&server.url_as("half", "pass")).fill_from(&held).unwrap_err();
-    let mut store = place.open();
+    let mut store = location.open();
     assert_eq!(store.ring_version().unwrap(), None);
     assert!(!server.keys("riskgate:{ring}:staged:*").is_empty());
     for staged in server.keys("riskgate:{ring}:staged:*") {
-        let left: i64 = server.run(&["TTL", &staged]).parse().unwrap();
-        assert!((1..=600).contains(&left), "{staged} goes away by itself: {left}");
+        let ttl: i64 = server.run(&["TTL", &staged]).parse().unwrap();
+        assert!((1..=600).contains(&ttl), "{staged} expires by itself: {ttl}");
     }
     let held = StoreContents { usage: vec![held.usage[0].clone()], ..held };
     store.fill_from(&held).unwrap();

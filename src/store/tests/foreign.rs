@@ -1,21 +1,22 @@
-//! Entries on a server that are none of ours, whatever bytes they are: each costs itself alone.
+//! Entries on a server that riskgate did not write, whatever bytes they are: each affects itself
+//! alone.
 
 use super::super::redis_server::RedisServer;
 use super::super::{BatchContext, KnownState, LeaseReport, MonthlyLimit, Store, TopCredit};
 use super::{add, key, open, rows};
 use crate::model::month::Month;
 
-/// Bytes that are no UTF-8.
+/// Bytes that are not UTF-8.
 const BYTES: &str = "'\\255\\254'";
 
-/// Runs a line of Lua on the server, where bytes can be written that no argument can hold.
+/// Runs a line of Lua on the server, which can write bytes that no argument can hold.
 fn corrupt(server: &RedisServer, line: &str) {
     server.run(&["EVAL", line, "0"]);
 }
 
-/// Whatever changes keys and accounts, beside what was spoilt.
+/// Asserts that every change of keys and accounts still works beside the corrupted entry.
 #[track_caller]
-fn assert_goes_on(store: &mut Store, what: &str) {
+fn assert_goes_on(store: &mut Store, context: &str) {
     let before = rows(store);
     let n = before.keys.len() as u32;
     let late = key(20_000 + n, "late");
@@ -25,14 +26,14 @@ fn assert_goes_on(store: &mut Store, what: &str) {
     store.set_key_end(&late.id, None, Some(5)).unwrap();
     store.restore_rows(&[key(40_000 + n, "late")], &[]).unwrap();
     let changes = store.ring_changes(before.version).unwrap();
-    assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{what}");
-    assert_eq!(rows(store).keys.len() as u32, n + 3, "{what}");
+    assert_eq!((changes.keys.len(), changes.accounts.len()), (3, 1), "{context}");
+    assert_eq!(rows(store).keys.len() as u32, n + 3, "{context}");
 }
 
 #[test]
 fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_other() {
     let id = "a".repeat(32);
-    let put = |hash: &str, name: &str, value: &str| {
+    let set_field = |hash: &str, name: &str, value: &str| {
         format!("redis.call('HSET', 'riskgate:{{ring}}:{hash}', {name}, {value})")
     };
     let changed = |score: &str, member: &str| {
@@ -40,32 +41,35 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
     };
     let quoted = |text: &str| format!("'{text}'");
     let corruptions = [
-        ("imports", put("imports", BYTES, BYTES)),
-        ("imports", put("imports", "'some'", "'garbage'")),
-        ("imports", put("imports", &quoted(&id), BYTES)),
-        ("imports", put("imports", &quoted(&id), "'1 2'")),
+        ("imports", set_field("imports", BYTES, BYTES)),
+        ("imports", set_field("imports", "'some'", "'garbage'")),
+        ("imports", set_field("imports", &quoted(&id), BYTES)),
+        ("imports", set_field("imports", &quoted(&id), "'1 2'")),
         ("changed", changed("5", BYTES)),
         ("changed", changed("-1", "'nonsense'")),
         ("changed", changed("'inf'", "'key:\\255'")),
-        ("keys", put("keys", "'extra'", "'- nonsense {}'")),
-        ("keys", put("keys", BYTES, BYTES)),
-        ("accounts", put("accounts", BYTES, "''")),
-        ("digests", put("digests", BYTES, "'key_1'")),
-        ("digests", put("digests", "'bb'", "'key_1'")),
+        ("keys", set_field("keys", "'extra'", "'- nonsense {}'")),
+        ("keys", set_field("keys", BYTES, BYTES)),
+        ("accounts", set_field("accounts", BYTES, "''")),
+        ("digests", set_field("digests", BYTES, "'key_1'")),
+        ("digests", set_field("digests", "'bb'", "'key_1'")),
     ];
-    for (what, line) in corruptions {
+    for (collection, line) in corruptions {
         let server = RedisServer::start();
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme"), key(2, "other")]);
         let known = store.ring_version().unwrap();
-        // One that has looked before, and one that comes later.
+        // A connection that has read before, and a new one.
         corrupt(&server, &line);
         assert_eq!(store.ring_version().unwrap(), known, "{line}");
         for mut store in [store, open(&server.url())] {
             assert_goes_on(&mut store, &line);
-            let told = store.foreign_entries().join("\n");
-            assert!(told.starts_with(&format!("riskgate:{{ring}}:{what}: ")), "{line}: {told}");
-            assert_eq!(told.lines().count(), 1, "{told}");
+            let messages = store.foreign_entries().join("\n");
+            assert!(
+                messages.starts_with(&format!("riskgate:{{ring}}:{collection}: ")),
+                "{line}: {messages}"
+            );
+            assert_eq!(messages.lines().count(), 1, "{messages}");
         }
     }
 }
@@ -79,9 +83,9 @@ fn what_is_foreign_is_told_until_it_is_gone_and_hides_no_loss() {
         server.run(&["HSET", "riskgate:{ring}:keys", &format!("extra-{n}"), "x"]);
     }
     store.ring_version().unwrap();
-    let told = store.foreign_entries();
-    assert_eq!(told.len(), 4, "some by name: {told:?}");
-    // As many rows as there should be, and one of ours is missing.
+    let messages = store.foreign_entries();
+    assert_eq!(messages.len(), 4, "three by name and one summary: {messages:?}");
+    // The number of rows is right, but a row of riskgate is missing.
     server.run(&["HDEL", "riskgate:{ring}:keys", "key_2"]);
     for _ in 0..2 {
         let error = store.ring_version().unwrap_err().to_string();
@@ -111,15 +115,15 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
     assert_eq!((found.keys.len(), found.damaged.keys.len()), (1, 1_001));
     assert!(found.damaged.accounts.contains("acme"));
     assert_goes_on(&mut store, "beside the import");
-    // Nobody waits for an import of which nobody knows how it stands.
-    let begun = std::time::Instant::now();
+    // No writer waits for an import whose entry can't be read.
+    let started = std::time::Instant::now();
     let refused = store.add_keys(&[(key(5, "acme"), None)]).unwrap_err().to_string();
     assert!(refused.contains("expected a new key"), "{refused}");
     let refused = store.set_key_end("key_5", None, Some(1)).unwrap_err().to_string();
     assert!(refused.contains("DAMAGED key key_5"), "{refused}");
     store.set_account("acme", Some("pro"), None).unwrap();
-    assert!(begun.elapsed() < std::time::Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting it anew mends it");
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting the account repairs it");
 }
 
 #[test]
@@ -130,16 +134,19 @@ fn a_server_whose_data_id_or_month_cannot_be_read_can_be_probed() {
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme")]);
         for field in ["began", "life", "month", "history"] {
-            let mark = "riskgate:{ring}:meta";
-            corrupt(&server, &format!("redis.call('HSET', '{mark}', '{field}', {value})"));
+            let meta_key = "riskgate:{ring}:meta";
+            corrupt(&server, &format!("redis.call('HSET', '{meta_key}', '{field}', {value})"));
         }
         let first = store.probe(month, None).unwrap();
         let again = store.probe(month, Some(&first)).unwrap();
-        assert_eq!(again.incarnation, first.incarnation, "{value}: it is known from then on");
+        assert_eq!(
+            again.incarnation, first.incarnation,
+            "{value}: the incarnation stays the same from then on"
+        );
         assert_eq!(store.latest_month().unwrap(), Some(month), "{value}");
         store.ring_version().unwrap().unwrap();
-        let mark = "riskgate:{ring}:meta";
-        corrupt(&server, &format!("redis.call('HSET', '{mark}', 'month', {value})"));
+        let meta_key = "riskgate:{ring}:meta";
+        corrupt(&server, &format!("redis.call('HSET', '{meta_key}', 'month', {value})"));
         assert_eq!(store.repair_month(month).unwrap().previous, None, "{value}");
     }
 }
@@ -150,7 +157,7 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
     let mut store = open(&server.url());
     let month = Month::from_number(1_200).unwrap();
     store.probe(month, None).unwrap();
-    let statement = LeaseReport {
+    let report = LeaseReport {
         account: "acme".to_owned(),
         month,
         sequence: 1,
@@ -160,9 +167,9 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
         limit: None,
         known: KnownState::default(),
     };
-    let settle = std::time::Duration::ZERO;
-    let round = BatchContext { node: &[9; 16], month, recovery_left: settle, needs_replicas: true };
-    store.report_leases(round, &[statement]).unwrap();
+    let recovery_left = std::time::Duration::ZERO;
+    let context = BatchContext { node: &[9; 16], month, recovery_left, needs_replicas: true };
+    store.report_leases(context, &[report]).unwrap();
     for month in [month, Month::from_number(1_201).unwrap()] {
         let line = format!("redis.call('HSET', 'riskgate:ledger:{{\\255}}:{month}', 'spent', '1')");
         corrupt(&server, &line);
@@ -179,11 +186,11 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
 fn a_foreign_sighting_or_top_row_costs_no_other() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
-    let credit = |mark: u64| TopCredit {
+    let credit = |sighting: u64| TopCredit {
         domain: "a.test".to_owned(),
         base: 1.0,
         at: 1_790_000_000,
-        sightings: vec![(mark, 1)],
+        sightings: vec![(sighting, 1)],
     };
     store.credit_top(&[credit(7)], &[], 20_000, 60.0).unwrap();
     corrupt(&server, &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {BYTES})"));

@@ -1,4 +1,4 @@
-//! Histories of keys and accounts, and what is written back of them, on both stores.
+//! Histories of keys and accounts, and rows that are written back, on both stores.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,8 +10,8 @@ use super::{account, add, key, on_both_stores, open, rows};
 
 #[test]
 fn each_change_has_an_id_by_which_its_history_is_known() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         store.mark_as_store().unwrap();
         let mut known: Vec<RingVersion> = Vec::new();
         let changes: [&dyn Fn(&mut Store); 4] = [
@@ -24,19 +24,20 @@ fn each_change_has_an_id_by_which_its_history_is_known() {
             change(&mut store);
             known.push(store.ring_version().unwrap().unwrap());
         }
-        let ids: HashSet<_> = known.iter().map(|mark| mark.change_id.clone().unwrap()).collect();
-        assert_eq!(ids.len(), known.len(), "each is drawn anew");
-        for mark in &known {
-            let changes = store.ring_changes(mark.version).unwrap();
-            assert!(changes.follows(mark) && !changes.shows_loss_since(mark));
-            let other = RingVersion { change_id: Some("0".repeat(32)), ..mark.clone() };
+        let ids: HashSet<_> =
+            known.iter().map(|version| version.change_id.clone().unwrap()).collect();
+        assert_eq!(ids.len(), known.len(), "each change has its own id");
+        for version in &known {
+            let changes = store.ring_changes(version.version).unwrap();
+            assert!(changes.follows(version) && !changes.shows_loss_since(version));
+            let other = RingVersion { change_id: Some("0".repeat(32)), ..version.clone() };
             assert!(
                 !changes.follows(&other) && changes.shows_loss_since(&other),
                 "of another history"
             );
-            let before = RingVersion { change_id: None, ..mark.clone() };
-            assert!(!changes.follows(&before), "nobody knows");
-            let later = RingVersion { version: 99, ..mark.clone() };
+            let before = RingVersion { change_id: None, ..version.clone() };
+            assert!(!changes.follows(&before), "a version without a change id is followed by none");
+            let later = RingVersion { version: 99, ..version.clone() };
             assert!(!changes.follows(&later) && changes.shows_loss_since(&later));
         }
     });
@@ -44,8 +45,8 @@ fn each_change_has_an_id_by_which_its_history_is_known() {
 
 #[test]
 fn ids_of_the_latest_changes_are_kept_and_of_older_ones_forgotten() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme")]);
         let first = store.ring_version().unwrap().unwrap();
         let mut change = || {
@@ -56,29 +57,29 @@ fn ids_of_the_latest_changes_are_kept_and_of_older_ones_forgotten() {
         for _ in 0..999 {
             assert_eq!(change(), (true, false));
         }
-        assert_eq!(change(), (false, false), "who is that late reads all, and misses nothing");
+        assert_eq!(change(), (false, false), "a node that is this late reads all rows");
     });
 }
 
 #[test]
 fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme"), key(3, "acme"), key(4, "acme")]);
         store.set_account("acme", Some("pro"), Some(Some(MonthlyLimit::Calls(7)))).unwrap();
         store.set_key_end("key_2", Some(900), Some(50)).unwrap();
         let before = rows(&mut store);
         let ended =
             |n: u32, expires_at, revoked_at| KeyRow { expires_at, revoked_at, ..key(n, "acme") };
-        // All of this is so, or ends earlier there.
+        // The store has these rows already, or ends them earlier.
         let same = [key(1, "acme"), key(2, "acme"), ended(2, Some(1_000), Some(60))];
         let known = [AccountRow { limit: None, ..account("acme", None) }];
         store.restore_rows(&same, &known).unwrap();
-        assert_eq!(rows(&mut store), before, "with nothing to write there is no new version");
-        // An id that is another key's now.
+        assert_eq!(rows(&mut store), before, "nothing to write, so no new version");
+        // Another key has this id now.
         let other = KeyRow { id: "key_1".to_owned(), ..ended(9, None, Some(1)) };
         store.restore_rows(&[other], &[]).unwrap();
-        assert_eq!(rows(&mut store), before, "what the store says of it stands");
+        assert_eq!(rows(&mut store), before, "the row of the store stays");
 
         let lost =
             AccountRow { limit: Some(MonthlyLimit::Unlimited), ..account("late", Some("pro")) };
@@ -99,7 +100,7 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
         assert_eq!((&now.keys[4], &now.accounts[1]), (&late, &lost));
         assert_eq!(now.accounts[0], before.accounts[0]);
         let changes = store.ring_changes(before.version).unwrap();
-        assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "and nodes are told");
+        assert_eq!((changes.keys.len(), changes.accounts.len()), (4, 1), "nodes get the changes");
         assert!(now.version > before.version);
         let many: Vec<_> = (100..2_600).map(|n| key(n, "acme")).collect();
         store.restore_rows(&many, &[]).unwrap();
@@ -109,10 +110,10 @@ fn what_was_lost_is_written_back_and_nothing_else_is_changed() {
 
 #[test]
 fn a_key_that_has_another_id_by_now_ends_as_it_was_known_to() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
-        // The first one's id is another key's too.
+        // Another key has the id of the first key too.
         let known = [
             KeyRow { id: "key_2".to_owned(), revoked_at: Some(5), ..key(1, "acme") },
             KeyRow { id: "old".to_owned(), expires_at: Some(9), ..key(2, "acme") },
@@ -124,7 +125,7 @@ fn a_key_that_has_another_id_by_now_ends_as_it_was_known_to() {
         assert_eq!(ends, [("key_1", Some(5), None), ("key_2", None, Some(9))]);
         let before = store.ring_version().unwrap();
         store.restore_rows(&known, &[]).unwrap();
-        assert_eq!(store.ring_version().unwrap(), before, "once is enough");
+        assert_eq!(store.ring_version().unwrap(), before, "a second call changes nothing");
     });
 }
 
@@ -139,9 +140,9 @@ fn what_is_written_back_counts_the_replicas_that_lack_it_until_they_have_it() {
     assert_eq!(store.restore_rows(&lost, &accounts).unwrap(), 1);
     assert_eq!(rows(&mut store).keys.len(), lost.len(), "all of it was written");
     let replica = RedisServer::replica_of(&server);
-    let begun = Instant::now();
+    let started = Instant::now();
     while store.restore_rows(&lost, &accounts).unwrap() > 0 {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the replica has it");
+        assert!(started.elapsed() < Duration::from_secs(20), "the replica did not get the rows");
     }
     assert_eq!(replica.run(&["HLEN", "riskgate:{ring}:keys"]), "1500");
 }
@@ -160,30 +161,30 @@ fn what_is_read_beside_a_change_is_no_newer_than_its_version_says() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut store = open(&server.url());
-            // A limit says at which version it was set.
+            // Each limit equals the version at which it was set.
             for calls in (3..).take_while(|_| !done.load(Ordering::SeqCst)) {
                 set(&mut store, calls);
                 std::thread::sleep(Duration::from_millis(3));
             }
         });
-        let read =
+        let matches_version =
             |found: &AccountRow, version: u64| found.limit == Some(MonthlyLimit::Calls(version));
         let _done = DoneOnDrop(&done);
         let exact = (0..200).all(|turn| match turn % 2 {
             0 => {
                 let changes = store.ring_changes(1).unwrap();
-                read(&changes.accounts[0], changes.mark.version)
+                matches_version(&changes.accounts[0], changes.mark.version)
             }
             _ => {
                 let rows = rows(&mut store);
-                read(&rows.accounts[0], rows.version)
+                matches_version(&rows.accounts[0], rows.version)
             }
         });
         assert!(exact);
     });
 }
 
-/// Tells the writer that it is over, also when the test fails.
+/// Stops the writer, even if the test fails.
 struct DoneOnDrop<'d>(&'d AtomicBool);
 
 impl Drop for DoneOnDrop<'_> {

@@ -1,4 +1,4 @@
-//! What only a server can go through.
+//! Events that only a server can go through.
 
 use std::time::Duration;
 
@@ -13,16 +13,16 @@ fn an_empty_server_is_no_store_until_something_is_written() {
     assert_eq!(store.ring_version().unwrap(), None);
     assert!(store.ring_rows().unwrap().is_none());
     store.probe(crate::model::month::Month::LAST, None).unwrap();
-    assert_eq!(store.ring_version().unwrap(), None, "who looks after its pulse makes no store");
+    assert_eq!(store.ring_version().unwrap(), None, "a probe initializes no store");
     store.set_key_end("nobody", None, Some(1)).unwrap_err();
-    assert_eq!(store.ring_version().unwrap(), None, "nor does what was refused");
+    assert_eq!(store.ring_version().unwrap(), None, "a refused operation does not either");
     store.ring_changes(0).unwrap_err();
     add(&mut store, &[key(1, "acme")]);
-    let mark = store.ring_version().unwrap();
+    let first = store.ring_version().unwrap();
     server.run(&["FLUSHALL"]);
     assert_eq!(store.ring_version().unwrap(), None);
     add(&mut store, &[key(1, "acme")]);
-    assert_ne!(store.ring_version().unwrap().unwrap().store_id, mark.unwrap().store_id);
+    assert_ne!(store.ring_version().unwrap().unwrap().store_id, first.unwrap().store_id);
 }
 
 #[test]
@@ -73,10 +73,11 @@ fn a_row_that_cannot_be_read_costs_no_other() {
     store
         .set_account("third", Some("pro"), Some(Some(super::super::MonthlyLimit::Calls(7))))
         .unwrap();
-    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting it anew mends it");
+    assert!(rows(&mut store).damaged.accounts.is_empty(), "setting the account repairs it");
 }
 
-/// Everything but the last step of an import, and nothing to undo it with: as if it was killed.
+/// Runs an import without its last step and without the permission to undo it, as if the process
+/// was killed.
 fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>)]) {
     let denied = ["-hgetall", "-zrangebyscore"];
     server.run(&[&["ACL", "SETUSER", "half", "on", ">pass", "~*", "+@all"], &denied[..]].concat());
@@ -84,7 +85,7 @@ fn interrupt_import(server: &RedisServer, keys: &[(super::KeyRow, Option<String>
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), keys.len().to_string());
 }
 
-/// What an import holds its names for is over.
+/// Lets the time pass for which an import reserves its names.
 fn expire_import(server: &RedisServer) {
     let imports = server.run(&["HKEYS", "riskgate:{ring}:imports"]);
     let import = imports.lines().last().unwrap();
@@ -101,9 +102,9 @@ fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
     let server = RedisServer::start();
     interrupt_import(&server, &many_keys(0, "acme"));
     let mut store = open(&server.url());
-    assert_eq!(store.ring_version().unwrap(), None, "nor is a server made a store by it");
+    assert_eq!(store.ring_version().unwrap(), None, "the import initialized no store");
     store.set_key_end("key_5", None, Some(1)).unwrap_err();
-    // Others go on beside it.
+    // Other writers continue.
     add(&mut store, &[key(9_000, "other")]);
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.accounts.len()), (1, 1));
@@ -111,7 +112,7 @@ fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
     assert_eq!((all.keys.len(), all.accounts.len()), (1, 1));
     expire_import(&server);
     assert_eq!(rows(&mut store), found);
-    // Whoever meets it clears it away.
+    // The next writer that meets the import clears it.
     store.set_account("acme", None, None).unwrap();
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:digests"]), "1");
@@ -161,7 +162,7 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
     add(&mut store, &[key(2_400, "other")]);
     let before = rows(&mut store);
     let names = server.keys("*").len();
-    // The last page has a key that is known.
+    // The last page has a known key.
     store.add_keys(&[many_keys(0, "known"), many_keys(1_500, "new")].concat()).unwrap_err();
     assert_eq!(rows(&mut store), before);
     assert_eq!(server.run(&["HLEN", "riskgate:{ring}:keys"]), "1");
@@ -170,7 +171,7 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
     store.add_keys(&[many_keys(0, "known"), many_keys(3_000, "new")].concat()).unwrap();
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.version), (3_001, before.version + 1));
-    let account = |name: &str| found.accounts.iter().find(|it| it.name == name).unwrap();
+    let account = |name: &str| found.accounts.iter().find(|account| account.name == name).unwrap();
     assert_eq!(account("known").plan.as_deref(), Some("pro"));
     assert_eq!(account("known").limit, Some(super::super::MonthlyLimit::Calls(7)));
     assert_eq!((account("new").plan.as_deref(), account("new").limit), (Some("pro"), None));
@@ -180,7 +181,7 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
         let changes = store.ring_changes(since).unwrap();
         assert_eq!((changes.keys.len(), changes.accounts.len()), (keys, accounts), "{since}");
     }
-    // What came with an import changes as any other.
+    // Rows of an import can be changed like any other.
     store.set_key_end("key_3", None, Some(5)).unwrap();
     store.set_account("new", None, Some(Some(super::super::MonthlyLimit::Unlimited))).unwrap();
     let changes = store.ring_changes(found.version).unwrap();
@@ -246,7 +247,7 @@ fn a_server_that_may_throw_keys_away_is_refused() {
         assert!(
             error
                 .to_string()
-                .contains("noeviction, since others throw counts away, but found allkeys-lru")
+                .contains("noeviction, because other policies evict counts, but found allkeys-lru")
         );
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -288,9 +289,9 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
     let error = store.set_account("acme", Some("pro"), None).unwrap_err().to_string();
     assert!(error.contains("it is done, but only 0 of 1 replicas have it"), "{error}");
     let _replica = RedisServer::replica_of(&server);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while store.set_account("acme", Some("pro"), None).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the replica never came");
+        assert!(started.elapsed() < Duration::from_secs(20), "the replica never came");
     }
     store.add_keys(&[(key(1, "acme"), None)]).unwrap();
     store.set_key_end("key_1", None, Some(1)).unwrap();
@@ -302,8 +303,8 @@ fn sightings_of_a_day_are_kept_for_two_days() {
     let credit =
         TopCredit { domain: "a.test".to_owned(), base: 0.0, at: 0, sightings: vec![(1, 1)] };
     open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
-    let left: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
-    assert!((172_790..=172_800).contains(&left), "{left}");
+    let ttl: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
+    assert!((172_790..=172_800).contains(&ttl), "{ttl}");
 }
 
 #[test]
@@ -325,23 +326,23 @@ fn keys_and_accounts_lie_together_and_so_do_top_counts() {
 fn no_error_shows_a_password() {
     let mut server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "me", "on", ">right", "~nothing", "+@all"]);
-    let said = |store: &mut Store| {
-        let mut said = Vec::new();
-        said.extend(store.ring_version().err().map(|error| error.to_string()));
-        said.extend(store.ring_rows().err().map(|error| error.to_string()));
-        said.extend(store.mark_as_store().err().map(|error| error.to_string()));
-        said.extend(store.read_top(1).err().map(|error| error.to_string()));
-        said.extend(
+    let collect_errors = |store: &mut Store| {
+        let mut errors = Vec::new();
+        errors.extend(store.ring_version().err().map(|error| error.to_string()));
+        errors.extend(store.ring_rows().err().map(|error| error.to_string()));
+        errors.extend(store.mark_as_store().err().map(|error| error.to_string()));
+        errors.extend(store.read_top(1).err().map(|error| error.to_string()));
+        errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
         );
-        assert_eq!(said.len(), 5, "{said:?}");
-        said
+        assert_eq!(errors.len(), 5, "{errors:?}");
+        errors
     };
-    let mut all = said(&mut open(&server.url_as("me", "s3cr3t")));
-    all.extend(said(&mut open(&server.url_as("me", "right"))));
+    let mut all = collect_errors(&mut open(&server.url_as("me", "s3cr3t")));
+    all.extend(collect_errors(&mut open(&server.url_as("me", "right"))));
     let mut store = open(&server.url_as("me", "s3cr3t"));
     server.kill();
-    all.extend(said(&mut store));
+    all.extend(collect_errors(&mut store));
     for line in all {
         assert!(!line.contains("s3cr3t") && !line.contains("right"), "{line}");
         assert!(line.contains(&format!("redis://127.0.0.1:{}", server.port())), "{line}");
@@ -358,17 +359,17 @@ fn no_error_shows_a_password() {
 
 /// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
 #[test]
-#[ignore = "measures, and says what it found"]
+#[ignore = "a measurement, run by hand"]
 fn a_hundred_thousand_keys_are_added_and_read() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1_000_000, "before")]);
     let keys: Vec<_> =
         (0..100_000).map(|n| (key(n, &format!("account-{}", n % 10_000)), None)).collect();
-    let time = |what: &str, act: &mut dyn FnMut(&mut Store)| {
-        let begun = std::time::Instant::now();
-        act(&mut open(&server.url()));
-        println!("{what}: {:?}", begun.elapsed());
+    let time = |label: &str, action: &mut dyn FnMut(&mut Store)| {
+        let started = std::time::Instant::now();
+        action(&mut open(&server.url()));
+        println!("{label}: {:?}", started.elapsed());
     };
     time("add", &mut |store| store.add_keys(&keys).unwrap());
     let slowest = server.run(&["INFO", "commandstats"]);
@@ -378,6 +379,6 @@ fn a_hundred_thousand_keys_are_added_and_read() {
     time("all changes", &mut |store| drop(store.ring_changes(2).unwrap()));
     time("one change", &mut |store| store.set_key_end("key_5", Some(1), None).unwrap());
     let since = version(&mut store) - 1;
-    time("mark", &mut |store| drop(store.ring_version().unwrap()));
+    time("version", &mut |store| drop(store.ring_version().unwrap()));
     time("changes", &mut |store| drop(store.ring_changes(since).unwrap()));
 }

@@ -1,4 +1,4 @@
-//! What both stores promise of the ledger's verbs.
+//! The promises of both stores about the ledger operations.
 
 use std::cell::RefCell;
 
@@ -10,8 +10,8 @@ const HUNDRED: Option<u64> = Some(100);
 
 #[test]
 fn a_lease_is_granted_as_far_as_the_sum_stays_within_the_limit() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         assert_eq!(totals(alice.report(&mut store, 60, [0, 0], HUNDRED)), (60, 0, 0));
         assert_eq!(totals(bob.report(&mut store, 60, [0, 0], HUNDRED)), (40, 60, 0));
@@ -22,8 +22,8 @@ fn a_lease_is_granted_as_far_as_the_sum_stays_within_the_limit() {
 
 #[test]
 fn the_floor_always_stands_and_what_goes_beyond_it_is_not_granted_over_the_limit() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         assert_eq!(alice.report(&mut store, 150, [130, 130], HUNDRED).own_leased, 130);
         assert_eq!(totals(bob.report(&mut store, 8, [3, 3], HUNDRED)), (3, 130, 130));
@@ -34,8 +34,8 @@ fn the_floor_always_stands_and_what_goes_beyond_it_is_not_granted_over_the_limit
 
 #[test]
 fn returned_calls_can_be_leased_by_others() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         alice.report(&mut store, 100, [0, 0], HUNDRED);
         assert_eq!(bob.report(&mut store, 10, [0, 0], HUNDRED).own_leased, 0);
@@ -46,8 +46,8 @@ fn returned_calls_can_be_leased_by_others() {
 
 #[test]
 fn a_limit_may_be_nothing_huge_or_none_and_may_change() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let mut alice = Node::new(ALICE);
         assert_eq!(alice.report(&mut store, 10, [0, 0], Some(0)).own_leased, 0);
         for limit in [None, Some(u64::MAX), Some(i64::MAX as u64), Some(1 << 53)] {
@@ -57,7 +57,7 @@ fn a_limit_may_be_nothing_huge_or_none_and_may_change() {
                 held + 1_000
             );
         }
-        // Lowered below what is held: only the floor stays.
+        // The limit falls below the calls held: only the floor stays.
         assert_eq!(alice.report(&mut store, 4_100, [3_900, 3_900], Some(500)).own_leased, 3_900);
         let mut bob = Node::new(BOB);
         assert_eq!(bob.report(&mut store, 1, [0, 0], Some(500)).own_leased, 0);
@@ -67,8 +67,8 @@ fn a_limit_may_be_nothing_huge_or_none_and_may_change() {
 
 #[test]
 fn numbers_of_many_millions_stay_exact() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         let many = (1 << 52) + 1;
         assert_eq!(totals(alice.report(&mut store, many, [many, many], None)), (many, 0, 0));
@@ -81,13 +81,13 @@ fn numbers_of_many_millions_stay_exact() {
 
 #[test]
 fn a_report_that_is_not_newer_changes_nothing() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let mut alice = Node::new(ALICE);
         let late = alice.next_report(90, [0, 0], HUNDRED);
         let lower = alice.next_report(5, [5, 5], HUNDRED);
         assert_eq!(alice.send(&mut store, &lower).unwrap().own_leased, 5);
-        // The raise that was said before arrives now.
+        // The earlier report arrives late.
         assert_eq!(alice.send(&mut store, &late).unwrap().own_leased, 5);
         let before = store.usage(month(), None).unwrap();
         assert_eq!(before, [row("acme", 5, 5)]);
@@ -101,17 +101,17 @@ fn a_report_that_is_not_newer_changes_nothing() {
 
 #[test]
 fn a_repeated_report_never_lowers_a_row_though_others_have_grown() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
         let raise = alice.next_report(50, [0, 0], HUNDRED);
         assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 50);
-        // Bob's floor goes beyond what is left: he served while the store was down.
+        // Bob's floor exceeds the limit: he served while the store was down.
         bob.report(&mut store, 80, [80, 80], HUNDRED);
         let again = alice.send(&mut store, &raise).unwrap();
         assert_eq!(totals(again), (50, 80, 80));
         assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 80, 130)]);
-        // Nor does it raise one that was lowered meanwhile.
+        // Nor does a repeated report raise a row that was lowered meanwhile.
         alice.known.sequence = 1;
         assert_eq!(alice.report(&mut store, 9, [9, 9], HUNDRED).own_leased, 9);
         assert_eq!(alice.send(&mut store, &raise).unwrap().own_leased, 9);
@@ -120,8 +120,8 @@ fn a_repeated_report_never_lowers_a_row_though_others_have_grown() {
 
 #[test]
 fn each_report_of_a_batch_is_answered_in_order() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let mut alice = Node::new(ALICE);
         let batch: Vec<LeaseReport> = (0..512u64)
             .map(|at| {
@@ -131,9 +131,9 @@ fn each_report_of_a_batch_is_answered_in_order() {
             .collect();
         let grants = alice.send_all(&mut store, &batch).unwrap();
         assert_eq!(grants.len(), batch.len());
-        for (at, standing) in (0..).zip(grants) {
-            let standing = standing.expect("a word on each");
-            assert_eq!(totals(standing), ((at + 1).min(300), 0, 0), "{at}");
+        for (at, grant) in (0..).zip(grants) {
+            let grant = grant.expect("a grant for each");
+            assert_eq!(totals(grant), ((at + 1).min(300), 0, 0), "{at}");
         }
         assert_eq!(alice.send_all(&mut store, &[]).unwrap(), []);
         let mut rows = store.usage(month(), None).unwrap();
@@ -146,8 +146,8 @@ fn each_report_of_a_batch_is_answered_in_order() {
 
 #[test]
 fn accounts_and_months_have_numbers_of_their_own_whatever_they_are_called() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let next_month = Month::from_number(MONTH + 1).unwrap();
         let names = ["acme", "Acme", "a*", "a?[b]", "{acme}", "a}:2100-02", "grüße", "with space"];
         for (count, name) in (1..).zip(names) {
@@ -173,8 +173,8 @@ fn accounts_and_months_have_numbers_of_their_own_whatever_they_are_called() {
 
 #[test]
 fn usage_is_the_sum_of_all_reports_and_empty_without_any() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         assert_eq!(store.usage(month(), None).unwrap(), []);
         assert_eq!(store.usage(month(), Some("acme")).unwrap(), []);
         assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 0);
@@ -184,43 +184,43 @@ fn usage_is_the_sum_of_all_reports_and_empty_without_any() {
         assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 3);
         assert_eq!(store.others_spent("acme", month(), &BOB).unwrap(), 10);
         assert_eq!(store.others_spent("acme", month(), &CAROL).unwrap(), 13);
-        // Another who opens the store sees the same.
-        assert_eq!(place.open().usage(month(), None).unwrap(), [row("acme", 13, 70)]);
+        // Another connection sees the same.
+        assert_eq!(location.open().usage(month(), None).unwrap(), [row("acme", 13, 70)]);
     });
 }
 
 #[test]
 fn the_latest_month_grows_and_never_falls() {
-    on_both_stores(|place| {
-        let mut store = place.open();
+    on_both_stores(|location| {
+        let mut store = location.open();
         assert_eq!(store.latest_month().unwrap(), None);
-        for (said, stands) in [(1_200, 1_200), (1_199, 1_200), (1_203, 1_203), (0, 1_203)] {
-            let said = Month::from_number(said).unwrap();
-            // A server hears it by the pulse, a file with the statements.
-            store.probe(said, None).unwrap();
+        for (month, expected) in [(1_200, 1_200), (1_199, 1_200), (1_203, 1_203), (0, 1_203)] {
+            let month = Month::from_number(month).unwrap();
+            // A server gets the month with a probe, a file with the reports.
+            store.probe(month, None).unwrap();
             store
                 .report_leases(
                     BatchContext {
                         node: &ALICE,
-                        month: said,
+                        month,
                         recovery_left: Duration::ZERO,
                         needs_replicas: true,
                     },
                     &[],
                 )
                 .unwrap();
-            assert_eq!(store.latest_month().unwrap(), Month::from_number(stands));
-            assert_eq!(place.open().latest_month().unwrap(), Month::from_number(stands));
+            assert_eq!(store.latest_month().unwrap(), Month::from_number(expected));
+            assert_eq!(location.open().latest_month().unwrap(), Month::from_number(expected));
         }
     });
 }
 
-/// What a node does in a random run.
+/// An action of a random run.
 #[derive(Clone, Debug)]
 enum Action {
-    /// Says something new about an account.
+    /// Sends a new report about an account.
     Report { node: usize, account: usize, floor: u64, more: u64, held: u64, limit: Option<u64> },
-    /// Says something old once more: the late copy of a message.
+    /// Sends an old report again, like a delayed duplicate.
     Repeat(prop::sample::Index),
 }
 
@@ -230,7 +230,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
         1 => Just(None),
         1 => Just(Some(u64::MAX)),
     ];
-    let say = (0..3usize, 0..2usize, 0..40u64, 0..40u64, 0..10u64, limit).prop_map(
+    let report = (0..3usize, 0..2usize, 0..40u64, 0..40u64, 0..10u64, limit).prop_map(
         |(node, account, floor, more, held, limit)| Action::Report {
             node,
             account,
@@ -240,23 +240,24 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
             limit,
         },
     );
-    let act = prop_oneof![3 => say, 1 => any::<prop::sample::Index>().prop_map(Action::Repeat)];
-    prop::collection::vec(act, 1..24)
+    let action =
+        prop_oneof![3 => report, 1 => any::<prop::sample::Index>().prop_map(Action::Repeat)];
+    prop::collection::vec(action, 1..24)
 }
 
-/// One store in a random run: what each node knows of it, and all that was said to it.
+/// One store in a random run: what each node knows of it, and all reports that it got.
 struct Run {
     store: Store,
     known: [[KnownState; 2]; 3],
-    said: Vec<(usize, usize, LeaseReport)>,
+    sent: Vec<(usize, usize, LeaseReport)>,
 }
 
 impl Run {
-    fn perform(&mut self, run: usize, sequence: u64, act: &Action) -> Option<Grant> {
+    fn perform(&mut self, run: usize, sequence: u64, action: &Action) -> Option<Grant> {
         let ids = [ALICE, BOB, CAROL];
-        let (node, account, statement) = match act {
+        let (node, account, report) = match action {
             Action::Report { node, account, floor, more, held, limit } => {
-                let statement = LeaseReport {
+                let report = LeaseReport {
                     account: format!("run-{run}-{account}"),
                     month: month(),
                     sequence,
@@ -266,35 +267,32 @@ impl Run {
                     limit: *limit,
                     known: self.known[*node][*account],
                 };
-                self.said.push((*node, *account, statement.clone()));
-                (*node, *account, statement)
+                self.sent.push((*node, *account, report.clone()));
+                (*node, *account, report)
             }
-            Action::Repeat(_) if self.said.is_empty() => return None,
-            Action::Repeat(at) => at.get(&self.said).clone(),
+            Action::Repeat(_) if self.sent.is_empty() => return None,
+            Action::Repeat(at) => at.get(&self.sent).clone(),
         };
-        let round = BatchContext {
+        let context = BatchContext {
             node: &ids[node],
             month: month(),
             recovery_left: Duration::ZERO,
             needs_replicas: true,
         };
-        let all = self.store.report_leases(round, std::slice::from_ref(&statement)).unwrap();
-        let standing = all[0].unwrap();
-        if let Action::Report { .. } = act {
+        let all = self.store.report_leases(context, std::slice::from_ref(&report)).unwrap();
+        let grant = all[0].unwrap();
+        if let Action::Report { .. } = action {
             self.known[node][account] = KnownState {
                 sequence,
-                revision: standing.revision,
-                leased: standing.own_leased + standing.others_leased,
-                spent: statement.spent + standing.others_spent,
+                revision: grant.revision,
+                leased: grant.own_leased + grant.others_leased,
+                spent: report.spent + grant.others_spent,
             };
-            let (sum, limit) = (standing.own_leased + standing.others_leased, statement.limit);
-            let granted = standing.own_leased > statement.floor;
-            assert!(
-                !granted || limit.is_none_or(|limit| sum <= limit),
-                "{statement:?} {standing:?}"
-            );
+            let (sum, limit) = (grant.own_leased + grant.others_leased, report.limit);
+            let granted = grant.own_leased > report.floor;
+            assert!(!granted || limit.is_none_or(|limit| sum <= limit), "{report:?} {grant:?}");
         }
-        Some(standing)
+        Some(grant)
     }
 }
 
@@ -303,20 +301,20 @@ fn both_stores_answer_any_sequence_of_reports_alike() {
     let folder = tempfile::tempdir().unwrap();
     let file = open(&TestStore::File(folder));
     let server = RedisServer::start();
-    let new = |store| Run { store, known: Default::default(), said: Vec::new() };
+    let new = |store| Run { store, known: Default::default(), sent: Vec::new() };
     let runs = RefCell::new((0, new(file), new(open_probed(&server))));
     let config = ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() };
-    proptest!(config, |(acts in actions())| {
+    proptest!(config, |(actions_to_run in actions())| {
         let (count, file, server) = &mut *runs.borrow_mut();
         *count += 1;
         for run in [&mut *file, &mut *server] {
-            (run.known, run.said) = (Default::default(), Vec::new());
+            (run.known, run.sent) = (Default::default(), Vec::new());
         }
-        for (sequence, act) in (1..).zip(&acts) {
-            let on_file = file.perform(*count, sequence, act);
-            let on_server = server.perform(*count, sequence, act);
+        for (sequence, action) in (1..).zip(&actions_to_run) {
+            let on_file = file.perform(*count, sequence, action);
+            let on_server = server.perform(*count, sequence, action);
             prop_assert_eq!(on_file.map(totals), on_server.map(totals));
-            prop_assert!(on_server.is_none_or(|standing| !standing.is_recovering));
+            prop_assert!(on_server.is_none_or(|grant| !grant.is_recovering));
         }
         for account in 0..2 {
             let account = format!("run-{count}-{account}");
@@ -328,27 +326,27 @@ fn both_stores_answer_any_sequence_of_reports_alike() {
 
 #[test]
 fn a_month_that_ran_ahead_is_repaired_and_the_true_one_is_as_it_was() {
-    on_both_stores(|place| {
-        let mut store = open(place);
+    on_both_stores(|location| {
+        let mut store = open(location);
         let (before, later) = (month(), Month::from_number(month().number() + 3).unwrap());
-        let state = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
-            let mut statement = Node::new(*node).next_report(spent, [spent, spent], HUNDRED);
-            statement.month = month;
-            let round =
+        let report_spent = |store: &mut Store, node: &[u8; 16], month: Month, spent: u64| {
+            let mut report = Node::new(*node).next_report(spent, [spent, spent], HUNDRED);
+            report.month = month;
+            let context =
                 BatchContext { node, month, recovery_left: Duration::ZERO, needs_replicas: true };
             store.probe(month, None).unwrap();
-            store.report_leases(round, &[statement]).unwrap();
+            store.report_leases(context, &[report]).unwrap();
         };
         assert_eq!(store.repair_month(before).unwrap().dropped, 0, "nobody counted yet");
-        state(&mut store, &ALICE, before, 70);
-        state(&mut store, &BOB, later, 100);
+        report_spent(&mut store, &ALICE, before, 70);
+        report_spent(&mut store, &BOB, later, 100);
         assert_eq!(store.latest_month().unwrap(), Some(later));
         let repaired = store.repair_month(before).unwrap();
         assert_eq!((repaired.previous, repaired.dropped), (Some(later), 1));
         assert_eq!(store.latest_month().unwrap(), Some(before));
         assert_eq!(store.usage(before, None).unwrap(), [row("acme", 70, 70)]);
         assert_eq!(store.usage(later, None).unwrap(), []);
-        // Once more, and where there is nothing to repair.
+        // A second repair, and one with nothing to repair.
         for month in [before, later] {
             let repaired = store.repair_month(month).unwrap();
             assert_eq!((repaired.previous, repaired.dropped), (Some(before), 0));

@@ -1,4 +1,4 @@
-//! What a server can refuse, and what is told of it.
+//! Errors of a server, and how they are reported.
 
 use super::server::{LEDGER_KEY, SHORT, THOUSAND, open_lazily, report_until_recovered};
 use super::*;
@@ -9,15 +9,15 @@ fn an_account_whose_key_is_of_a_wrong_type_fails_alone() {
     let mut store = open_probed(&server);
     let mut alice = Node::new(ALICE);
     server.run(&["SET", LEDGER_KEY, "somebody's"]);
-    let own = |name: &str, statement| LeaseReport { account: name.to_owned(), ..statement };
+    let own = |name: &str, report| LeaseReport { account: name.to_owned(), ..report };
     let batch = [
         own("before", alice.next_report(5, [0, 0], THOUSAND)),
         alice.next_report(5, [0, 0], THOUSAND),
         own("after", alice.next_report(7, [0, 0], THOUSAND)),
     ];
-    let words = alice.send_all(&mut store, &batch).unwrap();
+    let grants = alice.send_all(&mut store, &batch).unwrap();
     let owns: Vec<Option<u64>> =
-        words.iter().map(|word| word.map(|word| word.own_leased)).collect();
+        grants.iter().map(|grant| grant.map(|grant| grant.own_leased)).collect();
     assert_eq!(owns, [Some(5), None, Some(7)]);
     assert_eq!(server.run(&["GET", LEDGER_KEY]), "somebody's");
     let others = store.usage(month(), Some("after")).unwrap();
@@ -32,7 +32,7 @@ fn a_server_that_only_reads_or_is_full_says_so_and_is_of_use_again_later() {
     alice.report(&mut store, 50, [10, 10], THOUSAND);
     let nowhere = ["REPLICAOF", "127.0.0.1", "1"];
     let plenty = ["CONFIG", "SET", "maxmemory", "0"];
-    for (refuse, allow, words) in [
+    for (refuse, allow, expected) in [
         (&nowhere[..], &["REPLICAOF", "NO", "ONE"][..], "READONLY"),
         (&["CONFIG", "SET", "maxmemory", "1"], &plenty, "OOM"),
     ] {
@@ -40,17 +40,17 @@ fn a_server_that_only_reads_or_is_full_says_so_and_is_of_use_again_later() {
         server.run(refuse);
         let raise = alice.next_report(60, [20, 20], THOUSAND);
         for _ in 0..3 {
-            // It may be pulsed or not; it never acknowledges.
+            // A probe may succeed; a report never does.
             let _ = store.probe(month(), Some(&before));
             let error = alice.send(&mut store, &raise).unwrap_err().to_string();
-            assert!(error.contains(words), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         server.run(allow);
-        wait_until("it takes numbers again", || {
+        wait_until("the server accepts reports again", || {
             store.probe(month(), Some(&before)).is_ok() && alice.send(&mut store, &raise).is_ok()
         });
-        let word = alice.send(&mut store, &raise).unwrap();
-        alice.record_grant(&raise, word);
+        let grant = alice.send(&mut store, &raise).unwrap();
+        alice.record_grant(&raise, grant);
         report_until_recovered(&mut store, &mut alice, [20, 20], THOUSAND);
     }
     assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 20, 20)]);
@@ -66,8 +66,8 @@ fn a_server_that_throws_keys_away_is_refused() {
         for error in [store.check_usable().unwrap_err(), store.check_still_usable().unwrap_err()] {
             assert!(matches!(error, StoreError::Unusable { .. }));
             let error = error.to_string();
-            let words = "expected maxmemory-policy noeviction";
-            assert!(error.contains(words) && error.ends_with(policy), "{error}");
+            let expected = "expected maxmemory-policy noeviction";
+            assert!(error.contains(expected) && error.ends_with(policy), "{error}");
         }
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
@@ -82,8 +82,8 @@ fn an_unreachable_server_passes_the_check() {
     store.check_usable().unwrap();
     let error = store.probe(month(), None).unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-    let words = format!("redis://127.0.0.1:{}: connecting: ", server.port());
-    assert!(error.to_string().starts_with(&words), "{error}");
+    let expected = format!("redis://127.0.0.1:{}: connecting: ", server.port());
+    assert!(error.to_string().starts_with(&expected), "{error}");
 }
 
 #[test]

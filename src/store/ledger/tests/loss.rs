@@ -1,4 +1,4 @@
-//! What a server can lose of the ledger, and how its numbers come back.
+//! Data loss of a server, and how the ledger recovers.
 
 use super::server::{LEDGER_KEY, THOUSAND, alice_and_bob, assert_recovers, report_until_recovered};
 use super::*;
@@ -33,14 +33,14 @@ fn a_server_restarted_without_its_data_recovers_before_anything_is_granted() {
     let raise = alice.next_report(364, [300, 260], THOUSAND);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.contains("reporting leases"), "{error}");
-    // Without a pulse nobody may speak: it may be another server by now.
+    // No node may report without a probe, because another server may answer now.
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("no connection"), "{error}");
     let after = store.probe(month(), Some(&before)).unwrap();
     assert_ne!(after.incarnation, before.incarnation);
     assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     for node in [&mut alice, &mut bob] {
-        node.settle = after.recovery_left;
+        node.recovery_left = after.recovery_left;
     }
     assert_recovers(&mut store, alice, bob);
 }
@@ -54,13 +54,13 @@ fn a_server_restarted_with_its_data_recovers_and_keeps_every_total() {
     server.restart();
     let after = store.probe(month(), Some(&before)).unwrap();
     assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
-    // Bob is no more, and his number stands.
-    alice.settle = after.recovery_left;
-    let word = alice.report(&mut store, 364, [300, 260], THOUSAND);
-    assert!(word.is_recovering);
-    assert_eq!(totals(word), (300, 500, 470));
-    let word = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(word), (300, 500, 470));
+    // Bob has died, and his totals stay counted.
+    alice.recovery_left = after.recovery_left;
+    let grant = alice.report(&mut store, 364, [300, 260], THOUSAND);
+    assert!(grant.is_recovering);
+    assert_eq!(totals(grant), (300, 500, 470));
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
+    assert_eq!(totals(grant), (300, 500, 470));
     assert_eq!(alice.report(&mut store, 900, [300, 260], THOUSAND).own_leased, 500);
     assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 730, 1_000)]);
 }
@@ -78,7 +78,7 @@ fn an_emptied_server_recovers_for_all_whoever_notices_first() {
         let after = store.probe(month(), Some(&before)).unwrap();
         assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     }
-    // A node that has just started hears it too.
+    // A node that has just started recovers too.
     assert!(
         open_probed(&server).probe(month(), None).unwrap().recovery_left > Duration::from_secs(1)
     );
@@ -91,8 +91,8 @@ fn calls_of_dead_nodes_that_a_live_node_knew_stay_counted() {
     let (mut alice, _) = alice_and_bob(&mut store);
     server.run(&["DEL", LEDGER_KEY]);
     assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
-    let word = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(word), (300, 500, 470), "Bob is dead, his calls were admitted");
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
+    assert_eq!(totals(grant), (300, 500, 470), "Bob is dead, his calls were admitted");
     let mut carol = Node::new(CAROL);
     assert_eq!(carol.report(&mut store, 1_000, [0, 0], THOUSAND).own_leased, 200);
     assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 470);
@@ -104,16 +104,16 @@ fn calls_returned_during_recovery_can_be_leased_afterwards() {
     let server = RedisServer::start();
     let mut store = open_probed(&server);
     let (mut alice, mut bob) = alice_and_bob(&mut store);
-    // Nothing is lost; the server was only restarted.
+    // The server was only restarted and lost nothing.
     for node in [&mut alice, &mut bob] {
-        node.settle = Duration::from_millis(500);
+        node.recovery_left = Duration::from_millis(500);
     }
     assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
     assert_eq!(totals(bob.report(&mut store, 500, [500, 470], THOUSAND)), (500, 300, 260));
     assert_eq!(alice.report(&mut store, 260, [260, 260], THOUSAND).own_leased, 260);
     assert_eq!(totals(bob.report(&mut store, 500, [500, 470], THOUSAND)), (500, 260, 260));
-    let word = report_until_recovered(&mut store, &mut bob, [500, 470], THOUSAND);
-    assert_eq!(totals(word), (500, 260, 260));
+    let grant = report_until_recovered(&mut store, &mut bob, [500, 470], THOUSAND);
+    assert_eq!(totals(grant), (500, 260, 260));
     assert_eq!(bob.report(&mut store, 900, [500, 470], THOUSAND).own_leased, 740);
 }
 
@@ -128,8 +128,8 @@ fn a_second_loss_during_recovery_forgets_no_dead_node_either() {
             assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
         }
     }
-    let word = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(word), (300, 500, 470));
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
+    assert_eq!(totals(grant), (300, 500, 470));
 }
 
 #[test]
@@ -137,19 +137,19 @@ fn scripts_that_were_forgotten_are_loaded_again_unseen() {
     let server = RedisServer::start();
     let mut store = open_probed(&server);
     let mut alice = Node::new(ALICE);
-    let pulse = store.probe(month(), None).unwrap();
+    let probe = store.probe(month(), None).unwrap();
     for spent in 1..4 {
         server.run(&["SCRIPT", "FLUSH"]);
-        let word = alice.report(&mut store, 50, [spent, spent], THOUSAND);
-        assert_eq!((totals(word), word.is_recovering), ((50, 0, 0), false));
+        let grant = alice.report(&mut store, 50, [spent, spent], THOUSAND);
+        assert_eq!((totals(grant), grant.is_recovering), ((50, 0, 0), false));
         server.run(&["SCRIPT", "FLUSH"]);
-        assert_eq!(store.probe(month(), Some(&pulse)).unwrap(), pulse);
+        assert_eq!(store.probe(month(), Some(&probe)).unwrap(), probe);
     }
-    // Some of a batch before, some after: none counts twice.
+    // Some reports of a batch ran before the flush, some after: none counts twice.
     server.run(&["SCRIPT", "FLUSH"]);
     let batch = [alice.next_report(50, [4, 4], THOUSAND), alice.next_report(51, [5, 5], THOUSAND)];
-    let words = alice.send_all(&mut store, &batch).unwrap();
-    assert_eq!(words.iter().map(|word| word.unwrap().own_leased).collect::<Vec<_>>(), [50, 51]);
+    let grants = alice.send_all(&mut store, &batch).unwrap();
+    assert_eq!(grants.iter().map(|grant| grant.unwrap().own_leased).collect::<Vec<_>>(), [50, 51]);
     assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 5, 51)]);
 }
 
@@ -158,16 +158,15 @@ fn numbers_outlive_a_clock_that_is_wrong_by_less_than_a_year() {
     let server = RedisServer::start();
     let mut store = open_probed(&server);
     let (mut alice, _) = alice_and_bob(&mut store);
-    let kept_for = || server.run(&["TTL", LEDGER_KEY]).parse::<i64>().unwrap();
-    assert!((399 * 86_400..=400 * 86_400).contains(&kept_for()), "{}", kept_for());
-    // The last word on a month that is over, as far as its node knows.
+    let ttl = || server.run(&["TTL", LEDGER_KEY]).parse::<i64>().unwrap();
+    assert!((399 * 86_400..=400 * 86_400).contains(&ttl()), "{}", ttl());
+    // The final report on a month that its node takes for past.
     let next = Month::from_number(month().number() + 1).unwrap();
-    let statement = alice.next_report(9, [9, 9], THOUSAND);
-    let settle = Duration::ZERO;
-    let round =
-        BatchContext { node: &ALICE, month: next, recovery_left: settle, needs_replicas: true };
-    store.report_leases(round, &[statement]).unwrap();
-    assert!((61 * 86_400..=62 * 86_400).contains(&kept_for()), "{}", kept_for());
+    let report = alice.next_report(9, [9, 9], THOUSAND);
+    let recovery_left = Duration::ZERO;
+    let context = BatchContext { node: &ALICE, month: next, recovery_left, needs_replicas: true };
+    store.report_leases(context, &[report]).unwrap();
+    assert!((61 * 86_400..=62 * 86_400).contains(&ttl()), "{}", ttl());
     for key in server.keys("*") {
         assert!(key.starts_with("riskgate:"), "{key}");
     }

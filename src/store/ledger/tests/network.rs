@@ -1,4 +1,4 @@
-//! TLS, replicas, connections that die and servers that hang.
+//! TLS, replicas, lost connections and hanging servers.
 
 use super::server::{LEDGER_KEY, SHORT, THOUSAND, alice_and_bob, open_lazily};
 use super::*;
@@ -51,7 +51,7 @@ fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     let replica = RedisServer::replica_of(&server);
     let raise = alice.next_report(9, [1, 1], THOUSAND);
-    wait_until("the replica has it", || {
+    wait_until("the replica has the report", || {
         store.probe(month(), None).is_ok() && alice.send(&mut store, &raise).is_ok()
     });
     assert_eq!(replica.run(&["HGET", LEDGER_KEY, "leased"]), "9");
@@ -61,19 +61,20 @@ fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     assert_eq!(store.missing_replicas(), 1);
-    // Who may go on without it has the server's own word, and the next ones without a wait.
-    let settle = Duration::ZERO;
-    let round =
-        BatchContext { node: &ALICE, month: month(), recovery_left: settle, needs_replicas: false };
+    // If replicas are not required, the server's own acknowledgement is enough, and later reports
+    // don't wait.
+    let recovery_left = Duration::ZERO;
+    let context =
+        BatchContext { node: &ALICE, month: month(), recovery_left, needs_replicas: false };
     for target in 11..31 {
         let raise = alice.next_report(target, [2, 2], THOUSAND);
-        let begun = Instant::now();
-        let standing = store.report_leases(round, &[raise]).unwrap()[0].unwrap();
-        assert_eq!((standing.own_leased, store.missing_replicas()), (target, 1));
-        assert!(begun.elapsed() < Duration::from_millis(400), "{:?}", begun.elapsed());
+        let started = Instant::now();
+        let grant = store.report_leases(context, &[raise]).unwrap()[0].unwrap();
+        assert_eq!((grant.own_leased, store.missing_replicas()), (target, 1));
+        assert!(started.elapsed() < Duration::from_millis(400), "{:?}", started.elapsed());
     }
     replica.resume();
-    wait_until("it is seen again, without a statement", || {
+    wait_until("a probe shows the replica again", || {
         store.probe(month(), None).unwrap();
         store.missing_replicas() == 0
     });
@@ -89,12 +90,12 @@ fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
     for key in [account.as_str(), all] {
         server.run(&["SET", key, "1", "PX", "86400000"]);
     }
-    let settles = store.probe(month(), None).unwrap().recovery_left;
-    assert!(settles <= Duration::from_secs(3), "{settles:?}");
+    let recovery_left = store.probe(month(), None).unwrap().recovery_left;
+    assert!(recovery_left <= Duration::from_secs(3), "{recovery_left:?}");
     assert!(alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering);
-    wait_until("nothing settles any more", || {
-        let settles = store.probe(month(), None).unwrap().recovery_left;
-        settles.is_zero() && !alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering
+    wait_until("the recovery is over", || {
+        let recovery_left = store.probe(month(), None).unwrap().recovery_left;
+        recovery_left.is_zero() && !alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering
     });
 }
 
@@ -131,27 +132,27 @@ fn a_silent_server_costs_no_more_than_the_timeout() {
         })
         .collect();
     let timed = |operation: &mut dyn FnMut() -> StoreError| {
-        let begun = Instant::now();
+        let started = Instant::now();
         let error = operation();
-        println!("{:?}: {error}", begun.elapsed());
+        println!("{:?}: {error}", started.elapsed());
         assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
-        begun.elapsed()
+        started.elapsed()
     };
-    let pulse = store.probe(month(), None).unwrap();
+    let probe = store.probe(month(), None).unwrap();
     server.pause();
     let took = timed(&mut || alice.send_all(&mut store, &batch).unwrap_err());
     assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
-    // To connect takes longer, and has a limit of its own.
+    // Connecting takes longer and has its own timeout.
     for _ in 0..2 {
-        let took = timed(&mut || store.probe(month(), Some(&pulse)).unwrap_err());
+        let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
         assert!(took < Duration::from_millis(1_500), "{took:?}");
     }
     server.resume();
-    wait_until("it answers again", || store.probe(month(), Some(&pulse)).is_ok());
+    wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
     server.pause();
-    let took = timed(&mut || store.probe(month(), Some(&pulse)).unwrap_err());
+    let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
     assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
     server.resume();
-    wait_until("it answers again", || store.probe(month(), Some(&pulse)).is_ok());
+    wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
     assert_eq!(alice.send_all(&mut store, &batch).unwrap().len(), 512);
 }

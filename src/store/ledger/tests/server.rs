@@ -1,19 +1,19 @@
-//! Two nodes at a server, for the tests of what a server can do to the ledger.
+//! Two nodes on a server, for the tests of data loss and failures.
 
 use super::*;
 
 pub(super) const THOUSAND: Option<u64> = Some(1_000);
-/// What an operation may take; a test waits longer than this only for a machine that is busy.
+/// The timeout of an operation. A test waits longer only on a busy machine.
 pub(super) const SHORT: Duration = Duration::from_millis(100);
 
-/// The key of acme's numbers.
+/// The key of acme's totals.
 pub(super) const LEDGER_KEY: &str = "riskgate:ledger:{acme}:2100-01";
 
 pub(super) fn open_lazily(server: &RedisServer, timeout: Duration) -> Store {
     open_unconnected(&server.url(), &RedisOptions::default(), timeout)
 }
 
-/// States the same numbers until the account does not settle any more.
+/// Reports the same totals until the account has recovered.
 #[track_caller]
 pub(super) fn report_until_recovered(
     store: &mut Store,
@@ -21,17 +21,17 @@ pub(super) fn report_until_recovered(
     floor_and_spent: [u64; 2],
     limit: Option<u64>,
 ) -> Grant {
-    node.settle = Duration::ZERO;
+    node.recovery_left = Duration::ZERO;
     let mut last = None;
-    wait_until("the account has settled", || {
-        let standing = node.report(store, floor_and_spent[0], floor_and_spent, limit);
-        last = Some(standing);
-        !standing.is_recovering
+    wait_until("the account has recovered", || {
+        let grant = node.report(store, floor_and_spent[0], floor_and_spent, limit);
+        last = Some(grant);
+        !grant.is_recovering
     });
     last.unwrap()
 }
 
-/// Alice and Bob hold a part each, and know of each other.
+/// Alice and Bob hold a part each and know each other's totals.
 pub(super) fn alice_and_bob(store: &mut Store) -> (Node, Node) {
     let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
     alice.report(store, 300, [250, 240], THOUSAND);
@@ -40,8 +40,8 @@ pub(super) fn alice_and_bob(store: &mut Store) -> (Node, Node) {
     (alice, bob)
 }
 
-/// Whatever was lost: floors stand, nothing is granted, until all could say their numbers again;
-/// then the sum is within the limit as if nothing had been lost.
+/// Asserts the recovery from any loss: floors stay, and nothing is granted until all nodes had time
+/// to report again. Then the sum is within the limit, as if nothing had been lost.
 #[track_caller]
 pub(super) fn assert_recovers(store: &mut Store, mut alice: Node, mut bob: Node) {
     let mut carol = Node::new(CAROL);
@@ -51,7 +51,7 @@ pub(super) fn assert_recovers(store: &mut Store, mut alice: Node, mut bob: Node)
     assert_eq!(
         (grant.own_leased, grant.is_recovering),
         (0, true),
-        "nor to one who knows nothing of it"
+        "nor to a node that knows nothing of it"
     );
     let grant = bob.report(store, 564, [500, 470], THOUSAND);
     assert_eq!((grant.own_leased, grant.is_recovering), (500, true));
