@@ -1,8 +1,8 @@
 //! E-mail domains in their one canonical form.
 //!
-//! Owns what a domain is: percent-decoding, UTS-46, LDH labels, the public suffix list.
-//! Past this door nothing handles an unchecked name. It never asks whether a domain is risky,
-//! and never looks a name up in DNS.
+//! Defines which texts are domains: percent-decoding, UTS-46, LDH labels, the public suffix list.
+//! All other modules take a [`Domain`] or a [`DnsName`], never an unchecked text. This module does
+//! not judge whether a domain is risky, and sends no DNS queries.
 
 use std::fmt;
 
@@ -14,55 +14,55 @@ pub const MAX_NAME_LEN: usize = 253;
 /// Longest label in bytes (RFC 1035 section 2.3.4).
 pub const MAX_LABEL_LEN: usize = 63;
 
-/// A domain as it may stand behind the `@`: lower case, A-labels, two labels or more, no
-/// trailing dot (RFC 5890, UTS-46 non-transitional with STD3 rules).
+/// A domain that can follow the `@` of an e-mail address: lower case, A-labels, two labels or
+/// more, no trailing dot (RFC 5890, UTS-46 non-transitional with STD3 rules).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Domain(SmolStr);
 
-/// A name in a list: as [`Domain`], but one label is enough, since lists also name TLDs.
+/// A name in a list. Unlike a [`Domain`] it may have only one label, because lists also name TLDs.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DnsName(String);
 
-/// Why a text is no domain. The wording says what was expected and holds nothing of the input.
+/// Why a text is not a domain. The message says what was expected and never repeats the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DomainError {
-    /// A `%` without two hexadecimal digits behind it.
+    /// A `%` that is not followed by two hexadecimal digits.
     #[error("expected percent-encoding to be % and two hexadecimal digits")]
     PercentEncoding,
-    /// The decoded bytes are no UTF-8.
+    /// The decoded bytes are not UTF-8.
     #[error("expected valid UTF-8")]
     Utf8,
-    /// A character that no domain holds.
+    /// A character that is not allowed in a domain.
     #[error("expected a domain without @, /, :, spaces, control characters or underscores")]
     ForbiddenCharacter,
-    /// UTS-46 refuses a label.
+    /// A label that UTS-46 rejects.
     #[error("expected labels of letters, digits and inner hyphens, or valid international names")]
     InvalidLabel,
     /// Fewer than two labels.
     #[error("expected at least two labels, such as example.com")]
     SingleLabel,
-    /// An empty label or one over 63 bytes.
+    /// An empty label, or a label over 63 bytes.
     #[error("expected labels of 1 to 63 characters")]
     LabelLength,
     /// Over 253 bytes.
     #[error("expected at most 253 characters")]
     NameLength,
-    /// An address, or a last label that reads as a number.
+    /// An IP address, or a last label that is a number.
     #[error("expected a domain name, not an IP address or a number as its last label")]
     NumericLastLabel,
 }
 
-/// Which part of a domain is a public suffix.
+/// Who runs a public suffix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SuffixKind {
-    /// A registry's suffix (`com`, `co.uk`), or one that the list does not know (rule `*`).
+    /// A registry (`com`, `co.uk`). Also the kind of a suffix that is not in the list (rule `*`).
     Icann,
-    /// A suffix of a private operator (`pp.ua`, `github.io`).
+    /// A private operator (`pp.ua`, `github.io`).
     Private,
 }
 
 impl Domain {
-    /// The domain in one raw path segment: one percent-decoding, then [`Domain::parse`].
+    /// Parses one raw path segment: decodes its percent-encoding once, then [`Domain::parse`].
     pub fn from_path_segment(segment: &[u8]) -> Result<Domain, DomainError> {
         if is_canonical(segment) {
             let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
@@ -73,7 +73,7 @@ impl Domain {
         Domain::parse(text)
     }
 
-    /// The domain in a text that was decoded already.
+    /// Parses a text whose percent-encoding is already decoded.
     pub fn parse(text: &str) -> Result<Domain, DomainError> {
         canonicalize(text).map(SmolStr::from).and_then(Domain::from_canonical)
     }
@@ -91,7 +91,7 @@ impl Domain {
         &self.0
     }
 
-    /// Where the public suffix begins, in bytes, and whose it is.
+    /// Returns the byte offset at which the public suffix begins, and the suffix's kind.
     pub fn public_suffix_start(&self) -> (usize, SuffixKind) {
         find_public_suffix(&self.0)
     }
@@ -103,7 +103,7 @@ impl Domain {
 }
 
 impl DnsName {
-    /// A name as a list writes it: as [`Domain::parse`], but one label is enough.
+    /// Parses a name of a list like [`Domain::parse`], but accepts a single label.
     pub fn parse(text: &str) -> Result<DnsName, DomainError> {
         let name =
             if is_canonical(text.as_bytes()) { text.to_owned() } else { canonicalize(text)? };
@@ -121,7 +121,7 @@ impl DnsName {
         registrable_start(&self.0, find_public_suffix(&self.0).0)
     }
 
-    /// The kind of public suffix that the whole name is, if it is one.
+    /// The kind of the public suffix, if the whole name is a public suffix.
     pub fn public_suffix_kind(&self) -> Option<SuffixKind> {
         match find_public_suffix(&self.0) {
             (0, kind) => Some(kind),
@@ -142,19 +142,20 @@ impl fmt::Display for DnsName {
     }
 }
 
-/// The digest of nothing but the public suffix list's version: builder and reader must agree.
+/// The version of the public suffix list. A compiled table stores the version that it was built
+/// with, because its look-up shortcuts hold only for that list.
 pub fn suffix_list_version() -> &'static str {
-    // The list is compiled into the crate, so the crate's version names it.
+    // The list is compiled into the crate, so the crate's version identifies it.
     "psl 2.1.247"
 }
 
-/// The name itself, then each parent, as byte offsets into it: `0`, then after each dot.
+/// The byte offsets of the name itself (`0`) and of each parent (behind each dot).
 pub fn ancestor_offsets(name: &str) -> impl Iterator<Item = usize> + '_ {
     std::iter::once(0)
         .chain(name.bytes().enumerate().filter(|(_, b)| *b == b'.').map(|(i, _)| i + 1))
 }
 
-/// One percent-decoding (RFC 3986 section 2.1); `+` stays what it is.
+/// Decodes percent-encoding once (RFC 3986 section 2.1); a `+` stays a `+`.
 pub fn percent_decode(segment: &[u8]) -> Result<Vec<u8>, DomainError> {
     let mut out = Vec::with_capacity(segment.len());
     let mut rest = segment.iter();
@@ -174,7 +175,7 @@ fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Lower-case LDH text without A-labels needs no UTS-46: it maps to itself.
+/// Whether UTS-46 maps a text to itself: lower-case LDH labels without A-labels.
 fn is_canonical(text: &[u8]) -> bool {
     let is_allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     text.iter().all(is_allowed)
@@ -202,8 +203,8 @@ fn canonicalize(text: &str) -> Result<String, DomainError> {
     }
 }
 
-/// A host's name with its A-labels in place of others, as browsers send it (UTS-46,
-/// non-transitional); it need not be a [`Domain`].
+/// A host name with A-labels, as browsers send it (UTS-46, non-transitional). The host need not be
+/// a [`Domain`].
 pub fn host_to_ascii(host: &str) -> Option<String> {
     // Nothing that long can shrink to 253 bytes of labels; it only costs time.
     if host.len() > 4 * (MAX_NAME_LEN + 1) {
@@ -232,7 +233,7 @@ fn check_labels(name: &str) -> Result<(), DomainError> {
         }
         last = label;
     }
-    // inet_aton reads 0x… as a number too, and no TLD looks like that.
+    // inet_aton also reads 0x… as a number, and no TLD begins with 0x.
     let hexadecimal = last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
     if last.iter().all(u8::is_ascii_digit) || hexadecimal {
         return Err(DomainError::NumericLastLabel);

@@ -1,6 +1,6 @@
-//! Texts as JSON strings.
+//! Writes texts as JSON strings.
 
-/// A text as a JSON string, quotes included (RFC 8259 section 7).
+/// Returns a text as a JSON string, quotes included (RFC 8259 section 7).
 pub fn to_json_string(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -18,12 +18,12 @@ pub fn to_json_string(text: &str) -> String {
     out
 }
 
-/// Appends a text, in parts, as a JSON string.
+/// Appends the concatenated parts as one JSON string.
 pub fn push_json_string(out: &mut Vec<u8>, parts: &[&str]) {
     let plain = |byte: &u8| !matches!(byte, 0..0x20 | 0x7f | b'"' | b'\\');
     out.push(b'"');
     for part in parts {
-        // All are looked at: without an early end, many go at a time.
+        // No early exit, so that the compiler can check many bytes at a time.
         match part.bytes().fold(true, |all, byte| all & plain(&byte)) {
             true => out.extend_from_slice(part.as_bytes()),
             false => {

@@ -1,6 +1,6 @@
 //! Calendar months in UTC, the periods of the quota.
 //!
-//! Seconds come in from above; nothing here reads a clock.
+//! Callers pass the time in; this module never reads a clock.
 
 use std::fmt;
 
@@ -11,25 +11,25 @@ pub struct Month(u16);
 const EPOCH_YEAR: i64 = 2000;
 
 impl Month {
-    /// The first month that can be named, January 2000: for none at all.
+    /// The first month that can be represented, January 2000. It also stands for "no month yet".
     pub const FIRST: Month = Month(0);
-    /// The last month that can be named: of the year 2340. Twelve bits hold the number.
+    /// The last month that can be represented, in 2341: the number has twelve bits.
     pub const LAST: Month = Month(4095);
 
-    /// The month that holds this second since 1970-01-01T00:00:00Z; times before 2000 belong to
-    /// its first month, times after 2340 to the last.
+    /// The month that contains this second since 1970-01-01T00:00:00Z. Earlier times give
+    /// [`Month::FIRST`], later times [`Month::LAST`].
     pub fn containing(unix_seconds: i64) -> Month {
         let (year, month, _) = civil_from_days(unix_seconds.div_euclid(86_400));
         let number = (year - EPOCH_YEAR) * 12 + month - 1;
         Month(number.clamp(0, i64::from(Month::LAST.0)) as u16)
     }
 
-    /// The month of a number that [`Month::number`] gave.
+    /// The month that [`Month::number`] numbers so; `None` above [`Month::LAST`].
     pub fn from_number(number: u16) -> Option<Month> {
         (number <= Month::LAST.0).then_some(Month(number))
     }
 
-    /// Reads what [`Display`](fmt::Display) writes: `2026-11`.
+    /// Parses the form that [`Display`](fmt::Display) writes: `2026-11`.
     pub fn parse(text: &str) -> Option<Month> {
         let (year, month) = text.split_once('-')?;
         let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
@@ -47,25 +47,25 @@ impl Month {
         self.0
     }
 
-    /// Its first second.
+    /// The first second of the month, in seconds since 1970.
     pub fn start(self) -> i64 {
         let number = i64::from(self.0);
         days_from_civil(EPOCH_YEAR + number / 12, number % 12 + 1) * 86_400
     }
 
-    /// The first second of the next month, when the quota starts anew.
+    /// The first second of the next month, when the quota is reset.
     pub fn end(self) -> i64 {
         let next = i64::from(self.0) + 1;
         days_from_civil(EPOCH_YEAR + next / 12, next % 12 + 1) * 86_400
     }
 
-    /// When the quota starts anew, as RFC 3339 writes it: `2026-12-01T00:00:00Z`.
+    /// When the quota is reset, in RFC 3339: `2026-12-01T00:00:00Z`.
     pub fn reset_at(self) -> String {
         let next = i64::from(self.0) + 1;
         format!("{:04}-{:02}-01T00:00:00Z", EPOCH_YEAR + next / 12, next % 12 + 1)
     }
 
-    /// Whole seconds from `unix_seconds` to the end, at least 1.
+    /// Whole seconds from `unix_seconds` to the end of the month, at least 1.
     pub fn seconds_until_end(self, unix_seconds: i64) -> u64 {
         (self.end() - unix_seconds).max(1) as u64
     }
@@ -78,7 +78,7 @@ impl fmt::Display for Month {
     }
 }
 
-/// A second since 1970 as RFC 3339 writes it in UTC: `2026-11-21T03:47:00Z`.
+/// Formats seconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00Z`.
 pub fn format_rfc3339(unix_seconds: i64) -> String {
     let (year, month, day) = civil_from_days(unix_seconds.div_euclid(86_400));
     let second = unix_seconds.rem_euclid(86_400);

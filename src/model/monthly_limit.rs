@@ -1,6 +1,6 @@
 //! How many calls an account may make in a month.
 
-/// A limit as it is stored and shown.
+/// The limit of an account, as the store keeps it and commands show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MonthlyLimit {
     /// Calls in a calendar month.

@@ -1,23 +1,23 @@
-//! Addresses of clients and networks of them.
+//! Networks of client addresses, and which addresses count as one client.
 //!
-//! Values only: who is trusted, and which addresses count as one client. It knows no socket.
+//! Values only: this module uses no sockets.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
 use ipnet::IpNet;
 
-/// Networks, each written as an address (`10.0.0.7`) or with its length (`10.0.0.0/8`).
+/// A list of networks, each written as an address (`10.0.0.7`) or as a prefix (`10.0.0.0/8`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Networks(Vec<IpNet>);
 
 impl Networks {
-    /// Reads a list; `None` if a member is neither an address nor a network.
+    /// Parses a list; `None` if a text is neither an address nor a network.
     pub fn parse(texts: &[String]) -> Option<Networks> {
         texts.iter().map(|text| parse_network(text)).collect::<Option<Vec<IpNet>>>().map(Networks)
     }
 
-    /// Whether one of them holds this address; an IPv4 address written as IPv6 is the same.
+    /// Whether a network contains this address. An IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.0.iter().any(|network| network.contains(&address))
@@ -31,7 +31,8 @@ fn parse_network(text: &str) -> Option<IpNet> {
     }
 }
 
-/// What counts as one client: an IPv4 address, or the /64 that a household or a host has in IPv6.
+/// The addresses that count as one client: an IPv4 address, or an IPv6 /64, because a household or
+/// a host usually has a whole /64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientPrefix(IpAddr);
 

@@ -1,7 +1,7 @@
-//! Browser origins and the patterns that keys hold (RFC 6454).
+//! Browser origins, and the patterns with which keys allow them (RFC 6454).
 //!
-//! Matching is on scheme, host and port after lower-casing, dropping default ports and writing an
-//! IPv6 address in its one canonical form. Nothing here knows of keys or headers.
+//! Origins are compared by scheme, host and port. Parsing lower-cases them, drops default ports and
+//! writes IPv6 addresses in canonical form. This module knows neither keys nor headers.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,7 +10,7 @@ use smol_str::{SmolStr, StrExt, format_smolstr};
 
 use crate::model::domain::host_to_ascii;
 
-/// The origin of a request, parsed from one `Origin` header.
+/// The origin of a request, parsed from its `Origin` header.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Origin {
     scheme: SmolStr,
@@ -18,20 +18,20 @@ pub struct Origin {
     port: Option<u16>,
 }
 
-/// What a key allows: one origin, or every subdomain of a host.
+/// An entry of a key's `origins`: one origin, or every subdomain of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct OriginPattern {
     origin: Origin,
     is_wildcard: bool,
 }
 
-/// A text that is no origin.
+/// The text is not an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected an origin such as https://app.example.com or https://*.example.com")]
 pub struct OriginError;
 
 impl Origin {
-    /// The origin in a header's value; `null`, lists and anything malformed are errors.
+    /// Parses a header's value; `null`, lists and malformed values are errors.
     pub fn parse(text: &str) -> Result<Origin, OriginError> {
         let (scheme, authority) = text.split_once("://").ok_or(OriginError)?;
         let scheme = scheme.to_ascii_lowercase_smolstr();
@@ -46,7 +46,7 @@ impl Origin {
         Ok(Origin { scheme, host, port })
     }
 
-    /// The texts of all patterns that would cover this origin.
+    /// The texts of all patterns that cover this origin.
     pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
         let pattern = |host: &str, subdomains| {
             let origin = Origin { host: host.into(), ..self.clone() };
@@ -59,15 +59,15 @@ impl Origin {
 }
 
 impl OriginPattern {
-    /// The pattern in a key's `origins`. An international name may be written as people read it;
-    /// browsers send its A-labels, and these are kept.
+    /// Parses an entry of a key's `origins`. An international name may be written in Unicode; the
+    /// pattern keeps its A-labels, because browsers send these.
     pub fn parse(text: &str) -> Result<OriginPattern, OriginError> {
         let ascii = with_ascii_host(text).ok_or(OriginError)?;
         let text = ascii.as_str();
         match text.split_once("://*.") {
             Some((scheme, rest)) => {
                 let origin = Origin::parse(&format!("{scheme}://{rest}"))?;
-                // `https://*.com` would allow half of the web; an address has no subdomains.
+                // `https://*.com` would allow half of the web, and an IP address has no subdomains.
                 let is_address =
                     origin.host.starts_with('[') || origin.host.parse::<Ipv4Addr>().is_ok();
                 if !origin.host.contains('.') || is_address {
@@ -79,7 +79,7 @@ impl OriginPattern {
         }
     }
 
-    /// Whether the pattern covers this origin; a wildcard does not cover its own apex.
+    /// Whether the pattern covers this origin. A wildcard does not cover its own apex.
     pub fn matches(&self, origin: &Origin) -> bool {
         let pattern = &self.origin;
         if pattern.scheme != origin.scheme || pattern.port != origin.port {
@@ -96,7 +96,7 @@ impl OriginPattern {
 }
 
 impl OriginPattern {
-    /// The one of two patterns that covers what both cover, if they cover anything together.
+    /// The narrower of two patterns, if one of them covers the other.
     pub fn intersect<'p>(&'p self, other: &'p OriginPattern) -> Option<&'p OriginPattern> {
         if self.covers_pattern(other) {
             Some(other)
@@ -146,7 +146,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
     }
 }
 
-/// The same pattern with A-labels, where its host holds anything but ASCII.
+/// The same pattern with its host in A-labels, if the host is not ASCII.
 fn with_ascii_host(text: &str) -> Option<SmolStr> {
     if text.is_ascii() {
         return Some(text.into());
@@ -160,7 +160,7 @@ fn with_ascii_host(text: &str) -> Option<SmolStr> {
     Some(format_smolstr!("{scheme}://{star}{}{port}", host_to_ascii(host)?))
 }
 
-/// The host in the one spelling in which browsers send it (WHATWG URL, host serializing).
+/// The host as browsers spell it (WHATWG URL, host serializing).
 fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
     if let Some(inner) = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
         let address: Ipv6Addr = inner.parse().map_err(|_| OriginError)?;
@@ -171,7 +171,7 @@ fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
         !label.is_empty()
             && label.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
     };
-    // Browsers read such a host as an IPv4 address, and send it as four decimal numbers.
+    // Browsers parse such a host as an IPv4 address and send four decimal numbers.
     let must_be_ipv4 = default_port(scheme).is_some() && ends_in_number(&host);
     let is_host = host.len() <= 253
         && host.split('.').all(is_label)
@@ -179,7 +179,7 @@ fn canonical_host(scheme: &str, host: &str) -> Result<SmolStr, OriginError> {
     if is_host { Ok(host) } else { Err(OriginError) }
 }
 
-/// WHATWG URL, "ends in a number checker".
+/// The "ends in a number checker" of the WHATWG URL standard.
 fn ends_in_number(host: &str) -> bool {
     let last = host.rsplit('.').next().unwrap_or_default();
     let is_hex = |digits: &str| digits.bytes().all(|byte| byte.is_ascii_hexdigit());

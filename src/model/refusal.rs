@@ -1,60 +1,60 @@
-//! Every answer that is not the one asked for: its status, its code and its words.
+//! The refusals that riskgate answers with: status, code and message of each.
 //!
-//! A refusal is an answer, not a failure. There is no `_` arm here: a new refusal does not
-//! compile until it has a status, a code and a message.
+//! A refusal is an answer, not an error of riskgate's. The matches have no `_` arm, so that a new
+//! refusal does not compile until it has a status, a code and a message.
 
 use smol_str::SmolStr;
 
 use crate::model::domain::DomainError;
 pub use crate::model::json::{push_json_string, to_json_string};
 
-/// Why a request does not get what it asked for.
+/// Why riskgate refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The request breaks HTTP's grammar or a rule of this edge; the connection closes.
+    /// The request violates HTTP's grammar or one of riskgate's rules; the connection closes.
     BadRequest,
-    /// No key, or none that opens this door; all causes look the same.
+    /// The key is missing, unknown, revoked or expired. The client can't tell these causes apart.
     Unauthorized,
     /// The key does not allow this origin.
     Forbidden {
-        /// The `Origin` header as it came, as far as it may be shown.
+        /// The request's `Origin` header, as far as it may be shown.
         origin: String,
     },
-    /// No such endpoint.
+    /// No endpoint has this path.
     NotFound,
-    /// A known path with another method.
+    /// The endpoint does not take this method.
     MethodNotAllowed {
         /// The value of `Allow`.
         allow: SmolStr,
     },
     /// The request target is over the limit; the connection closes.
     UriTooLong,
-    /// The client expects what we do not do; the connection closes.
+    /// The request has an `Expect` that riskgate does not support; the connection closes.
     ExpectationFailed,
-    /// The domain does not parse.
+    /// The domain is not valid.
     InvalidDomain(DomainError),
-    /// The target of a check does not decode.
+    /// The target of a check can't be decoded; the text says what was expected.
     InvalidTarget(&'static str),
-    /// The month's calls are spent.
+    /// The account has used all calls of the month.
     QuotaExceeded {
-        /// When the quota starts anew, as RFC 3339 writes it.
+        /// When the quota is reset, in RFC 3339.
         reset_at: String,
         /// Whole seconds until then, at least 1.
         retry_after: u64,
     },
-    /// The header block is over the limit; the connection closes.
+    /// The request's headers are over the limit; the connection closes.
     HeadersTooLarge,
-    /// We failed.
+    /// An error of riskgate's own.
     Internal,
-    /// No upstream server can be reached.
+    /// riskgate can't reach any upstream server.
     UpstreamUnavailable,
-    /// The upstream did not answer in time.
+    /// The upstream server did not answer in time.
     UpstreamTimeout,
 }
 
 impl Refusal {
-    /// The HTTP status. Failures of ours are 500 and never 502, 503 or 504, so that every client
-    /// lets its user through on one rule.
+    /// The HTTP status. Errors of riskgate and of upstream servers are 500, never 502, 503 or 504,
+    /// so that clients need only one rule for letting their user through.
     pub const fn status(&self) -> u16 {
         match self {
             Refusal::BadRequest => 400,
@@ -71,7 +71,7 @@ impl Refusal {
         }
     }
 
-    /// The `error` member: stable, for programs.
+    /// The `error` member of the body: a stable code for programs.
     pub const fn code(&self) -> &'static str {
         match self {
             Refusal::BadRequest => "bad_request",
@@ -90,7 +90,7 @@ impl Refusal {
         }
     }
 
-    /// The `message` member: for people.
+    /// The `message` member of the body: a sentence for people.
     pub const fn message(&self) -> &'static str {
         match self {
             Refusal::BadRequest => "Malformed request.",
@@ -117,7 +117,7 @@ impl Refusal {
         }
     }
 
-    /// The `detail` member.
+    /// The `detail` member of the body, if the refusal has one.
     pub fn detail(&self) -> Option<String> {
         match self {
             Refusal::Forbidden { origin } => Some(format!("Origin: {origin}")),
@@ -137,12 +137,13 @@ impl Refusal {
         }
     }
 
-    /// Whether clients must let their own user through: on 429 and 500.
+    /// Whether the client must let its own user through: with 429 and 500.
     pub const fn is_fail_open(&self) -> bool {
         matches!(self.status(), 429 | 500)
     }
 
-    /// Whether the connection closes behind it, since what follows can't be trusted.
+    /// Whether riskgate closes the connection after the response, because the bytes that follow the
+    /// request can't be trusted.
     pub const fn closes_connection(&self) -> bool {
         matches!(
             self,
@@ -153,7 +154,7 @@ impl Refusal {
         )
     }
 
-    /// The body: `error`, `message`, `detail`, and `reset_at` behind a spent quota.
+    /// The JSON body: `error`, `message`, `detail`, and for a spent quota `reset_at`.
     pub fn body(&self) -> String {
         let detail = match self.detail() {
             Some(text) => to_json_string(&text),

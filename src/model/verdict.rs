@@ -1,22 +1,22 @@
-//! What riskgate says of a domain: a reason, a score and three separate facts.
+//! The verdict on a domain: reason, score and facts.
 //!
-//! Values only. Which rule applies is decided where the table is built, not here.
+//! Values only. The table decides which rule applies, see `table::rules`.
 
 use std::fmt;
 
 use crate::model::json::to_json_string;
 
-/// Why a domain has its score; the words of the public answer.
+/// Why a domain has its score: the `reason` of the public answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Reason {
-    /// Nothing speaks against it.
+    /// No rule flags the domain.
     Safe = 0,
-    /// A throw-away address.
+    /// A service for throw-away addresses.
     Disposable = 1,
-    /// No mail arrives there.
+    /// The domain receives no mail.
     Undeliverable = 2,
-    /// Addresses of functions, lists and machines rather than of people.
+    /// The domain's addresses belong to functions, lists and machines rather than to people.
     RoleAccount = 3,
 }
 
@@ -25,7 +25,7 @@ impl Reason {
     pub const ALL: [Reason; 4] =
         [Reason::Safe, Reason::Disposable, Reason::Undeliverable, Reason::RoleAccount];
 
-    /// The word in answers, lists and metrics.
+    /// The name in answers, lists and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Reason::Safe => "safe",
@@ -35,12 +35,12 @@ impl Reason {
         }
     }
 
-    /// The reason that a word names.
+    /// The reason with this name.
     pub fn parse(word: &str) -> Option<Reason> {
         Reason::ALL.into_iter().find(|reason| reason.as_str() == word)
     }
 
-    /// Whether it counts for the top list: everything but `safe`.
+    /// Whether the domain counts as flagged and for the top list: every reason but `safe`.
     pub const fn is_flagged(self) -> bool {
         !matches!(self, Reason::Safe)
     }
@@ -71,13 +71,13 @@ impl Score {
     }
 }
 
-/// The rule that decided, in the order in which they are asked; the first that applies wins.
+/// The rules in the order in which riskgate tries them. The first rule that applies decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Rule {
-    /// The operator's own word for a name, or for a name and its children.
+    /// The operator's override of a name, or of a name and its subdomains.
     Override = 1,
-    /// A name that never gets mail (RFC 2606, 6761, 6762, 7686, 8375, 9476).
+    /// A name that never receives mail (RFC 2606, 6761, 6762, 7686, 8375, 9476).
     SpecialUse = 2,
     /// A top-level domain that does not exist.
     UnknownTld = 3,
@@ -103,15 +103,15 @@ pub enum Rule {
     Role = 13,
     /// A free mailbox provider.
     Free = 14,
-    /// In no list, and one letter away from a large provider.
+    /// In no list, and one edit away from the name of a large provider.
     Typo = 15,
-    /// In no list, and below a suffix where everybody gets names for nothing.
+    /// In no list, and below a suffix that gives out names for free.
     FreeSubdomain = 16,
-    /// In no list, and a word such as "tempmail" stands in the registrable name.
+    /// In no list, and the registrable name contains a word such as "tempmail".
     ThrowawayName = 17,
     /// MX of a professional mail service.
     Professional = 18,
-    /// In no list, and a word such as "mail" stands in the registrable name.
+    /// In no list, and the registrable name contains a word such as "mail".
     MailInName = 19,
     /// In no list.
     Unknown = 20,
@@ -120,22 +120,22 @@ pub enum Rule {
 /// Where a verdict comes from: the value of `X-Verdict-Source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerdictSource {
-    /// A list, or the operator's own word.
+    /// A list, or an operator's override.
     List,
-    /// A rule for names that no list has.
+    /// A rule for names in no list.
     Rule,
-    /// What the DNS says of the name.
+    /// The DNS records of the name.
     Dns,
-    /// Nothing is known of the name.
+    /// Nothing is known about the name.
     None,
 }
 
 impl VerdictSource {
-    /// All of them.
+    /// All sources.
     pub const ALL: [VerdictSource; 4] =
         [VerdictSource::List, VerdictSource::Rule, VerdictSource::Dns, VerdictSource::None];
 
-    /// The word in the header.
+    /// The value in the header.
     pub const fn as_str(self) -> &'static str {
         match self {
             VerdictSource::List => "list",
@@ -171,7 +171,7 @@ impl Rule {
         Rule::Unknown,
     ];
 
-    /// What this rule goes by.
+    /// The kind of source that this rule relies on.
     pub const fn verdict_source(self) -> VerdictSource {
         match self {
             Rule::Override
@@ -196,7 +196,7 @@ impl Rule {
         }
     }
 
-    /// The word in `table lookup`, `table inspect` and the manifest's `[scores]`.
+    /// The name in `table lookup`, `table inspect` and the manifest's `[scores]`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Rule::Override => "override",
@@ -222,29 +222,29 @@ impl Rule {
         }
     }
 
-    /// The rule of a number, as compiled tables store it.
+    /// The rule with this number in a compiled table.
     pub fn from_number(number: u8) -> Option<Rule> {
         Rule::ALL.into_iter().find(|rule| *rule as u8 == number)
     }
 }
 
-/// What a table says of a name; the label and the sources stand in the table's dictionary.
+/// The verdict on a name. The label and the sources are stored in the table, not here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
-    /// Why.
+    /// The reason of the score.
     pub reason: Reason,
-    /// How risky.
+    /// The risk score.
     pub score: Score,
-    /// A free mailbox provider.
+    /// Whether the domain is a free mailbox provider.
     pub is_free_provider: bool,
-    /// An organisation's own mail.
+    /// Whether the domain is an organisation's own mail domain.
     pub is_corporate_email: bool,
-    /// Which rule decided reason and score.
+    /// The rule that decided reason and score.
     pub rule: Rule,
 }
 
 impl Verdict {
-    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    /// The public answer's JSON behind the domain, from the domain's closing quote on.
     pub fn render_json_tail(&self, label: Option<&str>) -> String {
         let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
         let score = score.value();
