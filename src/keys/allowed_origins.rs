@@ -1,4 +1,5 @@
-//! Which origins some key allows: what preflights ask for, since they carry no key.
+//! The origins that at least one key allows. riskgate answers preflights from them, because a
+//! preflight carries no key.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -6,28 +7,28 @@ use std::sync::Arc;
 use super::key::Key;
 use crate::model::origin::{Origin, OriginPattern};
 
-/// Until when some key allows an origin.
+/// For each origin pattern, until when at least one key allows it.
 #[derive(Clone)]
 pub(super) struct AllowedOrigins {
-    /// By the pattern's text.
+    /// Seconds since 1970, by the pattern's text.
     expiry_by_pattern: HashMap<Arc<str>, i64>,
-    /// Until when some key without origins is good.
+    /// Until when at least one key without origins is valid, in seconds since 1970.
     unrestricted_until: i64,
 }
 
 impl AllowedOrigins {
-    /// Those of no key.
+    /// The origins of an empty ring.
     pub(super) fn empty() -> AllowedOrigins {
         AllowedOrigins { expiry_by_pattern: HashMap::new(), unrestricted_until: i64::MIN }
     }
 
-    /// Takes in all keys of a ring.
+    /// Adds the origins of these keys.
     pub(super) fn add_keys<'k>(&mut self, keys: impl Iterator<Item = &'k Key>) {
         keys.for_each(|key| self.add_key(key, |_| true));
     }
 
-    /// As they were before, but for some patterns and for keys without any: those are looked up
-    /// among all keys anew.
+    /// Recomputes the changed patterns, and the keys without origins, from all keys of the ring.
+    /// The other patterns stay as they are.
     pub(super) fn refresh_patterns<'k>(
         &mut self,
         changed_patterns: &HashSet<OriginPattern>,

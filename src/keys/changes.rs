@@ -1,4 +1,4 @@
-//! The next ring, from the one that serves and what changed in the store.
+//! Builds the next key ring from the serving one and the changes in the store.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::quota::Ledger;
 use crate::store::RingChanges;
 
 impl KeyRing {
-    /// The ring after changes of the store, the same as one built from all rows; none where it
-    /// takes all of them. `declared` and `plans` must be those that this ring was built with, and
-    /// the changes must follow its state.
+    /// The ring after these changes of the store, equal to a ring built from all rows. `None` if
+    /// only all rows give the right ring. `declared` and `plans` must be the ones that this ring
+    /// was built with, and the changes must begin at its version.
     pub fn with_changes(
         &self,
         changes: &RingChanges,
@@ -23,10 +23,10 @@ impl KeyRing {
         plans: &Plans,
         ledger: &Ledger,
     ) -> Option<KeyRing> {
-        let RingChanges { mark, keys, damaged, .. } = changes;
+        let RingChanges { mark: ring_version, keys, damaged, .. } = changes;
         let ids: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let mut declared_ids = declared.iter().map(|declared| declared.key.id.as_str());
-        // What the file says of the same id may be of another key.
+        // An entry of the key file with the same id may be another key.
         let needs_all = !damaged.keys.is_empty()
             || !self.unreadable_digests.is_empty()
             || declared_ids.any(|id| ids.contains(id));
@@ -35,13 +35,13 @@ impl KeyRing {
         }
         let changed: HashSet<[u8; 16]> =
             keys.iter().map(|key| digest_prefix(&key.digest)).collect();
-        // The changed keys, with what the key file says of the same ones.
-        let is_same: Vec<DeclaredKey> = declared
+        // The changed keys, merged with their entries in the key file.
+        let declared_changed: Vec<DeclaredKey> = declared
             .iter()
             .filter(|declared| changed.contains(&digest_prefix(&declared.key.digest)))
             .cloned()
             .collect();
-        let merged = merge_keys(keys, &is_same);
+        let merged = merge_keys(keys, &declared_changed);
         let effective_limits = self.changed_limits(changes, declared, plans);
 
         let mut next = KeyRing {
@@ -50,7 +50,7 @@ impl KeyRing {
             origins: self.origins.clone(),
             faults: self.faults.clone(),
             unreadable_digests: HashSet::new(),
-            ring_version: mark.clone(),
+            ring_version: ring_version.clone(),
         };
         next.replace_accounts(effective_limits, ledger);
         let mut changed_patterns: HashSet<OriginPattern> =
@@ -68,7 +68,7 @@ impl KeyRing {
         Some(next)
     }
 
-    /// The accounts that changes concern, as they then are.
+    /// The accounts that the changes affect, with their limits after the changes.
     fn changed_limits(
         &self,
         changes: &RingChanges,
@@ -79,13 +79,13 @@ impl KeyRing {
         let mut changed_names: HashSet<&str> =
             accounts.iter().map(|account| account.name.as_str()).collect();
         changed_names.extend(damaged.accounts.iter().map(String::as_str));
-        let new = keys.iter().map(|key| key.account.as_str());
-        changed_names.extend(new.filter(|name| !self.accounts.contains_key(*name)));
-        let of_keys = keys.iter().filter(|key| changed_names.contains(key.account.as_str()));
-        let declared_ids = declared
+        let accounts_of_keys = keys.iter().map(|key| key.account.as_str());
+        changed_names.extend(accounts_of_keys.filter(|name| !self.accounts.contains_key(*name)));
+        let affected_keys = keys.iter().filter(|key| changed_names.contains(key.account.as_str()));
+        let affected_declared = declared
             .iter()
-            .filter(|effective| changed_names.contains(effective.key.account.as_str()));
-        effective_limits(accounts, &damaged.accounts, of_keys, declared_ids, plans)
+            .filter(|declared| changed_names.contains(declared.key.account.as_str()));
+        effective_limits(accounts, &damaged.accounts, affected_keys, affected_declared, plans)
     }
 
     fn replace_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {

@@ -1,83 +1,85 @@
-//! What is wrong with rows: faults of one key or account, whose calls are then our failure, and
-//! what keeps a ring or a key file from being taken at all.
+//! Faults of keys and accounts.
+//!
+//! A [`RingFault`] affects one key or account: riskgate answers its calls with 500. A [`RingError`]
+//! rejects a whole key file or key ring.
 
-/// Why one key or account can't be served as it should. Its calls are answered with 500, and
-/// nobody else's.
+/// Why riskgate can't serve one key or account. Its calls are answered with 500; other keys and
+/// accounts are not affected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingFault {
-    /// An account's plan is not in the config.
+    /// The config does not define an account's plan.
     #[error("account {account}: expected one of the plans {known}, but found {found:?}")]
     UnknownPlan {
-        /// Whose plan.
+        /// The account.
         account: String,
-        /// The plans there are.
+        /// The plans of the config.
         known: String,
-        /// What the account says.
+        /// The account's plan.
         found: String,
     },
-    /// An account's row in the store is none of ours.
+    /// riskgate can't read an account's row in the store.
     #[error(
         "account {account}: expected a row in the store that can be read, but found another; \
          `riskgate accounts set {account}` with its plan and limit repairs it"
     )]
     DamagedAccount {
-        /// Whose row.
+        /// The account.
         account: String,
     },
-    /// A key's row in the store is none of ours.
+    /// riskgate can't read a key's row in the store.
     #[error("key {id}: expected a row in the store that can be read, but found another")]
     DamagedKey {
-        /// Which key.
+        /// The key's id.
         id: String,
     },
-    /// An origin in the store does not parse.
+    /// An origin in the store is not valid.
     #[error(
         "key {id}: origins: expected an origin such as https://app.example.com, but found {found:?}"
     )]
     InvalidOrigin {
-        /// Which key.
+        /// The key's id.
         id: String,
-        /// What it says.
+        /// The text in the store.
         found: String,
     },
-    /// A key of the key file with the id of another key in the store.
+    /// A key of the key file has the id of another key in the store.
     #[error(
         "key {id}: expected one key with this id, but found another in the key file and the store"
     )]
     DuplicateId {
-        /// Which id.
+        /// The id.
         id: String,
     },
 }
 
-/// Why a key file, or what a store holds, is not taken.
+/// Why riskgate rejects a key file, or the contents of a store.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RingError {
-    /// What the key file says of a key or an account can't be served.
+    /// riskgate can't serve a key or an account of the key file.
     #[error(transparent)]
     Fault(#[from] RingFault),
-    /// One account with two plans in the key file.
+    /// The key file gives one account two plans.
     #[error(
         "account {account}: expected one plan for all its keys, but found {first:?} and {second:?}"
     )]
     ConflictingPlans {
-        /// Which account.
+        /// The account.
         account: String,
         /// The plan of an earlier key.
         first: String,
         /// The plan of a later key.
         second: String,
     },
-    /// The store lost its mark, or is another one.
+    /// The store lost the version of its key ring, or has another id than before.
     #[error(
         "the store is another one or was emptied: expected version {expected} of {store}, but found {found}"
     )]
     DifferentStore {
-        /// The store that the serving ring came from.
+        /// The id of the store that the serving ring was built from.
         store: String,
-        /// Its version.
+        /// The version of the serving ring.
         expected: u64,
-        /// What is there now.
+        /// The version and id that the store has now.
         found: String,
     },
 }

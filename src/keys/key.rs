@@ -1,4 +1,4 @@
-//! A key and the account that it opens, as a request sees them.
+//! API keys and their accounts, as requests read them.
 
 use std::sync::Arc;
 
@@ -7,54 +7,54 @@ use crate::model::monthly_limit::MonthlyLimit;
 use crate::model::origin::{Origin, OriginPattern};
 use crate::quota::Lease;
 
-/// Who calls: an account with its limit in force and its lease.
+/// An account with its effective limit and its lease.
 pub struct Account {
-    /// Its name.
+    /// The account's name.
     pub name: String,
-    /// Its plan.
+    /// The account's plan.
     pub plan: String,
-    /// The limit in force: its own, else its plan's.
+    /// The effective limit: the account's own limit, else the limit of its plan.
     pub limit: MonthlyLimit,
-    /// What its calls are spent from.
+    /// The lease from which the account's calls are spent.
     pub lease: Arc<Lease>,
-    /// Why it can't be served.
+    /// Why riskgate can't serve the account.
     pub(super) fault: Option<RingFault>,
 }
 
-/// A key, without its text. What a call asks first stands first, in as few lines of the cache as
-/// may be.
+/// A key, without its text. The fields that every call reads come first, so that they share as few
+/// cache lines as possible.
 #[repr(C)]
 pub struct Key {
     pub(super) digest: [u8; 32],
-    /// The account's lease, one step nearer.
+    /// The account's lease, copied here to save a pointer.
     pub lease: Arc<Lease>,
     pub(super) is_revoked: bool,
     pub(super) is_faulty: bool,
     pub(super) is_restricted: bool,
-    /// Whether a request without `Origin` is refused.
+    /// Whether riskgate refuses a request without `Origin`.
     pub require_origin: bool,
     pub(super) expires_at: Option<i64>,
     pub(super) origins: Vec<OriginPattern>,
-    /// The account's limit, one step nearer.
+    /// The account's limit, copied here to save a pointer.
     pub limit: MonthlyLimit,
-    /// Whose it is.
+    /// The account that the key belongs to.
     pub account: Arc<Account>,
-    /// Its public id.
+    /// The key's public id.
     pub id: String,
 }
 
 impl Key {
-    /// Whether it can't be served as it should, and its calls are our failure.
+    /// Whether the key or its account has a fault, so that riskgate answers its calls with 500.
     pub fn is_faulty(&self) -> bool {
         self.is_faulty || self.account.fault.is_some()
     }
 
-    /// Whether the key names origins at all.
+    /// Whether the key allows only the origins that it lists.
     pub fn is_restricted(&self) -> bool {
         self.is_restricted
     }
 
-    /// Whether one of its patterns covers the origin; a key without origins allows every one.
+    /// Whether the key allows this origin. An unrestricted key allows every origin.
     pub fn is_origin_allowed(&self, origin: &Origin) -> bool {
         !self.is_restricted || self.origins.iter().any(|pattern| pattern.matches(origin))
     }

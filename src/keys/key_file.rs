@@ -1,6 +1,6 @@
-//! The key file: keys declared by hand or by a deployment, also what `keys import` reads.
+//! The key file: keys that people or deployments declare. `keys import` reads the same format.
 //!
-//! Turns TOML into rows, or into every fault with its line. It opens no store.
+//! Parses TOML into rows, or reports every fault with its line. This module opens no store.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 use crate::support::regular_file::read_regular_text;
 
-/// The largest key file, in bytes: room for a million keys.
+/// The largest key file, in bytes: enough for a million keys.
 const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
 
-/// A key of the file, and the plan that it gives its account.
+/// A key of the key file, and the plan that the file gives the key's account.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeclaredKey {
     /// The key.
@@ -24,11 +24,11 @@ pub struct DeclaredKey {
     pub plan: Option<String>,
 }
 
-/// A fault in a key file; its text holds no key.
+/// A fault in a key file. The message never contains a key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{at}: {message}")]
 pub struct KeyFileError {
-    /// `file` or `file:line`.
+    /// The place of the fault: `file` or `file:line`.
     pub at: String,
     /// What was expected, and what was found.
     pub message: String,
@@ -59,28 +59,29 @@ struct RawKey {
     revoked: Option<Spanned<String>>,
 }
 
-/// Reads the file at `path`; `variable` looks an environment variable up.
+/// Reads the key file at `path`. `env_var` looks up an environment variable.
 pub fn read_key_file(
     path: &Path,
-    variable: &dyn Fn(&str) -> Option<String>,
+    env_var: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Vec<DeclaredKey>, Vec<KeyFileError>> {
     let name = path.display().to_string();
     let file_fault = |message: String| vec![KeyFileError { at: name.clone(), message }];
     let text = read_regular_text(path, MAX_KEY_FILE_BYTES)
         .map_err(|found| file_fault(format!("expected a key file, but found {found}")))?;
-    // Who wants no keys leaves a word; a file without any was emptied, or is being written.
+    // An operator who wants no keys can leave a comment. A file without any text was truncated, or
+    // is being written at this moment.
     if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
         return Err(file_fault("expected keys, but found an empty file".to_owned()));
     }
-    let lines = text.match_indices('\n').map(|(at, _)| at).collect();
-    let reader = KeyFileReader { name: &name, line_ends: lines, env_var: variable };
-    let written: RawKeyFile = toml::from_str(&text).map_err(|error| {
+    let line_ends = text.match_indices('\n').map(|(at, _)| at).collect();
+    let reader = KeyFileReader { name: &name, line_ends, env_var };
+    let raw: RawKeyFile = toml::from_str(&text).map_err(|error| {
         let at = reader.location(error.span().map_or(0, |span| span.start));
         vec![KeyFileError { at, message: redact_keys(error.message()) }]
     })?;
     let mut keys = Vec::new();
     let mut faults = Vec::new();
-    for key in written.key {
+    for key in raw.key {
         match reader.parse_key(key) {
             Ok(key) => keys.push(key),
             Err(fault) => faults.push(fault),
@@ -92,7 +93,8 @@ pub fn read_key_file(
 
 struct KeyFileReader<'a> {
     name: &'a str,
-    /// Where lines end: counting anew for each key would take minutes for a hundred thousand.
+    /// The offsets at which lines end. Counting lines again for each key would take minutes in a
+    /// file with a hundred thousand keys.
     line_ends: Vec<usize>,
     env_var: &'a dyn Fn(&str) -> Option<String>,
 }
@@ -104,8 +106,8 @@ impl KeyFileReader<'_> {
     }
 
     fn field_fault<T>(&self, field: &str, value: &Spanned<T>, expected: &str) -> KeyFileError {
-        let what = format!("{field}: expected {expected}");
-        KeyFileError { at: self.location(value.span().start), message: what }
+        let message = format!("{field}: expected {expected}");
+        KeyFileError { at: self.location(value.span().start), message }
     }
 
     fn parse_key(&self, key: Spanned<RawKey>) -> Result<DeclaredKey, KeyFileError> {
@@ -126,8 +128,8 @@ impl KeyFileReader<'_> {
             })?,
             (None, Some(env)) => self.digest_from_env_var(env)?,
             _ => {
-                let what = format!("key {}: expected either hash or env", key.id.get_ref());
-                return Err(KeyFileError { at: start, message: what });
+                let message = format!("key {}: expected either hash or env", key.id.get_ref());
+                return Err(KeyFileError { at: start, message });
             }
         };
         for origin in &key.origins {
@@ -155,7 +157,7 @@ impl KeyFileReader<'_> {
     }
 
     fn digest_from_env_var(&self, env: &Spanned<String>) -> Result<[u8; 32], KeyFileError> {
-        // Who writes the key itself here must not find it in a log.
+        // If someone wrote the key itself here, the error must not repeat it.
         let is_env_name_byte =
             |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
         let name = match env.get_ref() {
@@ -166,8 +168,9 @@ impl KeyFileReader<'_> {
             self.field_fault("env", env, &format!("the variable {name} to be set, but found none"))
         })?;
         let token = Token::parse(token).map_err(|_| {
-            let form = format!("the variable {name} to hold 16 to 256 visible ASCII characters");
-            self.field_fault("env", env, &form)
+            let expected =
+                format!("the variable {name} to hold 16 to 256 visible ASCII characters");
+            self.field_fault("env", env, &expected)
         })?;
         Ok(token.sha256())
     }
@@ -193,21 +196,21 @@ impl KeyFileReader<'_> {
         let mut digests = std::collections::HashSet::new();
         for DeclaredKey { key, .. } in keys {
             if !ids.insert(&key.id) || !digests.insert(key.digest) {
-                let what =
+                let message =
                     format!("key {}: expected once, but its id or key is used twice", key.id);
-                faults.push(KeyFileError { at: self.name.to_owned(), message: what });
+                faults.push(KeyFileError { at: self.name.to_owned(), message });
             }
         }
     }
 }
 
-/// What was found, unless it could be a key.
+/// Quotes a text of the file, unless the text is long enough to be a key.
 fn quote_unless_key(text: &str) -> String {
     if text.len() < MIN_KEY_LEN { format!("{text:?}") } else { "something else".to_owned() }
 }
 
-/// What a parser says, in one line and without anything that could be a key: it repeats what it
-/// found.
+/// A parser's message on one line, without any word that could be a key: parsers quote the text
+/// that they found.
 fn redact_keys(message: &str) -> String {
     let is_word_end = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | ',');
     let words =
@@ -218,10 +221,11 @@ fn redact_keys(message: &str) -> String {
     words.collect::<String>().replace('\n', " ")
 }
 
-/// What a name of a key or an account looks like, in words.
+/// The format of a key's id or an account's name, for error messages.
 pub const NAME_FORMAT: &str = "1 to 128 visible ASCII characters without quotes or backslashes";
 
-/// Whether a text may name a key or an account: it goes into headers and logs as it is.
+/// Whether a text may be a key's id or an account's name. Names go into headers and logs without
+/// escaping.
 pub fn is_valid_name(text: &str) -> bool {
     let is_allowed = |byte: u8| byte.is_ascii_graphic() && !matches!(byte, b'"' | b'\'' | b'\\');
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
@@ -239,7 +243,7 @@ fn parse_hash(text: &str) -> Option<[u8; 32]> {
     Some(out)
 }
 
-/// A key's hash as a key file writes it, from the key's text.
+/// The `hash` of a key file for a key's text.
 pub fn format_key_hash(token: &str) -> String {
     let hex: String = sha256(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
@@ -310,8 +314,8 @@ mod tests {
             (format!("{head}env = \"WEB_KEY\"\norigins = [\"{key}\"]\n"), "keys.toml:5: origins: "),
             (format!("{head}{key} = 1\n"), "keys.toml:4: unknown field `…`"),
         ] {
-            let said = read(&text).unwrap_err()[0].clone();
-            assert!(said.starts_with(fault) && !said.contains(key), "{said}");
+            let found = read(&text).unwrap_err()[0].clone();
+            assert!(found.starts_with(fault) && !found.contains(key), "{found}");
         }
         let twice = format!("{head}env = \"WEB_KEY\"\n{head}env = \"WEB_KEY\"\n");
         assert!(read(&twice).unwrap_err()[0].contains("expected once"));

@@ -1,4 +1,4 @@
-//! All keys and accounts, made from the store and a key file.
+//! The key ring: all keys and accounts of the store and the key file.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -16,22 +16,23 @@ use crate::model::origin::Origin;
 use crate::quota::Ledger;
 use crate::store::{RingRows, RingVersion};
 
-/// All keys, as one request sees them.
+/// All keys and accounts. A ring never changes; each request uses one ring from begin to end.
 pub struct KeyRing {
     pub(super) keys: HashMap<[u8; 16], Arc<Key>>,
     pub(super) accounts: HashMap<String, Arc<Account>>,
     pub(super) origins: AllowedOrigins,
-    /// What is wrong with single keys, by id.
+    /// The faults of keys, by key id.
     pub(super) faults: BTreeMap<String, RingFault>,
-    /// Keys whose rows can't be read.
+    /// The digest prefixes of keys whose rows in the store can't be read.
     pub(super) unreadable_digests: HashSet<[u8; 16]>,
-    /// The state of the store that this ring was made from.
+    /// The version of the store that this ring was built from.
     pub(super) ring_version: RingVersion,
 }
 
 impl KeyRing {
-    /// The ring of both sources; a key in both is as the stricter of both says. Faults of one key
-    /// or account are told by [`KeyRing::faults`], and hold nobody else back.
+    /// Builds the ring from the store's rows and the key file. If a key is in both, the stricter
+    /// settings apply. A fault of one key or account does not affect the others; see
+    /// [`KeyRing::faults`].
     pub fn build(
         rows: &RingRows,
         declared: &[DeclaredKey],
@@ -58,7 +59,7 @@ impl KeyRing {
         ring
     }
 
-    /// Refuses a key file that can't go with what the store holds and with the plans.
+    /// Rejects a key file that contradicts itself or the config's plans, given the store's rows.
     pub fn check_key_file(
         rows: &RingRows,
         declared: &[DeclaredKey],
@@ -71,7 +72,7 @@ impl KeyRing {
         )
     }
 
-    /// What is wrong with keys and accounts that are served with 500, as a ring would tell it.
+    /// The faults that a ring built from these rows would have, without building the ring.
     pub fn find_faults(rows: &RingRows, declared: &[DeclaredKey], plans: &Plans) -> Vec<RingFault> {
         let damaged = &rows.damaged.accounts;
         let effective_limits =
@@ -81,7 +82,8 @@ impl KeyRing {
         of_accounts.chain(of_keys).chain(damaged_key_faults(rows).into_values()).collect()
     }
 
-    /// What is wrong with keys and accounts of this ring, whose calls are our failure.
+    /// The faults of this ring's keys and accounts, sorted by their text. riskgate answers calls of
+    /// these keys and accounts with 500.
     pub fn faults(&self) -> Vec<&RingFault> {
         let of_accounts = self.accounts.values().filter_map(|account| account.fault.as_ref());
         let mut faults: Vec<_> = of_accounts.chain(self.faults.values()).collect();
@@ -89,11 +91,11 @@ impl KeyRing {
         faults
     }
 
-    /// Refuses what a store holds now if it is another one than the one that this ring came from,
-    /// or no store at all any more.
-    pub fn check_succession(&self, mark: Option<&RingVersion>) -> Result<(), RingError> {
+    /// Rejects the store's present version if its store id differs from that of this ring, or if
+    /// the store has no version any more.
+    pub fn check_succession(&self, current: Option<&RingVersion>) -> Result<(), RingError> {
         let RingVersion { store_id, version, .. } = &self.ring_version;
-        let found = match mark {
+        let found = match current {
             Some(now) if now.store_id == *store_id => return Ok(()),
             Some(now) => format!("version {} of {}", now.version, now.store_id),
             None => "none".to_owned(),
@@ -101,14 +103,14 @@ impl KeyRing {
         Err(RingError::DifferentStore { store: store_id.clone(), expected: *version, found })
     }
 
-    /// Whether this is the digest of a key whose row in the store can't be read: nobody knows
-    /// whether it is good.
+    /// Whether this digest belongs to a key whose row in the store can't be read. Such a key may be
+    /// valid, so riskgate must not answer 401.
     pub fn is_row_unreadable(&self, digest: &[u8; 32]) -> bool {
         self.unreadable_digests.contains(&digest_prefix(digest))
     }
 
-    /// The key with this digest, unless it is revoked or expired. The digest is compared in
-    /// constant time, and an unknown key takes the same steps as a known one.
+    /// The key with this digest, unless it is revoked or expired. The digests are compared in
+    /// constant time.
     pub fn find_key(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
         let (prefix, _) = digest.split_first_chunk::<16>()?;
         let key = self.keys.get(prefix)?;
@@ -118,28 +120,28 @@ impl KeyRing {
         (is_same && is_valid).then_some(key)
     }
 
-    /// Whether some key that is good now allows this origin: the rule of preflights, which carry
-    /// no key. An unrestricted key allows every origin.
+    /// Whether at least one valid key allows this origin. riskgate answers preflights by this rule,
+    /// because they carry no key. An unrestricted key allows every origin.
     pub fn is_origin_allowed(&self, origin: &Origin, unix_now: i64) -> bool {
         self.origins.is_allowed(origin, unix_now)
     }
 
-    /// Whether this is the text of a key that it holds, revoked ones included.
+    /// Whether the ring has the key with this text. Revoked keys count.
     pub fn contains_key(&self, text: &[u8]) -> bool {
         self.keys.contains_key(&digest_prefix(&sha256(text)))
     }
 
-    /// How many keys it holds, revoked ones included.
+    /// The number of keys. Revoked keys count.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// Whether it holds no key at all.
+    /// Whether the ring has no key.
     pub fn is_empty(&self) -> bool {
         self.keys.is_empty()
     }
 
-    /// The version of the store's keys that it was made from.
+    /// The version of the store's keys that the ring was built from.
     pub fn version(&self) -> u64 {
         self.ring_version.version
     }
@@ -165,14 +167,14 @@ impl KeyRing {
     }
 }
 
-/// The part of a digest that keys are looked up by.
+/// The part of a digest by which keys are looked up.
 pub(super) fn digest_prefix(digest: &[u8; 32]) -> [u8; 16] {
     let mut prefix = [0; 16];
     prefix.copy_from_slice(&digest[..16]);
     prefix
 }
 
-/// What is wrong with keys whose rows can't be read.
+/// A fault for each key whose row in the store can't be read.
 pub(super) fn damaged_key_faults(rows: &RingRows) -> BTreeMap<String, RingFault> {
     let damaged = rows.damaged.keys.keys();
     damaged.map(|id| (id.clone(), RingFault::DamagedKey { id: id.clone() })).collect()

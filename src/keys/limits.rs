@@ -1,4 +1,4 @@
-//! Which plan and limit is in force for an account, from everything that names it.
+//! The effective plan and limit of each account, from the store, the key file and the config.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,25 +10,25 @@ use crate::model::monthly_limit::MonthlyLimit;
 use crate::quota::Ledger;
 use crate::store::{AccountRow, KeyRow};
 
-/// The plan of an account that has none set.
+/// The plan of an account for which neither the store nor the key file sets a plan.
 pub const DEFAULT_PLAN: &str = "free";
 
 /// Calls in a calendar month, by plan name.
 pub type Plans = BTreeMap<String, MonthlyLimit>;
 
-/// An account before it has a lease: nothing changed yet.
+/// The effective plan and limit of an account. The ledger does not know them yet.
 pub(super) struct EffectiveLimit {
     pub name: String,
     pub plan: String,
     pub limit: MonthlyLimit,
-    /// Why it can't be served.
+    /// Why riskgate can't serve the account.
     pub fault: Option<RingFault>,
-    /// Its plan is the key file's.
+    /// Whether the plan comes from the key file.
     is_plan_from_file: bool,
 }
 
 impl EffectiveLimit {
-    /// From here on the limit is the lease's too.
+    /// Gets the account's lease from the ledger, which sets the lease's limit.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
         let EffectiveLimit { name, plan, limit, fault, .. } = self;
         let lease = ledger.lease(&name, limit);
@@ -36,9 +36,9 @@ impl EffectiveLimit {
     }
 }
 
-/// Every account that is named anywhere, with the limit in force. What was set in the store
-/// comes before what the key file says, since a person said it later. One that can't be served
-/// has a limit of none at all.
+/// Every account that the store or the key file names, with its effective limit. A plan or limit
+/// of the store takes precedence over the key file, because an operator set it later. An account
+/// with a fault gets a limit of 0 calls.
 pub(super) fn effective_limits<'r>(
     rows: &'r [AccountRow],
     damaged: &'r BTreeSet<String>,
@@ -48,7 +48,7 @@ pub(super) fn effective_limits<'r>(
 ) -> Vec<EffectiveLimit> {
     #[derive(Default)]
     struct AccountSources<'r> {
-        is_plan_from_file: Option<&'r str>,
+        file_plan: Option<&'r str>,
         store_plan: Option<&'r str>,
         limit: Option<MonthlyLimit>,
     }
@@ -58,7 +58,7 @@ pub(super) fn effective_limits<'r>(
     }
     for key in declared {
         let sources = named.entry(&key.key.account).or_default();
-        sources.is_plan_from_file = sources.is_plan_from_file.or(key.plan.as_deref());
+        sources.file_plan = sources.file_plan.or(key.plan.as_deref());
     }
     for row in rows {
         let sources = named.entry(&row.name).or_default();
@@ -67,8 +67,8 @@ pub(super) fn effective_limits<'r>(
     for name in damaged {
         named.entry(name).or_default();
     }
-    let effective_limits = |(name, sources): (&str, AccountSources<'_>)| {
-        let plan = sources.store_plan.or(sources.is_plan_from_file).unwrap_or(DEFAULT_PLAN);
+    let resolve_limit = |(name, sources): (&str, AccountSources<'_>)| {
+        let plan = sources.store_plan.or(sources.file_plan).unwrap_or(DEFAULT_PLAN);
         let limit = sources.limit.or_else(|| plans.get(plan).copied());
         let fault = match limit {
             _ if damaged.contains(name) => {
@@ -82,19 +82,19 @@ pub(super) fn effective_limits<'r>(
             }),
         };
         let limit = limit.filter(|_| fault.is_none()).unwrap_or(MonthlyLimit::Calls(0));
-        let by_file = sources.store_plan.is_none() && sources.is_plan_from_file.is_some();
+        let is_plan_from_file = sources.store_plan.is_none() && sources.file_plan.is_some();
         EffectiveLimit {
             name: name.to_owned(),
             plan: plan.to_owned(),
             limit,
             fault,
-            is_plan_from_file: by_file,
+            is_plan_from_file,
         }
     };
-    named.into_iter().map(effective_limits).collect()
+    named.into_iter().map(resolve_limit).collect()
 }
 
-/// Refuses a key file that gives an account two plans, or one that is not in the config.
+/// Rejects a key file that gives an account two plans, or a plan that the config does not define.
 pub(super) fn check_plans(
     effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],
@@ -102,10 +102,10 @@ pub(super) fn check_plans(
     let mut first_plans: BTreeMap<&str, &str> = BTreeMap::new();
     for DeclaredKey { key, plan } in declared {
         let Some(plan) = plan.as_deref() else { continue };
-        let earlier = *first_plans.entry(&key.account).or_insert(plan);
-        if earlier != plan {
-            let (account, first_plans, second) = (key.account.clone(), earlier.into(), plan.into());
-            return Err(RingError::ConflictingPlans { account, first: first_plans, second });
+        let first = *first_plans.entry(&key.account).or_insert(plan);
+        if first != plan {
+            let (account, first, second) = (key.account.clone(), first.into(), plan.into());
+            return Err(RingError::ConflictingPlans { account, first, second });
         }
     }
     let faults = effective_limits

@@ -1,4 +1,4 @@
-//! One key out of what the store and the key file say of it: the stricter of both.
+//! Merges the keys of the store and the key file. If a key is in both, the stricter settings apply.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,40 +8,40 @@ use super::key_file::DeclaredKey;
 use crate::model::origin::OriginPattern;
 use crate::store::KeyRow;
 
-/// A key as both sources together make it.
+/// A key, merged from both sources.
 #[derive(Clone)]
 pub struct MergedKey<'r> {
-    /// Its row. Where both have it, id, account and label are those of the file.
+    /// The key's row. If both sources have the key, id, account and label come from the key file.
     pub row: Cow<'r, KeyRow>,
-    /// The origins that every source allows.
+    /// The origins that every source of the key allows.
     pub origins: Vec<OriginPattern>,
-    /// Whether it is restricted to these; without one, no origin is allowed then.
+    /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
+    /// no origin.
     pub is_restricted: bool,
-    /// Why it can't be served.
+    /// Why riskgate can't serve the key.
     pub fault: Option<RingFault>,
 }
 
 /// The keys of both sources, each once.
 pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<MergedKey<'r>> {
-    let mut declared_ids: HashMap<[u8; 32], &KeyRow> =
-        declared.iter().map(|effective| (effective.key.digest, &effective.key)).collect();
-    let ids: HashMap<&str, [u8; 32]> = declared
-        .iter()
-        .map(|effective| (effective.key.id.as_str(), effective.key.digest))
-        .collect();
+    let mut declared_by_digest: HashMap<[u8; 32], &KeyRow> =
+        declared.iter().map(|declared| (declared.key.digest, &declared.key)).collect();
+    let digest_by_id: HashMap<&str, [u8; 32]> =
+        declared.iter().map(|declared| (declared.key.id.as_str(), declared.key.digest)).collect();
     let mut duplicate_ids: HashMap<[u8; 32], RingFault> = HashMap::new();
     let mut keys = Vec::with_capacity(rows.len() + declared.len());
     for row in rows {
-        if let Some(digest) = ids.get(row.id.as_str()).filter(|digest| **digest != row.digest) {
+        let declared_digest = digest_by_id.get(row.id.as_str());
+        if let Some(digest) = declared_digest.filter(|digest| **digest != row.digest) {
             duplicate_ids.insert(*digest, RingFault::DuplicateId { id: row.id.clone() });
         }
         let key = MergedKey::from_row(row);
-        keys.push(match declared_ids.remove(&row.digest) {
+        keys.push(match declared_by_digest.remove(&row.digest) {
             Some(declared) => key.restrict_by(declared),
             None => key,
         });
     }
-    keys.extend(declared_ids.into_values().map(MergedKey::from_row));
+    keys.extend(declared_by_digest.into_values().map(MergedKey::from_row));
     if !duplicate_ids.is_empty() {
         for key in &mut keys {
             key.fault = key.fault.take().or_else(|| duplicate_ids.remove(&key.row.digest));
@@ -65,32 +65,32 @@ impl<'r> MergedKey<'r> {
         MergedKey { row: Cow::Borrowed(row), origins, is_restricted, fault }
     }
 
-    /// The stricter of both.
+    /// Merges this key of the store with its entry in the key file: the stricter settings apply.
     fn restrict_by(self, declared: &'r KeyRow) -> MergedKey<'r> {
-        let declared_ids = MergedKey::from_row(declared);
+        let restriction = MergedKey::from_row(declared);
         let mut row = declared.clone();
         row.merge_end(&self.row);
         row.require_origin |= self.row.require_origin;
         row.created_at = if row.created_at == 0 { self.row.created_at } else { row.created_at };
         row.label = row.label.or_else(|| self.row.label.clone());
-        let origins = match (self.is_restricted, declared_ids.is_restricted) {
-            (true, true) => intersect_patterns(&self.origins, &declared_ids.origins),
+        let origins = match (self.is_restricted, restriction.is_restricted) {
+            (true, true) => intersect_patterns(&self.origins, &restriction.origins),
             (true, false) => self.origins,
-            (false, _) => declared_ids.origins,
+            (false, _) => restriction.origins,
         };
         MergedKey {
             row: Cow::Owned(row),
             origins,
-            is_restricted: self.is_restricted || declared_ids.is_restricted,
-            fault: self.fault.or(declared_ids.fault),
+            is_restricted: self.is_restricted || restriction.is_restricted,
+            fault: self.fault.or(restriction.fault),
         }
     }
 }
 
-/// What a pattern of each side covers.
-fn intersect_patterns(ours: &[OriginPattern], theirs: &[OriginPattern]) -> Vec<OriginPattern> {
+/// The patterns that cover the origins which both lists cover.
+fn intersect_patterns(left: &[OriginPattern], right: &[OriginPattern]) -> Vec<OriginPattern> {
     let mut covered = Vec::new();
-    for (one, other) in ours.iter().flat_map(|one| theirs.iter().map(move |other| (one, other))) {
+    for (one, other) in left.iter().flat_map(|one| right.iter().map(move |other| (one, other))) {
         if let Some(narrower) = one.intersect(other)
             && !covered.contains(narrower)
         {

@@ -1,4 +1,4 @@
-//! The next ring is the one that would be built anew, and shares what did not change.
+//! A ring with changes equals a ring built from all rows, and shares the keys that did not change.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -57,11 +57,11 @@ fn rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows 
 }
 
 fn changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {
-    let mark = RingVersion { store_id: "one".to_owned(), version, change_id: None };
-    RingChanges { mark, accounts, keys, ..RingChanges::default() }
+    let ring_version = RingVersion { store_id: "one".to_owned(), version, change_id: None };
+    RingChanges { mark: ring_version, accounts, keys, ..RingChanges::default() }
 }
 
-/// Everything that a request can see of a ring.
+/// For each key number, everything that a request can observe of the ring.
 fn visible_state(ring: &KeyRing) -> BTreeMap<u8, String> {
     let mut seen = BTreeMap::new();
     for n in 0..=255 {
@@ -78,7 +78,7 @@ fn visible_state(ring: &KeyRing) -> BTreeMap<u8, String> {
 }
 
 impl Key {
-    /// Whether its account is the one that the ring knows by this name.
+    /// Whether the key points to the same account as the ring does under the account's name.
     fn has_account_of(&self, ring: &KeyRing) -> bool {
         Arc::ptr_eq(&self.account, &ring.accounts[&self.account.name])
     }
@@ -149,7 +149,7 @@ fn unchanged_keys_are_shared_and_the_previous_ring_stays_unchanged() {
     let before = KeyRing::build(&all, &[], &plans(), &ledger);
     let seen_before = visible_state(&before);
     let revoked = KeyRow { revoked_at: Some(1), ..key(1, "a") };
-    // The store tells of the account of a new key, though nothing of it changed.
+    // The store also reports the account of a changed key, even if the account did not change.
     let touched = vec![account("a", None, None)];
     let after =
         before.with_changes(&changes(2, touched, vec![revoked]), &[], &plans(), &ledger).unwrap();
@@ -176,8 +176,8 @@ fn another_store_is_rejected_and_another_version_of_the_same_is_accepted() {
     let ledger = ledger(&folder);
     let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger);
     let refused = |store_id: &str, version| {
-        let mark = RingVersion { store_id: store_id.to_owned(), version, change_id: None };
-        ring.check_succession(Some(&mark)).err().map(|error| error.to_string())
+        let current = RingVersion { store_id: store_id.to_owned(), version, change_id: None };
+        ring.check_succession(Some(&current)).err().map(|error| error.to_string())
     };
     let expected = "the store is another one or was emptied: expected version 5 of one, but found";
     assert_eq!(refused("two", 9).unwrap(), format!("{expected} version 9 of two"));
@@ -193,8 +193,8 @@ fn a_faulty_key_or_account_affects_no_other() {
     let file = [declared(KeyRow { id: "key_9".to_owned(), ..key(1, "a") }, Some("pro"))];
     let before = KeyRing::build(&rows(1, vec![], vec![key(8, "c")]), &file, &plans(), &ledger);
     assert!(before.faults().is_empty());
-    let odd = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "c") };
-    let lost = account("c", None, None);
+    let with_invalid_origin = KeyRow { origins: vec!["nowhere".to_owned()], ..key(2, "c") };
+    let account_c = account("c", None, None);
     for (accounts, keys, repair, expected_fault, faulty) in [
         (
             vec![account("b", Some("gold"), None)],
@@ -211,8 +211,8 @@ fn a_faulty_key_or_account_affects_no_other() {
             1,
         ),
         (
-            vec![lost],
-            vec![odd],
+            vec![account_c],
+            vec![with_invalid_origin],
             (vec![], vec![key(2, "c")]),
             "key key_2: origins: expected an origin such as https://app.example.com, but found \"nowhere\"",
             2,
@@ -252,11 +252,11 @@ fn a_key_with_an_unreadable_row_is_neither_valid_nor_unknown() {
     let ring = KeyRing::build(&all, &[], &plans(), &ledger);
     assert!(ring.is_row_unreadable(&[2; 32]) && !ring.is_row_unreadable(&[1; 32]));
     assert_eq!((ring.find_key(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
-    // With one of them the next ring takes all rows.
+    // If a row is unreadable, the next ring must be built from all rows.
     assert!(ring.with_changes(&changes(2, vec![], vec![]), &[], &plans(), &ledger).is_none());
     all.apply_changes(changes(2, vec![], vec![key(2, "a"), key(3, "a")]));
-    let mended = KeyRing::build(&all, &[], &plans(), &ledger);
-    assert!(mended.faults().is_empty() && !mended.is_row_unreadable(&[2; 32]));
+    let repaired = KeyRing::build(&all, &[], &plans(), &ledger);
+    assert!(repaired.faults().is_empty() && !repaired.is_row_unreadable(&[2; 32]));
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
     let gold = in_file([Some("gold"), None]);
     let unknown = check(&none, &gold).unwrap();
     assert!(unknown.starts_with("account a: expected one of the plans"), "{unknown}");
-    // What the store says comes before it, and is no fault of the file.
+    // The store's plan takes precedence, so an unknown plan there is not a fault of the file.
     for plan in ["pro", "platinum"] {
         assert_eq!(check(&rows(1, vec![account("a", Some(plan), None)], vec![]), &gold), None);
     }
@@ -282,7 +282,7 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
 
 /// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
 #[test]
-#[ignore = "measures, and says what it found"]
+#[ignore = "a measurement that prints its results"]
 fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);

@@ -1,4 +1,4 @@
-//! The text of a key: made here, shown once, and known afterwards only by its SHA-256.
+//! The text of a key. riskgate generates it, shows it once, and stores only its SHA-256.
 
 use sha2::{Digest, Sha256};
 
@@ -6,14 +6,14 @@ const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 const RANDOM_LEN: usize = 26;
 const CHECKSUM_LEN: usize = 6;
 
-/// A text of this many characters may be a key, and one of fewer is none.
+/// The shortest key, in characters.
 pub const MIN_KEY_LEN: usize = 16;
 const MAX_KEY_LEN: usize = 256;
 
-/// The text of a key. It has no `Debug` and no `Display`, so that none can slip into a log.
+/// The text of a key. It has neither `Debug` nor `Display`, so that no key gets into a log.
 pub struct Token(String);
 
-/// A text that can't be a key, or a machine without random bits.
+/// Why there is no token: the text can't be a key, or the system gave no random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
     /// Too short, too long, or not visible ASCII.
@@ -25,33 +25,33 @@ pub enum TokenError {
 }
 
 impl Token {
-    /// A new key: the prefix, 26 random base62 characters (154 bits), and 6 that are the CRC-32
-    /// of what stands before, so that a scanner can tell a real key from a look-alike.
+    /// Generates a key: the prefix, 26 random base62 characters (154 bits), and the CRC-32 of both
+    /// in 6 characters. By the checksum a secret scanner can tell a key from a look-alike.
     pub fn generate(prefix: &str) -> Result<Token, TokenError> {
         let mut text = prefix.to_owned();
         while text.len() < prefix.len() + RANDOM_LEN {
             let mut bytes = [0u8; 64];
             getrandom::fill(&mut bytes).map_err(|_| TokenError::NoRandomBits)?;
-            // 248 is the largest multiple of 62 in a byte: what lies above would be biased.
+            // 248 is the largest multiple of 62 in a byte; larger values would bias the digits.
             let unbiased = bytes.iter().filter(|byte| **byte < 248);
-            let wanted = prefix.len() + RANDOM_LEN - text.len();
+            let missing = prefix.len() + RANDOM_LEN - text.len();
             text.extend(
-                unbiased.take(wanted).map(|byte| char::from(BASE62[usize::from(byte % 62)])),
+                unbiased.take(missing).map(|byte| char::from(BASE62[usize::from(byte % 62)])),
             );
         }
         text.extend(checksum(text.as_bytes()).map(char::from));
         Token::parse(text)
     }
 
-    /// Whether a text ends with the check of what stands before: then it is a key made here, or as
-    /// good as one.
+    /// Whether a text ends with the checksum of the text before it. Such a text is almost certainly
+    /// a key that riskgate generated.
     pub fn has_valid_checksum(text: &[u8]) -> bool {
         let Some(split) = text.len().checked_sub(CHECKSUM_LEN) else { return false };
         let (before, sum) = text.split_at(split);
         before.len() >= RANDOM_LEN && checksum(before) == *sum
     }
 
-    /// A key that was made elsewhere.
+    /// Accepts the text of a key that another system generated.
     pub fn parse(text: String) -> Result<Token, TokenError> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         if visible && (MIN_KEY_LEN..=MAX_KEY_LEN).contains(&text.len()) {
@@ -61,12 +61,12 @@ impl Token {
         }
     }
 
-    /// What is stored of it.
+    /// The SHA-256 of the key, which the store keeps.
     pub fn sha256(&self) -> [u8; 32] {
         sha256(self.0.as_bytes())
     }
 
-    /// The text itself: for the one moment in which it is shown.
+    /// The text of the key, for the one time that riskgate shows it.
     pub fn expose_text(&self) -> &str {
         &self.0
     }

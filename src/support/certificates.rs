@@ -1,8 +1,8 @@
-//! Certificates by name, for connections that come in, and authorities to trust, for those that
-//! go out.
+//! Server certificates for TLS listeners, and trusted authorities for outgoing connections.
 //!
-//! Owns what a TLS listener shows and speaks: TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1. A new set
-//! of certificates is taken whole or not at all; connections that are open keep theirs.
+//! Owns the listeners' TLS configuration: TLS 1.2 and 1.3, and by ALPN HTTP/2 before HTTP/1.1. A
+//! new set of certificates replaces the old set completely or not at all. Open connections keep
+//! the certificate of their handshake.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -19,19 +19,19 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 use crate::support::regular_file::read_regular_file;
 use crate::support::snapshot::SnapshotCell;
 
-/// The largest file of certificates or of a key, in bytes.
+/// The largest certificate or key file, in bytes.
 const MAX_PEM_BYTES: u64 = 1 << 20;
 
-/// A certificate's files, both in PEM form.
+/// The files of a certificate, both in PEM format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate, and behind it those that lead to its authority.
+    /// The certificate, followed by the intermediate certificates up to its authority.
     pub chain: PathBuf,
-    /// Its private key.
+    /// The certificate's private key.
     pub key: PathBuf,
 }
 
-/// What is wrong with a file, as `file: expected …, but found …`.
+/// A fault of a certificate or key file, as `file: expected …, but found …`.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{path}: expected {expected}, but found {found}")]
 pub struct CertificateFault {
@@ -46,18 +46,18 @@ impl CertificateFault {
     }
 }
 
-/// Certificates that serve together.
+/// The certificates of a listener.
 #[derive(Debug)]
 pub struct CertificateSet {
-    /// By name in lower case; `*.example.com` for all names one label below.
+    /// By name in lower case; `*.example.com` stands for all names one label below.
     by_name: HashMap<String, Arc<CertifiedKey>>,
-    /// For a client that names none of them, or nobody.
+    /// Used if the client sends no server name, or a name without a certificate.
     default: Arc<CertifiedKey>,
     expires_at: i64,
 }
 
 impl CertificateSet {
-    /// Reads certificates; the first also serves who asks for a name that none is for.
+    /// Reads certificates. The first certificate is also the default. `None` if `files` is empty.
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
@@ -81,7 +81,7 @@ impl CertificateSet {
         Ok(first.map(|first| CertificateSet { by_name, default: first, expires_at }))
     }
 
-    /// When the first of them expires, in seconds since 1970.
+    /// When the first certificate expires, in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
         self.expires_at
     }
@@ -102,7 +102,7 @@ fn read_certified_key(
     const KEY: &str = "a private key in PEM form";
     let chain = read_pem_certificates(&files.chain, CHAIN)?;
     let text = read_pem_file(&files.key, KEY)?;
-    // What was found is a secret, or nearly one.
+    // The error must not quote the file: its text may be a secret.
     let key = PrivateKeyDer::from_pem_slice(&text)
         .map_err(|_| CertificateFault::new(&files.key, KEY, "something else"))?;
     let key = any_supported_type(&key).map_err(|error| {
@@ -117,7 +117,7 @@ fn read_certified_key(
     Ok((names, expires, Arc::new(certified)))
 }
 
-/// The names that a certificate is for, in lower case, and when it expires.
+/// The DNS names of a certificate in lower case, and its expiry in seconds since 1970.
 fn names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i64)> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let names = parsed.subject_alternative_name().ok()?;
@@ -129,7 +129,7 @@ fn names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i6
     Some((names.collect(), parsed.validity().not_after.timestamp()))
 }
 
-/// Certificates of authorities to trust; at least one.
+/// Reads certificates in PEM format, at least one. `expected` names them in the fault.
 pub fn read_pem_certificates(
     path: &Path,
     expected: &'static str,
@@ -148,28 +148,28 @@ fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, Certifi
         .map_err(|found| CertificateFault::new(path, expected, found))
 }
 
-/// The certificates that serve now.
+/// The certificates that listeners use now.
 #[derive(Debug)]
 pub struct CurrentCertificates(SnapshotCell<CertificateSet>);
 
 impl CurrentCertificates {
-    /// Serves these.
+    /// Uses this set.
     pub fn new(set: CertificateSet) -> CurrentCertificates {
         CurrentCertificates(SnapshotCell::new(set))
     }
 
-    /// Serves others from now on.
+    /// Uses this set for all handshakes from now on.
     pub fn publish(&self, set: CertificateSet) {
         self.0.publish(set);
     }
 
-    /// When the first of them expires, in seconds since 1970.
+    /// When the first certificate expires, in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
         self.0.peek().expires_at()
     }
 }
 
-/// Lets rustls ask for the certificate of each handshake.
+/// Chooses the certificate of each handshake by the client's server name (SNI).
 #[derive(Debug)]
 struct SniResolver(Arc<CurrentCertificates>);
 
@@ -179,7 +179,8 @@ impl ResolvesServerCert for SniResolver {
     }
 }
 
-/// What a listener speaks: TLS 1.2 and 1.3 with these certificates, and by ALPN HTTP/2 or HTTP/1.1.
+/// The TLS configuration of a listener: TLS 1.2 and 1.3 with these certificates, and by ALPN HTTP/2
+/// or HTTP/1.1.
 pub fn tls_server_config(
     certificates: Arc<CurrentCertificates>,
 ) -> Result<ServerConfig, rustls::Error> {

@@ -1,7 +1,8 @@
-//! Files that others put in place: read only if they are regular, and no larger than they may be.
+//! Reads files that operators and other programs put in place: only regular files, and only up to a
+//! maximum size. A FIFO or a device at the path never blocks the caller.
 //!
-//! A FIFO or a device never keeps the caller waiting, whenever it was put there. What is read is
-//! not looked at. Also whether a directory takes files, and where a new file would be made.
+//! Also writes files atomically, and checks whether a file could be created. This module does not
+//! interpret what it reads.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
@@ -10,42 +11,42 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The system follows no more links than these for one path.
+/// The most symbolic links that Linux follows for one path.
 const MAX_SYMLINKS: usize = 40;
 
-/// Why a file was not read: what was found in its place.
+/// Why a file was not read. The message says what was found instead.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// Nothing, or what can't be read.
+    /// The file does not exist or can't be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// Something that is no regular file.
+    /// The path leads to something that is not a regular file.
     #[error("{0}")]
     NotRegular(&'static str),
-    /// More bytes than there may be.
+    /// The file is too large.
     #[error("{found} bytes, more than {max}")]
     TooLarge {
-        /// As many there may be.
+        /// The maximum size, in bytes.
         max: u64,
-        /// As many there are, at least.
+        /// The bytes that were found; the file may have more.
         found: u64,
     },
 }
 
-/// Opens a regular file of at most `most` bytes; and its length.
-pub fn open_regular_file(path: &Path, most: u64) -> Result<(File, u64), ReadError> {
+/// Opens a regular file of at most `max` bytes, and returns its length.
+pub fn open_regular_file(path: &Path, max: u64) -> Result<(File, u64), ReadError> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
     let metadata = file.metadata()?;
     if let Some(kind) = non_regular_kind(metadata.file_type()) {
         return Err(ReadError::NotRegular(kind));
     }
     match metadata.len() {
-        length if length > most => Err(ReadError::TooLarge { max: most, found: length }),
+        length if length > max => Err(ReadError::TooLarge { max, found: length }),
         length => Ok((file, length)),
     }
 }
 
-/// What something is that is no regular file.
+/// Names the type of a file that is not regular; `None` for a regular file.
 pub fn non_regular_kind(kind: FileType) -> Option<&'static str> {
     match kind {
         kind if kind.is_file() => None,
@@ -56,22 +57,23 @@ pub fn non_regular_kind(kind: FileType) -> Option<&'static str> {
     }
 }
 
-/// Reads a whole regular file of at most `most` bytes, also if it grows meanwhile.
-pub fn read_regular_file(path: &Path, most: u64) -> Result<Vec<u8>, ReadError> {
-    let (file, length) = open_regular_file(path, most)?;
+/// Reads a whole regular file of at most `max` bytes. The limit also holds if the file grows during
+/// the read.
+pub fn read_regular_file(path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
+    let (file, length) = open_regular_file(path, max)?;
     let mut bytes = Vec::new();
-    // That there is not so much memory must end no process.
+    // A failed allocation is an error here; it must not abort the process.
     bytes.try_reserve_exact(usize::try_from(length).unwrap_or(0)).map_err(io::Error::from)?;
-    file.take(most + 1).read_to_end(&mut bytes)?;
+    file.take(max + 1).read_to_end(&mut bytes)?;
     match bytes.len() as u64 {
-        found if found > most => Err(ReadError::TooLarge { max: most, found }),
+        found if found > max => Err(ReadError::TooLarge { max, found }),
         _ => Ok(bytes),
     }
 }
 
-/// The same for a text in UTF-8.
-pub fn read_regular_text(path: &Path, most: u64) -> Result<String, ReadError> {
-    let bytes = read_regular_file(path, most)?;
+/// Reads a regular file of at most `max` bytes as UTF-8.
+pub fn read_regular_text(path: &Path, max: u64) -> Result<String, ReadError> {
+    let bytes = read_regular_file(path, max)?;
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
         let line = 1 + error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count();
@@ -79,12 +81,12 @@ pub fn read_regular_text(path: &Path, most: u64) -> Result<String, ReadError> {
     })
 }
 
-/// The directory that a path lies in.
+/// The directory that contains a path; `.` for a bare file name.
 pub fn parent_dir(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Where opening a path would make a file, if nothing is there: at the end of its links.
+/// Follows symbolic links to the place where opening `path` would create a file.
 pub fn follow_symlinks(path: &Path) -> PathBuf {
     let mut end = path.to_owned();
     for _ in 0..MAX_SYMLINKS {
@@ -94,7 +96,7 @@ pub fn follow_symlinks(path: &Path) -> PathBuf {
     end
 }
 
-/// Whether opening a path that leads to nothing would make a file.
+/// Checks whether opening `path`, which does not exist, would create a file.
 pub fn check_creatable(path: &Path) -> io::Result<()> {
     let end = follow_symlinks(path);
     match end.as_os_str().as_bytes().ends_with(b"/") {
@@ -103,7 +105,7 @@ pub fn check_creatable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Whether two paths lead to one file, also where none is yet.
+/// Whether two paths lead to the same file. The file need not exist.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     match (std::fs::metadata(one), std::fs::metadata(other)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -120,35 +122,37 @@ pub fn is_same_file(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// Gives a new file the rights and the owner of the one at `path` that it will replace: whoever
-/// could read that one can read it. The owner stays as it is where it can't be changed.
+/// Copies mode and owner of the file at `path` to the new file that will replace it, so that the
+/// same users can read it. If the owner can't be changed, the new file keeps its own.
 fn copy_owner_and_mode(path: &Path, file: &File) -> io::Result<()> {
     let Ok(before) = std::fs::metadata(path) else { return Ok(()) };
     let _ = std::os::unix::fs::fchown(file, Some(before.uid()), Some(before.gid()));
     file.set_permissions(before.permissions())
 }
 
-/// Writes a file beside the path, then puts it in its place: a reader sees the old file or the new
-/// one, also after a power cut. Whatever goes wrong, nothing half-written stays behind.
+/// Writes a temporary file in the same directory and renames it to `path`. A reader sees the old
+/// file or the new file, also after a power failure. If writing fails, the temporary file is
+/// removed.
 pub fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = parent_dir(path);
     let random = getrandom::u64().map_err(|error| io::Error::other(error.to_string()))?;
-    let mut beside = path.file_name().unwrap_or_default().to_owned();
-    beside.push(format!(".{random:016x}.new"));
-    let beside = folder.join(beside);
-    let written = File::create_new(&beside)
+    let mut temp_name = path.file_name().unwrap_or_default().to_owned();
+    temp_name.push(format!(".{random:016x}.new"));
+    let temp_path = folder.join(temp_name);
+    let written = File::create_new(&temp_path)
         .and_then(|file| copy_owner_and_mode(path, &file).map(|()| file))
         .and_then(|mut file| file.write_all(bytes).and_then(|()| file.sync_all()))
-        .and_then(|()| std::fs::rename(&beside, path))
+        .and_then(|()| std::fs::rename(&temp_path, path))
         .and_then(|()| File::open(folder)?.sync_all());
     if written.is_err() {
-        _ = std::fs::remove_file(&beside);
+        _ = std::fs::remove_file(&temp_path);
     }
     written
 }
 
-/// Whether files can be made in a directory: one is made, since rights alone do not tell. It has no
-/// name, so that nothing is left of it; where a file system knows no such files, it is removed.
+/// Checks whether files can be created in a directory, by creating one: the permissions alone do
+/// not show it. The file has no name (`O_TMPFILE`), so that nothing is left behind. If the file
+/// system does not support that, the check creates a named file and removes it.
 pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).mode(0o600);
@@ -156,9 +160,9 @@ pub fn check_dir_writable(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::Unsupported => {}
         outcome => return outcome.map(drop),
     }
-    // Processes in containers share their ids, so the name is drawn.
-    let drawn = RandomState::new().build_hasher().finish();
-    let probe = folder.join(format!(".riskgate-check-{drawn:016x}"));
+    // A random name, because processes in different containers can have the same process id.
+    let random = RandomState::new().build_hasher().finish();
+    let probe = folder.join(format!(".riskgate-check-{random:016x}"));
     match options.create_new(true).open(&probe) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         outcome => outcome.and_then(|_| std::fs::remove_file(probe)),
@@ -173,18 +177,18 @@ mod tests {
     fn irregular_or_large_files_are_reported_without_blocking() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
-        let said = |name: &str| read_regular_text(&at(name), 10).map_err(|e| e.to_string());
+        let read = |name: &str| read_regular_text(&at(name), 10).map_err(|e| e.to_string());
         std::fs::write(at("good"), "0123456789").unwrap();
-        assert_eq!(said("good").as_deref(), Ok("0123456789"));
+        assert_eq!(read("good").as_deref(), Ok("0123456789"));
         std::fs::write(at("large"), "0123456789a").unwrap();
-        assert_eq!(said("large").unwrap_err(), "11 bytes, more than 10");
+        assert_eq!(read("large").unwrap_err(), "11 bytes, more than 10");
         std::fs::write(at("bytes"), b"a\nb\xff").unwrap();
-        assert_eq!(said("bytes").unwrap_err(), "no UTF-8 in line 2");
+        assert_eq!(read("bytes").unwrap_err(), "no UTF-8 in line 2");
         std::fs::create_dir(at("directory")).unwrap();
-        assert_eq!(said("directory").unwrap_err(), "a directory");
+        assert_eq!(read("directory").unwrap_err(), "a directory");
         let made = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
         assert!(made.success());
-        assert_eq!(said("pipe").unwrap_err(), "a FIFO");
-        assert!(said("none").unwrap_err().contains("No such file"));
+        assert_eq!(read("pipe").unwrap_err(), "a FIFO");
+        assert!(read("none").unwrap_err().contains("No such file"));
     }
 }

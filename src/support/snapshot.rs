@@ -1,7 +1,7 @@
-//! State that is swapped under running requests.
+//! State that is replaced while requests use it.
 //!
-//! Owns the one pointer to a value that changes whole. Readers take a snapshot and keep it for
-//! their request; writers publish a new value and never touch the old one.
+//! Owns the pointer to a value that is only replaced as a whole. Readers take a snapshot and keep
+//! it for their request; writers publish a new value and never change the old one.
 
 use std::sync::Arc;
 
@@ -12,23 +12,23 @@ use arc_swap::{ArcSwap, Guard};
 pub struct SnapshotCell<T: Send + Sync + 'static>(ArcSwap<T>);
 
 impl<T: Send + Sync + 'static> SnapshotCell<T> {
-    /// Holds `value` until the first [`Live::publish`].
+    /// Holds `value` until the first [`SnapshotCell::publish`].
     pub fn new(value: T) -> SnapshotCell<T> {
         SnapshotCell(ArcSwap::from_pointee(value))
     }
 
-    /// The value as it is now, for a moment: not to be kept over an await.
+    /// The present value, for short use. The guard must not be held across an `await`.
     pub fn peek(&self) -> Guard<Arc<T>> {
         self.0.load()
     }
 
-    /// The value as it is now, to keep.
+    /// The present value, to keep.
     pub fn snapshot(&self) -> Arc<T> {
         self.0.load_full()
     }
 
-    /// Replaces the value. The old one is dropped here if nobody holds it, so call this from a
-    /// thread that may take its time.
+    /// Replaces the value. If no reader holds the old value, it is dropped here; a large value
+    /// should therefore be published from a thread that may block.
     pub fn publish(&self, value: T) {
         drop(self.0.swap(Arc::new(value)));
     }
