@@ -1,8 +1,8 @@
-//! What an operator adds to a table beside its lists: overrides of their own, and lists that feeds
-//! brought.
+//! Lists that are added to the lists of the manifest: the operator's overrides, and the lists of
+//! feeds.
 //!
-//! Owns what these may say: an operator's override is the last word on a name, and a row of a feed
-//! says nothing of a name that the lists guard. It fetches nothing.
+//! Owns their precedence: an operator's override outranks every list, and a feed can't change the
+//! answer for a name that the lists guard. This module reads local files and never fetches.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -19,37 +19,37 @@ use crate::model::domain::ancestor_offsets;
 use crate::model::verdict::Rule;
 use crate::support::regular_file::{ReadError, read_regular_text};
 
-/// All that a serving table is made of.
+/// The inputs of a serving table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TableInputs {
-    /// The lists that it stands on.
+    /// The base: the lists to which the others are added.
     pub location: TableLocation,
-    /// The operator's own overrides, a CSV file. It need not exist.
+    /// The operator's overrides, a CSV file. The file need not exist.
     pub overrides: Option<PathBuf>,
-    /// What stands for the file of overrides while that is broken.
+    /// If set, this text is used instead of the file of overrides, because the file is broken.
     pub last_good_overrides: Option<String>,
-    /// Lists that feeds brought. Their files need not exist.
+    /// The lists of feeds. Their files need not exist.
     pub feeds: Vec<FeedList>,
 }
 
-/// What the first line of a feed's kept list begins with.
+/// The begin of the first line of a feed's list on disk.
 const CHECKSUM_PREFIX: &str = "# xxh3 ";
 
-/// A list that a feed keeps fresh.
+/// The list of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedList {
-    /// The feed's name, which is no other feed's.
+    /// The feed's name, which is unique.
     pub name: String,
-    /// What its rows are.
+    /// The kind of the list's names.
     pub kind: FeedKind,
-    /// The file that holds its last good state, as [`FeedList::render`] writes it.
+    /// The file with the feed's last good list, as [`FeedList::render`] writes it.
     pub path: PathBuf,
 }
 
-/// What the rows of a feed are.
+/// The kind of names in a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedKind {
-    /// Disposable domains, of this tier.
+    /// Disposable domains of this tier.
     Disposable(FeedTier),
     /// Alias and relay services.
     Alias,
@@ -57,7 +57,7 @@ pub enum FeedKind {
     Free,
 }
 
-/// How far a feed of disposable domains is believed; each tier has its score in the manifest.
+/// How reliable a feed of disposable domains is. The manifest gives each tier its score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedTier {
     /// Reviewed by people.
@@ -66,12 +66,12 @@ pub enum FeedTier {
     B,
     /// One source.
     C,
-    /// One source, probably out of date.
+    /// One source that is probably out of date.
     D,
 }
 
 impl FeedKind {
-    /// The kind as the config has it, without a tier.
+    /// The kind's name in the config, without the tier.
     pub fn as_str(self) -> &'static str {
         match self {
             FeedKind::Disposable(_) => "disposable",
@@ -93,17 +93,18 @@ impl FeedKind {
 }
 
 impl FeedList {
-    /// The text of the file that keeps these names: one a line, behind a line with their checksum.
+    /// The text of a feed's list on disk: a line with a checksum, then one name per line.
     pub fn render(names: &[String]) -> String {
         let mut text = names.join("\n");
         text.push('\n');
         format!("{CHECKSUM_PREFIX}{:016x}\n{text}", xxh3_64(text.as_bytes()))
     }
 
-    /// The names that are kept, one a line; none if there is no file.
+    /// Reads a list that [`FeedList::render`] wrote: one name per line. `None` if the file does not
+    /// exist.
     ///
     /// # Errors
-    /// If the file can't be read, or is not as it was written.
+    /// If the file can't be read, or does not match its checksum.
     pub fn read(path: &Path) -> Result<Option<String>, String> {
         let text = match read_regular_text(path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
@@ -122,12 +123,12 @@ impl FeedList {
 }
 
 impl TableInputs {
-    /// The lists of this source, and nothing beside them.
+    /// The lists of this location, without overrides and feeds.
     pub fn from_base(location: TableLocation) -> TableInputs {
         TableInputs { location, overrides: None, last_good_overrides: None, feeds: Vec::new() }
     }
 
-    /// The files that it is made of, which need not exist.
+    /// The files and the directory of the inputs. They need not exist.
     pub fn paths(&self) -> Vec<PathBuf> {
         let base = match &self.location {
             TableLocation::Bundled => None,
@@ -137,14 +138,14 @@ impl TableInputs {
         base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
     }
 
-    /// What stands beside the base, as far as there is any. A feed's list that is damaged is left
-    /// out: the feed tells it, and fetches it anew.
+    /// Reads the overrides and the lists of feeds that exist. A damaged list of a feed is skipped:
+    /// the feed reports the damage and fetches its list again.
     pub(super) fn read_added_lists(&self) -> Result<Vec<AddedList>, TableError> {
         let mut faults = TableError::default();
         let mut added_lists = Vec::new();
-        let mut add = |file: String, kind, origin, path: &Path, text| {
-            let list = ListSpec { file, kind, source: None, line: 0, list_origin: origin };
-            added_lists.push(AddedList { list, place: path.display().to_string(), text });
+        let mut add = |file: String, kind, list_origin, path: &Path, text| {
+            let list = ListSpec { file, kind, source: None, line: 0, list_origin };
+            added_lists.push(AddedList { list, display_name: path.display().to_string(), text });
         };
         if let Some(path) = &self.overrides {
             let text = match &self.last_good_overrides {
@@ -175,19 +176,22 @@ impl TableInputs {
     }
 }
 
-/// A list beside those of the manifest.
+/// A list that the manifest does not name.
 pub(super) struct AddedList {
     pub list: ListSpec,
-    /// How faults call its file.
-    pub place: String,
+    /// The file's name in faults.
+    pub display_name: String,
     pub text: String,
 }
 
-/// Drops the rows of feeds that would change what the lists guard, down to where somebody else's
-/// names begin: names at or below a row that is protected, cleared, an alias, a role, a free provider
-/// or reserved; real names and names below a suffix of institutions, but for the strongest
-/// tier; for a feed of aliases or free providers also those of disposable names; and names
-/// below a row that says the same or more, since the nearest row wins.
+/// Drops the rows of feeds that must not apply, because the nearest row wins. A row is dropped if
+/// its name is
+///
+/// - at or below a row that is protected, cleared, an alias, a role, a free provider or reserved,
+///   up to the next public suffix;
+/// - a real name, or below a protected public suffix, unless the feed has the strongest tier;
+/// - in a feed of aliases or free providers, at or below a disposable name;
+/// - below a row that flags it as strongly or more strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
     let is_feed = |list: u8| manifest.lists[usize::from(list)].list_origin == ListOrigin::Feed;
     if !manifest.lists.iter().any(|list| list.list_origin == ListOrigin::Feed) {
@@ -199,7 +203,7 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         | rule_bit(Rule::Alias)
         | rule_bit(Rule::Role)
         | rule_bit(Rule::Free);
-    // What guards the name itself, and what guards names below it, also those of other owners.
+    // The facts that guard a name itself, and those that guard the names below it.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();
@@ -237,21 +241,21 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
             };
             let parents =
                 ancestor_offsets(&row.name).skip(1).take_while(|at| *at <= registrable_start);
-            let above = parents
+            let covering = parents
                 .filter_map(|at| bits_covering_subdomains.get(&row.name[at..]))
                 .fold(0, |a, b| a | b);
             let own = bits_of_name.get(&*row.name).copied().unwrap_or_default();
             match row.fact_bits & rules::FLAGGING_LIST_BITS {
-                0 => (own | above) & (GUARDING_BITS | rules::FLAGGING_LIST_BITS) == 0,
-                // The lowest bit is that of the strongest tier.
+                0 => (own | covering) & (GUARDING_BITS | rules::FLAGGING_LIST_BITS) == 0,
+                // The strongest tier has the lowest bit.
                 tier => {
                     let as_strong = rules::FLAGGING_LIST_BITS & (tier | (tier - 1));
                     let is_protected = || {
                         let mut parents = ancestor_offsets(&row.name).skip(1);
                         parents.any(|at| protected_suffixes.contains(&row.name[at..]))
                     };
-                    (own | above) & GUARDING_BITS == 0
-                        && above & as_strong == 0
+                    (own | covering) & GUARDING_BITS == 0
+                        && covering & as_strong == 0
                         && (tier & rule_bit(Rule::DisposableA) != 0
                             || own & rules::REAL_NAME_BIT == 0)
                         && (tier & rule_bit(Rule::DisposableA) != 0 || !is_protected())
@@ -260,10 +264,10 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         })
         .collect();
     let mut keep = keep.into_iter();
-    let ignored = &mut lists.ignored_counts;
+    let ignored_counts = &mut lists.ignored_counts;
     lists.rows.retain(|row| {
-        let stays = keep.next().unwrap_or(true);
-        ignored[usize::from(row.list)] += u32::from(!stays);
-        stays
+        let is_kept = keep.next().unwrap_or(true);
+        ignored_counts[usize::from(row.list)] += u32::from(!is_kept);
+        is_kept
     });
 }

@@ -1,6 +1,6 @@
-//! Bytes of a table in memory, and their way from and to the disk.
+//! The bytes of a table in memory, and how they are read from and written to disk.
 //!
-//! What the bytes mean is not asked here.
+//! This module does not interpret the bytes.
 
 use std::io::{self, Read};
 use std::path::Path;
@@ -12,9 +12,9 @@ use crate::support::regular_file::{open_regular_file, write_atomically};
 /// The largest compiled table, in bytes.
 const MAX_COMPILED_BYTES: u64 = 1 << 30;
 
-/// Bytes in memory that begin on a cache line, so that no hashed line lies on two.
+/// Bytes in memory that begin on a cache line, so that no bucket spans two cache lines.
 ///
-/// A mapped file will be the second way to hold them; nothing but this type will notice.
+/// If tables are ever memory-mapped, only this type needs to change.
 pub(super) struct AlignedBytes {
     buffer: Box<[u8]>,
     start: usize,
@@ -26,7 +26,8 @@ impl AlignedBytes {
         AlignedBytes::from_buffer(vec![0; length + BUCKET_BYTES], length)
     }
 
-    /// As many as a file has, which may be none of ours: too little memory ends no process here.
+    /// Like `zeroed`, but returns an error if memory is short: the length comes from a file, which
+    /// may not be a table.
     fn try_zeroed(length: usize) -> io::Result<AlignedBytes> {
         let mut buffer = Vec::new();
         buffer.try_reserve_exact(length + BUCKET_BYTES)?;
@@ -49,7 +50,7 @@ impl AlignedBytes {
     }
 }
 
-/// Reads a compiled file into memory.
+/// Reads a compiled table into memory.
 pub(super) fn read_compiled(path: &Path) -> Result<AlignedBytes, TableFault> {
     let opened = open_regular_file(path, MAX_COMPILED_BYTES);
     let (mut file, length) = opened.map_err(|found| read_fault(path, found))?;
@@ -59,8 +60,8 @@ pub(super) fn read_compiled(path: &Path) -> Result<AlignedBytes, TableFault> {
     Ok(bytes)
 }
 
-/// Writes the bytes beside the path, then puts them in its place; a reader sees the old file or
-/// the new one, also after a power cut.
+/// Writes a file atomically: a reader sees the old file or the new file, also after a power
+/// failure.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), TableFault> {
     if path.file_name().is_none() {
         let found = path.display().to_string();

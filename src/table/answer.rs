@@ -1,6 +1,6 @@
-//! What a table gives back: an answer, a row, and the reasons for both.
+//! The results of a look-up: an answer, a row, and their explanation.
 //!
-//! All of it borrows from the table; nothing here looks anything up or decides.
+//! The results borrow from the table. `lookup` finds them; `rules` decides them.
 
 use std::borrow::Cow;
 
@@ -10,21 +10,22 @@ use super::table_data::{Table, label_of_answer};
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score, Verdict, VerdictSource};
 
-/// What a table says of a domain.
+/// A table's answer for a domain.
 #[derive(Clone, Copy)]
 pub struct Lookup<'t> {
     /// Reason, score and facts.
     pub verdict: Verdict,
-    /// The label of the mail service.
+    /// The label of the domain's mail service.
     pub label: Option<&'t str>,
-    /// Where in the domain the row that matched begins, in bytes; `None` without a row.
+    /// The byte offset in the domain at which the matching row's name begins; `None` if no row
+    /// matched.
     pub matched_at: Option<usize>,
     pub(super) table: &'t Table,
-    /// The number of the answer in the table.
+    /// The index of the answer in the table.
     pub(super) answer_number: u16,
-    /// The DNS said something of the name that counts.
+    /// Whether the answer follows from DNS records that riskgate looked up.
     pub(super) is_learned: bool,
-    /// The DNS named a mail host of the name, whether anything follows from that or not.
+    /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
     pub(super) has_learned_host: bool,
 }
 
@@ -33,33 +34,33 @@ pub struct Lookup<'t> {
 pub struct ListRow<'t> {
     /// The name.
     pub name: &'t str,
-    /// What the table says of the name itself.
+    /// The answer for the name itself.
     pub own: Lookup<'t>,
-    /// What it says of names below it; `None` if the row covers none.
+    /// The answer for names below it; `None` if the row covers only the name itself.
     pub below: Option<Lookup<'t>>,
 }
 
-/// Why a table says what it says.
+/// Why a table gives an answer.
 #[derive(Clone, Debug)]
 pub struct Explanation<'t> {
     /// The rule that decided reason and score.
     pub rule: Rule,
-    /// The lists that name the row or a suffix above it.
+    /// The lists that contain the name or a suffix of it that counts for the answer.
     pub lists: Vec<&'t ListInfo>,
-    /// The sources behind these lists, and those that vote for the row.
+    /// The sources of these lists, and the sources that vote for the row.
     pub sources: Vec<&'t SourcePackage>,
 }
 
 impl Table {
-    /// The answer of this number; `matched` is where in the domain its row begins.
-    pub(super) fn make_lookup(&self, number: u16, matched: Option<usize>) -> Lookup<'_> {
+    /// The answer with this index; `matched_at` is the offset at which its row's name begins.
+    pub(super) fn make_lookup(&self, number: u16, matched_at: Option<usize>) -> Lookup<'_> {
         let answer = &self.decoded.answers[usize::from(number)];
         let label = label_of_answer(&self.decoded, answer);
         let verdict = answer.verdict;
         Lookup {
             verdict,
             label,
-            matched_at: matched,
+            matched_at,
             table: self,
             answer_number: number,
             is_learned: false,
@@ -69,7 +70,7 @@ impl Table {
 }
 
 impl<'t> Lookup<'t> {
-    /// What follows the domain in the public answer, from the quote that ends the domain on.
+    /// The public answer's JSON behind the domain, from the domain's closing quote on.
     pub fn json_tail(&self) -> Cow<'t, str> {
         let answer = usize::from(self.answer_number);
         match self.verdict == self.table.decoded.answers[answer].verdict {
@@ -78,26 +79,26 @@ impl<'t> Lookup<'t> {
         }
     }
 
-    /// The same with the operator's score for names of which nothing is known, if there is one. A
-    /// name that says mail is never safer than they are.
-    pub fn with_unknown_score(mut self, score: Option<Score>) -> Self {
-        if let Some(score) = score {
-            let own = &mut self.verdict.score;
+    /// Applies the operator's score for unknown names, if there is one. An unlisted name that
+    /// contains a word such as "mail" never gets a lower score than an unknown name.
+    pub fn with_unknown_score(mut self, unknown_score: Option<Score>) -> Self {
+        if let Some(unknown_score) = unknown_score {
+            let score = &mut self.verdict.score;
             match self.verdict.rule {
-                Rule::Unknown => *own = score,
-                Rule::MailInName => *own = score.max(*own),
+                Rule::Unknown => *score = unknown_score,
+                Rule::MailInName => *score = unknown_score.max(*score),
                 _ => {}
             }
         }
         self
     }
 
-    /// What it goes by.
+    /// The kind of source that the answer relies on.
     pub fn verdict_source(&self) -> VerdictSource {
         if self.is_learned { VerdictSource::Dns } else { self.verdict.rule.verdict_source() }
     }
 
-    /// Whether it is flagged, by what the DNS said alone.
+    /// Whether the name is flagged only because of DNS records that riskgate looked up.
     pub fn is_flagged_by_learned_fact(&self) -> bool {
         self.is_learned && self.verdict.reason.is_flagged()
     }
@@ -112,15 +113,16 @@ impl<'t> Lookup<'t> {
         self.table.decoded.answers[usize::from(self.answer_number)].is_protected_by_name
     }
 
-    /// Whether the name is flagged, and not by the operator's own word beside the lists.
+    /// Whether the name is flagged by anything but an override of the operator's own file.
     pub(super) fn is_flagged_without_added_override(&self) -> bool {
-        let is_own_word = self.verdict.rule == Rule::Override
+        let is_added_override = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
-        self.verdict.reason.is_flagged() && !is_own_word
+        self.verdict.reason.is_flagged() && !is_added_override
     }
 
-    /// The well-known provider that the asked name was probably  suggest  to be: the name is close to
-    /// it, and is flagged or not known to work. With a mail host that the DNS named it works.
+    /// The well-known provider that the user probably meant. There is a suggestion only if the name
+    /// is close to the provider's name, and is flagged or not known to receive mail. A name with a
+    /// mail host in the DNS that is not flagged counts as known to receive mail.
     pub fn suggestion(&self, domain: &Domain) -> Option<&'t str> {
         let rule = self.verdict.rule;
         let is_known_to_work = match rule {
@@ -132,21 +134,21 @@ impl<'t> Lookup<'t> {
                 answer.is_real || self.table.inference.has_verified_mx(answer.votes)
             }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
-            // A row that says nothing else says that the name is real.
+            // If a row matches without any rule, it only says that the name is real.
             Rule::Unknown => self.matched_at.is_some(),
         };
         let is_known_to_work =
             is_known_to_work || self.has_learned_host && !self.verdict.reason.is_flagged();
-        // A parent that matched is another name than the one that was mistyped.
-        let is_other = self.matched_at.is_some_and(|at| at > 0);
-        if is_known_to_work || is_other {
+        // If a parent matched, the mistyped name itself has no row.
+        let parent_matched = self.matched_at.is_some_and(|at| at > 0);
+        if is_known_to_work || parent_matched {
             return None;
         }
         let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
         self.table.inference.suggest_provider(domain.as_str(), cannot_receive_mail)
     }
 
-    /// Which rule, which lists and which sources.
+    /// The rule, lists and sources behind the answer.
     pub fn explain(&self) -> Explanation<'t> {
         let answer = &self.table.decoded.answers[usize::from(self.answer_number)];
         let lists: Vec<&ListInfo> = (0..)
@@ -165,7 +167,7 @@ impl<'t> Lookup<'t> {
 }
 
 impl ListRow<'_> {
-    /// Whether two rows give the same answers, to the name and to those below it.
+    /// Whether two rows give the same answers for the name and for the names below it.
     pub fn has_same_answers(&self, other: &ListRow) -> bool {
         fn answer_of<'t>(found: &Lookup<'t>) -> (Verdict, Option<&'t str>) {
             (found.verdict, found.label)

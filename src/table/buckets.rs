@@ -1,25 +1,25 @@
-//! The hashed lines of a table: names to numbers, one cache line a look-up.
+//! The hash table from names to entry numbers. A look-up usually reads one cache line.
 //!
-//! A line has 64 bytes and holds nine entries: `u32 low[9] | u16 value[9] (0 = empty) |
-//! u8 high[9] | u8 overflow`. A 128-bit keyed hash of the name gives the line and a fingerprint
-//! of 40 bits; a hit is confirmed against the stored name, so a look-up is exact whatever names
-//! somebody chose. An entry whose line is full goes to one of the next sixteen; `overflow` tells
-//! by three hash bits whether to go on.
+//! A bucket has 64 bytes and nine slots: `u32 low[9] | u16 value[9] (0 = empty) | u8 high[9] |
+//! u8 overflow`. A 128-bit keyed hash of the name gives the bucket and a fingerprint of 40 bits. A
+//! matching fingerprint is confirmed against the stored name, so look-ups are exact even if
+//! somebody chooses colliding names. If a bucket is full, a name goes to one of the next sixteen;
+//! three further hash bits select the bit of `overflow` that tells a look-up to continue there.
 
 use siphasher::sip128::SipHasher13;
 
-/// Bytes of a line.
+/// The bytes of a bucket: one cache line.
 pub(super) const BUCKET_BYTES: usize = 64;
-/// Entries of a line.
+/// The slots of a bucket.
 pub(super) const SLOTS_PER_BUCKET: usize = 9;
-/// Lines behind the last one that a hash can name, so that nothing wraps around.
+/// Buckets behind the last bucket that a hash can select, so that probing never wraps around.
 pub(super) const OVERFLOW_BUCKETS: usize = 16;
 
 const VALUES_OFFSET: usize = 4 * SLOTS_PER_BUCKET;
 const HIGH_BITS_OFFSET: usize = VALUES_OFFSET + 2 * SLOTS_PER_BUCKET;
 const OVERFLOW_OFFSET: usize = HIGH_BITS_OFFSET + SLOTS_PER_BUCKET;
 
-/// Where a name belongs, and how it is recognised there.
+/// A name's home bucket and fingerprint.
 #[derive(Clone, Copy)]
 pub(super) struct NameHash {
     home_bucket: u64,
@@ -28,10 +28,10 @@ pub(super) struct NameHash {
     overflow: u8,
 }
 
-/// The place of a name among all lines of a table, its padding included.
-pub(super) fn hash_name(key: &[u8; 16], name: &str, lines: usize) -> NameHash {
+/// Hashes a name for a table with this many buckets, overflow buckets included.
+pub(super) fn hash_name(key: &[u8; 16], name: &str, bucket_count: usize) -> NameHash {
     let hash = SipHasher13::new_with_key(key).hash(name.as_bytes());
-    let home_buckets = lines.saturating_sub(OVERFLOW_BUCKETS) as u128;
+    let home_buckets = bucket_count.saturating_sub(OVERFLOW_BUCKETS) as u128;
     NameHash {
         home_bucket: ((u128::from(hash.h1) * home_buckets) >> 64) as u64,
         low: hash.h2 as u32,
@@ -40,75 +40,78 @@ pub(super) fn hash_name(key: &[u8; 16], name: &str, lines: usize) -> NameHash {
     }
 }
 
-/// The value of a slot; 0 if it is empty.
+/// The value of a slot; 0 if the slot is empty.
 pub(super) fn slot_value(bucket: &[u8; BUCKET_BYTES], slot: usize) -> u16 {
     u16::from_le_bytes([bucket[VALUES_OFFSET + 2 * slot], bucket[VALUES_OFFSET + 2 * slot + 1]])
 }
 
-/// Asks `confirm` for each entry that may be the name, with its line and slot, until it says so.
+/// Finds the value of a name. Calls `confirm` with bucket and slot of each matching fingerprint,
+/// until it returns true.
 pub(super) fn probe(
-    lines: &[u8],
-    display_name: NameHash,
+    all_buckets: &[u8],
+    name_hash: NameHash,
     mut confirm: impl FnMut(usize, usize) -> bool,
 ) -> Option<u16> {
-    let first = display_name.home_bucket as usize;
+    let first = name_hash.home_bucket as usize;
     for number in first..=first + OVERFLOW_BUCKETS {
-        let bucket: &[u8; BUCKET_BYTES] = lines.get(number * BUCKET_BYTES..)?.first_chunk()?;
-        let mut found = 0_u16;
+        let bucket: &[u8; BUCKET_BYTES] =
+            all_buckets.get(number * BUCKET_BYTES..)?.first_chunk()?;
+        let mut matching_slots = 0_u16;
         for slot in 0..SLOTS_PER_BUCKET {
             let low = &bucket[4 * slot..4 * slot + 4];
-            let same = u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == display_name.low;
-            found |=
-                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == display_name.high) << slot;
+            let same = u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == name_hash.low;
+            matching_slots |=
+                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == name_hash.high) << slot;
         }
-        while found != 0 {
-            let slot = found.trailing_zeros() as usize;
-            found &= found - 1;
+        while matching_slots != 0 {
+            let slot = matching_slots.trailing_zeros() as usize;
+            matching_slots &= matching_slots - 1;
             let value = slot_value(bucket, slot);
             if value != 0 && confirm(number, slot) {
                 return Some(value);
             }
         }
-        if bucket[OVERFLOW_OFFSET] & display_name.overflow == 0 {
+        if bucket[OVERFLOW_OFFSET] & name_hash.overflow == 0 {
             return None;
         }
     }
     None
 }
 
-/// How many lines, padding included, hold that many names at a load of three quarters.
+/// The number of buckets, overflow buckets included, for this many names at a load of three
+/// quarters.
 pub(super) fn bucket_count(names: usize) -> usize {
     (names * 4).div_ceil(SLOTS_PER_BUCKET * 3).max(1) + OVERFLOW_BUCKETS
 }
 
-/// Lines that hold the names, and for each slot the number of its name and 1; `None` when the
-/// key crowds too many of them together and another must be tried.
+/// Fills buckets with the names. Also returns the number of each slot's name, counted from 1, and 0
+/// for an empty slot. `None` if a name finds no free slot; the caller then tries another hash key.
 pub(super) fn fill_buckets<'n>(
     key: &[u8; 16],
     names: impl ExactSizeIterator<Item = (&'n str, u16)>,
 ) -> Option<(Vec<u8>, Vec<u32>)> {
     let count = bucket_count(names.len());
-    let mut lines = vec![0; count * BUCKET_BYTES];
+    let mut all_buckets = vec![0; count * BUCKET_BYTES];
     let mut slots = vec![0; count * SLOTS_PER_BUCKET];
     let mut used = vec![0_u8; count];
     for (number, (name, value)) in (1..).zip(names) {
-        let display_name = hash_name(key, name, count);
-        let home = display_name.home_bucket as usize;
+        let name_hash = hash_name(key, name, count);
+        let home = name_hash.home_bucket as usize;
         let at = (home..=home + OVERFLOW_BUCKETS)
             .find(|bucket| usize::from(used[*bucket]) < SLOTS_PER_BUCKET)?;
         for full in home..at {
-            lines[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= display_name.overflow;
+            all_buckets[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= name_hash.overflow;
         }
         let slot = usize::from(used[at]);
         used[at] += 1;
-        let bucket = &mut lines[at * BUCKET_BYTES..(at + 1) * BUCKET_BYTES];
-        bucket[4 * slot..4 * slot + 4].copy_from_slice(&display_name.low.to_le_bytes());
+        let bucket = &mut all_buckets[at * BUCKET_BYTES..(at + 1) * BUCKET_BYTES];
+        bucket[4 * slot..4 * slot + 4].copy_from_slice(&name_hash.low.to_le_bytes());
         bucket[VALUES_OFFSET + 2 * slot..VALUES_OFFSET + 2 * slot + 2]
             .copy_from_slice(&value.to_le_bytes());
-        bucket[HIGH_BITS_OFFSET + slot] = display_name.high;
+        bucket[HIGH_BITS_OFFSET + slot] = name_hash.high;
         slots[at * SLOTS_PER_BUCKET + slot] = number;
     }
-    Some((lines, slots))
+    Some((all_buckets, slots))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Builds a table from a directory of lists: all files are read first, then nothing but them counts.
+//! Builds a table from a directory of lists. All files are read first; the result depends only on
+//! them and on `now`.
 //!
-//! A fault anywhere refuses the whole table. Everything that this makes on the way is dropped
-//! before it returns; what stays is the table's bytes.
+//! A fault in any file rejects the whole table. Only the table's bytes outlive the build.
 
 use std::borrow::Cow;
 
@@ -21,59 +21,59 @@ use super::rows::ParsedLists;
 use super::source_packages::{self, SourcePackage};
 use crate::model::domain::suffix_list_version;
 
-/// What goes into the bytes beside what is looked up.
+/// Whether a table carries the texts of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListTexts {
-    /// The texts of the lists, so that more can be added to a compiled table.
+    /// The table carries the texts, so that overrides and feeds can be added after compilation.
     Embedded,
     Omitted,
 }
 
-/// The bytes of the table that a directory describes, with what is added to it. `now` is in seconds
-/// since 1970: overrides that have ended by then say nothing.
+/// Builds the bytes of a table from a directory and the added lists. Overrides that have expired at
+/// `now`, in seconds since 1970, are ignored.
 pub(super) fn build_table(
     source_files: &SourceFiles,
     added_lists: &[AddedList],
     now: i64,
     list_texts: ListTexts,
 ) -> Result<AlignedBytes, TableError> {
-    let manifest_place = source_files.display_name("manifest.toml");
+    let manifest_name = source_files.display_name("manifest.toml");
     let Some(manifest_text) = source_files.read("manifest.toml")? else {
-        return Err(TableFault::expected(manifest_place, "a manifest", "no such file").into());
+        return Err(TableFault::expected(manifest_name, "a manifest", "no such file").into());
     };
     let sources_text = source_files.read("sources.toml")?.unwrap_or_default();
     let sources =
         source_packages::parse_sources(&sources_text, &source_files.display_name("sources.toml"))?;
-    let mut manifest = Manifest::parse(&manifest_text, &manifest_place, &sources)?;
+    let mut manifest = Manifest::parse(&manifest_text, &manifest_name, &sources)?;
 
-    let mut texts = read_texts(source_files, &manifest, &manifest_place)?;
+    let mut texts = read_texts(source_files, &manifest, &manifest_name)?;
 
     let mut display_names: Vec<String> =
         manifest.lists.iter().map(|list| source_files.display_name(&list.file)).collect();
-    let mut carried = EmbeddedLists::new();
+    let mut embedded_lists = EmbeddedLists::new();
     if list_texts == ListTexts::Embedded {
         let files = manifest.lists.iter().map(|list| list.file.clone());
         let head = [("manifest.toml", &manifest_text), ("sources.toml", &sources_text)];
-        carried.extend(head.map(|(file, text)| (file.to_owned(), text.clone())));
-        carried.extend(files.zip(texts.iter().cloned()));
+        embedded_lists.extend(head.map(|(file, text)| (file.to_owned(), text.clone())));
+        embedded_lists.extend(files.zip(texts.iter().cloned()));
     }
-    for addition in added_lists {
-        manifest.lists.push(addition.list.clone());
-        display_names.push(addition.place.clone());
-        texts.push(Cow::Owned(addition.text.clone()));
+    for added in added_lists {
+        manifest.lists.push(added.list.clone());
+        display_names.push(added.display_name.clone());
+        texts.push(Cow::Owned(added.text.clone()));
     }
     if manifest.lists.len() > MAX_LISTS {
         let expected = format!("at most {MAX_LISTS} lists and feeds");
         let found = manifest.lists.len().to_string();
-        return Err(TableFault::expected(manifest_place, expected, found).into());
+        return Err(TableFault::expected(manifest_name, expected, found).into());
     }
-    display_names.push(manifest_place);
+    display_names.push(manifest_name);
     let mut faults = TableError::default();
     let mut lists = parse_lists(&manifest, &display_names, &texts, (&sources, now), &mut faults);
     let hash =
         hash_content(&manifest, [&manifest_text, &sources_text], &texts, lists.expired_overrides);
     drop_guarded_feed_rows(&mut lists, &manifest);
-    // Stable, and so fast on lists that are sorted already.
+    // A stable sort, because it is fast on lists that are already sorted.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
     let resolved = resolve::resolve(&lists, &manifest, &display_names, &mut faults);
     if resolved.rows == 0 && faults.count() == 0 {
@@ -89,10 +89,10 @@ pub(super) fn build_table(
     let labels = &lists.labels.texts;
     encode::encode_table(&TableContent {
         hash,
-        covered: &resolved,
+        resolved: &resolved,
         labels,
         meta,
-        embedded_lists: &carried,
+        embedded_lists: &embedded_lists,
     })
     .map_err(TableError::from)
 }
@@ -101,13 +101,13 @@ pub(super) fn build_table(
 fn read_texts(
     source_files: &SourceFiles,
     manifest: &Manifest,
-    manifest_place: &str,
+    manifest_name: &str,
 ) -> Result<Vec<Cow<'static, str>>, TableError> {
     let mut faults = TableError::default();
     let mut texts: Vec<Cow<'static, str>> = Vec::with_capacity(manifest.lists.len());
     for list in &manifest.lists {
         if !location::is_plain_file_name(&list.file) {
-            let at = format!("{manifest_place}:{}: file", list.line);
+            let at = format!("{manifest_name}:{}: file", list.line);
             let found = quote_excerpt(&list.file);
             faults.push(TableFault::expected(at, "the name of a file in this directory", found));
             continue;
@@ -115,7 +115,7 @@ fn read_texts(
         match source_files.read(&list.file) {
             Ok(Some(text)) => texts.push(text),
             Ok(None) => {
-                let at = format!("{manifest_place}:{}: file", list.line);
+                let at = format!("{manifest_name}:{}: file", list.line);
                 let expected = format!("{} in this directory", list.file);
                 faults.push(TableFault::expected(at, expected, "no such file"));
             }
@@ -136,11 +136,11 @@ fn parse_lists<'t>(
         .iter()
         .filter_map(|source| source.vote)
         .fold(0, |votes, letter| votes | source_packages::vote_bit(letter));
-    let rows = texts.iter().map(|text| text.lines().count()).sum();
-    let mut lists = ParsedLists::with_capacity(rows, manifest.lists.len());
+    let line_count = texts.iter().map(|text| text.lines().count()).sum();
+    let mut lists = ParsedLists::with_capacity(line_count, manifest.lists.len());
     lists.now = now;
     let mut order: Vec<usize> = (0..texts.len()).collect();
-    // MX facts are read by means of the MX labels.
+    // Parsing the MX facts needs the MX labels.
     order.sort_by_key(|number| manifest.lists[*number].kind != ListKind::MxLabel);
     for number in order {
         let list = (number as u8, &manifest.lists[number]);
@@ -149,12 +149,12 @@ fn parse_lists<'t>(
     lists
 }
 
-/// `ended` is how many overrides said nothing any more.
+/// The hash of everything that the table is built from.
 fn hash_content(
     manifest: &Manifest,
     heads: [&str; 2],
     texts: &[Cow<'static, str>],
-    ended: u32,
+    expired_overrides: u32,
 ) -> u128 {
     let mut hash = Xxh3Default::new();
     let mut add = |text: &str| {
@@ -164,13 +164,13 @@ fn hash_content(
     add(suffix_list_version());
     heads.into_iter().for_each(&mut add);
     for (list, text) in manifest.lists.iter().zip(texts) {
-        // Where an operator keeps overrides says nothing of a verdict; what a feed is does.
+        // The path of the operator's overrides has no effect on a verdict, so it is not hashed.
         add(if list.list_origin == ListOrigin::Operator { "overrides" } else { &list.file });
         add(list.kind.word());
         add(text);
     }
     hash.update(&FORMAT_VERSION.to_le_bytes());
-    hash.update(&ended.to_le_bytes());
+    hash.update(&expired_overrides.to_le_bytes());
     hash.digest128()
 }
 
@@ -192,7 +192,7 @@ fn build_meta(
     };
     let infos = manifest.lists.iter().zip(&lists.ignored_counts).zip(&lists.row_counts);
     TableMeta {
-        // No clock down here: a table is as old as the youngest of its sources.
+        // The date of the youngest source: the build reads no clock.
         built_at: sources
             .iter()
             .filter_map(|s| source_packages::parse_day(&s.date))
@@ -211,7 +211,7 @@ fn build_meta(
         inferred: manifest.inference.clone(),
         mx: resolved.mx.clone(),
         allow_flagging: manifest.allow_flagging.iter().map(|(name, _)| name.clone()).collect(),
-        // A name that an override took back leads no list of flagged names.
+        // A name that an override clears must not stay in the seed of flagged names.
         seed: lists
             .seed
             .iter()
@@ -219,11 +219,11 @@ fn build_meta(
             .map(|name| name.to_string())
             .collect(),
         list: infos
-            .map(|((list, ignored), read)| ListInfo {
+            .map(|((list, ignored), rows)| ListInfo {
                 file: list.file.clone(),
                 kind: list.kind.word().to_owned(),
                 source: list.source.clone(),
-                rows: *read,
+                rows: *rows,
                 ignored: *ignored,
                 is_added: list.list_origin != ListOrigin::Manifest,
             })

@@ -1,13 +1,13 @@
-//! One line of comma-separated values (RFC 4180), and no more: no line breaks inside quotes, so
-//! that every row has one line number and every line can be a comment.
+//! Parses and writes one line of comma-separated values (RFC 4180). Line breaks inside quotes are
+//! not supported, so that every row has one line number and every line can be a comment.
 //!
-//! Forty lines of our own, since a CSV crate would read around comments and lose the lines.
+//! A CSV crate would skip the comments and lose the line numbers.
 
 use std::borrow::Cow;
 
 use super::fault::quote_excerpt;
 
-/// The fields of a line, or what was expected and what was found.
+/// Parses the fields of a line. The error is what was expected and what was found.
 pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static str, String)> {
     let mut fields = Vec::with_capacity(8);
     let mut rest = line;
@@ -37,7 +37,7 @@ pub(super) fn parse_fields(line: &str) -> Result<Vec<Cow<'_, str>>, (&'static st
     }
 }
 
-/// A line of these fields, with its end. No field may hold a line break.
+/// Writes a line with these fields, with its line feed. No field may contain a line break.
 pub(super) fn format_line(fields: &[&str]) -> String {
     let quote = |field: &&str| {
         let needs_quotes =
@@ -51,7 +51,7 @@ pub(super) fn format_line(fields: &[&str]) -> String {
     fields.iter().map(quote).collect::<Vec<_>>().join(",") + "\n"
 }
 
-/// The text up to the closing quote, and what follows it; `""` is a quote.
+/// The text up to the closing quote, and the rest behind it; `""` is an escaped quote.
 fn unquote(text: &str) -> Option<(String, &str)> {
     let mut field = String::new();
     let mut rest = text;

@@ -1,6 +1,6 @@
-//! The lists that are records: overrides, labels, labels by MX, and MX facts.
+//! Parses the lists in CSV: overrides, labels, labels by MX, and MX facts.
 //!
-//! Each field is checked where it is read; what the records add up to is decided elsewhere.
+//! Each field is checked here; `resolve` and `rules` decide what the rows mean together.
 
 use std::borrow::Cow;
 
@@ -13,8 +13,8 @@ use super::source_packages::{self, SECONDS_PER_DAY};
 use crate::model::domain::DnsName;
 use crate::model::verdict::{Reason, Score};
 
-/// The columns of an override. The last two may be missing: words for people, and the last day on
-/// which the row counts.
+/// The columns of an override. A file may leave out the last two: a note for people, and the last
+/// day on which the row counts.
 pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
     "domain",
     "scope",
@@ -26,19 +26,19 @@ pub(super) const OVERRIDE_COLUMNS: [&str; 9] = [
     "note",
     "until",
 ];
-/// How many of them every file has.
+/// The number of columns that every file of overrides has.
 pub(super) const REQUIRED_OVERRIDE_COLUMNS: usize = 7;
 
-/// How far the header of a list of records was read.
+/// Whether the header of a CSV list was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HeaderState {
     /// The next line should be the header.
     Expected,
-    /// It names this many columns.
+    /// The header was read and has this many columns.
     Read(usize),
 }
 
-/// The header of a list of records; `None` for a list of names.
+/// The header of a CSV list; `None` for a list of names.
 pub(super) fn columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
     match kind {
         ListKind::Override => Some(&OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS]),
@@ -59,10 +59,10 @@ impl<'a> ParsedLists<'a> {
     ) -> Result<(), TableFault> {
         let HeaderState::Read(width) = *header else {
             *header = HeaderState::Read(columns.len());
-            let (known, notes) = fields.split_at(fields.len().min(columns.len()));
-            let has_notes = context.kind == ListKind::Override
-                && notes == &OVERRIDE_COLUMNS[REQUIRED_OVERRIDE_COLUMNS..];
-            if known == columns && (notes.is_empty() || has_notes) {
+            let (required, optional) = fields.split_at(fields.len().min(columns.len()));
+            let has_optional_columns = context.kind == ListKind::Override
+                && optional == &OVERRIDE_COLUMNS[REQUIRED_OVERRIDE_COLUMNS..];
+            if required == columns && (optional.is_empty() || has_optional_columns) {
                 *header = HeaderState::Read(fields.len());
                 return Ok(());
             }
@@ -156,7 +156,7 @@ impl<'a> ParsedLists<'a> {
         };
         let (is_free, is_corporate) = (flag(4)?, flag(5)?);
         if let Some(text) = fields.get(8).filter(|text| !text.is_empty())
-            && self.has_ended(context, text)?
+            && self.has_expired(context, text)?
         {
             return Ok(());
         }
@@ -179,8 +179,8 @@ impl<'a> ParsedLists<'a> {
                 "none set",
             ));
         }
-        let reach = if subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
-        self.push_row(context, name.clone(), parsed, reach, RowFacts::default());
+        let coverage = if subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
+        self.push_row(context, name.clone(), parsed, coverage, RowFacts::default());
         self.overrides.push(OverrideRow {
             name,
             covers_subtree: subtree,
@@ -195,8 +195,9 @@ impl<'a> ParsedLists<'a> {
         Ok(())
     }
 
-    /// Returns true if an override that counts until this day says nothing any more.
-    fn has_ended(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
+    /// Returns true if an override with this last day has expired, and counts it; otherwise notes
+    /// when it expires.
+    fn has_expired(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
         let day = source_packages::parse_day(text).ok_or_else(|| {
             TableFault::expected(
                 context.location("until"),
@@ -204,16 +205,16 @@ impl<'a> ParsedLists<'a> {
                 quote_excerpt(text),
             )
         })?;
-        // The row counts on that day too.
+        // The row still counts on its last day.
         let end = day + SECONDS_PER_DAY;
-        let has_ended = end <= self.now;
-        if has_ended {
+        let has_expired = end <= self.now;
+        if has_expired {
             self.expired_overrides += 1;
         } else {
             self.next_override_expiry =
                 Some(self.next_override_expiry.map_or(end, |next| next.min(end)));
         }
-        Ok(has_ended)
+        Ok(has_expired)
     }
 
     fn parse_mx_fact(&self, context: &LineContext, text: &str) -> Result<RowFacts, TableFault> {
@@ -234,11 +235,11 @@ impl<'a> ParsedLists<'a> {
     }
 }
 
-/// Whether an override covers what is below it.
+/// Whether an override covers the names below it.
 fn parse_scope(context: &LineContext, text: &str, name: &DnsName) -> Result<bool, TableFault> {
     match text {
         "subtree" => Ok(true),
-        // No e-mail domain is a single label: nothing could ever match the row.
+        // No e-mail domain has a single label, so the row could never match.
         "exact" if !name.as_str().contains('.') => {
             let expected = "subtree, since no e-mail domain has only one label";
             Err(TableFault::expected(context.location("scope"), expected, quote_excerpt(text)))

@@ -1,4 +1,4 @@
-//! The texts of its lists that a compiled table carries, so that more can be added to them.
+//! The texts of the lists that a compiled table carries, so that overrides and feeds can be added.
 
 use std::borrow::Cow;
 
@@ -6,13 +6,13 @@ use super::aligned_bytes::AlignedBytes;
 use super::fault::TableFault;
 use super::layout::sections::{SECTION_COUNT, damage_fault, section_range};
 
-/// Each file's name and text.
+/// The name and text of each file.
 pub(super) type EmbeddedLists = Vec<(String, Cow<'static, str>)>;
 
-/// Each file's name behind its length in one byte, and its text behind its length in four.
-pub(super) fn encode_lists(carried: &EmbeddedLists) -> Result<Vec<u8>, TableFault> {
+/// Writes for each file: `u8` length of the name, the name, `u32` length of the text, the text.
+pub(super) fn encode_lists(lists: &EmbeddedLists) -> Result<Vec<u8>, TableFault> {
     let mut out = Vec::new();
-    for (file, text) in carried {
+    for (file, text) in lists {
         let too_long = || TableFault::expected(file, "a list of at most 4 GiB", "more");
         out.push(u8::try_from(file.len()).map_err(|_| too_long())?);
         out.extend_from_slice(file.as_bytes());
@@ -22,21 +22,21 @@ pub(super) fn encode_lists(carried: &EmbeddedLists) -> Result<Vec<u8>, TableFaul
     Ok(out)
 }
 
-/// The texts of the lists that a compiled table carries; none if it was compiled without them.
+/// Reads the texts of the lists from a compiled table; empty if it was compiled without them.
 pub(super) fn decode_lists(
     bytes: &AlignedBytes,
     display_name: &str,
 ) -> Result<EmbeddedLists, TableFault> {
     let all = bytes.as_slice();
     let mut rest = &all[section_range(all, SECTION_COUNT - 1, display_name)?];
-    let mut carried = EmbeddedLists::new();
+    let mut lists = EmbeddedLists::new();
     while !rest.is_empty() {
         let (file, text, after) =
             split_first_list(rest).ok_or_else(|| damage_fault(display_name, "lists"))?;
-        carried.push((file.to_owned(), Cow::Owned(text.to_owned())));
+        lists.push((file.to_owned(), Cow::Owned(text.to_owned())));
         rest = after;
     }
-    Ok(carried)
+    Ok(lists)
 }
 
 fn split_first_list(bytes: &[u8]) -> Option<(&str, &str, &[u8])> {

@@ -1,7 +1,7 @@
-//! What can be wrong with the sources of a table or with a compiled one.
+//! Faults of lists and compiled tables.
 //!
-//! A fault says where it is, what was expected and what was found. A load collects its faults,
-//! so that one look shows them all; any single one refuses the whole table.
+//! A fault says where it is, what was expected and what was found. Loading a table collects all
+//! faults, so that an operator sees them at once. A single fault rejects the whole table.
 
 use std::fmt;
 use std::io;
@@ -10,30 +10,30 @@ use std::path::Path;
 
 use crate::support::regular_file::ReadError;
 
-/// How many faults a [`TableError`] keeps; it counts the others.
+/// The number of faults that a [`TableError`] keeps. It only counts further faults.
 const MAX_KEPT_FAULTS: usize = 20;
-/// How much of a foreign text a fault repeats, in characters.
+/// The longest quote from a file in a fault, in characters.
 const MAX_QUOTED_CHARS: usize = 60;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Debug, thiserror::Error)]
 pub enum TableFault {
-    /// Something else stands there than should.
+    /// A file has something else than was expected.
     #[error("{at}: expected {expected}, but found {found}")]
     Expected {
         /// File, line and key, as far as they are known.
         at: String,
-        /// What should stand there.
+        /// What was expected.
         expected: String,
-        /// What stands there.
+        /// What was found.
         found: String,
     },
-    /// The text is no TOML, or not that of a manifest.
+    /// The text is not TOML, or does not have the fields of a manifest.
     #[error("{at}: {message}")]
     Toml {
         /// File and line.
         at: String,
-        /// What the parser says.
+        /// The parser's message.
         message: String,
     },
     /// A file cannot be read or written.
@@ -41,20 +41,20 @@ pub enum TableFault {
     Io {
         /// The file.
         at: String,
-        /// What the system says.
+        /// The system's error.
         source: io::Error,
     },
-    /// The same thing is said a second time.
+    /// A file, name or vote letter occurs a second time.
     #[error("{at}: expected {what} once, but found it again (first in line {first})")]
     Duplicate {
         /// File and line.
         at: String,
-        /// What is said.
+        /// The file, name or vote letter.
         what: String,
-        /// Where it was said first.
+        /// The line of its first occurrence.
         first: u32,
     },
-    /// A name that must not be flagged would be.
+    /// The table would flag a protected name.
     #[error("{at}: a protected name would be flagged: {name} (guard.allow_flagging allows it)")]
     FlagsProtected {
         /// The file and line that would flag it, or the table.
@@ -62,7 +62,7 @@ pub enum TableFault {
         /// The name.
         name: String,
     },
-    /// Too much differs from the table that serves.
+    /// Too many rows differ from the serving table.
     #[error(
         "{at}: expected at most {max} of {before} rows to be added or removed, but found {added} new and \
          {removed} gone (guard.max_changed_share)"
@@ -70,19 +70,19 @@ pub enum TableFault {
     TooManyChanges {
         /// The table.
         at: String,
-        /// How many rows may differ.
+        /// The number of rows that may differ.
         max: usize,
-        /// How many rows the table that serves has.
+        /// The number of rows in the serving table.
         before: usize,
-        /// Rows that it does not have.
+        /// Rows that only the new table has.
         added: usize,
-        /// Rows that only it has.
+        /// Rows that only the serving table has.
         removed: usize,
     },
 }
 
 impl TableFault {
-    /// The fault of a text that should be something else.
+    /// A fault with a place, what was expected and what was found.
     pub(super) fn expected(
         at: impl Into<String>,
         expected: impl Into<String>,
@@ -91,13 +91,13 @@ impl TableFault {
         TableFault::Expected { at: at.into(), expected: expected.into(), found: found.into() }
     }
 
-    /// The fault that the system reports for a file.
+    /// A fault that the system reported for a file.
     pub(super) fn io(path: &Path, source: io::Error) -> TableFault {
         TableFault::Io { at: path.display().to_string(), source }
     }
 }
 
-/// A foreign text as a fault repeats it: quoted, short, and never an e-mail address.
+/// Quotes a text for a fault: shortened, and never an e-mail address.
 pub(super) fn quote_excerpt(text: &str) -> String {
     if text.contains('@') {
         return "a text with an @".to_owned();
@@ -108,7 +108,7 @@ pub(super) fn quote_excerpt(text: &str) -> String {
     }
 }
 
-/// Why there is no table: one fault or many.
+/// Why a table can't be loaded: one or more faults.
 #[derive(Debug, Default)]
 pub struct TableError {
     faults: Vec<TableFault>,
@@ -116,12 +116,12 @@ pub struct TableError {
 }
 
 impl TableError {
-    /// The first faults, in the order in which they were found.
+    /// The first faults, in the order in which they were found. At most 20 are kept.
     pub fn faults(&self) -> &[TableFault] {
         &self.faults
     }
 
-    /// How many faults there are, also those that are not kept.
+    /// The number of faults, including those that are not kept.
     pub fn count(&self) -> usize {
         self.count
     }
@@ -133,7 +133,7 @@ impl TableError {
         }
     }
 
-    /// Nothing, if there is no fault.
+    /// Returns the error if there is at least one fault.
     pub(super) fn into_result(self) -> Result<(), TableError> {
         if self.count == 0 { Ok(()) } else { Err(self) }
     }
@@ -162,20 +162,20 @@ impl fmt::Display for TableError {
 
 impl std::error::Error for TableError {}
 
-/// The fault that the TOML parser reports, with its line.
+/// A fault that the TOML parser reported, with its line.
 pub(super) fn toml_fault(error: &toml::de::Error, text: &str, display_name: &str) -> TableFault {
     let line = error.span().map_or(1, |span| line_number(text, &span));
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     TableFault::Toml { at: format!("{display_name}:{line}"), message }
 }
 
-/// The line of a text at which a span begins, counted from 1.
+/// The number of the line in which a span begins, counted from 1.
 pub(super) fn line_number(text: &str, span: &Range<usize>) -> u32 {
     let before = text.as_bytes().get(..span.start).unwrap_or_default();
     1 + before.iter().filter(|b| **b == b'\n').count() as u32
 }
 
-/// What is wrong with a file, where it should be regular and not too large.
+/// The fault of a file that could not be read.
 pub(super) fn read_fault(path: &Path, found: ReadError) -> TableFault {
     let display_name = path.display().to_string();
     match found {
@@ -186,8 +186,8 @@ pub(super) fn read_fault(path: &Path, found: ReadError) -> TableFault {
         ),
         ReadError::Io(error) => TableFault::io(path, error),
         ReadError::NotRegular(kind) => TableFault::expected(display_name, "a regular file", kind),
-        ReadError::TooLarge { max: most, found } => {
-            TableFault::expected(display_name, format!("at most {most} bytes"), found.to_string())
+        ReadError::TooLarge { max, found } => {
+            TableFault::expected(display_name, format!("at most {max} bytes"), found.to_string())
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Rules for names that no list has: typing errors of large providers, and words that say mail.
+//! Rules for names in no list: typing errors of large providers, and words in the name.
 //!
-//! Owns how close two names are. Values only: what a rule says, and its score, stand in the table.
+//! Owns how close two names are. The table has the answer and score of each rule.
 
 use serde::{Deserialize, Serialize};
 
 use super::source_packages::vote_bit;
 
-/// What the rules go by, as the manifest says it under `[rules]`.
+/// The settings under `[rules]` in the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct InferenceSettings {
-    /// Providers: an unlisted name at distance one from one of these is a typing error.
+    /// Providers. An unlisted name one edit away from one of these counts as a typing error.
     pub typos_of: Vec<String>,
-    /// Further providers that are suggested for a name at distance one, which is not judged by it.
+    /// Further providers to suggest for a name one edit away. They do not affect the verdict.
     pub suggest: Vec<String>,
-    /// Words that only services for throw-away addresses have in their names.
+    /// Words that occur only in the names of services for throw-away addresses.
     pub throwaway_words: Vec<String>,
-    /// The letter of the source that votes for names whose MX answered: they work, whatever they
-    /// are used for.
+    /// The letter of the source that votes for names whose MX host answered. Such names receive
+    /// mail, even if they are disposable.
     #[serde(default)]
     pub verified_mx_vote: Option<char>,
-    /// Words that are rare in the names of companies, and common in those of mail services.
+    /// Words that are rare in names of companies and common in names of mail services.
     pub mail_words: Vec<String>,
 }
 
-/// What a rule found.
+/// A rule that applies to an unlisted name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum InferredRule {
     Typo,
@@ -31,7 +31,7 @@ pub(super) enum InferredRule {
     MailInName,
 }
 
-/// The rules, ready to be asked.
+/// The rules for unlisted names.
 pub(super) struct Inference {
     settings: InferenceSettings,
 }
@@ -41,8 +41,8 @@ impl Inference {
         Inference { settings: settings.clone() }
     }
 
-    /// The first rule that knows this unlisted name. `label` is what the owner of its registrable
-    /// domain chose.
+    /// The first rule that applies to this unlisted name. `label` is the first label of the name's
+    /// registrable domain, which its owner chose.
     pub(super) fn infer_rule(&self, name: &str, label: &str) -> Option<InferredRule> {
         let InferenceSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
         if typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
@@ -55,19 +55,19 @@ impl Inference {
         has_one_of(mail_words).then_some(InferredRule::MailInName)
     }
 
-    /// Whether the sources that vote for a name say that it works.
+    /// Whether these votes include the source that checks MX hosts.
     pub(super) fn has_verified_mx(&self, votes: u32) -> bool {
         self.settings.verified_mx_vote.is_some_and(|letter| votes & vote_bit(letter) != 0)
     }
 
-    /// Whether this is a provider that names are compared with.
+    /// Whether the name is one of the providers that names are compared with.
     pub(super) fn is_provider(&self, name: &str) -> bool {
         let InferenceSettings { typos_of, suggest, .. } = &self.settings;
         typos_of.iter().chain(suggest).any(|provider| provider == name)
     }
 
-    /// The provider that is closest to this name: one edit away, or two if no mail
-    /// can arrive there.
+    /// The provider closest to this name: one edit away, or up to two if the name can't receive
+    /// mail.
     pub(super) fn suggest_provider(&self, name: &str, cannot_receive_mail: bool) -> Option<&str> {
         let providers = || self.settings.typos_of.iter().chain(&self.settings.suggest);
         let near = providers().find(|provider| is_one_edit_away(name, provider));
@@ -82,8 +82,8 @@ impl Inference {
     }
 }
 
-/// Whether one inserted, left out or changed character, or two neighbours in the other order, make
-/// one text the other (Damerau 1964). A text is not one edit away from itself.
+/// Whether one edit turns one text into the other: a character inserted, deleted or replaced, or
+/// two neighbours swapped (Damerau 1964). A text is not one edit away from itself.
 fn is_one_edit_away(text: &str, other: &str) -> bool {
     let (a, b) = (text.as_bytes(), other.as_bytes());
     if a.len().abs_diff(b.len()) > 1 {

@@ -1,6 +1,6 @@
-//! What a row passes on to the names below it.
+//! The facts that a row passes on to the names below it.
 //!
-//! Values only: which name inherits what is decided in `resolve`.
+//! Values only: `resolve` decides which name inherits which facts.
 
 use std::collections::HashMap;
 
@@ -9,54 +9,55 @@ use super::rows::{Coverage, ParsedLists, Row};
 use super::rules::{self, Facts};
 use crate::model::verdict::Rule;
 
-/// What a name passes on to names below it.
+/// The facts that a name passes on to names below it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Inheritable {
     pub(super) special_use: Facts,
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
     pub(super) label: Facts,
-    /// The override of the name itself and the one of all below it, each with 1 added.
+    /// The numbers of the name's overrides, counted from 1; 0 for none. `exact_override` covers
+    /// only the name, `subtree_override` also the names below it.
     pub(super) exact_override: u32,
     pub(super) subtree_override: u32,
 }
 
-/// What each name passes on, for the few that pass on anything.
+/// The inheritable facts of each name that has any.
 pub(super) fn collect_inheritable<'r>(
     lists: &'r ParsedLists,
     manifest: &Manifest,
 ) -> HashMap<&'r str, Inheritable> {
-    let mut legacies: HashMap<&str, Inheritable> = HashMap::new();
+    let mut inheritable_by_name: HashMap<&str, Inheritable> = HashMap::new();
     for row in &lists.rows {
         let facts = facts_of_row(row, manifest);
         let has = |rule| row.fact_bits & rules::rule_bit(rule) != 0;
         if row.coverage != Coverage::NameOnly && has(Rule::SpecialUse) {
-            legacies.entry(&row.name).or_default().special_use.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().special_use.merge(facts);
         }
         if row.coverage != Coverage::NameOnly && has(Rule::FreeSubdomain) {
-            legacies.entry(&row.name).or_default().free_subdomain.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().free_subdomain.merge(facts);
         }
         if row.coverage == Coverage::AcrossSuffixes && has(Rule::Protected) {
-            legacies.entry(&row.name).or_default().protection.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().protection.merge(facts);
         }
         if row.coverage != Coverage::NameOnly && facts.label != 0 {
-            legacies.entry(&row.name).or_default().label.merge(facts);
+            inheritable_by_name.entry(&row.name).or_default().label.merge(facts);
         }
     }
-    for (number, word) in (1..).zip(&lists.overrides) {
-        let inheritable = legacies.entry(&word.name).or_default();
-        *(if word.covers_subtree {
+    for (number, override_row) in (1..).zip(&lists.overrides) {
+        let inheritable = inheritable_by_name.entry(&override_row.name).or_default();
+        *(if override_row.covers_subtree {
             &mut inheritable.subtree_override
         } else {
             &mut inheritable.exact_override
         }) = number;
     }
-    legacies
+    inheritable_by_name
 }
 
 pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
     let (label, mx_label, lists) = match manifest.lists[usize::from(row.list)].kind {
-        // An override is no fact; `decide` names its list where it applies.
+        // An override is not a fact; `decide_answer` adds its list if the override applies.
         ListKind::Override => (0, 0, 0),
         ListKind::Mx => (0, row.label, 1 << row.list),
         _ => (row.label, 0, 1 << row.list),
@@ -71,14 +72,15 @@ pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
     Facts { bits, lists, votes: row.votes, label, mx_label }
 }
 
-/// What a name takes over from its parents.
+/// The facts that a name inherits from its parents.
 #[derive(Default)]
 pub(super) struct Inherited {
     pub(super) special_use: Facts,
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
     pub(super) label: Facts,
-    /// The nearest override, and the nearest one of the operator's own.
+    /// The numbers of the nearest override above the name, and of the nearest override in the
+    /// operator's own file.
     pub(super) subtree_override: u32,
     pub(super) operator_subtree_override: u32,
 }

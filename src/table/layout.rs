@@ -1,8 +1,8 @@
-//! The bytes of a table: how they are laid out, written and checked.
+//! The byte layout of a table, and how it is written and checked.
 //!
-//! A compiled file and a table in memory are the same bytes. They are checked once, as a whole,
-//! before anything looks a name up: magic, format, length, checksum, then every offset. A
-//! checksum finds accidents, not attackers; who fetches tables must check where they come from.
+//! A compiled file and a table in memory have the same bytes. They are checked once, completely,
+//! before the first look-up: magic, format, length, checksum, then every offset. The checksum
+//! detects accidents, not attacks; a program that downloads tables must verify their origin.
 
 pub(super) mod decode;
 pub(super) mod encode;

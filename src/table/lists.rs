@@ -1,7 +1,7 @@
-//! Reads lists into rows: one fact about one name, with the line that says it.
+//! Parses lists into rows: one fact about one name, with its line.
 //!
-//! Every name is checked here and every fault is kept with its line. What the facts of a name
-//! add up to is decided in `rules`; how names cover one another in `cover`.
+//! Every name is checked here, and every fault is kept with its line. `rules` decides what the
+//! facts of a name mean together; `resolve` decides how names cover one another.
 
 use super::csv;
 use super::csv_lists::{self, HeaderState};
@@ -12,7 +12,7 @@ use super::rules;
 use crate::model::verdict::Rule;
 
 impl<'a> ParsedLists<'a> {
-    /// Adds one list. Those of kind `mx_label` must be added before those of kind `mx`.
+    /// Parses one list. Lists of kind `mx_label` must be parsed before lists of kind `mx`.
     pub(super) fn parse_list(
         &mut self,
         (number, list): (u8, &ListSpec),
@@ -22,13 +22,8 @@ impl<'a> ParsedLists<'a> {
         faults: &mut TableError,
     ) {
         self.first_lines.clear();
-        let mut context = LineContext {
-            list_number: number,
-            kind: list.kind,
-            place: display_name,
-            votes,
-            line: 0,
-        };
+        let mut context =
+            LineContext { list_number: number, kind: list.kind, display_name, votes, line: 0 };
         let is_feed = list.list_origin == ListOrigin::Feed;
         let mut header = HeaderState::Expected;
         for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
@@ -37,7 +32,7 @@ impl<'a> ParsedLists<'a> {
             if content.is_empty() || content.starts_with('#') {
                 continue;
             }
-            let read = match csv_lists::columns_of(list.kind) {
+            let parsed = match csv_lists::columns_of(list.kind) {
                 None => self.parse_name_line(&context, content),
                 Some(columns) => csv::parse_fields(content)
                     .map_err(|(expected, found)| {
@@ -45,17 +40,17 @@ impl<'a> ParsedLists<'a> {
                     })
                     .and_then(|fields| self.parse_csv_line(&context, columns, &mut header, fields)),
             };
-            match read {
+            match parsed {
                 Ok(()) => self.row_counts[usize::from(number)] += 1,
-                // Nobody here wrote the line, and the other names are good.
+                // The operator did not write the feed, and its other names are valid.
                 Err(_) if is_feed => self.ignored_counts[usize::from(number)] += 1,
                 Err(fault) => faults.push(fault),
             }
         }
         if let Some(columns) = csv_lists::columns_of(list.kind) {
-            // The header is no row.
-            let read = &mut self.row_counts[usize::from(number)];
-            *read = read.saturating_sub(1);
+            // The header is not a row.
+            let row_count = &mut self.row_counts[usize::from(number)];
+            *row_count = row_count.saturating_sub(1);
             if header == HeaderState::Expected {
                 let expected = format!("the header {}", columns.join(","));
                 faults.push(TableFault::expected(display_name, expected, "no row"));

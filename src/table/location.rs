@@ -1,7 +1,7 @@
 //! Where a table comes from, and how its files are read.
 //!
-//! Reads whole files and nothing else: it never waits for a FIFO, never reads past a limit, and
-//! never follows a name out of its directory. What the files mean is not its business.
+//! Reads whole files. Reading never blocks on a FIFO, never exceeds the maximum size, and never
+//! leaves the directory. This module does not interpret the files.
 
 use std::borrow::Cow;
 use std::io;
@@ -23,7 +23,7 @@ pub enum TableLocation {
     Directory(PathBuf),
 }
 
-/// The lists inside the binary: every file that the manifest names, and itself.
+/// The lists inside the binary: the manifest and every file that it names.
 const BUNDLED_FILES: &[(&str, &str)] = &[
     ("manifest.toml", include_str!("../../data/manifest.toml")),
     ("sources.toml", include_str!("../../data/sources.toml")),
@@ -49,7 +49,7 @@ const BUNDLED_FILES: &[(&str, &str)] = &[
     ("seed.txt", include_str!("../../data/seed.txt")),
 ];
 
-/// A directory of lists.
+/// The files of a table: the manifest, the sources and the lists.
 pub(super) enum SourceFiles<'s> {
     Bundled,
     Directory(&'s Path),
@@ -58,7 +58,7 @@ pub(super) enum SourceFiles<'s> {
 }
 
 impl SourceFiles<'_> {
-    /// How faults call a file of this directory.
+    /// The name of a file in faults.
     pub(super) fn display_name(&self, file: &str) -> String {
         match self {
             SourceFiles::Bundled => format!("data/{file}"),
@@ -67,7 +67,7 @@ impl SourceFiles<'_> {
         }
     }
 
-    /// The text of a file; `None` if there is none of that name.
+    /// Reads a file; `None` if it does not exist.
     pub(super) fn read(&self, file: &str) -> Result<Option<Cow<'static, str>>, TableFault> {
         let display_name = self.display_name(file);
         if !is_plain_file_name(file) {
@@ -77,18 +77,18 @@ impl SourceFiles<'_> {
                 quote_excerpt(file),
             ));
         }
-        let source_files = match self {
+        let directory = match self {
             SourceFiles::Bundled => {
                 let bundled = BUNDLED_FILES.iter().find(|(name, _)| *name == file);
                 return Ok(bundled.map(|(_, text)| Cow::Borrowed(*text)));
             }
-            SourceFiles::Compiled(_, carried) => {
-                let found = carried.iter().find(|(name, _)| name == file);
+            SourceFiles::Compiled(_, lists) => {
+                let found = lists.iter().find(|(name, _)| name == file);
                 return Ok(found.map(|(_, text)| text.clone()));
             }
             SourceFiles::Directory(path) => path,
         };
-        let path = source_files.join(file);
+        let path = directory.join(file);
         let bytes = match read_regular_file(&path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(None);
@@ -105,7 +105,7 @@ impl SourceFiles<'_> {
     }
 }
 
-/// Whether a name is that of a file in a directory, and leads nowhere else.
+/// Whether a text is a plain file name, which can't lead out of its directory.
 pub(super) fn is_plain_file_name(file: &str) -> bool {
     Path::new(file).components().count() == 1
         && !file.contains(['/', '\\', '\0'])

@@ -1,7 +1,7 @@
-//! Finds what a table says of a domain.
+//! Looks up the answer for a domain.
 //!
-//! The nearest row wins; the rules for names without a row come last. Reads the table's bytes in
-//! place and changes nothing.
+//! The nearest row wins. If no row matches, the rules for unlisted names apply. A look-up reads the
+//! table's bytes in place.
 
 use super::answer::{ListRow, Lookup};
 use super::buckets;
@@ -16,13 +16,13 @@ use super::table_data::Table;
 use crate::model::domain::{Domain, ancestor_offsets};
 
 impl Table {
-    /// What the table says of a domain at a moment, in seconds since 1970.
+    /// The table's answer for a domain. `now` is in seconds since 1970.
     pub fn lookup(&self, domain: &Domain, now: i64) -> Lookup<'_> {
         let name = domain.as_str();
         let registrable_start = domain.registrable_start();
         let found = match registrable_start {
             Some(registrable_start) => self.lookup_registrable(name, registrable_start),
-            // A public suffix: only a row of its own matches it, or one that covers suffixes.
+            // A public suffix is matched only by its own row, or by a row that covers suffixes.
             None => self.probe(name).map(|entry| (entry.own, 0)),
         };
         if let Some((answer, at)) = found.filter(|(answer, _)| *answer != NO_ANSWER) {
@@ -52,7 +52,7 @@ impl Table {
             .unwrap_or_else(|| self.make_lookup(ANSWER_UNKNOWN, None))
     }
 
-    /// What the rules say of a name that no row judges.
+    /// The answer of the rules for unlisted names, if one applies.
     fn apply_inference(&self, name: &str, registrable_start: Option<usize>) -> Option<Lookup<'_>> {
         let label = registrable_start
             .map_or("", |registrable_start| registrable_label(&name[registrable_start..]));
@@ -64,13 +64,13 @@ impl Table {
         Some(self.make_lookup(answer, None))
     }
 
-    /// Whether this is one of the large providers that the rules suggest.
+    /// Whether the name is one of the large providers that names are compared with.
     pub fn is_large_provider(&self, name: &str) -> bool {
         self.inference.is_provider(name)
     }
 
-    /// The registrable domain first: its row says whether there are rows below it, so that a
-    /// miss costs one probe.
+    /// The nearest row at or below the registrable domain. The registrable domain is probed first:
+    /// its entry tells whether there are rows below it, so that a miss costs one probe.
     fn lookup_registrable(&self, name: &str, registrable_start: usize) -> Option<(u16, usize)> {
         let registrable_entry = self.probe(&name[registrable_start..]);
         if registrable_entry.is_some_and(|entry| entry.has_rows_below) || self.needs_full_walk {
@@ -88,7 +88,7 @@ impl Table {
         })
     }
 
-    /// Rows above the registrable domain: those that cover public suffixes.
+    /// The nearest row above the registrable domain that covers names across public suffixes.
     fn lookup_suffix_rows(
         &self,
         name: &str,
@@ -108,11 +108,11 @@ impl Table {
 
     pub(super) fn probe(&self, name: &str) -> Option<&Entry> {
         let all = self.bytes.as_slice();
-        let lines = &all[self.decoded.buckets.clone()];
-        let display_name =
-            buckets::hash_name(&self.decoded.hash_key, name, lines.len() / buckets::BUCKET_BYTES);
-        let value = buckets::probe(lines, display_name, |line, slot| {
-            self.names_in_bucket(line).nth(slot).flatten() == Some(name.as_bytes())
+        let all_buckets = &all[self.decoded.buckets.clone()];
+        let bucket_count = all_buckets.len() / buckets::BUCKET_BYTES;
+        let name_hash = buckets::hash_name(&self.decoded.hash_key, name, bucket_count);
+        let value = buckets::probe(all_buckets, name_hash, |bucket, slot| {
+            self.names_in_bucket(bucket).nth(slot).flatten() == Some(name.as_bytes())
         })?;
         self.decoded.entries.get(usize::from(value) - 1)
     }
@@ -127,14 +127,14 @@ impl Table {
         self.make_row(name, self.probe(name)?)
     }
 
-    /// All rows, in no order that means anything.
+    /// All rows, in the order of their hashes.
     pub fn rows(&self) -> impl Iterator<Item = ListRow<'_>> {
         self.iter_entries()
             .filter_map(|(name, number)| self.make_row(name, &self.decoded.entries[number]))
     }
 }
 
-/// The first label of a registrable domain: what its owner chose.
+/// The first label of a registrable domain, which its owner chose.
 fn registrable_label(registrable: &str) -> &str {
     registrable.split('.').next().unwrap_or_default()
 }

@@ -1,7 +1,6 @@
-//! What people write beside the lists: `manifest.toml`.
+//! Parses `manifest.toml`: the kind of each list, the score of each rule, and the limits of a build.
 //!
-//! Turns it into what the build needs: which file means what, the score of every rule, the
-//! limits of a build. Knows nothing of names, and reads no file itself.
+//! This module reads neither the lists nor any file itself.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -15,14 +14,14 @@ use super::source_packages::SourcePackage;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score};
 
-/// How long a list of TLDs is believed, in days.
+/// After this many days, a list of TLDs is too old to prove that a TLD does not exist.
 pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
-/// The share of rows that may come or go, unless the manifest says otherwise.
+/// The default share of rows that may be added or removed.
 const MAX_CHANGED_SHARE: f64 = 0.3;
-/// Each row knows its lists by a bit of 64.
+/// An answer stores its lists as a 64-bit set.
 pub(super) const MAX_LISTS: usize = 64;
 
-/// What the rows of a list are.
+/// The kind of a list's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ListKind {
     MxLabel,
@@ -36,11 +35,11 @@ pub(super) enum ListKind {
     Disposable(Rule),
     Role,
     Free,
-    /// Suffixes below which everybody gets names for nothing.
+    /// Suffixes that give out names for free.
     FreeSubdomain,
-    /// Real names that no rule for unlisted names may judge.
+    /// Real names. The rules for unlisted names do not apply to them.
     Known,
-    /// Real names that other people's lists flag by mistake; no feed may flag them either.
+    /// Real names that third-party lists flag by mistake. Feeds can't flag them.
     Cleared,
     Label,
     Mx,
@@ -75,7 +74,8 @@ const TIERS: [(&str, Rule); 4] = [
 const TIER_NAMES: &str = "a, b, c or d";
 
 impl ListKind {
-    /// The word in the manifest; a disposable list says its tier too.
+    /// The name of the kind in a compiled table: the manifest's name, and for disposable lists the
+    /// name of the tier's rule.
     pub(super) fn word(self) -> &'static str {
         match self {
             ListKind::Disposable(rule) => rule.as_str(),
@@ -84,7 +84,7 @@ impl ListKind {
     }
 }
 
-/// The rules that have a score, and the score that they have unless the manifest says otherwise.
+/// The rules that have a score, with their default scores.
 const SCORES: [(Rule, u8); 19] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
@@ -112,33 +112,33 @@ const SCORES: [(Rule, u8); 19] = [
 pub(super) struct ListSpec {
     pub file: String,
     pub kind: ListKind,
-    /// The entry of `sources.toml` that it was made from.
+    /// The entry of `sources.toml` that the list was made from.
     pub source: Option<String>,
     /// The line of the manifest.
     pub line: u32,
-    /// Who put it there.
+    /// Who added the list to the table.
     pub list_origin: ListOrigin,
 }
 
-/// Who put a list into a table.
+/// Who added a list to a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListOrigin {
-    /// The manifest names it.
+    /// The manifest names the list.
     Manifest,
-    /// The operator, beside the lists.
+    /// The list is the operator's own file of overrides.
     Operator,
-    /// A feed.
+    /// A feed fetched the list.
     Feed,
 }
 
-/// The manifest, checked.
+/// The parsed manifest.
 pub(super) struct Manifest {
     pub lists: Vec<ListSpec>,
     pub scores: Scores,
     pub max_changed_share: f64,
-    /// Protected names that may be flagged, with their line.
+    /// Protected names that a list may flag, with their line in the manifest.
     pub allow_flagging: Vec<(String, u32)>,
-    /// What the rules for names in no list go by.
+    /// The settings of the rules for unlisted names.
     pub inference: InferenceSettings,
 }
 
@@ -197,7 +197,7 @@ struct RawGuard {
 }
 
 impl Manifest {
-    /// Reads `manifest.toml`; `sources` are those that its lists may name.
+    /// Parses the text of `manifest.toml`. Its lists may name only these sources.
     pub(super) fn parse(
         text: &str,
         display_name: &str,
@@ -256,9 +256,9 @@ impl Manifest {
             .map(|name| (line_number(text, &name.span()), name.into_inner()))
             .map(|(line, name)| (name, line))
             .collect();
-        let inferred = parse_rules(raw.rules, &at, &mut faults);
+        let inference = parse_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
-        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, inference: inferred })
+        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, inference })
     }
 }
 

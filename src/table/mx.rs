@@ -1,6 +1,6 @@
-//! What follows from the MX host of a name that no list has.
+//! The answers that follow from the MX host of an unlisted name.
 //!
-//! Values only: the build works out the answers, and whoever has asked the DNS gets one of them.
+//! Values only: the build computes the answers, and the DNS look-ups select one of them.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::model::domain::ancestor_offsets;
 use crate::model::verdict::Rule;
 
-/// The answers to names with an MX host at or below a suffix.
+/// The answers for names whose MX host is at or below a suffix.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MxAnswers {
     pub suffix: String,
-    /// In the place of `Rule::Unknown`.
+    /// Replaces the answer of `Rule::Unknown`.
     pub unknown: u16,
-    /// In the place of `Rule::MailInName`.
+    /// Replaces the answer of `Rule::MailInName`.
     pub mail_in_name: u16,
 }
 
-/// The same, to be asked.
+/// The answers by MX host suffix, as a hash map.
 pub(super) struct MxHosts(HashMap<String, (u16, u16)>);
 
 impl MxHosts {
@@ -33,7 +33,7 @@ impl MxHosts {
     }
 }
 
-/// What a map says of the longest suffix of a host that it has.
+/// The value of the longest suffix of a host that the map contains.
 pub(super) fn find_longest_suffix<'m, T>(
     suffixes: &'m HashMap<String, T>,
     host: &str,
@@ -41,11 +41,11 @@ pub(super) fn find_longest_suffix<'m, T>(
     ancestor_offsets(host).find_map(|start| suffixes.get(&host[start..]))
 }
 
-/// In the place of an MX host: the name has no MX record, but an address of its own, which gets its
+/// Stands for the MX host of a name that has no MX record but an address, which then receives its
 /// mail (RFC 5321 section 5.1).
 pub const IMPLICIT_MX: &str = "address";
 
-/// The rule that a word in the place of an MX host stands for.
+/// The rule of a special value in a list of kind `mx`; `None` for a host name.
 pub(super) fn rule_for_special_mx(text: &str) -> Option<Rule> {
     match text {
         "." | "nxdomain" => Some(Rule::NoMail),

@@ -1,4 +1,4 @@
-//! What the DNS may change in the answer for a name that no list has.
+//! Applies DNS records to the answer for an unlisted name.
 
 use super::answer::Lookup;
 use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED};
@@ -8,33 +8,34 @@ use super::table_data::Table;
 use crate::model::verdict::Rule;
 
 impl Table {
-    /// Whether something follows from this MX host, so that nobody need ask whether it is there.
+    /// Whether the table has an answer for this MX host. riskgate need not look up the addresses of
+    /// such a host.
     pub fn is_known_mx_host(&self, host: &str) -> bool {
         self.mx.find(host).is_some()
     }
 
-    /// Large providers: a DNS that does not know their mail hosts is not to be believed.
+    /// Large providers. riskgate distrusts resolvers that do not know the mail hosts of any of them.
     pub fn large_providers(&self) -> &[String] {
         &self.decoded.meta.inferred.typos_of
     }
 }
 
 impl Lookup<'_> {
-    /// Whether the DNS may say more of the name: only rules for unlisted names have judged it.
+    /// Whether DNS records may change the answer: only rules for unlisted names decided it.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::Typo | Rule::ThrowawayName | Rule::MailInName | Rule::Unknown => {
                 self.matched_at.is_none()
             }
-            // Its row is the suffix's: with any other list, somebody has said more of the name.
+            // The row is that of the suffix. If the answer has any other list, that list decides.
             Rule::FreeSubdomain => self.is_only_in_lists_of(ListKind::FreeSubdomain),
             _ => false,
         }
     }
 
-    /// The same with what the DNS says of the name, written as in a list of kind `mx`, or as
-    /// [`IMPLICIT_MX`]. It changes nothing where a list or the operator has said something. What
-    /// flags a name outranks all rules for unlisted names; what does not leaves their flags.
+    /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. If a list or an
+    /// override decided the answer, the fact changes nothing. A fact that flags the name outranks
+    /// all rules for unlisted names. A fact that does not flag the name leaves a rule's flag.
     pub fn apply_mx(self, mx: &str) -> Self {
         if !self.is_undecided_by_lists() || mx == IMPLICIT_MX {
             return self;
@@ -54,7 +55,7 @@ impl Lookup<'_> {
         }
     }
 
-    /// The number of the answer that follows from this MX host, if any does.
+    /// The index of the answer for this MX host, if the host changes the answer.
     fn answer_by_mx_host(&self, host: &str) -> Option<u16> {
         let (unknown, mail_in_name) = self.table.mx.find(host)?;
         match self.verdict.rule {

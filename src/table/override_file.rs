@@ -1,7 +1,7 @@
-//! The operator's own overrides, as commands change them: one row for each name.
+//! Changes the operator's file of overrides.
 //!
-//! Owns how a row is written. Rows of other names stay as people wrote them, and comments too. What
-//! a row does to a verdict is decided where the table is built.
+//! Owns the format of a row. Rows of other names and comments are kept. `rules` decides how an
+//! override changes a verdict.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -15,33 +15,33 @@ use super::source_packages::is_valid_day;
 use crate::model::domain::DnsName;
 use crate::support::regular_file::{ReadError, parent_dir, read_regular_text};
 
-/// The file of overrides that stands beside the lists.
+/// The operator's file of overrides.
 #[derive(Clone, Debug)]
 pub struct OverrideFile {
     path: PathBuf,
 }
 
-/// What an operator says of a name.
+/// What an override does with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OverrideAction {
-    /// Safe, score 0.
+    /// The name is safe, with score 0.
     Allow,
-    /// Disposable, score 100.
+    /// The name is disposable, with score 100.
     Deny,
 }
 
-/// One override as a command gives it.
+/// An override to write.
 #[derive(Clone, Debug)]
 pub struct NewOverride<'a> {
     /// The name.
     pub name: &'a DnsName,
-    /// What is said of it.
+    /// What the override does.
     pub action: OverrideAction,
-    /// Whether names below it are left as they are.
+    /// Whether the override covers only the name itself, not the names below it.
     pub is_exact: bool,
-    /// Words for people, on one line.
+    /// A note for people, on one line.
     pub note: &'a str,
-    /// The last day on which it counts, such as `2026-12-31`, in UTC; none if it has no end.
+    /// The last day on which the override counts, such as `2026-12-31`, in UTC. `None`: no end.
     pub until: Option<&'a str>,
 }
 
@@ -51,17 +51,18 @@ impl OverrideFile {
         OverrideFile { path: path.to_owned() }
     }
 
-    /// The whole path, for people.
+    /// The absolute path, for messages.
     pub fn display_path(&self) -> String {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Writes one override instead of those that it outdates, and gives these back: a row of the
-    /// same scope, and for a name with all below it that of the name alone. What a row of the same
-    /// scope says beside reason and score stays.
+    /// Writes an override, and removes and returns the rows that it replaces: a row of the same
+    /// scope, and if the new override also covers the names below, the exact row of the name. The
+    /// new row keeps the other fields of a row of the same scope: free, corporate and label.
     ///
     /// # Errors
-    /// If the end is no day, the note has more than one line, or the file can't be read or written.
+    /// If `until` is not a day, the note has a control character, or the file can't be read or
+    /// written.
     pub fn set_override(&self, new: &NewOverride<'_>) -> Result<Vec<String>, TableError> {
         if let Some(until) = new.until.filter(|until| !is_valid_day(until)) {
             return Err(TableFault::expected(
@@ -82,8 +83,8 @@ impl OverrideFile {
             OverrideAction::Deny => ("disposable", "100"),
         };
         let _lock = self.lock_directory()?;
-        let is_outdated = |other: &str| other == scope || !new.is_exact;
-        let EditedFile { mut text, removed } = self.remove_rows(new.name, is_outdated)?;
+        let is_replaced = |other: &str| other == scope || !new.is_exact;
+        let EditedFile { mut text, removed } = self.remove_rows(new.name, is_replaced)?;
         let same_scope = removed.iter().find(|fields| fields[1] == scope);
         let facts = same_scope.map_or([""; 3], |fields| [4, 5, 6].map(|at| fields[at].as_str()));
         let [is_free, is_corporate, label] = facts;
@@ -95,15 +96,14 @@ impl OverrideFile {
         Ok(format_rows(&removed))
     }
 
-    /// Keeps other commands from writing until the lock is dropped.
+    /// Keeps other commands from writing the file until the returned lock is dropped.
     fn lock_directory(&self) -> Result<File, TableError> {
-        let source_files = parent_dir(&self.path);
-        let locked = File::open(source_files)
-            .and_then(|source_files| source_files.lock().map(|()| source_files));
-        locked.map_err(|error| TableFault::io(source_files, error).into())
+        let directory = parent_dir(&self.path);
+        let locked = File::open(directory).and_then(|file| file.lock().map(|()| file));
+        locked.map_err(|error| TableFault::io(directory, error).into())
     }
 
-    /// Takes out the rows of a name, and gives them back.
+    /// Removes the rows of a name, and returns them.
     ///
     /// # Errors
     /// If the file can't be read or written.
@@ -116,11 +116,11 @@ impl OverrideFile {
         Ok(format_rows(&removed))
     }
 
-    /// The file without those rows of this name whose scope is one of these.
+    /// The file's text without the rows of this name whose scope `is_removed` accepts.
     fn remove_rows(
         &self,
         name: &DnsName,
-        is_outdated: impl Fn(&str) -> bool,
+        is_removed: impl Fn(&str) -> bool,
     ) -> Result<EditedFile, TableError> {
         let header = csv::format_line(&OVERRIDE_COLUMNS);
         let before = match read_regular_text(&self.path, MAX_LIST_BYTES) {
@@ -141,10 +141,10 @@ impl OverrideFile {
             let fields = csv::parse_fields(content)
                 .map_err(|(expected, found)| TableFault::expected(at(), expected, found))?;
             if !std::mem::replace(&mut has_header, true) {
-                let known = &OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS];
-                if !fields.iter().map(|field| &**field).take(known.len()).eq(known.iter().copied())
-                {
-                    let expected = format!("the header {}", known.join(","));
+                let required = &OVERRIDE_COLUMNS[..REQUIRED_OVERRIDE_COLUMNS];
+                let found = fields.iter().map(|field| &**field).take(required.len());
+                if !found.eq(required.iter().copied()) {
+                    let expected = format!("the header {}", required.join(","));
                     return Err(TableFault::expected(at(), expected, quote_excerpt(content)).into());
                 }
                 text.push_str(&header);
@@ -153,7 +153,7 @@ impl OverrideFile {
             let mut fields: Vec<String> = fields.iter().map(|field| field.to_string()).collect();
             fields.resize(fields.len().max(OVERRIDE_COLUMNS.len()), String::new());
             let is_of_name = DnsName::parse(&fields[0]).is_ok_and(|read| read == *name);
-            if is_of_name && is_outdated(&fields[1]) {
+            if is_of_name && is_removed(&fields[1]) {
                 removed.push(fields);
             } else {
                 text.push_str(&format_row(&fields));
@@ -166,11 +166,11 @@ impl OverrideFile {
     }
 }
 
-/// A file of overrides without some of its rows.
+/// A file of overrides after rows were removed.
 struct EditedFile {
-    /// In the form that has a note and an end.
+    /// The remaining text, with the columns `note` and `until`.
     text: String,
-    /// The fields of the rows that are gone.
+    /// The fields of the removed rows.
     removed: Vec<Vec<String>>,
 }
 

@@ -110,7 +110,7 @@ impl Labels {
 pub(super) struct LineContext<'c> {
     pub list_number: u8,
     pub kind: ListKind,
-    pub place: &'c str,
+    pub display_name: &'c str,
     /// The letters that `sources.toml` knows, bit 0 for `a`.
     pub votes: u32,
     pub line: u32,
@@ -119,8 +119,8 @@ pub(super) struct LineContext<'c> {
 impl LineContext<'_> {
     pub(super) fn location(&self, key: &str) -> String {
         match key {
-            "" => format!("{}:{}", self.place, self.line),
-            key => format!("{}:{}: {key}", self.place, self.line),
+            "" => format!("{}:{}", self.display_name, self.line),
+            key => format!("{}:{}: {key}", self.display_name, self.line),
         }
     }
 }
