@@ -1,7 +1,8 @@
-//! What was learned, and the queue of names to ask about: both bounded. No request waits for either.
+//! The cache of learned DNS facts, and the queue of names to resolve. Both are bounded, and no
+//! request waits for either.
 //!
-//! Owns which names make room, and when a name is asked about again. A look-up costs one probe of a
-//! concurrent map; queueing a name costs a lock that is only tried.
+//! Owns which names are evicted, and when a name is resolved again. A look-up costs one probe of a
+//! concurrent map. Queueing a name only tries its lock.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -17,56 +18,59 @@ use crate::model::domain::Domain;
 use crate::store::LearnedRow;
 use crate::table::Lookup;
 
-/// What is known may take so many bytes.
+/// The largest size of the cache, in bytes.
 const MAX_BYTES: usize = 32 << 20;
-/// What a name costs beside its letters and those of its host.
+/// The estimated size of an entry in addition to the texts of its name and host, in bytes.
 const ENTRY_OVERHEAD_BYTES: usize = 200;
-/// Names waiting for a DNS resolution.
+/// The most names that may wait for resolution.
 const MAX_QUEUED: usize = 10_000;
-/// A name is asked anew so many seconds before its fact ends, so that a flag is not interrupted.
+/// riskgate resolves a name again this long before its fact expires, so that a flag does not lapse
+/// meanwhile.
 const REFRESH_AHEAD_SECONDS: i64 = 60;
-/// How long riskgate waits until it asks about a name again, by how often no resolver answered.
+/// How long riskgate waits until it resolves a name again, by the number of failures in a row.
 const RETRY_DELAYS_SECONDS: [i64; 4] = [60, 300, 1_800, 7_200];
 
-/// What was learned, and the queue of names to ask about.
+/// The cache of learned DNS facts, and the queue of names to resolve.
 #[derive(Default)]
 pub struct LearnedCache {
     is_enabled: AtomicBool,
     entries: DashMap<Arc<str>, CacheEntry>,
     bytes: AtomicUsize,
-    /// The names that are known, roughly in the order in which they came; those at the front make
-    /// room, but for such as were looked up since.
+    /// The cached names, roughly in the order of their insertion. Names at the front are evicted
+    /// first, unless they were looked up since.
     eviction_order: Mutex<VecDeque<Arc<str>>>,
     pending: Mutex<PendingNames>,
     name_queued: Notify,
     dropped: AtomicU64,
-    /// How many names led to each of [`OUTCOMES`].
+    /// The number of findings by outcome, in the order of [`OUTCOMES`].
     outcome_counts: [AtomicU64; OUTCOMES.len()],
     answered_at: AtomicI64,
 }
 
 struct CacheEntry {
-    /// As in a list of kind `mx`; none where nothing came.
+    /// The fact, as in a list of kind `mx`; `None` if no resolver has answered yet.
     mx: Option<Box<str>>,
-    /// Until when that holds, in seconds since 1970.
-    until: i64,
-    /// When it is asked anew.
+    /// When the fact expires, in seconds since 1970.
+    expires_at: i64,
+    /// When riskgate resolves the name again, in seconds since 1970.
     refresh_at: i64,
-    /// How often nothing came, one after the other.
+    /// The number of failures in a row.
     failures: u8,
+    /// Whether the entry was looked up since it was inserted or last spared from eviction.
     was_used: AtomicBool,
 }
 
-/// Names to be asked: those in the queue, and those that are being asked.
+/// The names that wait in the queue or are being resolved.
 #[derive(Default)]
 struct PendingNames {
+    /// The names of the queue, and the names that are being resolved.
     names: HashSet<Arc<str>>,
     queue: VecDeque<Arc<str>>,
 }
 
 impl LearnedCache {
-    /// What a table says of a domain, with what the DNS is known to say of it. A name of which
-    /// nothing is known is queued. `now` is in seconds since 1970.
+    /// Applies the learned fact about a domain to the table's answer. If there is no fact, or the
+    /// fact is due for a refresh, the name is queued. `now` is in seconds since 1970.
     pub fn apply_learned<'t>(&self, found: Lookup<'t>, domain: &Domain, now: i64) -> Lookup<'t> {
         if !self.is_on() || !found.is_undecided_by_lists() {
             return found;
@@ -79,7 +83,7 @@ impl LearnedCache {
                     entry.was_used.store(true, Ordering::Relaxed);
                 }
                 let mx = entry.mx.as_ref();
-                let applied = mx.and_then(|mx| apply_fact(found, mx, entry.until, now));
+                let applied = mx.and_then(|mx| apply_fact(found, mx, entry.expires_at, now));
                 (applied.unwrap_or(found), now >= entry.refresh_at)
             }
         };
@@ -89,12 +93,12 @@ impl LearnedCache {
         found
     }
 
-    /// Whether names are looked up and queued.
+    /// Whether the cache applies facts and queues names.
     pub fn is_on(&self) -> bool {
         self.is_enabled.load(Ordering::Relaxed)
     }
 
-    /// Switches it on or off; off, it forgets everything.
+    /// Switches the cache on or off. Switching it off clears it.
     pub fn set_enabled(&self, is_on: bool) {
         self.is_enabled.store(is_on, Ordering::Relaxed);
         if !is_on {
@@ -108,7 +112,7 @@ impl LearnedCache {
     }
 
     fn enqueue(&self, name: &str) {
-        // Whoever has it is done in no time; the next look-up asks again.
+        // The lock is held only briefly. If it is taken, the next look-up of the name queues it.
         let Ok(mut pending) = self.pending.try_lock() else { return };
         if pending.names.contains(name) {
             return;
@@ -124,7 +128,7 @@ impl LearnedCache {
         self.name_queued.notify_one();
     }
 
-    /// The next name to ask; waits for one.
+    /// Waits for the next queued name.
     pub async fn wait_for_queued_name(&self) -> Arc<str> {
         loop {
             if let Some(name) = self.lock_pending().queue.pop_front() {
@@ -134,24 +138,26 @@ impl LearnedCache {
         }
     }
 
-    /// What was being asked is asked by nobody any more.
+    /// Allows the names that are being resolved to be queued again, because their queries were
+    /// cancelled.
     pub fn forget_queries_in_flight(&self) {
         let mut pending = self.lock_pending();
         pending.names = pending.queue.iter().cloned().collect();
     }
 
-    /// Keeps what came of a question; what was learned, if anything was. What is known of a name
-    /// stays where nothing came.
+    /// Records the finding about a name. Returns the fact that was learned, if any. If no resolver
+    /// answered, the previous fact is kept and the name is resolved again later.
     pub fn record_finding(
         &self,
         name: &Arc<str>,
         finding: DnsFinding,
         now: i64,
     ) -> Option<LearnedRow> {
-        let index = OUTCOMES.iter().position(|word| *word == finding.outcome()).unwrap_or_default();
+        let index =
+            OUTCOMES.iter().position(|outcome| *outcome == finding.outcome()).unwrap_or_default();
         self.outcome_counts[index].fetch_add(1, Ordering::Relaxed);
-        let learned = finding.into_fact().map(|(mx, holds_for)| {
-            let expires_at = now.saturating_add(holds_for);
+        let learned = finding.into_fact().map(|(mx, ttl_seconds)| {
+            let expires_at = now.saturating_add(ttl_seconds);
             LearnedRow { name: name.to_string(), mx, until: expires_at }
         });
         match &learned {
@@ -165,18 +171,18 @@ impl LearnedCache {
         learned
     }
 
-    /// Takes over what was learned here or by another node.
+    /// Inserts a fact that this node or another node learned.
     pub fn insert_fact(&self, LearnedRow { name, mx, until: expires_at }: &LearnedRow) {
         if self.is_on() {
             let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
-            let ask_at = expires_at.saturating_sub(REFRESH_AHEAD_SECONDS);
-            let entry =
-                CacheEntry { mx, until: *expires_at, refresh_at: ask_at, failures: 0, was_used };
+            let (expires_at, refresh_at) =
+                (*expires_at, expires_at.saturating_sub(REFRESH_AHEAD_SECONDS));
+            let entry = CacheEntry { mx, expires_at, refresh_at, failures: 0, was_used };
             self.insert_entry(&name.as_str().into(), entry);
         }
     }
 
-    /// Has a name asked about again later.
+    /// Has a name resolved again later.
     fn schedule_retry(&self, name: &Arc<str>, now: i64) {
         let retry_delay = |failures: u8| {
             RETRY_DELAYS_SECONDS[usize::from(failures).min(RETRY_DELAYS_SECONDS.len() - 1)]
@@ -186,10 +192,10 @@ impl LearnedCache {
             entry.failures = entry.failures.saturating_add(1);
             return;
         }
-        let (ask_at, was_used) = (now.saturating_add(retry_delay(0)), AtomicBool::new(false));
+        let (refresh_at, was_used) = (now.saturating_add(retry_delay(0)), AtomicBool::new(false));
         self.insert_entry(
             name,
-            CacheEntry { mx: None, until: 0, refresh_at: ask_at, failures: 1, was_used },
+            CacheEntry { mx: None, expires_at: 0, refresh_at, failures: 1, was_used },
         );
     }
 
@@ -213,28 +219,28 @@ impl LearnedCache {
         self.bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many names are known; those included of which nothing came.
+    /// The number of cached names, including names that no resolver answered about.
     pub fn entry_count(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many names wait to be asked.
+    /// The number of names in the queue.
     pub fn queue_len(&self) -> usize {
         self.lock_pending().queue.len()
     }
 
-    /// How many names were not taken, since too many waited.
+    /// The number of names that were not queued because the queue was full.
     pub fn dropped_count(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// How many names led to each outcome.
+    /// The number of findings by outcome.
     pub fn asked(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let is_valid = self.outcome_counts.iter().map(|count| count.load(Ordering::Relaxed));
-        OUTCOMES.into_iter().zip(is_valid)
+        let counts = self.outcome_counts.iter().map(|count| count.load(Ordering::Relaxed));
+        OUTCOMES.into_iter().zip(counts)
     }
 
-    /// When a resolver answered last, in seconds since 1970.
+    /// When a resolver last answered, in seconds since 1970.
     pub fn answered_at(&self) -> Option<i64> {
         Some(self.answered_at.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }

@@ -1,6 +1,7 @@
-//! Asks resolvers, at a pace, and reads what they say.
+//! Sends DNS queries at a limited rate, and interprets the answers.
 //!
-//! No timer runs while a query waits for its slot: a low rate is no fault of the resolvers.
+//! No timeout runs while a query waits for its slot, because a low rate is not a fault of the
+//! resolvers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -22,14 +23,14 @@ use super::finding::{self, DnsAnswer, DnsFinding, MxOutcome, MxRecord, Reachabil
 use super::options::DnsOptions;
 use super::pacer::Pacer;
 
-/// For a resolver to answer, tried twice.
+/// How long one attempt of a query may take; a query has two attempts.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
-/// Large providers that are asked for, until one is known.
+/// The most large providers by which a probe checks the resolvers.
 const MAX_PROBED_PROVIDERS: usize = 3;
-/// For resolvers to answer all that is asked about one name.
+/// How long the resolvers may take for all queries about one name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Asks resolvers about names.
+/// Resolves the mail hosts of names.
 pub struct DnsClient {
     resolver: TokioResolver,
     pacer: Arc<Pacer>,
@@ -37,11 +38,11 @@ pub struct DnsClient {
 }
 
 impl DnsClient {
-    /// Asks the resolvers of these options, or those of the system. Clients of one pacer share its
-    /// rate.
+    /// A client for the resolvers of these options, or of the system. Clients with the same pacer
+    /// share its rate.
     ///
     /// # Errors
-    /// If none are named and the system's are not known.
+    /// If the options name no resolvers and the system's resolvers can't be read.
     pub fn new(options: &DnsOptions, pacer: Arc<Pacer>) -> Result<DnsClient, String> {
         let config = match options.resolvers.is_empty() {
             false => {
@@ -60,7 +61,7 @@ impl DnsClient {
         let mut resolver_options = ResolverOpts::default();
         resolver_options.timeout = QUERY_TIMEOUT;
         resolver_options.attempts = 1;
-        // What is known is kept elsewhere, with a bound of its own.
+        // riskgate has its own cache of facts, with its own bound.
         resolver_options.cache_size = 0;
         resolver_options.use_hosts_file = ResolveHosts::Never;
         let resolver = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
@@ -72,7 +73,8 @@ impl DnsClient {
         })
     }
 
-    /// What the DNS says of a name. Hosts that are known are believed to be there.
+    /// Looks up the mail hosts of a name. The addresses of hosts that `is_known` accepts are not
+    /// looked up: such a host counts as reachable.
     pub async fn query_name(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
         let mut time_left = self.name_timeout;
         match finding::interpret_mx(
@@ -85,7 +87,7 @@ impl DnsClient {
                 finding::interpret_implicit_mx(reachability, ttl.min(ttl_of_addresses))
             }
             MxOutcome::Hosts(hosts, host_count, ttl) => {
-                let (mut reachabilities, mut least) = (Vec::new(), ttl);
+                let (mut reachabilities, mut min_ttl) = (Vec::new(), ttl);
                 for host in &hosts {
                     let known = is_known(host).then_some((Reachability::Reachable, ttl));
                     let (reachability, ttl_of_addresses) = match known {
@@ -96,18 +98,19 @@ impl DnsClient {
                     if matches!(reachability, Reachability::Reachable | Reachability::Unclear) {
                         break;
                     }
-                    least = least.min(ttl_of_addresses);
+                    min_ttl = min_ttl.min(ttl_of_addresses);
                 }
-                finding::interpret_hosts(&hosts, host_count, &reachabilities, least)
+                finding::interpret_hosts(&hosts, host_count, &reachabilities, min_ttl)
             }
         }
     }
 
-    /// Whether the resolvers know the mail hosts of one of these large providers: those that do not
-    /// would call everybody undeliverable. Without providers they are believed.
+    /// Checks that the resolvers know the mail hosts of at least one of these large providers.
+    /// Resolvers that know none would make every name undeliverable. If `providers` is empty, the
+    /// check passes.
     ///
     /// # Errors
-    /// If they know none of the first few, with what was found.
+    /// If the resolvers know none of the first three providers, with the last answer.
     pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {
@@ -126,7 +129,7 @@ impl DnsClient {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Where a host's addresses lead, and for how many seconds that holds.
+    /// Whether mail can reach a host's addresses, and the TTL of that in seconds.
     async fn check_reachability(
         &self,
         host: &str,
@@ -134,10 +137,11 @@ impl DnsClient {
     ) -> (Reachability, u32) {
         let is_address = host.parse::<IpAddr>().is_ok();
         if is_address || host == "localhost" || host.ends_with(".localhost") {
-            // Mail goes to no address that stands in the place of a name (RFC 5321 section 5.1).
+            // An MX host must be a name, so mail is not sent to an address there (RFC 5321 section
+            // 5.1).
             return (Reachability::Loopback, u32::MAX);
         }
-        let mut host_count = (Reachability::NoAddress, u32::MAX);
+        let mut so_far = (Reachability::NoAddress, u32::MAX);
         for kind in [RecordType::A, RecordType::AAAA] {
             let is_public =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
@@ -147,16 +151,16 @@ impl DnsClient {
                     return (Reachability::Reachable, ttl);
                 }
                 DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
-                DnsAnswer::NoData(ttl) => (host_count.0, ttl),
-                DnsAnswer::NxDomain(ttl) => return (host_count.0, host_count.1.min(ttl)),
+                DnsAnswer::NoData(ttl) => (so_far.0, ttl),
+                DnsAnswer::NxDomain(ttl) => return (so_far.0, so_far.1.min(ttl)),
                 DnsAnswer::Unclear(_) => return (Reachability::Unclear, 0),
             };
-            host_count = (reachability, host_count.1.min(ttl));
+            so_far = (reachability, so_far.1.min(ttl));
         }
-        host_count
+        so_far
     }
 
-    /// Asks one question about a name whose resolvers have this much time left.
+    /// Sends one query when the pacer grants a slot, and subtracts its duration from `time_left`.
     async fn query_paced<T>(
         &self,
         name: &str,
@@ -165,10 +169,10 @@ impl DnsClient {
         pick: impl Fn(&RData) -> Option<T>,
     ) -> DnsAnswer<T> {
         self.pacer.wait_for_slot().await;
-        let begun = Instant::now();
-        let reply = self.query_within(name, kind, *time_left, pick).await;
-        *time_left = time_left.saturating_sub(begun.elapsed());
-        reply
+        let started = Instant::now();
+        let answer = self.query_within(name, kind, *time_left, pick).await;
+        *time_left = time_left.saturating_sub(started.elapsed());
+        answer
     }
 
     async fn query_within<T>(
@@ -178,7 +182,7 @@ impl DnsClient {
         limit: Duration,
         pick: impl Fn(&RData) -> Option<T>,
     ) -> DnsAnswer<T> {
-        // With its dot the name is whole, and is looked for below no other.
+        // The final dot makes the name absolute, so that no search domain is appended.
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
             return DnsAnswer::Unclear("not a valid DNS name".to_owned());
         };
@@ -194,9 +198,9 @@ fn pick_mx(data: &RData) -> Option<MxRecord> {
     let RData::MX(mx) = data else { return None };
     let host = mx.exchange.to_ascii().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_owned();
-    // What else may stand in a name is no host, and would break a list.
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
-    let is_host = host.bytes().all(plain);
+    // A name with other bytes is not a host, and would break a list.
+    let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let is_host = host.bytes().all(is_host_byte);
     is_host.then_some(MxRecord { preference: mx.preference, host })
 }
 
@@ -220,12 +224,12 @@ fn answer_from_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) ->
     }
 }
 
-/// Only a zone that shows itself, by its SOA, is believed that something is not there: a referral
-/// has none, and most resolvers that leave names out on purpose have none.
-fn answer_from_error<T>(error: &NetError, resolver_options: &Name) -> DnsAnswer<T> {
+/// A negative answer counts only with the SOA record of a zone of the name. A referral has no SOA,
+/// and most resolvers that block names on purpose send none.
+fn answer_from_error<T>(error: &NetError, queried_name: &Name) -> DnsAnswer<T> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none))
-            if none.soa.as_ref().is_some_and(|soa| soa.name.zone_of(resolver_options)) =>
+            if none.soa.as_ref().is_some_and(|soa| soa.name.zone_of(queried_name)) =>
         {
             let ttl = none.negative_ttl.unwrap_or_default();
             match none.response_code {

@@ -1,19 +1,19 @@
-//! Until when a learned fact counts, and what it does to a verdict.
+//! How long a learned fact counts, and how it changes an answer.
 
 use crate::table::Lookup;
 
-/// A fact that flags nothing counts for so many seconds past its end, while no new answer comes.
+/// A fact that does not flag the name counts this long after its expiry, until a new answer comes.
 const MAX_STALE_SECONDS: i64 = 86_400;
 
-/// Whether anything of a learned row may count at a moment, in seconds since 1970.
+/// Whether a learned fact may still count. Both times are in seconds since 1970.
 pub(super) fn is_usable_at(expires_at: i64, now: i64) -> bool {
     now < expires_at.saturating_add(MAX_STALE_SECONDS)
 }
 
-/// What a table says of a name together with a learned fact; `None` if the fact counts no longer.
+/// Applies a learned fact to a table's answer; `None` if the fact no longer counts.
 ///
-/// A fact that flags the name counts until its end and no longer, even while no resolver answers:
-/// the name may have been registered since, and our failure must not lock its users out.
+/// A fact that flags the name counts only until it expires, even while no resolver answers. The
+/// name may have been registered since then, and an outage must not lock its users out.
 pub fn apply_fact<'t>(
     found: Lookup<'t>,
     mx: &str,

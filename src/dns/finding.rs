@@ -1,45 +1,45 @@
-//! How answers of the DNS are read: what a name's mail comes to, and for how long that holds.
+//! Interprets DNS answers: where a name's mail goes, and for how long that is known.
 //!
-//! Values only. Whatever is not clear is "not known", and nothing follows from it: a wrong
-//! "undeliverable" costs somebody a customer.
+//! Values only. An unclear answer gives an unknown finding, from which nothing follows, because a
+//! wrong "undeliverable" costs an operator a customer.
 
 use crate::table::IMPLICIT_MX;
 
-/// The words for a metric, in the order of what they stand for.
+/// The outcomes of a finding, as a metric labels them.
 pub(super) const OUTCOMES: [&str; 4] = ["host", "no_mail", "parked", "unknown"];
 
-/// An answer counts for so long at least, in seconds, whatever its TTL.
+/// A shorter TTL counts as this many seconds.
 const MIN_TTL: i64 = 300;
-/// That there are records is believed for so long at most.
+/// A longer TTL of records counts as this many seconds.
 const MAX_TTL: i64 = 7 * 86_400;
-/// That there are none is believed for so long at most (RFC 2308 section 5).
+/// A longer TTL of a negative answer counts as this many seconds (RFC 2308 section 5).
 const MAX_NEGATIVE_TTL: i64 = 3 * 3_600;
-/// Hosts of one name that are looked at.
+/// The most hosts of one name whose addresses are looked up.
 pub(super) const MAX_HOSTS: usize = 4;
 
-/// What came of one question.
+/// The answer to one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DnsAnswer<T> {
     /// Records, and the shortest of their TTLs.
     Records(Vec<T>, u32),
-    /// The zone says that there are none of this kind; and its TTL for that.
+    /// The name exists but has no records of this type, with the TTL of the negative answer.
     NoData(u32),
-    /// The zone says that there is no such name.
+    /// The name does not exist, with the TTL of the negative answer.
     NxDomain(u32),
-    /// Nobody who should know says either.
+    /// No reliable answer, and why.
     Unclear(String),
 }
 
-/// Where the addresses of a host lead.
+/// Whether mail can reach the addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reachability {
-    /// Somewhere.
+    /// The host has a public address.
     Reachable,
-    /// To whoever asks, or nowhere.
+    /// All addresses are loopback or unspecified.
     Loopback,
-    /// It has none.
+    /// The host has no address.
     NoAddress,
-    /// Not known.
+    /// There was no reliable answer.
     Unclear,
 }
 
@@ -47,26 +47,26 @@ pub(super) enum Reachability {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct MxRecord {
     pub preference: u16,
-    /// Lower case, no trailing dot; empty for the root.
+    /// The host in lower case without a trailing dot; empty for the root (null MX).
     pub host: String,
 }
 
-/// What the DNS says of a name.
+/// What the DNS queries about a name found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsFinding {
-    /// As in a list of kind `mx`: a host, or a word in its place.
+    /// A value as in a list of kind `mx`.
     Mx {
-        /// The word or the host.
+        /// The best MX host, or `.`, `nxdomain` or `parked`.
         text: String,
-        /// For how many seconds.
+        /// How long the finding holds, in seconds.
         ttl_seconds: i64,
     },
-    /// The name has no MX record, and an address of its own gets its mail (RFC 5321 section 5.1).
+    /// The name has no MX record; its own address receives its mail (RFC 5321 section 5.1).
     ImplicitMx {
-        /// For how many seconds.
+        /// How long the finding holds, in seconds.
         ttl_seconds: i64,
     },
-    /// Nothing that could be believed, and why.
+    /// No reliable answer, and why.
     Unknown(String),
 }
 
@@ -75,7 +75,7 @@ impl DnsFinding {
         DnsFinding::Mx { text: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
     }
 
-    /// The outcome, in a word.
+    /// The finding's outcome, one of [`OUTCOMES`].
     pub fn outcome(&self) -> &'static str {
         match self {
             DnsFinding::Mx { text, .. } => match text.as_str() {
@@ -88,13 +88,11 @@ impl DnsFinding {
         }
     }
 
-    /// What is kept of it, and for how many seconds it holds.
+    /// The fact to keep, and how long it holds in seconds.
     pub(super) fn into_fact(self) -> Option<(String, i64)> {
         match self {
-            DnsFinding::Mx { text, ttl_seconds: holds_for } => Some((text, holds_for)),
-            DnsFinding::ImplicitMx { ttl_seconds: holds_for } => {
-                Some((IMPLICIT_MX.to_owned(), holds_for))
-            }
+            DnsFinding::Mx { text, ttl_seconds } => Some((text, ttl_seconds)),
+            DnsFinding::ImplicitMx { ttl_seconds } => Some((IMPLICIT_MX.to_owned(), ttl_seconds)),
             DnsFinding::Unknown(_) => None,
         }
     }
@@ -104,18 +102,19 @@ fn clamp_ttl(ttl: u32, is_negative: bool) -> i64 {
     i64::from(ttl).clamp(MIN_TTL, if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL })
 }
 
-/// What follows from the MX records alone, or which hosts to ask about, best first.
+/// What the MX records mean: a finding, or hosts whose addresses must be looked up.
 pub(super) enum MxOutcome {
     Finding(DnsFinding),
-    /// These hosts, of how many, and the TTL.
+    /// The best hosts in order of preference, the number of all hosts, and the TTL.
     Hosts(Vec<String>, usize, u32),
-    /// There are no MX records, so the name itself is the host (RFC 5321 section 5.1).
+    /// There are no MX records, so the name itself is the mail host (RFC 5321 section 5.1). With
+    /// the TTL of the negative answer.
     ImplicitMx(u32),
 }
 
-/// Reads the MX records of a name.
-pub(super) fn interpret_mx(reply: DnsAnswer<MxRecord>) -> MxOutcome {
-    let (mut records, ttl) = match reply {
+/// Interprets the MX records of a name.
+pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxOutcome {
+    let (mut records, ttl) = match answer {
         DnsAnswer::Records(records, ttl) => (records, ttl),
         DnsAnswer::NxDomain(ttl) => {
             return MxOutcome::Finding(DnsFinding::mx("nxdomain", ttl, true));
@@ -123,7 +122,7 @@ pub(super) fn interpret_mx(reply: DnsAnswer<MxRecord>) -> MxOutcome {
         DnsAnswer::NoData(ttl) => return MxOutcome::ImplicitMx(ttl),
         DnsAnswer::Unclear(why) => return MxOutcome::Finding(DnsFinding::Unknown(why)),
     };
-    // RFC 7505: alone it says that no mail is taken; beside others it says nothing.
+    // RFC 7505: a null MX means that the domain receives no mail, unless there are other records.
     if records.iter().all(|mx| mx.host.is_empty()) {
         return MxOutcome::Finding(DnsFinding::mx(".", ttl, false));
     }
@@ -135,8 +134,8 @@ pub(super) fn interpret_mx(reply: DnsAnswer<MxRecord>) -> MxOutcome {
     MxOutcome::Hosts(hosts, host_count, ttl)
 }
 
-/// What follows from a name's MX hosts: the best one that mail can get to, and nothing else, since
-/// `reaches` are known in the order of the hosts until one is not dead.
+/// The finding from a name's MX hosts: the best host that mail can reach. `reachabilities` are in
+/// the order of the hosts, and end at the first host that is not dead.
 pub(super) fn interpret_hosts(
     hosts: &[String],
     host_count: usize,
@@ -148,13 +147,13 @@ pub(super) fn interpret_hosts(
     };
     match reachabilities.iter().position(|reachability| !is_dead(reachability)) {
         Some(first_live) => DnsFinding::mx(&hosts[first_live], ttl, false),
-        // One that was not looked at may be there.
+        // A host whose addresses were not looked up may be reachable.
         None if host_count > reachabilities.len() => DnsFinding::mx(&hosts[0], ttl, false),
         None => DnsFinding::mx("parked", ttl, true),
     }
 }
 
-/// What follows where the name itself would be the host.
+/// The finding about a name without MX records, from its own addresses.
 pub(super) fn interpret_implicit_mx(reachability: Reachability, ttl: u32) -> DnsFinding {
     match reachability {
         Reachability::Reachable => DnsFinding::ImplicitMx { ttl_seconds: clamp_ttl(ttl, true) },

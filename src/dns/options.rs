@@ -1,16 +1,16 @@
-//! How the DNS is asked.
+//! The settings of DNS look-ups.
 
 use std::net::SocketAddr;
 
-/// How the DNS is asked.
+/// The settings of DNS look-ups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DnsOptions {
-    /// Whether names that no list has are asked in the background.
+    /// Whether riskgate resolves unlisted names in the background.
     pub learn: bool,
-    /// Whom to ask; without any, those of the system.
+    /// The resolvers to use. If empty, those of the system.
     pub resolvers: Vec<SocketAddr>,
-    /// Questions in a second.
+    /// The most queries per second.
     pub rate: u32,
-    /// Names that are asked at the same time.
+    /// The most names that are resolved at the same time.
     pub concurrency: usize,
 }

@@ -1,19 +1,20 @@
-//! The pace of DNS queries: at most so many in a second, whoever sends them.
+//! Limits the rate of DNS queries of all clients together.
 //!
-//! It outlives the clients that share it, so that a new client does not begin a new second.
+//! A pacer outlives the clients that share it, so that a new client does not start with an unused
+//! rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
 
-/// A timer may ring so late without lowering the rate.
+/// A timer may fire this late without lowering the rate.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
 /// Grants one slot for each query.
 pub struct Pacer {
     schedule: Mutex<Schedule>,
-    /// Whoever holds it waits for the next slot; the others wait for it, first come, first served.
+    /// The holder of this lock waits for the next slot; the others wait for the lock in FIFO order.
     queue: tokio::sync::Mutex<()>,
 }
 
@@ -23,18 +24,18 @@ struct Schedule {
 }
 
 impl Pacer {
-    /// Grants so many slots in a second.
+    /// Grants `rate` slots per second.
     pub fn new(rate: u32) -> Pacer {
         let schedule = Schedule { interval: interval_of(rate), next_slot: Instant::now() };
         Pacer { schedule: Mutex::new(schedule), queue: tokio::sync::Mutex::new(()) }
     }
 
-    /// Grants so many slots in a second from now on.
+    /// Grants `rate` slots per second from now on.
     pub fn set_rate(&self, rate: u32) {
         self.lock_schedule().interval = interval_of(rate);
     }
 
-    /// Waits for a slot behind all that wait already. Nothing is spent if the wait is cancelled.
+    /// Waits for a slot, behind all queries that already wait. A cancelled wait uses no slot.
     pub(super) async fn wait_for_slot(&self) {
         let _turn = self.queue.lock().await;
         while let Err(at) = self.take_slot() {
@@ -42,7 +43,7 @@ impl Pacer {
         }
     }
 
-    /// Waits for the next slot of all, ahead of those that wait.
+    /// Waits for the next slot, ahead of the queries that already wait.
     pub(super) async fn wait_for_priority_slot(&self) {
         let at = {
             let mut schedule = self.lock_schedule();
@@ -53,7 +54,7 @@ impl Pacer {
         sleep_until(at).await;
     }
 
-    /// Takes a slot now, or says when the next one is.
+    /// Takes a slot now; the error is when the next slot is due.
     fn take_slot(&self) -> Result<(), Instant> {
         let (mut schedule, now) = (self.lock_schedule(), Instant::now());
         if now < schedule.next_slot {

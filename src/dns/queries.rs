@@ -1,4 +1,4 @@
-//! The names that are being asked about, each as a task of its own.
+//! The DNS look-ups in flight, one task for each name.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -8,7 +8,7 @@ use tokio::task::{Id, JoinSet};
 
 use super::finding::DnsFinding;
 
-/// Tasks that ask about names. Each name comes back, also from a task that panicked.
+/// The look-ups in flight. Every name gets a finding, even if its task panics.
 #[derive(Default)]
 pub struct QueryTasks {
     tasks: JoinSet<DnsFinding>,
@@ -16,12 +16,12 @@ pub struct QueryTasks {
 }
 
 impl QueryTasks {
-    /// How many names are being asked about.
+    /// The number of names that are being resolved.
     pub fn in_flight_count(&self) -> usize {
         self.names.len()
     }
 
-    /// Asks about a name.
+    /// Starts the look-up of a name.
     pub fn spawn_query(
         &mut self,
         name: Arc<str>,
@@ -31,8 +31,8 @@ impl QueryTasks {
         self.names.insert(id, name);
     }
 
-    /// The next name that was asked about, and what came of it; `None` while none is. Nothing is
-    /// lost if the wait is cancelled.
+    /// Waits for the next finding and its name; `None` if no look-up is in flight. A cancelled wait
+    /// loses no finding.
     pub async fn next_finding(&mut self) -> Option<(Arc<str>, DnsFinding)> {
         let (id, finding) = match self.tasks.join_next_with_id().await? {
             Ok(done) => done,

@@ -1,26 +1,26 @@
-//! How the learning stands.
+//! The status of learning from the DNS.
 
 use crate::model::month::format_rfc3339;
 
-/// How the learning stands.
+/// The status of learning from the DNS.
 #[derive(Clone, Debug, Default)]
 pub struct DnsStatus {
-    /// Whether names are asked.
+    /// Whether riskgate resolves unlisted names.
     pub is_learning: bool,
-    /// Names of which something is known.
+    /// The number of cached names.
     pub known: usize,
-    /// Names waiting for a DNS resolution.
+    /// The number of names that wait for resolution.
     pub queue: usize,
-    /// Names that were not taken, since too many waited.
+    /// The number of names that were not queued because the queue was full.
     pub dropped: u64,
-    /// When a resolver answered last, in seconds since 1970.
+    /// When a resolver last answered, in seconds since 1970.
     pub answered_at: Option<i64>,
-    /// Why nothing is learned, or not shared.
+    /// Why riskgate learns nothing, or can't share facts through the store.
     pub problem: Option<String>,
 }
 
 impl DnsStatus {
-    /// As JSON, for people and programs; moments in RFC 3339.
+    /// The status as JSON, with times in RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "learning": self.is_learning,

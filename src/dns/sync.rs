@@ -1,40 +1,40 @@
-//! What the store keeps of what was learned: over restarts, and for other nodes.
+//! Shares learned facts through the store: with other nodes, and across restarts.
 //!
-//! A store that is down, or that gives no right to it, costs the sharing and nothing else.
+//! If the store is down or denies access, only the sharing stops.
 
 use super::cache::LearnedCache;
 use super::fact::is_usable_at;
 use crate::store::{LearnedRow, Store, StoreError};
 
-/// What waits for a store that is down.
+/// The most facts that wait while the store is down; further facts are not shared.
 const MAX_UNSAVED: usize = 10_000;
 
-/// Writes to the store what this node learned, and reads what others did.
+/// Writes this node's facts to the store, and reads the facts of other nodes.
 pub struct LearnedSync {
     store: Store,
-    /// What was read or written up to here is known.
+    /// The version of the store's facts up to which this node has read.
     version: u64,
     unsaved: Vec<LearnedRow>,
 }
 
 impl LearnedSync {
-    /// Keeps in this store.
+    /// Shares facts through this store.
     pub fn new(store: Store) -> LearnedSync {
         LearnedSync { store, version: 0, unsaved: Vec::new() }
     }
 
-    /// Has this written with the next sync.
+    /// Queues a fact for the next sync.
     pub fn queue_row(&mut self, learned: LearnedRow) {
         if self.unsaved.len() < MAX_UNSAVED {
             self.unsaved.push(learned);
         }
     }
 
-    /// Writes what was learned here, and takes over what other nodes have learned. `now` is in seconds
+    /// Writes the queued facts, and adds the facts of other nodes to the cache. `now` is in seconds
     /// since 1970.
     ///
     /// # Errors
-    /// If the store did not answer; what was not written is written the next time.
+    /// If the store did not answer. The next sync writes the facts that were not written.
     pub fn sync(&mut self, cache: &LearnedCache, now: i64) -> Result<(), StoreError> {
         if !self.unsaved.is_empty() {
             self.store.save_learned(&self.unsaved)?;

@@ -1,4 +1,4 @@
-//! Whether a list that was fetched can be believed. Values only.
+//! Checks whether a fetched list is plausible. Values only.
 
 use std::collections::HashSet;
 
@@ -7,11 +7,12 @@ use super::error::FeedError;
 use crate::model::domain::DnsName;
 use crate::table::{FeedKind, MIN_ROWS_TO_GUARD, Table};
 
-/// Of this share of lines, in percent, at least must be names.
+/// The least share of lines that must be names, in percent.
 const MIN_VALID_PERCENT: usize = 90;
 
-/// The names of a list, in their canonical form, sorted, each once. A line holds one; what stands
-/// behind a comma, a space or a `#` is not looked at. A JSON array of names is one too.
+/// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
+/// array of names, or has one name per line; the text behind a comma, semicolon, space, tab or `#`
+/// is ignored.
 pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedError> {
     let wrong = |found: String| {
         Err(FeedError::new(feed, format!("expected a list of domains, but found {found}")))
@@ -44,7 +45,7 @@ pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedE
     if entries.is_empty() {
         return wrong("an empty one".to_owned());
     }
-    // The head of a table is no name.
+    // One line may be the header of a table.
     let invalid_count = entries.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > entries.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
         return wrong(format!("{} of {} lines that are none", invalid_count + 1, entries.len()));
@@ -54,9 +55,9 @@ pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedE
     Ok(names)
 }
 
-/// A list of disposable domains is not believed in anything if it flags a large provider, or more
-/// than one name in a hundred that the table's lists protect. A good one may have a few: they flag
-/// nothing.
+/// Rejects a list of disposable domains that contains a large provider, or too many protected
+/// names: more than 1 % of its names, and at least two. A good list may contain a few protected
+/// names; the table ignores them.
 pub(super) fn check_protected_names(
     feed: &Feed,
     names: &[String],
@@ -68,8 +69,8 @@ pub(super) fn check_protected_names(
     let large = names.iter().find(|name| table.is_large_provider(name));
     let is_protected =
         |name: &&String| table.find_row(name).is_some_and(|row| row.own.is_protected_by_name());
-    let most = (names.len() / 100).max(1);
-    match large.or(names.iter().filter(is_protected).nth(most)) {
+    let max = (names.len() / 100).max(1);
+    match large.or(names.iter().filter(is_protected).nth(max)) {
         None => Ok(()),
         Some(name) => {
             let why = format!("expected no protected name, but found {name}");
@@ -78,7 +79,7 @@ pub(super) fn check_protected_names(
     }
 }
 
-/// A list that shrank or grew too much was cut, emptied or mixed up.
+/// Rejects a list that shrank or grew too much: it is probably truncated, empty or another list.
 pub(super) fn check_changed_share(
     feed: &Feed,
     before: &HashSet<String>,
@@ -88,18 +89,18 @@ pub(super) fn check_changed_share(
         return Ok(());
     }
     let unchanged = names.iter().filter(|name| before.contains(*name)).count();
-    let (came, went) = (names.len() - unchanged, before.len() - unchanged);
+    let (added, removed) = (names.len() - unchanged, before.len() - unchanged);
     let percent = usize::try_from(feed.max_changed_percent).unwrap_or(usize::MAX);
-    let most = before.len().saturating_mul(percent) / 100;
-    if came <= most && went <= most {
+    let max = before.len().saturating_mul(percent) / 100;
+    if added <= max && removed <= max {
         return Ok(());
     }
     let before = before.len();
     Err(FeedError::new(
         &feed.name,
         format!(
-            "expected at most {most} of {before} rows to be added and to be removed, but found {came} new and \
-             {went} gone; `riskgate table update --force {}` accepts it anyway",
+            "expected at most {max} of {before} rows to be added and to be removed, but found {added} \
+             new and {removed} gone; `riskgate table update --force {}` accepts it anyway",
             feed.name
         ),
     ))

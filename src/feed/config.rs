@@ -1,4 +1,4 @@
-//! What a feed is, as the config says it, and where its list lies.
+//! The settings of a feed, and the file of its list.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,26 +6,27 @@ use std::time::Duration;
 use super::fetch::FeedUrl;
 use crate::table::{FeedKind, FeedList};
 
-/// One feed, as the config says it.
+/// The settings of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feed {
-    /// Lower-case letters, digits and hyphens; no other feed has it.
+    /// The feed's unique name: lower-case letters, digits and hyphens.
     pub name: String,
-    /// Where the list is.
+    /// The URL or path of the list.
     pub url: FeedUrl,
-    /// What its rows are.
+    /// The kind of the list's names.
     pub kind: FeedKind,
-    /// How often it is fetched.
+    /// How often riskgate fetches the list.
     pub interval: Duration,
-    /// A list that has not changed for this long is told: its publisher may have stopped.
+    /// If the list has not changed for this long, riskgate reports it, because its publisher may
+    /// have stopped.
     pub max_age: Duration,
-    /// The largest list that is taken, in bytes.
+    /// The largest list that riskgate accepts, in bytes.
     pub max_bytes: u64,
-    /// The share of its rows that may come, and that may go, from one list to the next, in percent.
+    /// The largest share of rows that an update may add, and that it may remove, in percent.
     pub max_changed_percent: u64,
-    /// Where the SHA-256 of the list is, in hexadecimal, alone or before a file name.
+    /// The URL of the list's SHA-256: in hexadecimal, alone or before a file name.
     pub sha256_url: Option<FeedUrl>,
-    /// The minisign public key that signs the list; the signature is at the URL with `.minisig`.
+    /// The minisign public key of the list's signature, which is at `url` with `.minisig`.
     pub public_key: Option<String>,
 }
 
@@ -34,12 +35,12 @@ pub struct Feed {
 pub struct Feeds {
     /// The feeds, in the order of the config.
     pub feeds: Vec<Feed>,
-    /// Where their lists and what is known of them are kept.
+    /// The directory with the feeds' lists and states.
     pub dir: PathBuf,
 }
 
 impl Feeds {
-    /// The lists as the table takes them.
+    /// The lists as inputs of a table.
     pub fn feed_lists(&self) -> Vec<FeedList> {
         let list = |feed: &Feed| FeedList {
             name: feed.name.clone(),
@@ -51,8 +52,8 @@ impl Feeds {
 }
 
 impl Feed {
-    /// The file of the last good list. A list of another kind has another file: it must not pass
-    /// for one of this kind.
+    /// The file of the last good list. The name contains the kind, so that a list is not used as
+    /// another kind after the setting changes.
     pub(super) fn list_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.{}.txt", self.name, self.kind.as_str()))
     }

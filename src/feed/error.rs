@@ -1,16 +1,16 @@
-//! Why a feed keeps its last good list.
+//! The error of an update.
 
-/// Why a feed keeps its last good list.
+/// Why an update failed. The feed then keeps its last good list.
 #[derive(Debug, thiserror::Error)]
-#[error("{attempted_at}: {message}")]
+#[error("{at}: {message}")]
 pub struct FeedError {
-    /// The feed, or the URL.
-    pub(super) attempted_at: String,
+    /// The feed, the URL or the file.
+    pub(super) at: String,
     pub(super) message: String,
 }
 
 impl FeedError {
-    pub(super) fn new(at: impl Into<String>, why: impl Into<String>) -> FeedError {
-        FeedError { attempted_at: at.into(), message: why.into() }
+    pub(super) fn new(at: impl Into<String>, message: impl Into<String>) -> FeedError {
+        FeedError { at: at.into(), message: message.into() }
     }
 }

@@ -1,7 +1,7 @@
-//! How a list is fetched: over HTTPS, from this machine over HTTP, or from a file.
+//! Fetches a list over HTTPS, over HTTP from this machine, or from a file.
 //!
-//! Owns the caps on size and time, and what proves that a list is the publisher's. It keeps
-//! nothing and never judges names.
+//! Owns the limits of size and time, and verifies a list's digest and signature. This module stores
+//! nothing and does not check the names.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,13 @@ use super::error::FeedError;
 use super::storage::FeedState;
 use crate::support::regular_file::read_regular_file;
 
-/// How long one fetch may take, from the look-up of the name to the last byte.
+/// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
 const MAX_PROOF_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
 
-/// Where a list is.
+/// The place of a list.
 #[derive(Clone, PartialEq, Eq)]
 pub enum FeedUrl {
     /// `https://…`, or `http://…` on this machine.
@@ -31,8 +31,8 @@ pub enum FeedUrl {
 }
 
 impl FeedUrl {
-    /// Reads a URL or a path; `None` if it is neither, or would be fetched in the clear from
-    /// elsewhere.
+    /// Parses a URL or a path. `None` if the text is neither, or is an `http://` URL of another
+    /// machine: riskgate would fetch it unencrypted.
     pub fn parse(text: &str) -> Option<FeedUrl> {
         if let Some(path) = text.strip_prefix("file://") {
             return path.starts_with('/').then(|| FeedUrl::File(PathBuf::from(path)));
@@ -48,7 +48,7 @@ impl FeedUrl {
         is_safe.then(|| FeedUrl::Web(text.to_owned()))
     }
 
-    /// All of it, with what may be a password.
+    /// The whole URL, including a password or token that it may contain.
     pub(super) fn to_unredacted(&self) -> String {
         match self {
             FeedUrl::Web(url) => url.clone(),
@@ -56,7 +56,7 @@ impl FeedUrl {
         }
     }
 
-    /// The same place with something behind its name.
+    /// The same place with `suffix` appended to its path.
     fn with_suffix(&self, suffix: &str) -> FeedUrl {
         match self {
             FeedUrl::Web(url) => {
@@ -70,19 +70,19 @@ impl FeedUrl {
     }
 }
 
-/// The host of what stands behind the scheme of a URL (RFC 3986 section 3.2).
+/// The host of a URL without its scheme (RFC 3986 section 3.2).
 fn host_of(rest: &str) -> Option<&str> {
     let authority = rest.split(['/', '?', '#']).next()?;
-    let path = authority.rsplit('@').next()?;
-    let host = match path.strip_prefix('[') {
+    let host_and_port = authority.rsplit('@').next()?;
+    let host = match host_and_port.strip_prefix('[') {
         Some(address) => address.split_once(']')?.0,
-        None => path.split(':').next()?,
+        None => host_and_port.split(':').next()?,
     };
     (!host.is_empty()).then_some(host)
 }
 
 impl fmt::Display for FeedUrl {
-    /// Without what may be a password or a token: the user, and the query.
+    /// Omits the user and the query, which may contain a password or token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FeedUrl::File(path) => write!(f, "{}", path.display()),
@@ -103,21 +103,21 @@ impl fmt::Debug for FeedUrl {
     }
 }
 
-/// What a fetch brought.
+/// The result of a fetch.
 pub(super) enum FetchOutcome {
-    /// The list is the one that was fetched last.
+    /// The list has not changed since the last fetch.
     NotModified,
     List(FetchedList),
 }
 
-/// A list and what its server says of it.
+/// A list and its validators.
 pub(super) struct FetchedList {
     pub bytes: Vec<u8>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
 }
 
-/// Fetches a list, unless it is the one that was fetched last.
+/// Fetches a list, unless it has not changed since the last fetch.
 pub(super) fn fetch(
     url: &FeedUrl,
     state: &FeedState,
@@ -146,11 +146,11 @@ fn fetch_web(
 ) -> Result<FetchOutcome, FeedError> {
     let failed = |why: String| FeedError::new(url.to_string(), why);
     let is_https = text.starts_with("https://");
-    // A name is trusted as certificates say, and a redirect never leaves HTTPS.
+    // The server's certificate is verified, and redirects must stay on HTTPS.
     let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
     let mut config = ureq::Agent::config_builder();
     if !is_https {
-        // What is on this machine never goes through a proxy.
+        // Requests to this machine never go through a proxy.
         config = config.proxy(None);
     }
     let agent: ureq::Agent = config
@@ -196,7 +196,7 @@ fn fetch_web(
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
-    // Where only the end of the connection ends a list, a last line without its end may be cut.
+    // If only the end of the connection ends the list, an unterminated last line may be truncated.
     let is_whole = match bytes.trim_ascii_end().last() {
         Some(b']') => true,
         _ => bytes.ends_with(b"\n"),
@@ -209,11 +209,11 @@ fn fetch_web(
     Ok(FetchOutcome::List(FetchedList { bytes, etag, last_modified: modified }))
 }
 
-/// What an error says, without the words that hold a URL: it may carry a token.
+/// An error message without URLs, because a URL may contain a token.
 fn redact_urls(text: &str) -> String {
-    let shown =
+    let redact =
         |word: &str| if word.contains("://") { "the URL".to_owned() } else { word.to_owned() };
-    text.split(' ').map(shown).collect::<Vec<_>>().join(" ")
+    text.split(' ').map(redact).collect::<Vec<_>>().join(" ")
 }
 
 /// The SHA-256 of a list, in lower-case hexadecimal.
@@ -221,7 +221,7 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Compares the digest with the one that is published at `url`.
+/// Compares the list's digest with the digest that is published at `url`.
 pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError> {
     let text = fetch_proof(url)?;
     let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
@@ -232,7 +232,7 @@ pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError>
     Err(FeedError::new(url.to_string(), why))
 }
 
-/// Checks the list's signature (minisign).
+/// Verifies the list's minisign signature.
 pub(super) fn check_signature(url: &FeedUrl, key: &str, bytes: &[u8]) -> Result<(), FeedError> {
     let at = url.with_suffix(".minisig");
     let wrong = |error: minisign_verify::Error| {
@@ -244,14 +244,15 @@ pub(super) fn check_signature(url: &FeedUrl, key: &str, bytes: &[u8]) -> Result<
     key.verify(bytes, &signature, false).map_err(wrong)
 }
 
-/// Whether this is a minisign public key.
+/// Whether a text is a minisign public key.
 pub fn is_minisign_public_key(text: &str) -> bool {
     PublicKey::from_base64(text).is_ok()
 }
 
 fn fetch_proof(url: &FeedUrl) -> Result<String, FeedError> {
-    let nothing_known = FeedState::default();
-    let FetchOutcome::List(fetched) = fetch(url, &nothing_known, MAX_PROOF_BYTES)? else {
+    // Without validators, so that the server never answers 304.
+    let empty_state = FeedState::default();
+    let FetchOutcome::List(fetched) = fetch(url, &empty_state, MAX_PROOF_BYTES)? else {
         return Ok(String::new());
     };
     String::from_utf8(fetched.bytes)

@@ -1,4 +1,4 @@
-//! How a feed stands, and when it is due.
+//! The status of a feed, and when it is due.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,71 +7,71 @@ use super::config::{Feed, Feeds};
 use super::storage::{self, FeedState};
 use crate::model::month::format_rfc3339;
 
-/// How many times its interval a feed may be silent before that is told.
+/// If no fetch succeeds for this many intervals, the status reports it.
 const STALE_AFTER_INTERVALS: u32 = 3;
 
-/// A feed is never called silent before this time, however short its interval.
+/// The status never reports missing fetches earlier than this, however short the interval is.
 const MIN_STALE_AFTER: Duration = Duration::from_hours(1);
 
-/// The last time that a feed was tried.
+/// The last attempt to fetch a feed.
 #[derive(Clone, Copy, Debug)]
 pub struct LastAttempt {
-    /// When, in seconds since 1970.
+    /// When the attempt was made, in seconds since 1970.
     pub at: i64,
-    /// Whether nothing could be kept.
+    /// Whether the attempt failed.
     pub has_failed: bool,
 }
 
-/// How a feed stands.
+/// The status of a feed.
 #[derive(Clone, Debug)]
 pub struct FeedStatus {
-    /// Its name.
+    /// The feed's name.
     pub name: String,
-    /// Where its list comes from, without a password.
+    /// The URL of its list, without a password.
     pub url: String,
-    /// What is known of its list.
+    /// The state of its list.
     pub state: FeedState,
-    /// What an operator should know: the last fault, or that it is silent.
+    /// A problem that the operator should know about: the last fault, missing fetches, or a list
+    /// that no longer changes.
     pub problem: Option<String>,
 }
 
 impl FeedStatus {
-    /// As JSON, for people and programs; moments in RFC 3339.
+    /// The status as JSON, with times in RFC 3339.
     pub fn to_json(&self) -> serde_json::Value {
         let FeedState { attempted_at, fetched_at, changed_at, rows, .. } = &self.state;
-        let moment = |at: &Option<i64>| at.map(format_rfc3339);
+        let time = |at: &Option<i64>| at.map(format_rfc3339);
         serde_json::json!({
             "name": self.name,
             "url": self.url,
             "rows": rows,
-            "attempted_at": moment(attempted_at),
-            "fetched_at": moment(fetched_at),
-            "changed_at": moment(changed_at),
+            "attempted_at": time(attempted_at),
+            "fetched_at": time(fetched_at),
+            "changed_at": time(changed_at),
             "problem": self.problem,
         })
     }
 }
 
 impl Feeds {
-    /// How each feed stands at a moment, in seconds since 1970. Reads the directory.
+    /// The status of each feed. Reads the directory. `now` is in seconds since 1970.
     pub fn status(&self, now: i64) -> Vec<FeedStatus> {
         self.feeds.iter().map(|feed| feed.status(&self.dir, now)).collect()
     }
 }
 
 impl Feed {
-    /// How it stands at a moment, in seconds since 1970.
+    /// The feed's status. `now` is in seconds since 1970.
     pub fn status(&self, folder: &Path, now: i64) -> FeedStatus {
         let state = self.read_state(folder);
         let problem = self.describe_problem(folder, &state, now);
         FeedStatus { name: self.name.clone(), url: self.url.to_string(), state, problem }
     }
 
-    /// What an operator should know: the last fault, that no fetch succeeds, or that the list does
-    /// not change any more.
+    /// The problem of a [`FeedStatus`], if there is one.
     fn describe_problem(&self, folder: &Path, state: &FeedState, now: i64) -> Option<String> {
-        let if_older_than = |at: Option<i64>, most: Duration| {
-            at.filter(|at| now.saturating_sub(*at) > most.as_secs().cast_signed())
+        let if_older_than = |at: Option<i64>, age: Duration| {
+            at.filter(|at| now.saturating_sub(*at) > age.as_secs().cast_signed())
         };
         let damage = storage::find_list_fault(state, &self.list_path(folder));
         let damage = damage.map(|damage| format!("{}: {damage}", self.name));
@@ -92,20 +92,21 @@ impl Feed {
         fault.or_else(unchanged)
     }
 
-    /// When this source was tried last, as far as the directory knows.
+    /// The last attempt to fetch from this source, if the directory has one.
     pub fn last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
         let state = self.read_state(folder);
-        // A list of another source says nothing of this one.
+        // An attempt with other settings of URL, digest or key does not count.
         let at = state.attempted_at.filter(|_| state.source_digest == self.source_digest())?;
         Some(LastAttempt { at, has_failed: state.fault.is_some() })
     }
 
-    /// Whether the list that is kept is damaged, so that it should be fetched anew.
+    /// Whether the list on disk is damaged, so that it should be fetched again.
     pub fn is_damaged(&self, folder: &Path) -> bool {
         storage::find_list_fault(&self.read_state(folder), &self.list_path(folder)).is_some()
     }
 
-    /// When it is due after such a try, in seconds since 1970; after a fault sooner.
+    /// When the feed is due after this attempt, in seconds since 1970. After a failure riskgate
+    /// waits a tenth of the interval: at least 1 s, at most 600 s.
     pub fn next_due_at(&self, last: &LastAttempt) -> i64 {
         let interval = self.interval.as_secs().cast_signed();
         let wait = if last.has_failed { (interval / 10).clamp(1, 600) } else { interval };

@@ -1,4 +1,4 @@
-//! What is kept of a feed on the disk: its last good list, and what is known of it.
+//! The files of a feed: its last good list and its state.
 
 use std::collections::HashSet;
 use std::fs::{self, File};
@@ -12,58 +12,59 @@ use super::error::FeedError;
 use crate::support::regular_file::{parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
-/// How many lists back one that returns is recognised.
+/// The number of earlier lists that riskgate recognizes if a server serves them again.
 const MAX_DIGESTS: usize = 100;
 const MAX_STATE_BYTES: u64 = 1 << 20;
 
-/// What is known of a feed.
+/// The state of a feed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct FeedState {
-    /// Which place, digest and key the rest is about. Of another source nothing is known.
+    /// Identifies the settings (URL, digest URL and key) to which the other fields belong. If the
+    /// settings change, the state is reset.
     pub source_digest: String,
-    /// The list's `ETag` and `Last-Modified`, for conditional requests (RFC 9110 section 13.1).
+    /// The list's `ETag`, for conditional requests (RFC 9110 section 13.1).
     pub etag: Option<String>,
-    /// See above.
+    /// The list's `Last-Modified`, see `etag`.
     pub modified: Option<String>,
-    /// When it was tried last, in seconds since 1970.
+    /// When the last attempt to fetch was made, in seconds since 1970.
     pub attempted_at: Option<i64>,
-    /// When its list was last seen to be good, changed or not.
+    /// When the last attempt succeeded, in seconds since 1970. The list need not have changed.
     pub fetched_at: Option<i64>,
-    /// When its list changed last.
+    /// When the list last changed, in seconds since 1970.
     pub changed_at: Option<i64>,
-    /// The rows of its list.
+    /// The number of rows of the list.
     pub rows: usize,
-    /// Length, number and change time of the file of the list, to see whether it was changed.
+    /// Length, inode and change time of the list's file, to detect other writers.
     pub list_fingerprint: Option<[i64; 4]>,
-    /// What was wrong with the last try.
+    /// The fault of the last attempt, if it failed.
     pub fault: Option<String>,
-    /// The SHA-256 of the names of each list that was taken, the last one at the end.
+    /// The SHA-256 of the names of each accepted list, the latest at the end.
     pub digests: Vec<String>,
 }
 
 impl FeedState {
-    /// Forgets what was known of another source, and says whether there was one. Where nothing is
-    /// known the kept list is taken for one of this source.
+    /// Resets the state if it belongs to another source. Returns true if it did; an empty state
+    /// belongs to no source, so the list on disk then counts as a list of this source.
     pub(super) fn reset_if_source_changed(&mut self, source: String) -> bool {
         if self.source_digest == source {
             return false;
         }
-        let had_another = !self.source_digest.is_empty();
+        let had_other_source = !self.source_digest.is_empty();
         let FeedState { rows, changed_at, fetched_at, list_fingerprint, .. } = *self;
-        let nothing = FeedState::default();
+        let empty = FeedState::default();
         *self = FeedState {
             source_digest: source,
             rows,
             changed_at,
             fetched_at,
             list_fingerprint,
-            ..nothing
+            ..empty
         };
-        had_another
+        had_other_source
     }
 
-    /// Adds the digest of a list that was taken.
+    /// Adds the digest of an accepted list.
     pub(super) fn push_digest(&mut self, digest: String) {
         self.digests.retain(|known| *known != digest);
         self.digests.push(digest);
@@ -76,11 +77,13 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(format!("{name}.json"))
 }
 
-/// What is known; nothing if there is no file, or none that can be read: then all is fetched anew.
+/// Reads the state. If the file does not exist or can't be read, the state is empty and riskgate
+/// fetches the whole list again.
 pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
     let text = read_regular_text(&state_path(folder, name), MAX_STATE_BYTES).unwrap_or_default();
     let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
-    // Without its list nothing may be answered by "not modified", nor by "the same again".
+    // If the list on disk is missing or damaged, the next fetch must be unconditional, and the
+    // same list must count as new.
     match is_list_intact(&state, list) {
         true => state,
         false => {
@@ -91,35 +94,34 @@ pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
     }
 }
 
-/// Whether the kept list is as it was written. It is read only if it is not the file that was
-/// written last.
+/// Whether the list on disk is as it was written. If the fingerprint matches, the file is not read.
 fn is_list_intact(state: &FeedState, list: &Path) -> bool {
     let fingerprint = fingerprint_file(list);
     fingerprint.is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint)
         || matches!(FeedList::read(list), Ok(Some(_)))
 }
 
-/// What tells a file from another one in its place: its length, number and change time. `None` if
-/// it can't be opened.
+/// Length, inode and change time of a file, to detect that it was replaced or changed. `None` if
+/// the file can't be opened.
 fn fingerprint_file(path: &Path) -> Option<[i64; 4]> {
     let metadata = File::open(path).and_then(|file| file.metadata()).ok()?;
-    let number = |unsigned: u64| unsigned.cast_signed();
-    Some([number(metadata.len()), number(metadata.ino()), metadata.ctime(), metadata.ctime_nsec()])
+    let signed = |unsigned: u64| unsigned.cast_signed();
+    Some([signed(metadata.len()), signed(metadata.ino()), metadata.ctime(), metadata.ctime_nsec()])
 }
 
-/// Writes what is known.
+/// Writes the state.
 pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Result<(), FeedError> {
     let text = serde_json::to_string_pretty(state).unwrap_or_default();
     write_file(&state_path(folder, name), text.as_bytes())
 }
 
-/// The names of the last good list; none without one.
+/// The names of the last good list; empty if there is none.
 pub(super) fn read_list(path: &Path) -> HashSet<String> {
     let text = FeedList::read(path).ok().flatten().unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// What is wrong with the kept list, if anything is.
+/// The fault of the list on disk, if it is damaged.
 pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> {
     let is_known = fingerprint_file(path)
         .is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint);
@@ -127,7 +129,7 @@ pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> 
     found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
-/// Keeps these names.
+/// Writes the list, and its fingerprint into the state.
 pub(super) fn write_list(
     state: &mut FeedState,
     path: &Path,
@@ -138,7 +140,7 @@ pub(super) fn write_list(
     Ok(())
 }
 
-/// Keeps other processes from updating this feed until it is dropped.
+/// Locks the feed, so that no other process updates it until the returned file is dropped.
 pub(super) fn lock_feed(folder: &Path, name: &str) -> Result<File, FeedError> {
     let path = folder.join(format!("{name}.lock"));
     let locked = fs::create_dir_all(folder).and_then(|()| {
@@ -150,14 +152,14 @@ pub(super) fn lock_feed(folder: &Path, name: &str) -> Result<File, FeedError> {
     Ok(file)
 }
 
-/// Removes what an update left that was killed: nobody else writes, since the lock is held.
+/// Removes temporary files of a killed update. The lock is held, so no other process is writing.
 fn remove_half_written(folder: &Path, name: &str) {
-    let begin = format!("{name}.");
+    let prefix = format!("{name}.");
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let file = entry.file_name();
         let file = file.to_string_lossy();
-        if file.starts_with(&begin) && file.ends_with(".new") {
-            // What stays is in nobody's way.
+        if file.starts_with(&prefix) && file.ends_with(".new") {
+            // A file that can't be removed does no harm.
             let _ = fs::remove_file(entry.path());
         }
     }

@@ -1,4 +1,4 @@
-//! Brings a feed up to date: fetch, verify, judge, keep.
+//! Updates a feed: fetches its list, verifies and checks it, and stores it.
 
 use std::path::Path;
 
@@ -9,22 +9,23 @@ use super::fetch::{self, FeedUrl, FetchOutcome};
 use super::storage::{self, FeedState};
 use crate::table::Table;
 
-/// What an update did.
+/// The result of an update.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UpdateOutcome {
-    /// A new list of this many rows is kept.
+    /// A new list with this many rows was stored.
     Replaced(usize),
-    /// The list is the one that is kept.
+    /// The list has not changed.
     Unchanged,
 }
 
 impl Feed {
-    /// Fetches the list and keeps it, if it can be believed. `table` knows which names are
-    /// protected. With `is_forced` a list is taken however much it changed, also an older one.
-    /// Where another process updates the same feed it waits until that is done.
+    /// Fetches the list, and stores it if it passes the checks. `table` has the protected names.
+    /// With `is_forced`, a list is accepted however much it changed, and even if it is older. If
+    /// another process updates the same feed, this one waits.
     ///
     /// # Errors
-    /// If nothing new could be kept; what was kept before still is. The fault is kept beside it.
+    /// If the list could not be fetched, checked or stored. The last good list is kept, and the
+    /// fault is stored in the state.
     pub fn update(
         &self,
         folder: &Path,
@@ -49,18 +50,15 @@ impl Feed {
         })
     }
 
-    /// The fault with the feed's name at its begin.
+    /// The error with the feed's name at the begin.
     fn with_feed_name(&self, error: FeedError) -> FeedError {
-        match error.attempted_at == self.name {
+        match error.at == self.name {
             true => error,
-            false => FeedError {
-                attempted_at: format!("{}: {}", self.name, error.attempted_at),
-                ..error
-            },
+            false => FeedError { at: format!("{}: {}", self.name, error.at), ..error },
         }
     }
 
-    /// What decides where a list comes from and what proves it.
+    /// A digest of the settings that decide where the list comes from and how it is verified.
     pub(super) fn source_digest(&self) -> String {
         let url = |url: &FeedUrl| url.to_unredacted();
         let parts = [
@@ -90,7 +88,7 @@ impl Feed {
             fetch::check_signature(&self.url, key, &fetched.bytes)?;
         }
         let names = checks::parse_names(&self.name, &fetched.bytes)?;
-        // Of the names, so that neither a comment nor their order makes an old list a new one.
+        // The digest of the names, so that a changed comment or order does not make a list new.
         let digest = fetch::sha256_hex(names.join("\n").as_bytes());
         if state.digests.last() == Some(&digest) {
             (state.etag, state.modified) = (fetched.etag, fetched.last_modified);

@@ -1,4 +1,4 @@
-//! Parses `manifest.toml`: the kind of each list, the score of each rule, and the limits of a build.
+//! Parses `manifest.toml`: the kind of each list, the score of each rule, and the build's limits.
 //!
 //! This module reads neither the lists nor any file itself.
 

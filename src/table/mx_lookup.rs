@@ -14,7 +14,7 @@ impl Table {
         self.mx.find(host).is_some()
     }
 
-    /// Large providers. riskgate distrusts resolvers that do not know the mail hosts of any of them.
+    /// Large providers. riskgate distrusts resolvers that know the mail hosts of none of them.
     pub fn large_providers(&self) -> &[String] {
         &self.decoded.meta.inferred.typos_of
     }

@@ -1,8 +1,8 @@
-//! How names cover one another: rows become one entry for each name, with what it says of itself,
-//! of the names below it, and of those below it that are somebody else's.
+//! Turns rows into one entry for each name. An entry has an answer for the name itself, for the
+//! names below it, and for the names below it across public suffixes, which have other owners.
 //!
-//! What a name inherits is worked out here, once, so that a look-up takes the most specific row
-//! and asks nothing else.
+//! Names inherit facts here, when the table is built, so that a look-up only needs the most
+//! specific row.
 
 use std::collections::HashMap;
 
@@ -18,32 +18,33 @@ use super::rules::{self, FLAGGING_LIST_BITS, Facts, OverrideRow, StoredAnswer};
 use crate::model::domain::{DnsName, ancestor_offsets};
 use crate::model::verdict::Rule;
 
-/// The dictionary and who points into it.
+/// The contents of a table: its names, entries and answers.
 #[derive(Default)]
 pub(super) struct Resolved<'r> {
-    /// Sorted; each with the number of its entry and 1.
+    /// The sorted names, each with the number of its entry, counted from 1.
     pub names: Vec<(&'r str, u16)>,
     pub entries: Vec<Entry>,
     pub answers: Vec<StoredAnswer>,
     pub tlds: HashMap<&'r str, u8>,
-    /// What follows from the MX host of a name without a row, by suffixes of hosts.
+    /// The answers for names without a row by the suffix of their MX host.
     pub mx: Vec<MxAnswers>,
+    /// The number of names with rows.
     pub rows: usize,
 }
 
 struct EntryBuilder<'r> {
     manifest: &'r Manifest,
     lists: &'r ParsedLists<'r>,
-    places: &'r [String],
+    display_names: &'r [String],
     inheritable: HashMap<&'r str, Inheritable>,
-    /// Protected names that may be flagged: their line, and whether one was.
+    /// The names of `guard.allow_flagging`: their line, and whether the name was flagged.
     flaggable: HashMap<String, (u32, bool)>,
     answer_numbers: HashMap<StoredAnswer, u16>,
     entry_numbers: HashMap<Entry, u16>,
-    covered: Resolved<'r>,
+    resolved: Resolved<'r>,
 }
 
-/// Works out the entries of all names. `lists.rows` must be sorted by name.
+/// Computes the entries of all names. `lists.rows` must be sorted by name.
 pub(super) fn resolve<'r>(
     lists: &'r ParsedLists<'r>,
     manifest: &'r Manifest,
@@ -58,24 +59,24 @@ pub(super) fn resolve<'r>(
             Err(error) => faults.push(TableFault::Toml { at, message: error.to_string() }),
         }
     }
-    let mut build_table = EntryBuilder {
+    let mut builder = EntryBuilder {
         manifest,
         lists,
-        places: display_names,
+        display_names,
         inheritable: collect_inheritable(lists, manifest),
         flaggable: allowed,
         answer_numbers: HashMap::new(),
         entry_numbers: HashMap::new(),
-        covered: Resolved::default(),
+        resolved: Resolved::default(),
     };
     for rule in FIXED_RULES {
         let facts = Facts { bits: rules::rule_bit(rule), ..Facts::default() };
-        // Pushed and not interned: their numbers are fixed.
-        build_table.covered.answers.push(rules::decide_answer(&facts, None, &manifest.scores));
+        // Not interned, because interning could merge them, and their indexes are fixed.
+        builder.resolved.answers.push(rules::decide_answer(&facts, None, &manifest.scores));
     }
-    build_table.build_entries(faults);
-    build_table.build_mx_answers(faults);
-    for (name, (line, used)) in &build_table.flaggable {
+    builder.build_entries(faults);
+    builder.build_mx_answers(faults);
+    for (name, (line, used)) in &builder.flaggable {
         if !used {
             let at =
                 format!("{}:{line}: guard.allow_flagging", display_names[display_names.len() - 1]);
@@ -83,7 +84,7 @@ pub(super) fn resolve<'r>(
             faults.push(TableFault::expected(at, expected, super::fault::quote_excerpt(name)));
         }
     }
-    let resolved = &build_table.covered;
+    let resolved = &builder.resolved;
     for (what, count) in [("answers", resolved.answers.len()), ("rows", resolved.entries.len())] {
         if count >= usize::from(u16::MAX) {
             let expected = format!("at most 65534 different {what}");
@@ -94,7 +95,7 @@ pub(super) fn resolve<'r>(
             ));
         }
     }
-    build_table.covered
+    builder.resolved
 }
 
 impl<'r> EntryBuilder<'r> {
@@ -111,25 +112,25 @@ impl<'r> EntryBuilder<'r> {
         let mut names = Vec::with_capacity(rows.len());
         for group in rows.chunk_by(|a, b| a.name == b.name) {
             let name: &str = &group[0].name;
-            while let Some(registrable_start) =
-                registrable_names.next_if(|registrable_start| *registrable_start < name)
+            while let Some(registrable) =
+                registrable_names.next_if(|registrable| *registrable < name)
             {
-                names.push((registrable_start, self.intern_empty_non_terminal()));
+                names.push((registrable, self.intern_empty_non_terminal()));
             }
             let has_rows_below = registrable_names.next_if_eq(&name).is_some();
             names.push((name, self.build_entry(name, group, has_rows_below, faults)));
-            self.covered.rows += 1;
+            self.resolved.rows += 1;
         }
-        for registrable_start in registrable_names {
-            names.push((registrable_start, self.intern_empty_non_terminal()));
+        for registrable in registrable_names {
+            names.push((registrable, self.intern_empty_non_terminal()));
         }
-        self.covered.names = names;
+        self.resolved.names = names;
         for tld in &self.lists.tlds {
-            *self.covered.tlds.entry(tld).or_default() |= TLD_EXISTS;
+            *self.resolved.tlds.entry(tld).or_default() |= TLD_EXISTS;
         }
     }
 
-    /// The entry of a registrable domain that has no row, but rows below it.
+    /// The entry of a registrable domain that has no row itself, but rows below it.
     fn intern_empty_non_terminal(&mut self) -> u16 {
         self.intern_entry(Entry {
             own: NO_ANSWER,
@@ -148,8 +149,8 @@ impl<'r> EntryBuilder<'r> {
     ) -> u16 {
         let inherited = self.collect_inherited(name, group[0].registrable_start);
         let inheritable = self.inheritable.get(name).copied().unwrap_or_default();
-        let sum = |least: Coverage| {
-            let rows = || group.iter().filter(|row| row.coverage >= least);
+        let sum = |coverage: Coverage| {
+            let rows = || group.iter().filter(|row| row.coverage >= coverage);
             let mut sum = Facts::default();
             rows().for_each(|row| sum.merge(facts_of_row(row, self.manifest)));
             rows().next().is_some().then_some(sum)
@@ -170,7 +171,7 @@ impl<'r> EntryBuilder<'r> {
         for (i, sum) in sums.into_iter().enumerate() {
             let Some(mut facts) = sum else { continue };
             if i == 0 {
-                // It is the names below that everybody gets.
+                // The suffix itself is not given out for free, only the names below it.
                 facts.bits &= !rules::rule_bit(Rule::FreeSubdomain);
             }
             self.add_inherited(&mut facts, &inherited, i == 2);
@@ -181,15 +182,15 @@ impl<'r> EntryBuilder<'r> {
             let override_row = override_numbers[i].and_then(|number| self.override_row(number));
             let answer = rules::decide_answer(&facts, override_row, &self.manifest.scores);
             if answer.verdict.reason.is_flagged() {
-                let by = override_row.map_or_else(
+                let culprit = override_row.map_or_else(
                     || list_and_line(&group[0]),
                     |override_row| (override_row.list, override_row.line),
                 );
-                // An operator's own override is the last word on every name.
+                // An override in the operator's own file may flag even a protected name.
                 let is_operators =
                     override_numbers[i].is_some_and(|number| self.is_operator_override(number));
                 if is_protected && !is_allowed && !is_operators && flagged_by.is_none() {
-                    flagged_by = Some(by);
+                    flagged_by = Some(culprit);
                 }
                 if was_protected && let Some((_, used)) = self.flaggable.get_mut(name) {
                     *used = true;
@@ -198,7 +199,7 @@ impl<'r> EntryBuilder<'r> {
             numbers[i] = self.intern_answer(answer);
         }
         if let Some((list, line)) = flagged_by {
-            let at = format!("{}:{line}", self.places[usize::from(list)]);
+            let at = format!("{}:{line}", self.display_names[usize::from(list)]);
             faults.push(TableFault::FlagsProtected { at, name: name.to_owned() });
         }
         let [own, below, across_suffixes] = numbers;
@@ -208,26 +209,27 @@ impl<'r> EntryBuilder<'r> {
         self.intern_entry(Entry { own, below, across_suffixes, has_rows_below })
     }
 
-    /// The overrides of the name itself, of names below it, and of names below it across public
-    /// suffixes.
+    /// The numbers of the overrides for the name itself, for names below it, and for names below it
+    /// across public suffixes.
     fn find_overrides(&self, inheritable: &Inheritable, inherited: &Inherited) -> [Option<u32>; 3] {
-        let above = [
+        let subtree_overrides = [
             inheritable.subtree_override,
             inherited.operator_subtree_override,
             inherited.subtree_override,
         ];
-        let covering = self.nearest_override(&above);
-        let own = self.nearest_override(&[&[inheritable.exact_override][..], &above].concat());
+        let covering = self.nearest_override(&subtree_overrides);
+        let own = self
+            .nearest_override(&[&[inheritable.exact_override][..], &subtree_overrides].concat());
         [own, covering, covering]
     }
 
-    /// Flags the TLD of a name whose answer crosses public suffixes.
+    /// Flags the TLD of a name whose row covers names across public suffixes.
     fn flag_tld(&mut self, name: &'r str) {
         let (tld, flag) = match name.rfind('.') {
             Some(dot) => (&name[dot + 1..], TLD_HAS_COVERING_SUFFIX),
             None => (name, TLD_COVERS_ALL),
         };
-        *self.covered.tlds.entry(tld).or_default() |= flag;
+        *self.resolved.tlds.entry(tld).or_default() |= flag;
     }
 
     fn collect_inherited(&self, name: &str, registrable_start: u8) -> Inherited {
@@ -255,26 +257,27 @@ impl<'r> EntryBuilder<'r> {
         inherited
     }
 
-    /// A suffix protects from what lists of other people and the DNS say of names below it, but
-    /// neither from a role row, which is more specific and says what the mailboxes are for, nor
-    /// from a reviewed list of disposable names.
-    fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, past_suffix: bool) {
+    /// Adds the facts that a name inherits. A protected suffix protects the names below it from
+    /// third-party lists and from DNS facts, but not from a role row, which is more specific, and
+    /// not from a reviewed list of disposable names.
+    fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, across_suffixes: bool) {
         facts.merge(inherited.special_use.inheritable());
-        // A row below that says that the name is real, or who its owner is, keeps its word.
+        // If a list says that the name is real, the fact of a free suffix above does not apply.
         if facts.bits & rules::REAL_NAME_BIT == 0 {
             facts.merge(inherited.free_subdomain.inheritable());
         }
         if facts.bits & (rules::rule_bit(Rule::Role) | rules::rule_bit(Rule::DisposableA)) == 0 {
             facts.merge(inherited.protection.inheritable());
         }
-        if !past_suffix && facts.label == 0 && inherited.label.label != 0 {
+        if !across_suffixes && facts.label == 0 && inherited.label.label != 0 {
             facts.label = inherited.label.label;
             facts.lists |= inherited.label.lists;
         }
     }
 
-    /// What a name without a row gets by its MX host, in the place of each of the two rules that
-    /// yield to it. A protected name, or one below it, is no host of a disposable operator.
+    /// Computes the answers for names without a row by their MX host. The answers replace those of
+    /// the rules `unknown` and `mail_in_name`. A protected name, or a name below one, can't be the
+    /// host of a disposable operator.
     fn build_mx_answers(&mut self, faults: &mut TableError) {
         let lists: &'r ParsedLists<'r> = self.lists;
         let mut hosts: Vec<_> = lists.mx_labels.iter().collect();
@@ -284,9 +287,9 @@ impl<'r> EntryBuilder<'r> {
             if is_disposable
                 && ancestor_offsets(suffix).any(|start| self.is_protected(&suffix[start..]))
             {
-                let mut lists = self.manifest.lists.iter().zip(self.places);
+                let mut lists = self.manifest.lists.iter().zip(self.display_names);
                 let display_name =
-                    lists.find_map(|(list, at)| (list.kind == ListKind::MxLabel).then_some(at));
+                    lists.find_map(|(list, name)| (list.kind == ListKind::MxLabel).then_some(name));
                 let at = format!("{}: class", display_name.map_or("", String::as_str));
                 let expected = "no protected name among the disposable hosts";
                 faults.push(TableFault::expected(
@@ -302,7 +305,7 @@ impl<'r> EntryBuilder<'r> {
             };
             let (unknown, mail_in_name) = (answer(Rule::Unknown), answer(Rule::MailInName));
             let suffix = suffix.clone();
-            self.covered.mx.push(MxAnswers { suffix, unknown, mail_in_name });
+            self.resolved.mx.push(MxAnswers { suffix, unknown, mail_in_name });
         }
     }
 
@@ -314,14 +317,14 @@ impl<'r> EntryBuilder<'r> {
         rows.any(|row| row.fact_bits & rules::rule_bit(Rule::Protected) != 0)
     }
 
-    /// The override that counts of these, the nearest first and 0 for none: one of the operator's
-    /// own if there is any.
+    /// The override that applies. `numbers` has the nearest override first, and 0 for none. An
+    /// override in the operator's own file takes precedence.
     fn nearest_override(&self, numbers: &[u32]) -> Option<u32> {
         let own = numbers.iter().find(|number| self.is_operator_override(**number));
         own.or_else(|| numbers.iter().find(|number| **number != 0)).copied()
     }
 
-    /// Whether an override stands in the operator's own file beside the lists.
+    /// Whether an override comes from the operator's own file.
     fn is_operator_override(&self, number: u32) -> bool {
         self.override_row(number).is_some_and(|override_row| {
             self.manifest.lists[usize::from(override_row.list)].list_origin == ListOrigin::Operator
@@ -334,7 +337,7 @@ impl<'r> EntryBuilder<'r> {
     }
 
     fn intern_answer(&mut self, answer: StoredAnswer) -> u16 {
-        let answers = &mut self.covered.answers;
+        let answers = &mut self.resolved.answers;
         *self.answer_numbers.entry(answer).or_insert_with(|| {
             let number = u16::try_from(answers.len()).unwrap_or(NO_ANSWER).min(NO_ANSWER - 1);
             if number < NO_ANSWER - 1 {
@@ -344,9 +347,9 @@ impl<'r> EntryBuilder<'r> {
         })
     }
 
-    /// The number of an entry and 1, since 0 is an empty slot.
+    /// The number of an entry, counted from 1, because 0 marks an empty slot.
     fn intern_entry(&mut self, entry: Entry) -> u16 {
-        let entries = &mut self.covered.entries;
+        let entries = &mut self.resolved.entries;
         *self.entry_numbers.entry(entry).or_insert_with(|| {
             entries.push(entry);
             u16::try_from(entries.len()).unwrap_or(u16::MAX)

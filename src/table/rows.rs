@@ -1,6 +1,6 @@
-//! Rows: one fact about one name, with the line that says it.
+//! Rows: one fact about one name, with its line.
 //!
-//! Owns what all readers of lists share. The text of a list is read in `lists` and `records`.
+//! Owns the types that all list parsers share. `lists` and `csv_lists` parse the text.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +11,7 @@ use super::rules::{self, OverrideRow};
 use crate::model::domain::{DnsName, SuffixKind};
 use crate::model::verdict::Rule;
 
-/// How the mail service behind an MX suffix is judged.
+/// The kind of mail service behind an MX suffix.
 #[derive(Clone, Copy)]
 pub(super) enum MxClass {
     Consumer,
@@ -21,49 +21,49 @@ pub(super) enum MxClass {
 }
 
 impl MxClass {
-    /// The fact that follows for a name with such a host.
+    /// The fact about a name with such an MX host.
     pub(super) fn bits(self) -> u32 {
         match self {
             MxClass::Professional => rules::rule_bit(Rule::Professional),
             MxClass::Disposable => rules::rule_bit(Rule::DisposableMx),
-            // A forwarder's or a shared host's customers are not judged by it.
+            // Such a host serves all kinds of customers, so nothing follows from it.
             MxClass::Consumer | MxClass::Shared => 0,
         }
     }
 }
 
-/// How far down a row reaches.
+/// Which names a row covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Coverage {
-    /// The name alone.
+    /// Only the name.
     NameOnly,
-    /// All below it, down to where somebody else's names begin.
+    /// The name and the names below it, but not across a public suffix.
     Subdomains,
-    /// All below it, names under public suffixes too.
+    /// The name and all names below it, also across public suffixes.
     AcrossSuffixes,
 }
 
 /// One fact about one name.
 pub(super) struct Row<'a> {
     pub name: Cow<'a, str>,
-    /// Facts as `rules` numbers them.
+    /// The facts, as bits that `rules` defines.
     pub fact_bits: u32,
-    /// A label and 1, or 0.
+    /// The number of the label, counted from 1; 0 for none.
     pub label: u32,
-    /// Sources that list the name, bit 0 for `a`.
+    /// The sources that vote for the name, bit 0 for `a`.
     pub votes: u32,
     pub line: u32,
     /// The number of the list in the manifest.
     pub list: u8,
     pub coverage: Coverage,
-    /// Where the registrable part begins; `NO_REGISTRABLE` when the name is a public suffix.
+    /// The byte offset of the registrable domain; `NO_REGISTRABLE` if the name is a public suffix.
     pub registrable_start: u8,
 }
 
-/// No name is that long: the name is a public suffix.
+/// Marks a name that is a public suffix. No name is long enough for this offset.
 pub(super) const NO_REGISTRABLE: u8 = u8::MAX;
 
-/// All lists, read.
+/// The rows of all lists.
 #[derive(Default)]
 pub(super) struct ParsedLists<'a> {
     pub rows: Vec<Row<'a>>,
@@ -71,22 +71,24 @@ pub(super) struct ParsedLists<'a> {
     pub labels: Labels,
     pub tlds: Vec<Cow<'a, str>>,
     pub seed: Vec<Cow<'a, str>>,
-    /// For each list: rows that were read.
+    /// The number of rows of each list.
     pub row_counts: Vec<u32>,
-    /// For each list: rows among them that name an ICANN suffix and so match nothing.
+    /// The number of each list's rows that match nothing, for example because they name an ICANN
+    /// suffix.
     pub ignored_counts: Vec<u32>,
     pub mx_labels: HashMap<String, (u32, MxClass)>,
-    /// The moment at which overrides have ended or not, in seconds since 1970.
+    /// The time by which overrides have expired or not, in seconds since 1970.
     pub now: i64,
-    /// How many overrides have ended.
+    /// The number of expired overrides.
     pub expired_overrides: u32,
-    /// When the next override ends.
+    /// When the next override expires, in seconds since 1970.
     pub next_override_expiry: Option<i64>,
-    /// Names of the present list that may stand there once, with their line.
+    /// The names of the present list that may occur only once, with their line. The flag separates
+    /// exact overrides from overrides of a subtree.
     pub first_lines: HashMap<(Cow<'a, str>, bool), u32>,
 }
 
-/// Label texts, each once.
+/// The texts of labels, each once.
 #[derive(Default)]
 pub(super) struct Labels {
     pub texts: Vec<String>,
@@ -106,12 +108,12 @@ impl Labels {
     }
 }
 
-/// Where a line stands, and what it may say.
+/// The place of a line, and the letters that it may use.
 pub(super) struct LineContext<'c> {
     pub list_number: u8,
     pub kind: ListKind,
     pub display_name: &'c str,
-    /// The letters that `sources.toml` knows, bit 0 for `a`.
+    /// The vote letters of `sources.toml`, bit 0 for `a`.
     pub votes: u32,
     pub line: u32,
 }
@@ -135,21 +137,22 @@ impl<'a> ParsedLists<'a> {
         }
     }
 
-    /// Keeps a row, unless it names an ICANN suffix without being entitled to.
+    /// Adds a row. A row that names an ICANN suffix is only counted as ignored, unless rows of the
+    /// list's kind may cover suffixes.
     pub(super) fn push_unless_icann_suffix(
         &mut self,
         context: &LineContext,
         name: Cow<'a, str>,
         parsed: &DnsName,
         exact: bool,
-        said: RowFacts,
+        facts: RowFacts,
     ) {
         let suffix = parsed.public_suffix_kind();
         let covers_suffixes = matches!(
             context.kind,
             ListKind::SpecialUse | ListKind::Protected | ListKind::FreeSubdomain
         );
-        let reach = match suffix {
+        let coverage = match suffix {
             _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => {
                 Coverage::NameOnly
             }
@@ -161,7 +164,7 @@ impl<'a> ParsedLists<'a> {
             Some(SuffixKind::Private) => Coverage::NameOnly,
             None => Coverage::Subdomains,
         };
-        self.push_row(context, name, parsed, reach, said);
+        self.push_row(context, name, parsed, coverage, facts);
     }
 
     pub(super) fn push_row(
@@ -169,25 +172,25 @@ impl<'a> ParsedLists<'a> {
         context: &LineContext,
         name: Cow<'a, str>,
         parsed: &DnsName,
-        reach: Coverage,
-        said: RowFacts,
+        coverage: Coverage,
+        facts: RowFacts,
     ) {
         let registrable_start =
             parsed.registrable_start().and_then(|start| u8::try_from(start).ok());
         self.rows.push(Row {
             name,
-            fact_bits: said.fact_bits,
-            label: said.label,
-            votes: said.votes,
+            fact_bits: facts.fact_bits,
+            label: facts.label,
+            votes: facts.votes,
             line: context.line,
             list: context.list_number,
-            coverage: reach,
+            coverage,
             registrable_start: registrable_start.unwrap_or(NO_REGISTRABLE),
         });
     }
 }
 
-/// What a line says of its name.
+/// The facts of a line about its name.
 #[derive(Default)]
 pub(super) struct RowFacts {
     pub fact_bits: u32,
@@ -195,7 +198,7 @@ pub(super) struct RowFacts {
     pub votes: u32,
 }
 
-/// The name in its canonical form: the text itself, if it is written so.
+/// Parses a name and returns its canonical text, without a copy if the text is already canonical.
 pub(super) fn parse_name<'t>(
     context: &LineContext,
     key: &str,

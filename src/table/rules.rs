@@ -1,50 +1,50 @@
-//! What the facts about a name add up to: the rules in their order, then the operator's word.
+//! Decides the answer for a name from its facts: the first rule that applies, then the override.
 //!
-//! Values only. Which facts a name has is found out in `build`.
+//! Values only. `resolve` collects the facts of each name.
 
 use std::borrow::Cow;
 
 use super::manifest::Scores;
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
-/// The fact that lets a rule apply. The lowest bit of a set belongs to the rule that decides.
+/// The fact that makes a rule apply. The lowest bit of a set is that of the deciding rule.
 pub(super) const fn rule_bit(rule: Rule) -> u32 {
     1 << rule as u32
 }
 
-/// The mail domain of a company; always together with `Rule::Protected`.
+/// The name is the mail domain of a company. Always set together with `Rule::Protected`.
 pub(super) const CORPORATE_BIT: u32 = 1 << 31;
-/// Somebody says that the name is real; no rule judges it.
+/// A list says that the name is real. The rules for unlisted names do not apply to it.
 pub(super) const REAL_NAME_BIT: u32 = 1 << 30;
-/// Other people's lists flag the name by mistake; no feed may flag it.
+/// Third-party lists flag the name by mistake. No feed may flag it.
 pub(super) const CLEARED_BIT: u32 = 1 << 29;
 /// A list of the manifest has a row for exactly this name.
 pub(super) const IN_MANIFEST_LISTS_BIT: u32 = 1 << 28;
 /// A list of the manifest protects exactly this name.
 pub(super) const PROTECTED_BY_NAME_BIT: u32 = 1 << 27;
-/// Facts that flag a name by a list of names, not by what the DNS says.
+/// The facts that flag a name because a list contains it, not because of its DNS records.
 pub(super) const FLAGGING_LIST_BITS: u32 = rule_bit(Rule::DisposableA)
     | rule_bit(Rule::DisposableB)
     | rule_bit(Rule::DisposableC)
     | rule_bit(Rule::DisposableD)
     | rule_bit(Rule::Role);
 
-/// What is said of a name.
+/// The facts about a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
     pub bits: u32,
-    /// Lists that say so, bit 0 for the first of the manifest.
+    /// The lists that contain the name, bit 0 for the first list of the manifest.
     pub lists: u64,
-    /// Sources that list the name, bit 0 for `a`.
+    /// The sources that vote for the name, bit 0 for `a`.
     pub votes: u32,
-    /// The static label and 1, or 0.
+    /// The number of the static label, counted from 1; 0 for none.
     pub label: u32,
-    /// The label by MX and 1, or 0.
+    /// The number of the label by MX host, counted from 1; 0 for none.
     pub mx_label: u32,
 }
 
 impl Facts {
-    /// What names below take over from a row, but for its label.
+    /// The facts that names below inherit, without the label.
     pub(super) fn inheritable(self) -> Facts {
         Facts {
             label: 0,
@@ -53,7 +53,7 @@ impl Facts {
         }
     }
 
-    /// Adds what another row or a parent says; the first label stays.
+    /// Adds the facts of another row or of a parent. The first label is kept.
     pub(super) fn merge(&mut self, other: Facts) {
         self.bits |= other.bits;
         self.lists |= other.lists;
@@ -63,7 +63,7 @@ impl Facts {
     }
 }
 
-/// The operator's word on a name: what is `None` stays as the rules have it.
+/// An override of a name. A field that is `None` keeps the value that the rules give it.
 pub(super) struct OverrideRow<'a> {
     pub name: Cow<'a, str>,
     pub covers_subtree: bool,
@@ -71,29 +71,32 @@ pub(super) struct OverrideRow<'a> {
     pub score: Option<Score>,
     pub is_free: Option<bool>,
     pub is_corporate: Option<bool>,
-    /// A label and 1; 0 for none.
+    /// The number of the label, counted from 1; 0 removes the label.
     pub label: Option<u32>,
     pub list: u8,
     pub line: u32,
 }
 
-/// What a table says of a name, as it stores it.
+/// An answer as a table stores it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct StoredAnswer {
     pub verdict: Verdict,
-    /// A label and 1, or 0.
+    /// The number of the label, counted from 1; 0 for none.
     pub label: u32,
+    /// The lists behind the answer, bit 0 for the first list of the manifest.
     pub lists: u64,
+    /// The sources that vote for the name, bit 0 for `a`.
     pub votes: u32,
-    /// A list of the manifest has a row for exactly this name.
+    /// Whether a list of the manifest has a row for exactly this name.
     pub is_in_manifest_lists: bool,
-    /// A list of the manifest protects exactly this name, whatever an override says.
+    /// Whether a list of the manifest protects exactly this name, even if an override flags it.
     pub is_protected_by_name: bool,
-    /// A list says that the name is real.
+    /// Whether a list says that the name is real.
     pub is_real: bool,
 }
 
-/// The first rule that applies, and the facts that stand beside it.
+/// Decides the answer: the first rule that applies gives reason and score, then the override
+/// replaces the fields that it sets.
 pub(super) fn decide_answer(
     facts: &Facts,
     override_row: Option<&OverrideRow>,
@@ -140,7 +143,7 @@ pub(super) fn decide_answer(
     }
 }
 
-/// What a rule says; for an override, what it says unless it names a reason.
+/// The reason of a rule. For [`Rule::Override`] it applies only if the override sets none.
 pub(super) fn reason_of_rule(rule: Rule) -> Reason {
     match rule {
         Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked | Rule::Typo => {

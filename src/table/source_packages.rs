@@ -1,6 +1,6 @@
-//! The packages that lists were made from, as `sources.toml` names them.
+//! The packages that lists were made from, as `sources.toml` describes them.
 //!
-//! Their letters mark them in the lists, and their dates say how old a list is.
+//! Lists refer to a package by its vote letter. A list is as old as its package.
 
 use std::collections::HashMap;
 
@@ -9,39 +9,39 @@ use toml::Spanned;
 
 use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
 
-/// The seconds of a day.
+/// The number of seconds in a day.
 pub(super) const SECONDS_PER_DAY: i64 = 86_400;
 
 /// A package that lists were made from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SourcePackage {
-    /// Its name in the manifest.
+    /// The name by which the manifest refers to the package.
     pub name: String,
-    /// The letter that marks it in lists.
+    /// The letter by which lists refer to the package.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vote: Option<char>,
     /// Where the package is published.
     #[serde(default)]
     pub registry: String,
-    /// Its name there.
+    /// The package's name in the registry.
     #[serde(default)]
     pub package: String,
-    /// Its version.
+    /// The package's version.
     #[serde(default)]
     pub version: String,
     /// The day on which it was published, `2026-11-21`.
     pub date: String,
-    /// Its licence.
+    /// The package's licence.
     #[serde(default)]
     pub licence: String,
-    /// Rows as the package holds them.
+    /// The number of rows in the package.
     #[serde(default)]
     pub raw_rows: u64,
-    /// Different valid names among them.
+    /// The number of different valid names among the rows.
     #[serde(default)]
     pub valid_rows: u64,
-    /// Digest of what was read.
+    /// The digest of the package's data.
     #[serde(default)]
     pub sha256: String,
 }
@@ -53,7 +53,7 @@ struct RawSources {
     source: Vec<Spanned<SourcePackage>>,
 }
 
-/// Reads `sources.toml`.
+/// Parses the text of `sources.toml`.
 pub(super) fn parse_sources(
     text: &str,
     display_name: &str,
@@ -98,7 +98,7 @@ pub(super) fn parse_sources(
     faults.into_result().map(|()| sources)
 }
 
-/// The bit of a vote letter; 0 for what is none.
+/// The bit of a vote letter; 0 for any other character.
 pub(super) fn vote_bit(letter: char) -> u32 {
     match letter {
         'a'..='z' => 1 << (letter as u32 - 'a' as u32),
@@ -111,7 +111,7 @@ pub fn is_valid_day(text: &str) -> bool {
     parse_day(text).is_some()
 }
 
-/// The second at which a day of the form `2026-11-21` begins in UTC, since 1970.
+/// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.
 pub(super) fn parse_day(text: &str) -> Option<i64> {
     let mut parts = text.split('-');
     let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
@@ -133,7 +133,7 @@ pub(super) fn parse_day(text: &str) -> Option<i64> {
     if !(1..=length).contains(&day) {
         return None;
     }
-    // Days from the civil calendar, counted in years that begin in March.
+    // Days since 1970, counted in years that begin in March, so that a leap day comes last.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let era = year.div_euclid(400);
     let of_era = year.rem_euclid(400);

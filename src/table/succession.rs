@@ -1,6 +1,6 @@
-//! Whether a table may take the place of the one that serves.
+//! Checks whether a table may replace the serving table.
 //!
-//! Overrides and feeds that are added to the lists have guards of their own and count for none here.
+//! Added overrides and feeds do not count here, because they are checked when they are added.
 
 use super::answer::{ListRow, Lookup};
 use super::entry::NO_ANSWER;
@@ -9,23 +9,23 @@ use super::layout::parts::ListInfo;
 use super::table_data::Table;
 use crate::model::domain::Domain;
 
-/// A list of this many rows or more is watched for shrinking: shorter ones are edited by hand.
+/// A list with fewer rows is not checked for shrinking, because people edit short lists by hand.
 pub const MIN_ROWS_TO_GUARD: u32 = 20;
 
 impl Table {
-    /// Whether this table may take the place of the one that serves. It may not flag a name that
-    /// the other protects, and not differ from it in more rows than the manifest allows.
+    /// Checks whether this table may replace `previous`. It must not flag a name that `previous`
+    /// protects, and must not differ in more rows than the manifest allows.
     pub fn check_succession(&self, previous: &Table) -> Result<(), TableError> {
         let mut faults = TableError::default();
         let at = || format!("table {}", self.version);
         if self.row_count() == 0 {
             faults.push(TableFault::expected(at(), "rows", "an empty table"));
         }
-        let mut went = 0;
+        let mut removed = 0;
         for row in previous.rows() {
             let now = self.find_row(row.name);
             let is_in_manifest_lists = now.is_some_and(|now| now.own.is_in_manifest_lists());
-            went += usize::from(row.own.is_in_manifest_lists() && !is_in_manifest_lists);
+            removed += usize::from(row.own.is_in_manifest_lists() && !is_in_manifest_lists);
             let was_protected = row.own.is_protected_by_name();
             let is_flagged = |row: &ListRow| row.own.verdict.reason.is_flagged();
             if was_protected
@@ -38,29 +38,16 @@ impl Table {
             }
         }
         for (before, now) in self.shrunken_lists(previous) {
-            let went = before.rows.saturating_sub(now) as usize;
+            let removed = before.rows.saturating_sub(now) as usize;
             let at = format!("{}: {}", at(), before.file);
-            let (most, before) =
-                (self.max_changed_rows(before.rows as usize), before.rows as usize);
-            faults.push(TableFault::TooManyChanges {
-                at,
-                max: most,
-                before,
-                added: 0,
-                removed: went,
-            });
+            let (max, before) = (self.max_changed_rows(before.rows as usize), before.rows as usize);
+            faults.push(TableFault::TooManyChanges { at, max, before, added: 0, removed });
         }
         let before = previous.manifest_row_count();
-        let came = (self.manifest_row_count() + went).saturating_sub(before);
-        let most = self.max_changed_rows(before);
-        if came + went > most {
-            faults.push(TableFault::TooManyChanges {
-                at: at(),
-                max: most,
-                before,
-                added: came,
-                removed: went,
-            });
+        let added = (self.manifest_row_count() + removed).saturating_sub(before);
+        let max = self.max_changed_rows(before);
+        if added + removed > max {
+            faults.push(TableFault::TooManyChanges { at: at(), max, before, added, removed });
         }
         faults.into_result()
     }
@@ -69,11 +56,12 @@ impl Table {
         (before as f64 * self.decoded.meta.max_changed_share) as usize
     }
 
-    /// Lists that lost more of their rows than the manifest allows, with what is left: emptied or
-    /// cut by a full disk or half a copy.
+    /// The lists that lost more rows than the manifest allows, with the number of rows left. A full
+    /// disk or an incomplete copy can empty or truncate a list.
     fn shrunken_lists<'l>(&'l self, previous: &'l Table) -> Vec<(&'l ListInfo, u32)> {
-        // One that is not named any more has nothing left: half a manifest names fewer.
-        let left = |before: &ListInfo| {
+        // A list that the manifest does not name any more counts as empty, because a truncated
+        // manifest names fewer lists.
+        let rows_left = |before: &ListInfo| {
             let now = self.lists().iter().find(|now| now.file == before.file);
             now.map_or(0, |now| now.rows)
         };
@@ -81,7 +69,7 @@ impl Table {
             .lists()
             .iter()
             .filter(|before| before.rows >= MIN_ROWS_TO_GUARD && !before.is_added)
-            .map(|before| (before, left(before)))
+            .map(|before| (before, rows_left(before)))
             .filter(|(before, now)| {
                 before.rows.saturating_sub(*now) as usize
                     > self.max_changed_rows(before.rows as usize)
@@ -89,10 +77,10 @@ impl Table {
             .collect()
     }
 
-    /// What a name gets, which may be a public suffix of one label.
+    /// The answer for a name, which may have a single label.
     fn lookup_any_name(&self, name: &str) -> Option<Lookup<'_>> {
         match Domain::parse(name) {
-            // A name in no list is not flagged by one, so the moment does not matter.
+            // The time only matters for names in no list, which no list flags.
             Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
             Err(_) => self
                 .probe(name)
@@ -105,13 +93,12 @@ impl Table {
         self.decoded.meta.allow_flagging.iter().any(|allowed| allowed == name)
     }
 
-    /// How many names have a row in the lists of the manifest: overrides and feeds that are added
-    /// to them have guards of their own.
+    /// The number of names with a row in a list of the manifest.
     fn manifest_row_count(&self) -> usize {
         let rows = self.decoded.entries.iter().zip(&self.row_counts);
         let rows = rows.filter(|(entry, _)| entry.own != NO_ANSWER);
         rows.filter(|(entry, _)| self.make_lookup(entry.own, None).is_in_manifest_lists())
-            .map(|(_, uses)| *uses as usize)
+            .map(|(_, row_count)| *row_count as usize)
             .sum()
     }
 }

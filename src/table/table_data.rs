@@ -1,4 +1,4 @@
-//! The table itself: its bytes, how it is made, and what it says of itself.
+//! The table: its bytes, how it is loaded and compiled, and its version, sources and counts.
 
 use std::path::Path;
 
@@ -25,33 +25,33 @@ use crate::model::verdict::{Reason, Rule, Verdict};
 pub struct Table {
     pub(super) bytes: AlignedBytes,
     pub(super) decoded: DecodedTable,
-    /// What follows the domain in the public answer, for each answer.
+    /// For each answer, the public answer's JSON behind the domain.
     pub(super) json_tails: Vec<String>,
     pub(super) tlds: Tlds,
     /// The rules for names without a row.
     pub(super) inference: Inference,
-    /// What follows from the MX hosts of names without a row.
+    /// The answers by MX host for names without a row.
     pub(super) mx: MxHosts,
     pub(super) version: String,
-    /// The public suffixes are others than those that the table was built with, so that its
-    /// way-marks prove nothing.
+    /// Whether the table was built with other public suffixes than this binary has. Then a look-up
+    /// can't rely on `Entry::has_rows_below` and probes every parent.
     pub(super) needs_full_walk: bool,
-    /// How many rows each entry has.
+    /// For each entry, how many names have it.
     pub(super) row_counts: Vec<u32>,
-    /// For each answer: its row says nothing of a name that a rule could judge.
+    /// For each answer, whether the rules for unlisted names take precedence over it.
     pub(super) defers_to_rules: Vec<bool>,
 }
 
 impl Table {
-    /// The table of a source, whole or not at all. A directory is read and built, a file is read
-    /// and checked. Overrides count whether they have ended or not.
+    /// Loads a table completely or returns every fault. A directory is read and built, a file is
+    /// read and checked. Expired overrides still count.
     pub fn load(source: &TableLocation) -> Result<Table, TableError> {
         Table::build(&TableInputs::from_base(source.clone()), i64::MIN)
     }
 
-    /// The table of a source with all that is added to it, whole or not at all. A compiled file to
-    /// which something is added must carry its lists, as [`Table::compile`] makes it. `now` is in
-    /// seconds since 1970: overrides that have ended say nothing.
+    /// Builds a table with the added overrides and feeds completely, or returns every fault. A
+    /// compiled file can only be extended if it carries its lists, as [`Table::compile`] writes it.
+    /// Overrides that have expired at `now`, in seconds since 1970, are ignored.
     pub fn build(sources: &TableInputs, now: i64) -> Result<Table, TableError> {
         let added_lists = sources.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
@@ -69,26 +69,26 @@ impl Table {
                 let display_name = path.display().to_string();
                 let compiled =
                     Table::from_bytes(aligned_bytes::read_compiled(path)?, &display_name)?;
-                let has_ended = compiled.next_override_expiry().is_some_and(|end| end <= now);
-                if added_lists.is_empty() && !has_ended {
+                let has_expired = compiled.next_override_expiry().is_some_and(|end| end <= now);
+                if added_lists.is_empty() && !has_expired {
                     return Ok(compiled);
                 }
-                let carried = embedded_lists::decode_lists(&compiled.bytes, &display_name)?;
-                if carried.is_empty() {
+                let embedded = embedded_lists::decode_lists(&compiled.bytes, &display_name)?;
+                if embedded.is_empty() {
                     let expected = "a compiled table that carries its lists, so that overrides and \
                                     feeds can be added (`riskgate table build` makes one)";
                     return Err(
                         TableFault::expected(display_name, expected, "one without them").into()
                     );
                 }
-                build_table(&SourceFiles::Compiled(path, carried), &display_name)?
+                build_table(&SourceFiles::Compiled(path, embedded), &display_name)?
                     .with_built_at(compiled.built_at())
             }
         }
     }
 
-    /// The table of a directory or a compiled file as it should be written: with the moment at which
-    /// it was compiled, in seconds since 1970, and with the texts of its lists.
+    /// Compiles a table for writing: with the texts of its lists, and with the compilation time
+    /// `built_at`, in seconds since 1970.
     pub fn compile(source: &TableLocation, built_at: i64) -> Result<Table, TableError> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
@@ -116,10 +116,10 @@ impl Table {
         let tlds = Tlds::new(&parts.tlds);
         let version = format!("{:012x}", parts.hash >> 80);
         let needs_full_walk = parts.meta.suffix_list_version != suffix_list_version();
-        let uses = vec![0; parts.entries.len()];
+        let row_counts = vec![0; parts.entries.len()];
         let inference = Inference::new(&parts.meta.inferred);
         let mx = MxHosts::new(&parts.meta.mx);
-        let leaves_to_rules = find_deferring_answers(&parts);
+        let defers_to_rules = find_deferring_answers(&parts);
         let mut table = Table {
             bytes,
             decoded: parts,
@@ -129,75 +129,75 @@ impl Table {
             mx,
             version,
             needs_full_walk,
-            row_counts: uses,
-            defers_to_rules: leaves_to_rules,
+            row_counts,
+            defers_to_rules,
         };
-        let mut uses = std::mem::take(&mut table.row_counts);
-        table.iter_entries().for_each(|(_, number)| uses[number] += 1);
-        table.row_counts = uses;
+        let mut row_counts = std::mem::take(&mut table.row_counts);
+        table.iter_entries().for_each(|(_, number)| row_counts[number] += 1);
+        table.row_counts = row_counts;
         Ok(table)
     }
 
-    /// The names of a line, in the order of its slots.
-    pub(super) fn names_in_bucket(&self, line: usize) -> LengthPrefixed<'_> {
+    /// The names of a bucket, in the order of its slots.
+    pub(super) fn names_in_bucket(&self, bucket: usize) -> LengthPrefixed<'_> {
         let all = self.bytes.as_slice();
         let start = all[self.decoded.name_offsets.clone()]
-            .get(4 * line..)
+            .get(4 * bucket..)
             .and_then(|bytes| bytes.first_chunk())
             .map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
         LengthPrefixed { rest: all[self.decoded.names.clone()].get(start..).unwrap_or_default() }
     }
 
-    /// Every name in the lines, with the number of its entry.
+    /// Every name of the table, with the index of its entry.
     pub(super) fn iter_entries(&self) -> impl Iterator<Item = (&str, usize)> {
-        let (lines, _) = self.bytes.as_slice()[self.decoded.buckets.clone()]
+        let (all_buckets, _) = self.bytes.as_slice()[self.decoded.buckets.clone()]
             .as_chunks::<{ buckets::BUCKET_BYTES }>();
-        lines.iter().enumerate().flat_map(|(number, line)| {
+        all_buckets.iter().enumerate().flat_map(|(number, bucket)| {
             let values = (0..buckets::SLOTS_PER_BUCKET)
-                .map(|slot| usize::from(buckets::slot_value(line, slot)));
+                .map(|slot| usize::from(buckets::slot_value(bucket, slot)));
             self.names_in_bucket(number)
                 .zip(values.take_while(|value| *value != 0))
                 .filter_map(|(text, value)| Some((std::str::from_utf8(text?).ok()?, value - 1)))
         })
     }
 
-    /// A short hash of everything that the table was built from.
+    /// The table's version: a short hash of everything that the table was built from.
     pub fn version(&self) -> &str {
         &self.version
     }
 
-    /// When it was compiled, in seconds since 1970; for a table built from lists just now, the
+    /// When the table was compiled, in seconds since 1970. For a table that was built at start, the
     /// day of its youngest source.
     pub fn built_at(&self) -> i64 {
         self.decoded.meta.built_at
     }
 
-    /// When an override ends, so that the table should be made anew; in seconds since 1970.
+    /// When the next override expires, in seconds since 1970. The table should then be built again.
     pub fn next_override_expiry(&self) -> Option<i64> {
         self.decoded.meta.next_override_expiry
     }
 
-    /// The same table with the moment at which it was compiled.
+    /// The same table with this compilation time, in seconds since 1970.
     pub fn with_built_at(mut self, built_at: i64) -> Result<Table, TableError> {
         self.decoded.meta.built_at = built_at;
         let bytes = encode::replace_meta(&self.bytes, &self.decoded)?;
         Table::from_bytes(bytes, "the stamped table")
     }
 
-    /// How many names have a row.
+    /// The number of names with a row.
     pub fn row_count(&self) -> usize {
         self.row_counts_by_rule().iter().map(|(_, _, rows)| rows).sum()
     }
 
-    /// How many rows each rule decided, and for which reason.
+    /// The number of rows by reason and deciding rule.
     pub fn row_counts_by_rule(&self) -> Vec<(Reason, Rule, usize)> {
         let mut classes: Vec<(Reason, Rule, usize)> = Vec::new();
-        for (entry, uses) in self.decoded.entries.iter().zip(&self.row_counts) {
+        for (entry, row_count) in self.decoded.entries.iter().zip(&self.row_counts) {
             let Some(answer) = self.decoded.answers.get(usize::from(entry.own)) else { continue };
             let Verdict { reason, rule, .. } = answer.verdict;
             match classes.iter_mut().find(|class| (class.0, class.1) == (reason, rule)) {
-                Some(class) => class.2 += *uses as usize,
-                None => classes.push((reason, rule, *uses as usize)),
+                Some(class) => class.2 += *row_count as usize,
+                None => classes.push((reason, rule, *row_count as usize)),
             }
         }
         classes.sort_by_key(|(reason, rule, _)| (*rule, *reason as u8));
@@ -214,12 +214,12 @@ impl Table {
         &self.decoded.meta.list
     }
 
-    /// The first order of the top list: names that the table flags, best known first.
+    /// The initial order of the top list: names that the table flags, best known first.
     pub fn seed(&self) -> &[String] {
         &self.decoded.meta.seed
     }
 
-    /// What an operator should know at a moment, in seconds since 1970.
+    /// Warnings for the operator. `now` is in seconds since 1970.
     pub fn warnings(&self, now: i64) -> Vec<String> {
         let mut warnings = Vec::new();
         match self.decoded.meta.tlds_date {
@@ -246,14 +246,14 @@ impl Table {
         warnings
     }
 
-    /// Writes the compiled table: beside the path first, then in one step in its place.
+    /// Writes the compiled table atomically.
     pub fn write_to(&self, path: &Path) -> Result<(), TableError> {
         aligned_bytes::write_file(path, self.bytes.as_slice()).map_err(TableError::from)
     }
 }
 
-/// For each answer whether its row says nothing: it neither decides, nor labels, nor says that the
-/// name is real.
+/// For each answer, whether the rules for unlisted names take precedence: no rule decided the
+/// answer, it has no label, and no list says that the name is real.
 fn find_deferring_answers(parts: &DecodedTable) -> Vec<bool> {
     let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.word();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));

@@ -1,4 +1,4 @@
-//! The table as a whole: the rules of matching and of deciding, on small lists and on ours.
+//! Tests of look-ups in whole tables, built from small lists and from the bundled lists.
 
 mod added_lists;
 mod bundled;

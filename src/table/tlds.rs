@@ -1,16 +1,17 @@
 //! The top-level domains of a table: which exist, and which have rows that cover suffixes.
 //!
-//! Every miss asks here, so it is one small hash table of its own, exact, and warm.
+//! Every look-up that matches no row reads the flags of a TLD. They have a small hash table of
+//! their own, which stays in the CPU cache.
 
 use xxhash_rust::xxh3::xxh3_64;
 
 const BUCKETS: usize = 2048;
 
-/// Flags of top-level domains; 0 for one that is not known.
+/// The flags of top-level domains; 0 for an unknown top-level domain.
 pub(super) struct Tlds {
-    /// For each hash where its texts begin, and behind the last one where they end.
+    /// For each bucket the offset at which its texts begin, and at last the length of all texts.
     bucket_starts: Vec<u32>,
-    /// Flags, length and name of each, in the order of their hashes.
+    /// Flags, length and name of each top-level domain, in the order of the buckets.
     texts: Vec<u8>,
 }
 
@@ -21,8 +22,8 @@ impl Tlds {
         sorted.sort_unstable();
         let mut bucket_starts = Vec::with_capacity(BUCKETS + 1);
         let mut texts = Vec::with_capacity(tlds.len() * 8);
-        for (head, name, flags) in sorted {
-            bucket_starts.resize(head + 1, texts.len() as u32);
+        for (bucket, name, flags) in sorted {
+            bucket_starts.resize(bucket + 1, texts.len() as u32);
             texts.extend_from_slice(&[flags, name.len() as u8]);
             texts.extend_from_slice(name.as_bytes());
         }
@@ -31,8 +32,8 @@ impl Tlds {
     }
 
     pub(super) fn flags(&self, name: &str) -> u8 {
-        let head = bucket_of(name);
-        let range = self.bucket_starts[head] as usize..self.bucket_starts[head + 1] as usize;
+        let bucket = bucket_of(name);
+        let range = self.bucket_starts[bucket] as usize..self.bucket_starts[bucket + 1] as usize;
         let mut rest = self.texts.get(range).unwrap_or_default();
         while let Some(([flags, length], after)) = rest.split_first_chunk() {
             let Some((text, after)) = after.split_at_checked(usize::from(*length)) else { break };

@@ -36,7 +36,7 @@ fn failed_finding() -> DnsFinding {
     DnsFinding::Unknown("SERVFAIL".to_owned())
 }
 
-/// What a look-up says: the score, and whether it came by the DNS.
+/// The score of a look-up, and whether it follows from a learned fact.
 fn look_up(cache: &LearnedCache, table: &Table, name: &str, now: i64) -> (u8, bool) {
     let domain = Domain::parse(name).unwrap();
     let found = cache.apply_learned(table.lookup(&domain, now), &domain, now);
@@ -148,7 +148,7 @@ fn a_million_names_leave_queue_and_memory_bounded() {
     for number in 0..1_000_000 {
         cache.record_finding(&format!("name-{number}.com").into(), mx(&host, 600), NOW);
         if number % 1_000 == 0 {
-            // One that is asked for stays, whoever comes.
+            // A name that is looked up again and again is not evicted.
             look_up(&cache, &table, "name-0.com", NOW);
         }
     }

@@ -3,10 +3,10 @@ use tokio::task::JoinSet;
 
 use super::*;
 
-/// Makes the answer to a query, both as they are on the wire.
+/// Makes a DNS response from a query, both in wire format.
 type Answerer = fn(&[u8]) -> Vec<u8>;
 
-/// A resolver that answers at once.
+/// A resolver that answers immediately.
 async fn start_resolver(answer: Answerer) -> SocketAddr {
     let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
     let address = socket.local_addr().unwrap();
@@ -19,8 +19,8 @@ async fn start_resolver(answer: Answerer) -> SocketAddr {
     address
 }
 
-/// An answer on the wire (RFC 1035 section 4.1) with one record for the name that was asked for:
-/// each name is its own mail host, with a loopback address.
+/// A response (RFC 1035 section 4.1) with one record for the queried name: each name is its own
+/// mail host, with a loopback address.
 fn build_answer(query: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     const NAME: [u8; 2] = [0xc0, HEADER as u8];
@@ -37,7 +37,7 @@ fn build_answer(query: &[u8]) -> Vec<u8> {
     [&head, question, &NAME, &kind, &class_and_ttl, &length, &data].concat()
 }
 
-/// An answer that there is no name like the one that was asked for, with the SOA of this zone.
+/// A response NXDOMAIN with the SOA record of this zone.
 fn build_nxdomain(query: &[u8], zone: &[u8]) -> Vec<u8> {
     let head = [&query[..2], &[0x81, 0x83, 0, 1, 0, 0, 0, 1, 0, 0]].concat();
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
@@ -71,7 +71,7 @@ async fn client_of(answer: Answerer, rate: u32) -> DnsClient {
     DnsClient::new(&options, Arc::new(Pacer::new(rate))).unwrap()
 }
 
-/// Asks about so many names at the same time.
+/// Resolves this many names at the same time.
 fn ask_about(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
     let mut asked = JoinSet::new();
     for number in 0..names {

@@ -1,4 +1,4 @@
-//! Checks the bytes of a table and reads its small parts.
+//! Checks the bytes of a table and decodes its small sections.
 
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -31,25 +31,25 @@ fn decode_answer(bytes: &[u8; ANSWER_BYTES], labels: usize, lists: usize) -> Opt
         is_protected_by_name: flags & 8 != 0,
         is_real: flags & 16 != 0,
     };
-    let known_lists = answer.lists.checked_shr(lists as u32).unwrap_or(0) == 0;
-    let is_sound = answer.label as usize <= labels && known_lists && flags < 32;
-    is_sound.then_some(answer)
+    let has_known_lists = answer.lists.checked_shr(lists as u32).unwrap_or(0) == 0;
+    let is_valid = answer.label as usize <= labels && has_known_lists && flags < 32;
+    is_valid.then_some(answer)
 }
 
 fn decode_entry(bytes: &[u8; ENTRY_BYTES], answers: usize) -> Option<Entry> {
     let [a, b, c, d, e, f, flags, _] = *bytes;
     let numbers = [[a, b], [c, d], [e, f]].map(u16::from_le_bytes);
-    let is_sound = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answers);
-    let [own, below, beyond] = numbers;
-    (is_sound && flags < 2).then_some(Entry {
+    let is_valid = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answers);
+    let [own, below, across_suffixes] = numbers;
+    (is_valid && flags < 2).then_some(Entry {
         own,
         below,
-        across_suffixes: beyond,
+        across_suffixes,
         has_rows_below: flags == 1,
     })
 }
 
-/// Checks everything that a look-up relies on.
+/// Decodes a table, after checking everything that look-ups rely on.
 pub(in crate::table) fn decode_table(
     bytes: &AlignedBytes,
     display_name: &str,
@@ -124,33 +124,33 @@ pub(in crate::table) fn decode_table(
         name_offsets: section(6)?,
         names: section(7)?,
     };
-    check_buckets(all, &parts).ok_or_else(|| damaged("lines"))?;
-    // What else stands in it is read only when something is added to the table.
+    check_buckets(all, &parts).ok_or_else(|| damaged("buckets"))?;
+    // The embedded lists are decoded only when overrides or feeds are added to the table.
     section(SECTION_COUNT - 1)?;
     Ok(parts)
 }
 
-/// Every value is that of an entry, and every slot has its name.
+/// Checks that every value refers to an entry, and that every used slot has a name.
 fn check_buckets(all: &[u8], parts: &DecodedTable) -> Option<()> {
-    let (lines, rest) = all[parts.buckets.clone()].as_chunks::<BUCKET_BYTES>();
-    let (starts, odd) = all[parts.name_offsets.clone()].as_chunks::<4>();
+    let (all_buckets, rest) = all[parts.buckets.clone()].as_chunks::<BUCKET_BYTES>();
+    let (starts, rest_of_starts) = all[parts.name_offsets.clone()].as_chunks::<4>();
     let names = &all[parts.names.clone()];
-    let is_sound = rest.is_empty()
-        && odd.is_empty()
-        && starts.len() == lines.len()
-        && lines.len() > buckets::OVERFLOW_BUCKETS
+    let is_valid = rest.is_empty()
+        && rest_of_starts.is_empty()
+        && starts.len() == all_buckets.len()
+        && all_buckets.len() > buckets::OVERFLOW_BUCKETS
         && names.iter().all(|b| b.is_ascii());
-    if !is_sound {
+    if !is_valid {
         return None;
     }
-    for (line, start) in lines.iter().zip(starts) {
+    for (bucket, start) in all_buckets.iter().zip(starts) {
         let mut texts = LengthPrefixed { rest: names.get(u32::from_le_bytes(*start) as usize..)? };
-        let mut is_over = false;
+        let mut saw_empty_slot = false;
         for slot in 0..SLOTS_PER_BUCKET {
-            let value = usize::from(buckets::slot_value(line, slot));
-            // Slots are filled from the first one on, so a name is found by counting.
-            match (value, is_over) {
-                (0, _) => is_over = true,
+            let value = usize::from(buckets::slot_value(bucket, slot));
+            // Slots must be filled from the first on, because a name is found by its slot's index.
+            match (value, saw_empty_slot) {
+                (0, _) => saw_empty_slot = true,
                 (_, true) => return None,
                 _ => _ = texts.next().flatten()?,
             }

@@ -1,4 +1,4 @@
-//! Writes the bytes of a table.
+//! Encodes a table into bytes.
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
@@ -15,47 +15,46 @@ use crate::table::fault::TableFault;
 use crate::table::resolve::Resolved;
 use crate::table::rules::StoredAnswer;
 
-/// All that goes into a compiled table.
+/// The contents of a table to encode.
 pub(in crate::table) struct TableContent<'r> {
-    /// The hash of everything that was read.
+    /// The hash of everything that the table was built from.
     pub hash: u128,
-    pub covered: &'r Resolved<'r>,
+    pub resolved: &'r Resolved<'r>,
     pub labels: &'r [String],
     pub meta: TableMeta,
     pub embedded_lists: &'r EmbeddedLists,
 }
 
-/// How many keys are tried. With honest names the first one fits.
+/// The number of hash keys to try. Unless somebody chose colliding names, the first key fits.
 const MAX_HASH_KEYS: u64 = 64;
 
-/// Lays a table out.
+/// Encodes a table.
 ///
-/// The key of the hash follows from the content, so that the same sources give the same bytes.
-/// Who can choose names of a source can therefore choose names that crowd together; what they
-/// gain is a longer probe of at most sixteen lines, never a wrong answer, since every hit is
-/// confirmed against its name. Where names crowd so much that one does not fit, the next key is
-/// taken.
+/// The hash key follows from the content, so that the same sources give the same bytes. Somebody
+/// who can add names to a source can therefore choose names that collide. That makes a look-up
+/// probe up to sixteen further buckets, but never gives a wrong answer, because every hit is
+/// confirmed against the stored name. If a name finds no free slot, the next key is tried.
 pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBytes, TableFault> {
-    let names = &content.covered.names;
+    let names = &content.resolved.names;
     let fitting = (0..MAX_HASH_KEYS).find_map(|attempt| {
         let key = xxh3_128_with_seed(&content.hash.to_le_bytes(), attempt).to_le_bytes();
         let filled = buckets::fill_buckets(&key, names.iter().copied())?;
         Some((key, filled))
     });
-    let Some((key, (lines, slots))) = fitting else {
+    let Some((key, (bucket_bytes, slots))) = fitting else {
         return Err(TableFault::expected(
             "the table",
-            "names that spread over its lines",
-            "a crowd",
+            "names that spread over its buckets",
+            "too many in the same buckets",
         ));
     };
     let mut starts = Vec::with_capacity(slots.len() / SLOTS_PER_BUCKET * 4);
     let mut texts = Vec::with_capacity(names.len() * 20);
-    for line in slots.chunks_exact(SLOTS_PER_BUCKET) {
+    for bucket_slots in slots.chunks_exact(SLOTS_PER_BUCKET) {
         let start = u32::try_from(texts.len())
             .map_err(|_| TableFault::expected("the table", "names of at most 4 GiB", "more"))?;
         starts.extend_from_slice(&start.to_le_bytes());
-        for number in line.iter().filter(|number| **number != 0) {
+        for number in bucket_slots.iter().filter(|number| **number != 0) {
             let name = names[*number as usize - 1].0;
             texts.push(name.len() as u8);
             texts.extend_from_slice(name.as_bytes());
@@ -68,19 +67,28 @@ pub(in crate::table) fn encode_table(content: &TableContent) -> Result<AlignedBy
         labels.push(label.len() as u8);
         labels.extend_from_slice(label.as_bytes());
     }
-    let answers: Vec<u8> = content.covered.answers.iter().flat_map(encode_answer).collect();
-    let entries: Vec<u8> = content.covered.entries.iter().flat_map(encode_entry).collect();
+    let answers: Vec<u8> = content.resolved.answers.iter().flat_map(encode_answer).collect();
+    let entries: Vec<u8> = content.resolved.entries.iter().flat_map(encode_entry).collect();
     let mut sorted: Vec<(&str, u8)> =
-        content.covered.tlds.iter().map(|(name, flags)| (*name, *flags)).collect();
+        content.resolved.tlds.iter().map(|(name, flags)| (*name, *flags)).collect();
     sorted.sort_unstable();
     let mut tlds = Vec::new();
     for (name, flags) in sorted {
         tlds.extend_from_slice(&[flags, name.len() as u8]);
         tlds.extend_from_slice(name.as_bytes());
     }
-    let carried = embedded_lists::encode_lists(content.embedded_lists)?;
-    let sections: [&[u8]; SECTION_COUNT] =
-        [meta.as_bytes(), &labels, &answers, &entries, &tlds, &lines, &starts, &texts, &carried];
+    let embedded_lists = embedded_lists::encode_lists(content.embedded_lists)?;
+    let sections: [&[u8]; SECTION_COUNT] = [
+        meta.as_bytes(),
+        &labels,
+        &answers,
+        &entries,
+        &tlds,
+        &bucket_bytes,
+        &starts,
+        &texts,
+        &embedded_lists,
+    ];
     Ok(write_sections(content.hash, key, &sections))
 }
 
@@ -108,7 +116,7 @@ fn write_sections(hash: u128, key: [u8; 16], sections: &[&[u8]; SECTION_COUNT]) 
     bytes
 }
 
-/// The same bytes with another description of themselves.
+/// Encodes a table again with other metadata; the other sections stay the same.
 pub(in crate::table) fn replace_meta(
     bytes: &AlignedBytes,
     parts: &DecodedTable,

@@ -1,4 +1,4 @@
-//! What a table holds beside its lines, unpacked.
+//! The decoded parts of a table: everything but its buckets and names.
 
 use std::ops::Range;
 
@@ -15,29 +15,30 @@ use crate::table::source_packages::SourcePackage;
 pub struct ListInfo {
     /// The file beside the manifest.
     pub file: String,
-    /// Its kind, for disposable lists with the tier.
+    /// The list's kind, for disposable lists with the tier.
     pub kind: String,
-    /// The source that it was made from, if it says so.
+    /// The source that the list was made from, if the manifest names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Rows that were read.
+    /// The number of rows.
     pub rows: u32,
-    /// Rows among them that match nothing: they name an ICANN suffix, or they came by a feed and
-    /// are no domains, or would flag what the lists guard.
+    /// The number of rows that match nothing: the row names an ICANN suffix, or is a feed's row
+    /// that is not a domain or would flag a name that the lists guard.
     pub ignored: u32,
-    /// It stands beside the lists of the manifest: the operator's own overrides, or a feed's list.
+    /// Whether the list was added to those of the manifest: the operator's own overrides, or a
+    /// feed's list.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_added: bool,
 }
 
-/// What a table knows of itself.
+/// The metadata of a table, stored as TOML.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::table) struct TableMeta {
     pub built_at: i64,
     pub suffix_list_version: String,
     pub rows: u64,
     pub max_changed_share: f64,
-    /// When the next override ends, in seconds since 1970.
+    /// When the next override expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_override_expiry: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,7 +55,7 @@ pub(in crate::table) struct TableMeta {
     pub source: Vec<SourcePackage>,
 }
 
-/// A checked table: what is small is unpacked, the rest stays in the bytes.
+/// A checked table: small sections are decoded, large sections are ranges of the bytes.
 pub(in crate::table) struct DecodedTable {
     pub hash: u128,
     pub hash_key: [u8; 16],
@@ -65,8 +66,8 @@ pub(in crate::table) struct DecodedTable {
     /// Top-level domains with their flags.
     pub tlds: Vec<(String, u8)>,
     pub buckets: Range<usize>,
-    /// For each line where its names begin, as `u32`.
+    /// For each bucket the offset of its names, as `u32`.
     pub name_offsets: Range<usize>,
-    /// The names in the order of their slots, each behind its length.
+    /// The names in the order of their slots, each prefixed with its length.
     pub names: Range<usize>,
 }

@@ -1,8 +1,8 @@
-//! The head of a compiled table, and where its sections lie.
+//! The header of a compiled table, and the places of its sections.
 //!
-//! Little endian throughout. Head (256 bytes): magic, `u32` format, `u32` 0, `u64` length, `u64`
-//! xxh3 of all that follows, `u128` content hash, the hash key, then offset and length of each
-//! section as two `u64`.
+//! All integers are little endian. The header has 256 bytes: magic, `u32` format, `u32` 0, `u64`
+//! length, `u64` xxh3 of the bytes that follow it, `u128` content hash, the hash key (16 bytes),
+//! then offset and length of each section as two `u64`.
 
 use std::ops::Range;
 
@@ -10,28 +10,28 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::table::fault::TableFault;
 
-/// The layout that this reads and writes.
+/// The version of the layout.
 pub(in crate::table) const FORMAT_VERSION: u32 = 4;
-/// How every compiled table begins.
+/// The first bytes of every compiled table.
 pub(super) const MAGIC: &[u8; 8] = b"riskgate";
-/// The bytes of the head.
+/// The size of the header, in bytes.
 pub(super) const HEADER_BYTES: usize = 256;
-/// Where that begins which the checksum covers.
+/// The offset of the first byte that the checksum covers.
 pub(super) const CHECKSUM_START: usize = 32;
-/// How many sections a table has.
+/// The number of sections.
 pub(in crate::table) const SECTION_COUNT: usize = 9;
-/// The bytes of an answer.
+/// The size of an answer, in bytes.
 pub(super) const ANSWER_BYTES: usize = 24;
-/// The bytes of an entry.
+/// The size of an entry, in bytes.
 pub(super) const ENTRY_BYTES: usize = 8;
 
-/// Writes the checksum over all that it covers.
+/// Computes the checksum and writes it into the header.
 pub(in crate::table) fn write_checksum(all: &mut [u8]) {
     let sum = xxh3_64(&all[CHECKSUM_START..]);
     all[24..32].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Texts that each stand behind their length; `None` where one is cut off.
+/// Iterates over length-prefixed texts; yields `None` for a truncated text.
 pub(in crate::table) struct LengthPrefixed<'b> {
     pub rest: &'b [u8],
 }
@@ -54,12 +54,12 @@ impl<'b> Iterator for LengthPrefixed<'b> {
     }
 }
 
-/// The fault of bytes that no build wrote so.
+/// The fault of a damaged table.
 pub(in crate::table) fn damage_fault(display_name: &str, what: &str) -> TableFault {
     TableFault::expected(display_name, format!("valid {what}"), "a damaged file")
 }
 
-/// The number of this many bytes at an offset.
+/// Reads an integer of `size` bytes at an offset.
 pub(super) fn read_integer(
     all: &[u8],
     at: usize,
@@ -76,7 +76,7 @@ pub(super) fn read_integer(
     Ok(found.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte)))
 }
 
-/// Where a section lies.
+/// The range of a section.
 pub(in crate::table) fn section_range(
     all: &[u8],
     i: usize,

@@ -1,4 +1,4 @@
-//! What is added to the lists: the operator's own overrides, and lists that feeds brought.
+//! Added lists: the operator's own overrides, and the lists of feeds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ fn assemble(sources: &TableInputs) -> Table {
     Table::build(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// A compiled table of a directory, beside it.
+/// Compiles a directory into a table beside it.
 fn compiled(folder: &Path) -> TableLocation {
     let path = folder.with_extension("compiled");
     Table::compile(&TableLocation::Directory(folder.to_owned()), NOW)
@@ -186,7 +186,7 @@ fn an_override_counts_until_the_end_of_its_last_day() {
     fs::write(&overrides, format!("{header},note,until\n{row}")).unwrap();
     let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
     let sources = TableInputs { overrides: Some(overrides), ..base };
-    // 2026-11-21 begins here.
+    // The begin of 2026-11-21.
     let table = assemble(&sources);
     assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
     assert_eq!(table.next_override_expiry(), Some(NOW + 86_400));

@@ -1,4 +1,4 @@
-//! The table inside the binary.
+//! The table that is built into the binary.
 
 use super::support::{BUNDLED, NOW, describe_answer, look_up};
 use crate::model::domain::{DnsName, Domain, SuffixKind};

@@ -1,4 +1,4 @@
-//! The bytes of a compiled table, sound and damaged.
+//! Compiled tables, valid and damaged.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ fn a_compiled_file_gives_the_same_answers_as_its_directory() {
     for row in BUNDLED.rows() {
         assert!(read.find_row(row.name).unwrap().has_same_answers(&row), "{}", row.name);
     }
-    // A second write replaces the first, and nothing stays beside it.
+    // A second write replaces the first and leaves no temporary file.
     let small = load_lists(&[("a.txt", "bad.com\n")]).with_built_at(NOW).unwrap();
     small.write_to(&path).unwrap();
     let read = Table::load(&TableLocation::Directory(path)).unwrap();
@@ -41,7 +41,7 @@ fn a_compiled_file_gives_the_same_answers_as_its_directory() {
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
 }
 
-/// The fault of a compiled table with these bytes.
+/// The fault that loading these bytes gives, if any.
 fn fault_of(bytes: &[u8]) -> Option<String> {
     let mut copy = AlignedBytes::zeroed(bytes.len());
     copy.as_mut_slice().copy_from_slice(bytes);

@@ -1,4 +1,4 @@
-//! What the DNS says of names that no list has.
+//! DNS facts about names in no list.
 
 use super::support::{faults, load, load_lists, look_up};
 use crate::model::verdict::VerdictSource;
@@ -105,7 +105,7 @@ fn a_name_with_a_learned_mail_host_is_no_near_miss_unless_it_is_flagged() {
     assert_eq!(suggestion("frenet.de", "mx.cloud.host"), (None, dns));
     assert_eq!(suggestion("frenet.de", "mx.elsewhere.net"), (None, VerdictSource::None));
     assert_eq!(suggestion("frenet.de", "frenet.de"), (None, VerdictSource::None), "an MX too");
-    // An address without an MX record is what a parked name has.
+    // A parked name has an address, but no MX record.
     assert_eq!(suggestion("frenet.de", "address"), (provider, VerdictSource::None));
     for mx in [".", "nxdomain", "parked", "mx.bad.host"] {
         assert_eq!(suggestion("frenet.de", mx), (provider, dns), "{mx}");

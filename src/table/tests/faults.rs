@@ -1,4 +1,4 @@
-//! What is refused, and how a fault says so.
+//! Which lists are rejected, and the texts of the faults.
 
 use super::support::{assert_answers, faults, load, load_lists};
 use crate::table::{Table, TableLocation};
@@ -42,7 +42,7 @@ fn a_protected_name_is_never_flagged_by_mistake() {
     );
 }
 
-/// Fails unless there is one fault, and it begins so.
+/// Fails unless there is exactly one fault, and it begins with this text.
 fn assert_one_fault(files: &[(&str, &str)], expected: &str) {
     let found = faults(files);
     assert_eq!(found.len(), 1, "{found:?}");

@@ -1,4 +1,4 @@
-//! The rules for names that no list has, and what is suggested for them.
+//! The rules and suggestions for names in no list.
 
 use super::support::{assert_answers, describe_answer, faults, load_lists, look_up};
 use crate::table::{Table, TableLocation};
@@ -73,7 +73,7 @@ fn an_unlisted_name_one_edit_from_a_large_provider_is_a_typing_error() {
         ("gmial.con", Some("gmail.com")),
         ("gmy.de", Some("gmx.de")),
         ("yaho.co.uk", Some("yahoo.co.uk")),
-        // These work, or nobody knows that they do not.
+        // These receive mail, or nothing is known against it.
         ("gmail.com", None),
         ("gmx.de", None),
         ("cloud.com", None),

@@ -1,4 +1,4 @@
-//! Which row and which rule decide.
+//! Which row matches, and which rule decides.
 
 use super::support::{NOW, assert_answers, describe_answer, load_lists, look_up};
 use crate::model::domain::Domain;

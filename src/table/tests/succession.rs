@@ -1,4 +1,4 @@
-//! Which table may take the place of the one that serves.
+//! Which table may replace the serving table.
 
 use super::support::load_lists;
 
@@ -15,11 +15,11 @@ fn a_long_list_that_was_emptied_is_rejected_however_small_its_share() {
     let before = build(&rows("free", 30));
     let error = build("").check_succession(&before).err().unwrap().to_string();
     assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
-    // Nor is a manifest that names it no more, as half of one would.
+    // A manifest that no longer names the list is rejected as well: it may be truncated.
     let bare = load_lists(&[("protected.txt", "gmail.com\n"), (large.0, large.1.as_str())]);
     let error = bare.check_succession(&before).err().unwrap().to_string();
     assert!(error.contains("free.txt: expected at most 9 of 30 rows"), "{error}");
-    // A short list is edited by hand.
+    // Short lists are not checked, because people edit them by hand.
     let before = build(&rows("free", 5));
     build("").check_succession(&before).unwrap();
 }

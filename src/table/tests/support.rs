@@ -1,4 +1,4 @@
-//! Small tables for the tests, and what they say.
+//! Builds small tables for the tests, and checks their answers.
 
 use std::fs;
 use std::sync::LazyLock;
@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use crate::model::domain::Domain;
 use crate::table::{Lookup, Table, TableError, TableLocation};
 
-/// 2026-11-21, when the bundled lists are young.
+/// 2026-11-21, when the bundled lists are less than 90 days old.
 pub(super) const NOW: i64 = 1_795_219_200;
 
 pub(super) static BUNDLED: LazyLock<Table> =
@@ -29,7 +29,7 @@ date = \"2026-10-02\"
 pub(super) const OVERRIDE_HEADER: &str =
     "domain,scope,reason,risk_score,is_free_provider,is_corporate_email,mx_provider_label\n";
 
-/// Which list a test means by its file.
+/// The kind of list by the file name that a test uses.
 const KINDS: [(&str, &str); 19] = [
     ("overrides.csv", "override"),
     ("special.txt", "special_use"),
@@ -52,7 +52,8 @@ const KINDS: [(&str, &str); 19] = [
     ("seed.txt", "seed"),
 ];
 
-/// A directory with these files and a manifest that names them; `manifest.toml` adds to it.
+/// Writes these files into a directory with a manifest that names them. A file `manifest.toml` is
+/// appended to the manifest.
 pub(super) fn write_lists(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut manifest = String::new();
@@ -84,7 +85,7 @@ pub(super) fn load_lists(files: &[(&str, &str)]) -> Table {
     load(files).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The faults of a load, without the directory in front.
+/// The faults of loading these files, without the directory's path.
 pub(super) fn faults(files: &[(&str, &str)]) -> Vec<String> {
     let folder = write_lists(files);
     let Err(error) = Table::load(&TableLocation::Directory(folder.path().to_owned())) else {
@@ -98,15 +99,15 @@ pub(super) fn look_up<'t>(table: &'t Table, name: &str) -> Lookup<'t> {
     table.lookup(&Domain::parse(name).unwrap(), NOW)
 }
 
-/// Reason and score, and `+free`, `+corporate` and the label where there are any.
+/// Reason and score, then `+free`, `+corporate` and the label, if they apply.
 pub(super) fn describe_answer(table: &Table, name: &str) -> String {
     let found = look_up(table, name);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
-    for (is, word) in
+    for (applies, mark) in
         [(verdict.is_free_provider, " +free"), (verdict.is_corporate_email, " +corporate")]
     {
-        text.push_str(if is { word } else { "" });
+        text.push_str(if applies { mark } else { "" });
     }
     found.label.map_or(text.clone(), |label| format!("{text} {label}"))
 }
