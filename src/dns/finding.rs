@@ -171,9 +171,9 @@ mod tests {
         MxRecord { preference, host: host.to_owned() }
     }
 
-    fn interpret(reply: DnsAnswer<MxRecord>) -> DnsFinding {
-        match interpret_mx(reply) {
-            MxOutcome::Finding(said) => said,
+    fn interpret(answer: DnsAnswer<MxRecord>) -> DnsFinding {
+        match interpret_mx(answer) {
+            MxOutcome::Finding(finding) => finding,
             MxOutcome::Hosts(hosts, host_count, ttl) => {
                 let reachabilities = vec![Reachability::Reachable; hosts.len()];
                 interpret_hosts(&hosts, host_count, &reachabilities, ttl)
@@ -182,8 +182,8 @@ mod tests {
         }
     }
 
-    fn mx_finding(text: &str, holds_for: i64) -> DnsFinding {
-        DnsFinding::Mx { text: text.to_owned(), ttl_seconds: holds_for }
+    fn mx_finding(text: &str, ttl_seconds: i64) -> DnsFinding {
+        DnsFinding::Mx { text: text.to_owned(), ttl_seconds }
     }
 
     #[test]
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(text(&[Loopback, NoAddress], 2), "parked");
         assert_eq!(text(&[Loopback, Reachable], 2), "b.test");
         assert_eq!(text(&[Unclear], 2), "a.test");
-        assert_eq!(text(&[NoAddress, NoAddress], 3), "a.test", "a third was not looked at");
+        assert_eq!(text(&[NoAddress, NoAddress], 3), "a.test", "the third host was not looked up");
     }
 
     #[test]

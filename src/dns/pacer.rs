@@ -89,9 +89,9 @@ mod tests {
             let wait = timeout(Duration::from_millis(1), pacer.wait_for_slot());
             assert!(wait.await.is_err());
         }
-        let begun = Instant::now();
+        let started = Instant::now();
         pacer.wait_for_slot().await;
-        assert!(begun.elapsed() < Duration::from_secs(1), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(1), "{:?}", started.elapsed());
     }
 
     #[tokio::test]
@@ -103,24 +103,24 @@ mod tests {
             waiting.spawn(async move { pacer.wait_for_slot().await });
         }
         waiting.join_next().await;
-        let begun = Instant::now();
+        let started = Instant::now();
         pacer.wait_for_priority_slot().await;
-        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     }
 
     #[tokio::test]
     async fn both_kinds_of_wait_share_one_rate() {
         let pacer = Pacer::new(100);
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..20 {
             tokio::join!(pacer.wait_for_slot(), pacer.wait_for_priority_slot());
         }
-        assert!(begun.elapsed() > Duration::from_millis(350), "{:?}", begun.elapsed());
+        assert!(started.elapsed() > Duration::from_millis(350), "{:?}", started.elapsed());
         pacer.set_rate(10_000);
-        let begun = Instant::now();
+        let started = Instant::now();
         for _ in 0..20 {
             pacer.wait_for_slot().await;
         }
-        assert!(begun.elapsed() < Duration::from_millis(350), "{:?}", begun.elapsed());
+        assert!(started.elapsed() < Duration::from_millis(350), "{:?}", started.elapsed());
     }
 }

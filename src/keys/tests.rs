@@ -294,17 +294,17 @@ fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
         row
     };
     let all = rows(1, Vec::new(), (0..100_000).map(wide).collect());
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let ring = KeyRing::build(&all, &[], &plans(), &ledger);
-    println!("build: {:?}", begun.elapsed());
+    println!("build: {:?}", started.elapsed());
     let touched = account("account-5", Some("pro"), None);
     let changed = changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..wide(77_005) }]);
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     let next = ring.with_changes(&changed, &[], &plans(), &ledger).unwrap();
-    println!("after one change: {:?}", begun.elapsed());
+    println!("after one change: {:?}", started.elapsed());
     assert_eq!(next.len(), 100_000);
     let mut all = all;
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     all.apply_changes(changed);
-    println!("rows: {:?}", begun.elapsed());
+    println!("rows: {:?}", started.elapsed());
 }

@@ -237,7 +237,7 @@ mod tests {
         {
             assert_eq!(OriginPattern::parse(text), Err(OriginError), "{text}");
         }
-        // A browser never sends one, and an answer's header must not repeat it.
+        // Browsers never send such an origin, and a response header must not contain it.
         assert_eq!(Origin::parse("https://b\u{fc}cher.example"), Err(OriginError));
     }
 

@@ -36,8 +36,8 @@ impl Reason {
     }
 
     /// The reason with this name.
-    pub fn parse(word: &str) -> Option<Reason> {
-        Reason::ALL.into_iter().find(|reason| reason.as_str() == word)
+    pub fn parse(name: &str) -> Option<Reason> {
+        Reason::ALL.into_iter().find(|reason| reason.as_str() == name)
     }
 
     /// Whether the domain counts as flagged and for the top list: every reason but `safe`.

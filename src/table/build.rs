@@ -166,7 +166,7 @@ fn hash_content(
     for (list, text) in manifest.lists.iter().zip(texts) {
         // The path of the operator's overrides has no effect on a verdict, so it is not hashed.
         add(if list.list_origin == ListOrigin::Operator { "overrides" } else { &list.file });
-        add(list.kind.word());
+        add(list.kind.as_str());
         add(text);
     }
     hash.update(&FORMAT_VERSION.to_le_bytes());
@@ -221,7 +221,7 @@ fn build_meta(
         list: infos
             .map(|((list, ignored), rows)| ListInfo {
                 file: list.file.clone(),
-                kind: list.kind.word().to_owned(),
+                kind: list.kind.as_str().to_owned(),
                 source: list.source.clone(),
                 rows: *rows,
                 ignored: *ignored,

@@ -141,7 +141,7 @@ impl<'a> ParsedLists<'a> {
         };
         let reason = match non_empty(2) {
             None => None,
-            Some(word) => Some(Reason::parse(word).ok_or_else(|| {
+            Some(name) => Some(Reason::parse(name).ok_or_else(|| {
                 column_fault(2, "safe, disposable, undeliverable or role_account")
             })?),
         };

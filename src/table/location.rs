@@ -135,30 +135,29 @@ mod tests {
 
     #[test]
     fn only_regular_files_in_the_directory_are_read() {
-        let source_files = tempfile::tempdir().unwrap();
-        let at = SourceFiles::Directory(source_files.path());
-        assert!(at.read("none.txt").unwrap().is_none());
+        let folder = tempfile::tempdir().unwrap();
+        let files = SourceFiles::Directory(folder.path());
+        assert!(files.read("none.txt").unwrap().is_none());
         for name in ["../secret", "/etc/passwd", "a/b", "..", "."] {
-            let text = at.read(name).unwrap_err().to_string();
+            let text = files.read(name).unwrap_err().to_string();
             assert!(text.contains("expected the name of a file in this directory"), "{text}");
         }
-        std::fs::create_dir(source_files.path().join("dir.txt")).unwrap();
-        let text = at.read("dir.txt").unwrap_err().to_string();
+        std::fs::create_dir(folder.path().join("dir.txt")).unwrap();
+        let text = files.read("dir.txt").unwrap_err().to_string();
         assert!(
             text.ends_with("dir.txt: expected a regular file, but found a directory"),
             "{text}"
         );
-        let status =
-            std::process::Command::new("mkfifo").arg(source_files.path().join("pipe")).status();
+        let status = std::process::Command::new("mkfifo").arg(folder.path().join("pipe")).status();
         assert!(status.unwrap().success());
-        let text = at.read("pipe").unwrap_err().to_string();
+        let text = files.read("pipe").unwrap_err().to_string();
         assert!(text.ends_with("pipe: expected a regular file, but found a FIFO"), "{text}");
-        std::fs::write(source_files.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
-        let text = at.read("bad.txt").unwrap_err().to_string();
+        std::fs::write(folder.path().join("bad.txt"), b"a.com\n\xff\n").unwrap();
+        let text = files.read("bad.txt").unwrap_err().to_string();
         assert!(text.ends_with("bad.txt:2: expected valid UTF-8, but found other bytes"), "{text}");
-        let large = std::fs::File::create(source_files.path().join("large.txt")).unwrap();
+        let large = std::fs::File::create(folder.path().join("large.txt")).unwrap();
         large.set_len(MAX_LIST_BYTES + 1).unwrap();
-        let text = at.read("large.txt").unwrap_err().to_string();
+        let text = files.read("large.txt").unwrap_err().to_string();
         assert!(text.contains("expected at most 67108864 bytes"), "{text}");
     }
 }

@@ -76,10 +76,10 @@ const TIER_NAMES: &str = "a, b, c or d";
 impl ListKind {
     /// The name of the kind in a compiled table: the manifest's name, and for disposable lists the
     /// name of the tier's rule.
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             ListKind::Disposable(rule) => rule.as_str(),
-            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(word, _)| word),
+            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name),
         }
     }
 }
@@ -268,14 +268,14 @@ fn parse_list_spec(
     at: &impl Fn(Range<usize>, &str) -> String,
     sources: &[SourcePackage],
 ) -> Result<ListSpec, TableFault> {
-    let word = raw.kind.get_ref();
-    let Some((_, kind)) = KINDS.iter().find(|(name, _)| name == word) else {
+    let kind_name = raw.kind.get_ref();
+    let Some((_, kind)) = KINDS.iter().find(|(name, _)| name == kind_name) else {
         let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", names.join(", "));
         return Err(TableFault::expected(
             at(raw.kind.span(), "kind"),
             expected,
-            quote_excerpt(word),
+            quote_excerpt(kind_name),
         ));
     };
     let kind = match (kind, raw.tier) {
@@ -343,13 +343,13 @@ fn parse_rules(
         let is_valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
         text.len() >= 3 && text.bytes().all(is_valid)
     };
-    let word = "three or more of a-z, 0-9 and -";
-    let domain = "a domain in its canonical form";
+    let word_format = "three or more of a-z, 0-9 and -";
+    let domain_format = "a domain in its canonical form";
     InferenceSettings {
-        typos_of: read("typos_of", raw.typos_of, domain, is_domain),
-        suggest: read("suggest", raw.suggest, domain, is_domain),
-        throwaway_words: read("throwaway_words", raw.throwaway_words, word, is_word),
-        mail_words: read("mail_words", raw.mail_words, word, is_word),
+        typos_of: read("typos_of", raw.typos_of, domain_format, is_domain),
+        suggest: read("suggest", raw.suggest, domain_format, is_domain),
+        throwaway_words: read("throwaway_words", raw.throwaway_words, word_format, is_word),
+        mail_words: read("mail_words", raw.mail_words, word_format, is_word),
         verified_mx_vote: raw.verified_mx_vote,
     }
 }

@@ -71,6 +71,6 @@ impl Lookup<'_> {
     fn is_only_in_lists_of(&self, kind: ListKind) -> bool {
         let lists = self.table.decoded.answers[usize::from(self.answer_number)].lists;
         let mut numbered = (0..).zip(self.table.lists());
-        numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.word())
+        numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.as_str())
     }
 }

@@ -74,7 +74,7 @@ impl OverrideFile {
         }
         if new.note.chars().any(char::is_control) {
             return Err(
-                TableFault::expected("--note", "words on one line", "a control character").into()
+                TableFault::expected("--note", "text on one line", "a control character").into()
             );
         }
         let scope = if new.is_exact { "exact" } else { "subtree" };

@@ -255,7 +255,7 @@ impl Table {
 /// For each answer, whether the rules for unlisted names take precedence: no rule decided the
 /// answer, it has no label, and no list says that the name is real.
 fn find_deferring_answers(parts: &DecodedTable) -> Vec<bool> {
-    let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.word();
+    let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.as_str();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);
     let has_no_facts = |answer: &StoredAnswer| {

@@ -28,8 +28,8 @@ fn enabled_cache() -> LearnedCache {
     cache
 }
 
-fn mx(text: &str, holds_for: i64) -> DnsFinding {
-    DnsFinding::Mx { text: text.to_owned(), ttl_seconds: holds_for }
+fn mx(text: &str, ttl_seconds: i64) -> DnsFinding {
+    DnsFinding::Mx { text: text.to_owned(), ttl_seconds }
 }
 
 fn failed_finding() -> DnsFinding {
