@@ -99,8 +99,8 @@ pub(super) fn check_changed_share(
     Err(FeedError::new(
         &feed.name,
         format!(
-            "expected at most {max} of {before} rows to be added and to be removed, but found {added} \
-             new and {removed} gone; `riskgate table update --force {}` accepts it anyway",
+            "expected at most {max} of {before} rows to be added and to be removed, but found \
+             {added} new and {removed} gone; `riskgate table update --force {}` accepts it anyway",
             feed.name
         ),
     ))

@@ -72,7 +72,8 @@ pub enum RingError {
     },
     /// The store lost the version of its key ring, or has another id than before.
     #[error(
-        "the store is another one or was emptied: expected version {expected} of {store}, but found {found}"
+        "the store is another one or was emptied: expected version {expected} of {store}, \
+         but found {found}"
     )]
     DifferentStore {
         /// The id of the store that the serving ring was built from.

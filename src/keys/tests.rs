@@ -207,14 +207,16 @@ fn a_faulty_key_or_account_affects_no_other() {
             vec![],
             vec![key(9, "c")],
             (vec![], vec![]),
-            "key key_9: expected one key with this id, but found another in the key file and the store",
+            "key key_9: expected one key with this id, but found another in the key \
+             file and the store",
             1,
         ),
         (
             vec![account_c],
             vec![with_invalid_origin],
             (vec![], vec![key(2, "c")]),
-            "key key_2: origins: expected an origin such as https://app.example.com, but found \"nowhere\"",
+            "key key_2: origins: expected an origin such as https://app.example.com, but \
+             found \"nowhere\"",
             2,
         ),
     ] {

@@ -184,11 +184,11 @@ pub(super) struct AddedList {
     pub text: String,
 }
 
-/// Drops the rows of feeds that must not apply, because the nearest row wins. A row is dropped if
-/// its name is
+/// Drops the rows of feeds that would change an answer of the lists. This is necessary because the
+/// nearest row wins in a look-up. A row is dropped if its name is
 ///
 /// - at or below a row that is protected, cleared, an alias, a role, a free provider or reserved,
-///   up to the next public suffix;
+///   within the same registrable domain;
 /// - a real name, or below a protected public suffix, unless the feed has the strongest tier;
 /// - in a feed of aliases or free providers, at or below a disposable name;
 /// - below a row that flags it as strongly or more strongly.

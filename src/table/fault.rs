@@ -64,8 +64,8 @@ pub enum TableFault {
     },
     /// Too many rows differ from the serving table.
     #[error(
-        "{at}: expected at most {max} of {before} rows to be added or removed, but found {added} new and \
-         {removed} gone (guard.max_changed_share)"
+        "{at}: expected at most {max} of {before} rows to be added or removed, but found \
+         {added} new and {removed} gone (guard.max_changed_share)"
     )]
     TooManyChanges {
         /// The table.

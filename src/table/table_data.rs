@@ -228,11 +228,13 @@ impl Table {
                  unknown domains"
                     .to_owned(),
             ),
-            Some(date) if now >= date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY) => warnings.push(format!(
-                "the list of top-level domains is {} days old, over {MAX_TLD_LIST_AGE_DAYS}: names below one \
-                 that does not exist count as unknown domains",
-                now.saturating_sub(date) / SECONDS_PER_DAY
-            )),
+            Some(date) if now >= date.saturating_add(MAX_TLD_LIST_AGE_DAYS * SECONDS_PER_DAY) => {
+                warnings.push(format!(
+                    "the list of top-level domains is {} days old, over {MAX_TLD_LIST_AGE_DAYS}: \
+                     names below one that does not exist count as unknown domains",
+                    now.saturating_sub(date) / SECONDS_PER_DAY
+                ));
+            }
             Some(_) => {}
         }
         if self.needs_full_walk {

@@ -72,15 +72,15 @@ async fn client_of(answer: Answerer, rate: u32) -> DnsClient {
 }
 
 /// Resolves this many names at the same time.
-fn ask_about(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
-    let mut asked = JoinSet::new();
+fn spawn_queries(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
+    let mut tasks = JoinSet::new();
     for number in 0..names {
         let client = Arc::clone(client);
-        asked.spawn(
+        tasks.spawn(
             async move { client.query_name(&format!("name-{number}.com"), |_| false).await },
         );
     }
-    asked
+    tasks
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
     // Twelve queries take more than a second.
     client.name_timeout = Duration::from_millis(300);
     let client = Arc::new(client);
-    let findings = ask_about(&client, 4).join_all().await;
+    let findings = spawn_queries(&client, 4).join_all().await;
     assert_eq!(findings.len(), 4);
     for finding in findings {
         assert_eq!(finding.outcome(), "parked", "{finding:?}");
@@ -99,10 +99,10 @@ async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
 #[tokio::test]
 async fn a_probe_does_not_fail_behind_a_full_queue() {
     let client = Arc::new(client(2).await);
-    let mut asked = ask_about(&client, 20);
-    asked.spawn(async { DnsFinding::Unknown(String::new()) });
-    assert!(asked.join_next().await.is_some(), "all wait");
-    let begun = Instant::now();
+    let mut tasks = spawn_queries(&client, 20);
+    tasks.spawn(async { DnsFinding::Unknown(String::new()) });
+    assert!(tasks.join_next().await.is_some(), "all wait");
+    let started = Instant::now();
     assert_eq!(client.probe_resolvers(&["gmail.com".to_owned()]).await, Ok(()));
-    assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+    assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());
 }

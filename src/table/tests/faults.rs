@@ -35,10 +35,8 @@ fn a_protected_name_is_never_flagged_by_mistake() {
     let unused = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\",\n\"x.com\"]\n");
     assert_eq!(
         faults(&[protected, unused, ("a.txt", "gmail.com\n")]),
-        [
-            "manifest.toml:10: guard.allow_flagging: expected a protected name that an override or a \
-          list flags, but found \"x.com\""
-        ]
+        ["manifest.toml:10: guard.allow_flagging: expected a protected name that an override \
+             or a list flags, but found \"x.com\""]
     );
 }
 
