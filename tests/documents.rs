@@ -1,8 +1,8 @@
-//! Holds the documents against the code: what they name must exist, and what the code says to
-//! callers must stand in them.
+//! Compares the documents with the code: each name in the documents must exist in the code, and the
+//! documents must list each text that riskgate sends to callers.
 //!
-//! It reads texts only; `scripts/conformance` asks a real gateway whether it answers as the
-//! OpenAPI document says.
+//! These tests read files only. `scripts/conformance` checks the responses of a running gateway
+//! against the OpenAPI document.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,7 +15,7 @@ use riskgate::observe::metrics::{Metrics, OUTCOMES};
 const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SHIPPED_CONFIG: &str = include_str!("../conf/riskgate.toml");
 
-/// The documents for operators and callers, by their names.
+/// The documents for operators and callers, with their paths.
 fn documents() -> Vec<(&'static str, String)> {
     [
         "README.md",
@@ -56,12 +56,12 @@ fn every_refusal() -> [Refusal; 14] {
     ]
 }
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn code_spans(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// What stands between two marks, the second behind the first.
+/// The texts between `before` and the next `after`.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<&'t str> {
     let parts = text.split(before).skip(1);
     parts.filter_map(|part| part.split_once(after)).map(|(found, _)| found).collect()
@@ -78,7 +78,7 @@ fn the_openapi_document_lists_exactly_the_errors() {
         let status = format!("        \"{}\":", refusal.status());
         assert!(OPENAPI.contains(&status), "{status}");
     }
-    // The list above holds every refusal that a metric can tell.
+    // The list above holds every refusal that is an outcome in the metrics.
     let codes: BTreeSet<&str> = refusals.iter().map(Refusal::code).collect();
     let no_refusals = ["ok", "upstream_4xx", "upstream_5xx", "aborted", "other"];
     assert_eq!(codes, OUTCOMES.into_iter().filter(|it| !no_refusals.contains(it)).collect());
@@ -116,7 +116,7 @@ fn the_openapi_document_lists_every_response_header() {
         assert!(document.contains(&format!("        {name}:")), "{name}");
     }
     let reply = read("src/message/response.rs");
-    // A text goes on in the next line behind a backslash.
+    // A backslash at the end of a line continues the string in the next line.
     let reply = reply.split("\\\n").map(str::trim_start).collect::<String>();
     let exposed = between(&reply, "EXPOSED: &str = \"", "\"");
     let allowed = between(&reply, "PREFLIGHT_HEADERS: &str = \"", "\"");
@@ -126,7 +126,7 @@ fn the_openapi_document_lists_every_response_header() {
     }
 }
 
-/// The parts that the code reports on, as `/readyz` names them: every first word of a reason.
+/// The components that riskgate reports in `/readyz`: the first word of each reason.
 fn reported_parts() -> BTreeSet<String> {
     let mut reload = read("src/process/reload.rs");
     collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
@@ -183,7 +183,7 @@ fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
         .into_iter()
         .filter(|text| text.ends_with("\\n"))
         .collect();
-    // What no page is has no place in a document of pages.
+    // A 404 is no page, so the OpenAPI document does not describe its text.
     let is_told = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
     let in_code: BTreeSet<&str> = told.into_iter().filter(is_told).collect();
     assert_eq!(in_docs, in_code);
@@ -197,7 +197,7 @@ fn the_openapi_document_has_this_version() {
 #[test]
 fn every_metric_named_exists_and_every_metric_is_explained() {
     let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
-    // A family without samples is not rendered, so the source is asked too.
+    // A metric family without samples is not rendered, so the source text is searched too.
     let groups = ["connections", "dns", "reloads", "requests", "store", "table"];
     let source = groups.map(|group| read(&format!("src/observe/metrics/{group}.rs"))).concat();
     let word = |text: &str| -> BTreeSet<String> {
@@ -224,7 +224,7 @@ fn every_metric_named_exists_and_every_metric_is_explained() {
     assert!(silent.is_empty(), "docs/operations.md does not say what {silent:?} mean");
 }
 
-/// Every `section.key` of the config, those that have no default included.
+/// Every `section.key` of the config, including keys without a default.
 fn settings() -> BTreeSet<String> {
     let mut section = String::new();
     let mut settings = BTreeSet::new();
@@ -274,7 +274,7 @@ fn every_log_line_quoted_is_one_that_the_code_writes() {
     assert!(lines.len() >= 8, "{lines:?}");
     for line in lines {
         let words = line.split_once(": ").unwrap().1;
-        // A reload's lines begin with the part that they are about.
+        // A reload prints lines that begin with the name of the component.
         let part = ["config ", "table ", "keys ", "store ", "certificates "]
             .iter()
             .find_map(|it| words.strip_prefix(it));

@@ -1,6 +1,6 @@
-//! Exactly one well-formed header with exactly the right key opens the first gate.
+//! Only one well-formed `Authorization` header with the valid key passes the authorization gate.
 //!
-//! Each line is one `Authorization` header; `KEY` stands for the one good key.
+//! Each input line is one `Authorization` header. `KEY` stands for the one valid key.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -42,7 +42,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// `KEY` written out: no fuzzer finds 154 random bits.
+/// Replaces `KEY` by the valid key: no fuzzer guesses its 154 random bits.
 fn substitute_key(line: &[u8]) -> Vec<u8> {
     match line.windows(3).position(|window| window == b"KEY") {
         Some(at) => [&line[..at], GOOD_KEY.as_bytes(), &line[at + 3..]].concat(),
@@ -50,7 +50,7 @@ fn substitute_key(line: &[u8]) -> Vec<u8> {
     }
 }
 
-/// RFC 6750 section 2.1, read once more: `Bearer`, spaces, and a token to the end.
+/// A second implementation of RFC 6750 section 2.1: `Bearer`, spaces, and a token up to the end.
 fn token(header: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(header).ok()?;
     let (scheme, rest) = text.split_once(' ')?;
@@ -84,6 +84,6 @@ static RING: LazyLock<KeyRing> = LazyLock::new(|| {
     };
     let keys = [key("good", GOOD_KEY), key("revoked", REVOKED_KEY), key("expired", EXPIRED_KEY)];
     let plans = Plans::from([("free".to_owned(), MonthlyLimit::Calls(100))]);
-    // The ledger ends here with its thread: nobody is charged, and nothing else runs.
+    // No call is charged: the ledger's thread ends here, and no other thread runs.
     KeyRing::build(&RingRows::default(), &keys, &plans, &ledger)
 });

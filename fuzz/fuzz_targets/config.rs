@@ -1,4 +1,5 @@
-//! A config is read whole, or every fault says where; no secret shows in either.
+//! Config text is either accepted completely, or each fault names its place. Neither result shows a
+//! secret.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -8,7 +9,7 @@ use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate_fuzz::ScratchFolder;
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("config"));
-/// Stands in passwords and tokens of the seeds.
+/// The secret that the seeds contain in passwords and tokens.
 const SECRET: &str = "s3cr3t";
 
 fuzz_target!(|data: &[u8]| {
@@ -51,8 +52,8 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// Whether the mark stands in the admin token and in what precedes the host of the store's address,
-/// and nowhere else.
+/// Returns true if the secret occurs only in the admin token and in the part of the store's URL
+/// before its host.
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
@@ -60,7 +61,7 @@ fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let token = at("admin", "token").unwrap_or_default();
     let url = at("store", "url").unwrap_or_default();
     let user = url.rsplit_once('@').map_or("", |(user, _)| user);
-    // What stands in the place of a scheme is shown, so that a mistyped one is found.
+    // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
     let user = user.split_once("://").map_or(user, |(_, user)| user);
     let count = |text: &str| text.matches(SECRET).count();
     count(text) > 0 && count(text) == count(&token) + count(user)

@@ -1,4 +1,4 @@
-//! A domain has one canonical form, and every way to write it leads there.
+//! A domain has exactly one canonical form, and each spelling of the domain parses to that form.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -7,7 +7,7 @@ use riskgate::model::domain::{Domain, MAX_LABEL_LEN, MAX_NAME_LEN, DnsName, perc
 fuzz_target!(|segment: &[u8]| {
     let from_segment = Domain::from_path_segment(segment).ok();
     let decoded = percent_decode(segment).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-    // The short way for plain names and the long way agree.
+    // The fast parser for plain ASCII names and the full IDNA parser agree.
     let parsed = decoded.as_deref().and_then(|text| Domain::parse(text).ok());
     assert_eq!(from_segment, parsed, "the two ways disagree");
     let named = decoded.as_deref().and_then(|text| DnsName::parse(text).ok());
@@ -29,7 +29,8 @@ fuzz_target!(|segment: &[u8]| {
     }
     let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(Domain::from_path_segment(encoded.as_bytes()).as_ref(), Ok(&domain));
-    // What decodes to a text with the prefix of A-labels can't be written in Unicode.
+    // If an A-label decodes to text that begins with the A-label prefix, the name has no Unicode
+    // form.
     if let (unicode, Ok(())) = idna::domain_to_unicode(text)
         && !unicode.split('.').any(|label| label.starts_with("xn--"))
     {
@@ -39,12 +40,12 @@ fuzz_target!(|segment: &[u8]| {
     assert!(ancestor_offsets(text).any(|start| start == suffix), "a suffix begins with a label");
     match domain.registrable_start() {
         None => assert_eq!(suffix, 0),
-        // One label more than the suffix.
+        // One label more than the public suffix.
         Some(start) => assert_eq!(ancestor_offsets(&text[start..]).nth(1), Some(suffix - start)),
     }
 });
 
-/// LDH labels in lower case, within the lengths of RFC 1035.
+/// Returns true if the name consists of lower-case LDH labels within the lengths of RFC 1035.
 fn assert_canonical(name: &str) {
     assert!(name.len() <= MAX_NAME_LEN, "{name:?}");
     for label in name.split('.') {

@@ -1,6 +1,7 @@
-//! The lane and the Pingora path give the same: the same bytes to two doors, one with the lane and
-//! one without, bring the same answers, the same counts and the same requests to the upstream, and
-//! the connection ends the same way. What crosses comes back as the upstream's answer.
+//! The fast path and the Pingora path behave alike. The same bytes go to two gateways, with and
+//! without the fast path. Both must send the same responses, count the same calls, forward the same
+//! requests to the upstream server, and close the connection in the same way. The upstream server
+//! echoes the request that it received.
 #![no_main]
 
 use std::io::{Read, Write};
@@ -20,7 +21,7 @@ use riskgate::process::listener::{ListenerService, bind_listener};
 use riskgate::process::server::{Mount, resolve_upstreams};
 use riskgate_fuzz::ScratchFolder;
 
-/// It stands in the seeds.
+/// The key that the seeds contain.
 const KEY: &str = "rg_comparison00000000000000000000001";
 const MAX_INPUT: usize = 16 * 1024;
 const TEST_TIMEOUT: Duration = Duration::from_secs(15);
@@ -38,11 +39,11 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(with, without, "with the lane and without");
 });
 
-/// Everything that comes back until the connection ends; nothing more is sent at the end.
+/// Reads all bytes until the connection ends; the client does not close its side first.
 fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a door that takes connections");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time for reading");
-    // Whoever refuses has closed already, perhaps.
+    // riskgate may already have refused the request and closed the connection.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(std::net::Shutdown::Write);
     let mut answers = Vec::new();
@@ -50,8 +51,9 @@ fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     answers
 }
 
-/// The answers without what differs from one moment to another, and the fields of what comes from
-/// the upstream in an order of their own: among other names theirs means nothing.
+/// The responses without values that differ between two runs. The fields of an upstream response
+/// are sorted, because the order of fields with different names has no meaning (RFC 9110 section
+/// 5.3).
 fn normalized_responses(answers: &[u8]) -> Vec<String> {
     let is_drawn = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let text = String::from_utf8_lossy(answers);
@@ -72,9 +74,9 @@ fn normalized_responses(answers: &[u8]) -> Vec<String> {
     text.split("HTTP/1.1 ").map(answer).collect()
 }
 
-/// A door in a thread of its own, with a gate, a store and servers behind it.
+/// A connection handler in its own thread, with a gate, a store and an upstream server.
 fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> SocketAddr {
-    // For as long as the process runs.
+    // The server runs as long as the process.
     let scratch = Box::leak(Box::new(ScratchFolder::new(name)));
     let hash = format_key_hash(KEY);
     let key = format!("[[key]]\nid = \"one\"\naccount = \"acme\"\nhash = \"{hash}\"\n");
@@ -109,7 +111,7 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
     address
 }
 
-/// A server that answers with the request that it was sent, but for its id.
+/// An upstream server that answers with the request that it received, except its request id.
 fn upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -151,7 +153,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// How long the first request is, once all of it has arrived.
+/// The length of the first request, or None while the request is incomplete.
 fn first_request_length(arrived: &[u8]) -> Option<usize> {
     let end = 4 + arrived.windows(4).position(|at| at == b"\r\n\r\n")?;
     let header = String::from_utf8_lossy(&arrived[..end]).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! A request of HTTP/2 is taken exactly when the text of HTTP/1.1 that means the same is.
+//! riskgate accepts an HTTP/2 request exactly when it accepts the equivalent HTTP/1.1 request.
 #![no_main]
 
 use http::header::{HOST, HeaderName, HeaderValue};
@@ -41,14 +41,15 @@ fn assert_verdicts_agree(
     match verdicts {
         (Ok(Some(head)), taken) => {
             assert_eq!(head.length, text.len(), "{}", shown());
-            // HTTP/2 can send a body of which the header says nothing; HTTP/1.1 can't.
+            // HTTP/2 can send a body without announcing it in the header; HTTP/1.1 can't.
             let is_silent = has_body && head.body_length == 0;
             assert_eq!(taken.is_ok(), !is_silent, "{}", shown());
         }
         (Ok(None), _) => panic!("not even whole: {}", shown()),
         (Err(refusal), Ok(())) => {
-            // In HTTP/2 the authority is no field, the list of fields is measured where it is
-            // decoded, and there is no request line; its length bounds the method in HTTP/1.1.
+            // HTTP/2 carries the authority outside the field list, limits the field list in the
+            // decoder, and has no request line. In HTTP/1.1 the length of the request line limits
+            // the method.
             let fields = request.headers.len() + usize::from(!request.headers.contains_key(HOST));
             let line = request.method.as_str().len() + request.raw_path().len();
             let excused = match refusal {
@@ -64,8 +65,8 @@ fn assert_verdicts_agree(
     }
 }
 
-/// The request as it comes out of the decoder: method, path and authority stand in the first line,
-/// one field in each other. Nothing if the decoder would have refused it.
+/// Builds the request as the HTTP/2 decoder delivers it: the first input line holds method, path
+/// and authority, each further line one field. None if the decoder would refuse the request.
 fn parse_request(data: &[u8]) -> Option<RequestHeader> {
     let (line, fields) = first_line(data);
     let mut words = line.splitn(3, |byte| *byte == b' ');
@@ -75,7 +76,7 @@ fn parse_request(data: &[u8]) -> Option<RequestHeader> {
     parts.authority = words.next().map(Authority::try_from).transpose().ok()?;
     if method != Method::CONNECT {
         parts.path_and_query = Some(path);
-        // Without an authority it is dropped.
+        // A request without an authority is dropped.
         parts.scheme = parts.authority.is_some().then_some(Scheme::HTTPS);
     }
     let authority = parts.authority.clone();
@@ -85,7 +86,7 @@ fn parse_request(data: &[u8]) -> Option<RequestHeader> {
         let colon = field.iter().position(|byte| *byte == b':')?;
         let name = HeaderName::from_bytes(&field[..colon]).ok()?;
         let value = HeaderValue::from_bytes(trim_ows(&field[colon + 1..])).ok()?;
-        // Where there is an authority, the decoder takes the same once more, and nothing else.
+        // Checks the authority as the decoder does, and nothing else.
         let is_more = request.headers().contains_key(HOST);
         let same = |authority: &Authority| *authority.as_str() == value && !is_more;
         if name == HOST && !authority.as_ref().is_none_or(same) {
@@ -96,7 +97,7 @@ fn parse_request(data: &[u8]) -> Option<RequestHeader> {
     Some(request.into_parts().0.into())
 }
 
-/// A value has no blanks around it in HTTP/2 (RFC 9113 section 8.2.1).
+/// HTTP/2 allows no blanks around a value (RFC 9113 section 8.2.1).
 fn trim_ows(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;

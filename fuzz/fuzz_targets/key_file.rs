@@ -1,4 +1,5 @@
-//! A key file gives keys that make a ring, or faults with their lines and never with a key.
+//! A key file yields keys that form a key ring, or faults that name their lines. No fault shows a
+//! key.
 #![no_main]
 
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use riskgate::model::origin::OriginPattern;
 use riskgate_fuzz::ScratchFolder;
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("key-file"));
-/// What a variable holds, and what seeds put in wrong places.
+/// The key in the environment variable, which the seeds also put in wrong places.
 const SECRET: &str = "rg_s3cr3tQWERTYUIOPasdfghjklZXCVBNM";
 
 fuzz_target!(|data: &[u8]| {
@@ -42,7 +43,7 @@ fuzz_target!(|data: &[u8]| {
                 assert!(line.is_none_or(|line: usize| (1..=lines).contains(&line)), "{fault}");
                 assert!(!fault.message.is_empty());
                 let said = fault.to_string();
-                // Whatever shows less of a key than the shortest has shows none.
+                // A fragment shorter than the shortest key reveals no key.
                 let mut parts =
                     (0..=SECRET.len() - MIN_KEY_LEN).map(|at| &SECRET[at..][..MIN_KEY_LEN]);
                 assert!(!parts.any(|part| said.contains(part)), "{said}");

@@ -1,6 +1,6 @@
-//! An origin matches a pattern, or does not, the same way wherever it is asked.
+//! The key ring's origin index and a single pattern agree on whether an origin matches.
 //!
-//! The first line is a header's value, the others are patterns of a key.
+//! The first input line is the value of an `Origin` header, the other lines are patterns of a key.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
         (OriginHeader::Valid(found, shown), Some(origin)) => {
             assert_eq!(found, origin);
             assert_eq!(shown.as_bytes(), value);
-            // It goes into a header of the answer as it is.
+            // riskgate copies the origin unchanged into a response header.
             assert!(shown.bytes().all(|byte| byte.is_ascii_graphic() && byte != b','), "{shown:?}");
         }
         (OriginHeader::Malformed(shown), None) => assert!(shown.chars().count() <= 256),
@@ -32,7 +32,7 @@ fuzz_target!(|data: &[u8]| {
         let louder = OriginPattern::parse(&text.to_ascii_uppercase());
         assert_eq!(louder.as_ref(), Ok(&pattern), "{text:?}");
         if let Some(origin) = &origin {
-            // The index of all patterns and the pattern itself agree.
+            // The index of all patterns and the single pattern must agree.
             let indexed = origin.covering_patterns().any(|covering| covering == shown);
             assert_eq!(pattern.matches(origin), indexed, "{shown:?} and {origin:?}");
         }
@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
         && let Ok(wild) = OriginPattern::parse(&format!("{scheme}://*.{host}"))
     {
         assert!(!wild.matches(&origin), "a wildcard covers its apex");
-        // A label of 64 bytes more may be more than a host can be.
+        // Adding a label of 64 bytes may make the host longer than a host can be.
         if let Ok(below) = Origin::parse(&format!("{scheme}://a.{host}")) {
             assert!(wild.matches(&below));
         }

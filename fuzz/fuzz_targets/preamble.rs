@@ -1,4 +1,5 @@
-//! What a connection begins with is settled by one byte, and no byte behind it changes that.
+//! The first byte of a connection decides which preamble follows, and no later byte changes that
+//! decision.
 #![no_main]
 
 use std::net::{IpAddr, SocketAddr};
@@ -27,7 +28,8 @@ fuzz_target!(|bytes: &[u8]| {
     assert!(!is_proxied || is_http2_preface(bytes) == Some(false), "both");
 });
 
-/// As the door hears it: once there is a verdict it stays, and a header is known at its last byte.
+/// Parses as the connection handler does: a decision stays once it is made, and a PROXY header is
+/// complete at its last byte.
 fn verdict_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
     let mut settled = ProxyHeader::Partial;
     let mut cut = 0;
@@ -35,7 +37,7 @@ fn verdict_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
         let verdict = parse_proxy_header(&bytes[..cut]);
         if settled != ProxyHeader::Partial {
             assert_eq!(verdict, settled, "byte {cut} changes it");
-            // A few of the rest are enough.
+            // A few lengths of the remaining bytes are enough.
             cut += 61;
             continue;
         }
@@ -49,7 +51,7 @@ fn verdict_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
     settled
 }
 
-/// Version 1, by another reader of the same text.
+/// Version 1, checked by a second implementation.
 fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
     let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
@@ -63,7 +65,8 @@ fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
         Ok(v1::Addresses::Tcp6(a)) => Some((IpAddr::V6(a.source_address), a.source_port)),
         Ok(v1::Addresses::Unknown) | Err(_) => None,
     };
-    // The other reader takes a port with a sign, and a space for the carriage return.
+    // The second implementation accepts a port with a sign, and a space in place of the carriage
+    // return.
     let client = client.filter(|_| !line.contains(&b'+')).map(SocketAddr::from);
     let says_nobody = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
     let is_text = line.ends_with(b"\r\n") && std::str::from_utf8(line).is_ok();
@@ -75,7 +78,7 @@ fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
     assert_eq!(*settled, expected);
 }
 
-/// Version 2, field by field.
+/// Version 2, checked field by field.
 fn assert_v2_meaning(bytes: &[u8], settled: &ProxyHeader) {
     let (is_proxied, family) = (bytes[12] == 0x21, bytes[13] >> 4);
     let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));

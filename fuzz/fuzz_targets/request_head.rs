@@ -1,4 +1,4 @@
-//! The door reads a header the same however it arrives, and as the parser behind it does.
+//! riskgate parses a request header the same in one part or in many, and as `httparse` does.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
@@ -24,7 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// As the door reads: after each part it looks at all there is, and knows what it has seen.
+/// Parses as the connection handler does: after each part it looks at all bytes, and remembers how
+/// far it has looked.
 fn assert_same_in_parts(
     bytes: &[u8],
     step: usize,
@@ -42,13 +43,13 @@ fn assert_same_in_parts(
         end = (end + step).min(bytes.len());
     };
     match (whole, &trickled) {
-        // Which of two faults is told may depend on which came first.
+        // If a header has two faults, the fault that arrives first may be reported.
         (Err(_), Err(_)) => {}
         _ => assert_eq!(*whole, trickled, "in parts of {step}"),
     }
 }
 
-/// What is let through has one meaning: the parser behind the door finds the same request.
+/// An accepted header has one meaning: Pingora's parser finds the same request.
 fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimits) {
     assert!(header.len() <= sizes.header_bytes + 2 && head.body_length <= sizes.body_bytes);
     assert!(header.ends_with(b"\r\n\r\n") && !header.contains(&0));

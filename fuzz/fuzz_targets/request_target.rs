@@ -1,4 +1,4 @@
-//! A request target goes through exactly one door, in one form, whatever stands behind its `?`.
+//! A request target matches exactly one route, in one form, whatever its query.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -57,7 +57,7 @@ fn same(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool 
     format!("{a:?}") == format!("{b:?}")
 }
 
-/// Which methods there are is a matter of the path alone.
+/// The path alone decides which methods a route allows.
 fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
     let head = match_route("HEAD", target, &PREFIXES);
     let options = match_route("OPTIONS", target, &PREFIXES);
@@ -82,7 +82,7 @@ fn assert_one_segment(head: &[u8], segment: &[u8], path: &[u8]) {
     assert!(decoded != b"." && decoded != b"..", "a dot segment");
 }
 
-/// The canonical form is a route of the same kind, and its own canonical form.
+/// The canonical form matches the same kind of route, and is its own canonical form.
 fn assert_one_canonical_form(segment: &[u8]) {
     let Ok(once) = canonicalize_check_target(segment) else { return };
     let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &PREFIXES) else {
@@ -95,7 +95,8 @@ fn assert_one_canonical_form(segment: &[u8]) {
     http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that crosses");
 }
 
-/// A server that decodes, splits and resolves the path in whatever order ends below the prefix.
+/// If an upstream server decodes, splits and resolves the path in any order, the result still lies
+/// below the prefix.
 fn assert_below_prefix(prefix: &str, path: &[u8]) {
     let decoded = percent_decode(path).expect("what decodes");
     let rest = decoded.strip_prefix(prefix.as_bytes()).expect("the prefix");
@@ -109,7 +110,7 @@ fn assert_below_prefix(prefix: &str, path: &[u8]) {
     assert!(!rest.split(|byte| *byte == b'/').any(dots), "a dot segment");
 }
 
-/// What a log shows of a target holds no query and nothing before an `@`.
+/// A target in the log contains no query and no text before an `@`.
 fn assert_log_hides_local_part(target: &[u8]) {
     let shown = redact_path(target);
     assert!(!shown.contains('?') && !shown.contains('%'), "{shown:?}");

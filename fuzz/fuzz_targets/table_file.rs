@@ -1,7 +1,7 @@
-//! Any bytes are a fault, or a table that answers whatever it is asked.
+//! Any bytes are either refused with an error or accepted as a table that answers every look-up.
 //!
-//! The bytes are read as they are, and once more with head and checksum mended, so that what lies
-//! behind the checksum is reached.
+//! Each input is loaded twice: unchanged, and with a corrected header and checksum. The second load
+//! reaches the code that runs after the checksum.
 #![no_main]
 
 use std::path::Path;
@@ -15,13 +15,13 @@ use riskgate_fuzz::ScratchFolder;
 use xxhash_rust::xxh3::xxh3_64;
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("table-file"));
-/// The number of the format that this build writes, as it stands in a file.
+/// The version of the table format that this build writes, as in a table file.
 static FORMAT: LazyLock<[u8; 8]> = LazyLock::new(|| {
     let path = SCRATCH.path().join("format");
     Table::load(&TableLocation::Bundled).unwrap().write_to(&path).unwrap();
     std::fs::read(path).unwrap()[8..16].try_into().unwrap()
 });
-/// Bytes of the head, and where that begins which the checksum covers.
+/// The length of the header, and the offset at which the checksummed bytes begin.
 const HEADER_BYTES: usize = 256;
 const CHECKSUM_START: usize = 32;
 
@@ -74,10 +74,10 @@ fn exercise_table(table: &Table) {
         body.parse::<serde_json::Value>().expect("JSON");
     }
     for name in &rows {
-        // Two slots may hold one name; the look-up finds one of them.
+        // Two slots may hold the same name; the look-up finds one of them.
         let _ = table.find_row(name);
     }
-    // What a damaged table says of itself is shown to people, and may be wrong, but not fatal.
+    // A damaged table may report wrong facts about itself, but must not panic.
     let _ = (table.check_succession(table), table.row_counts_by_rule(), table.row_count());
     let _ = (table.warnings(i64::MAX), table.warnings(i64::MIN), format_rfc3339(table.built_at()));
 }

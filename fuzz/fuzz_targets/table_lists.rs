@@ -1,4 +1,5 @@
-//! A folder of lists makes a table that answers, compiled too; or every fault says where.
+//! A folder of lists either builds a table that answers the same when compiled, or each fault names
+//! its place.
 //!
 //! A line `%% NAME` begins the file of that name.
 #![no_main]
@@ -64,7 +65,7 @@ fn assert_compiled_answers_the_same(table: Table) {
     for row in table.rows() {
         let other = compiled.find_row(row.name).expect("the same rows");
         assert!(row.has_same_answers(&other), "{}", row.name);
-        // A row of one label covers names below it, and is no domain itself.
+        // A row of one label matches names below it, but is no domain itself.
         let Ok(domain) = Domain::parse(row.name) else { continue };
         assert_eq!(domain.as_str(), row.name, "a row is in its canonical form");
         for name in [row.name.to_owned(), format!("a.{}", row.name)] {

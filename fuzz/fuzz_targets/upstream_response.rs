@@ -1,5 +1,5 @@
-//! A server's answer: however it is cut into parts, the same is passed on; a client reads one answer
-//! from it, with nothing in it that is not the server's to say.
+//! riskgate forwards an upstream response the same however it is split into parts. A client reads
+//! exactly one response from the output, without fields that are reserved to riskgate.
 #![no_main]
 
 use bytes::BytesMut;
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 use riskgate::message::response::CommonHeaders;
 use riskgate::proxy::upstream::{BodyState, ResponseContext, MalformedResponse, forward_head};
 
-/// What came out: the header, the body and whether it was cut; and what was left.
+/// The header, the body, whether the body was truncated, and the number of unread bytes.
 type ForwardedResponse = Result<(Vec<u8>, Vec<u8>, bool, usize), MalformedResponse>;
 
 fuzz_target!(|input: &[u8]| {
@@ -41,7 +41,7 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
-/// Passes an answer on that arrives in parts of this size, and ends.
+/// Forwards a response that arrives in parts of this size and then ends.
 fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
     let common = CommonHeaders::default();
     let context = ResponseContext { common: &common, date: b"now", closes: false, is_head };
@@ -63,12 +63,12 @@ fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedRespo
     }
     is_cut = is_cut || body.finish_at_eof(&mut out).is_err();
     let passed = if is_chunked { join_chunks(&out, is_cut) } else { out };
-    // Where it was cut, what is left means nothing.
+    // After a truncated response, the number of unread bytes means nothing.
     let left = if is_cut { 0 } else { arrived.len() };
     Ok((header, passed, is_cut, left))
 }
 
-/// The data of chunks, which end if they were not cut.
+/// The joined data of all chunks. A last chunk must follow unless the response was truncated.
 fn join_chunks(mut chunks: &[u8], is_cut: bool) -> Vec<u8> {
     let mut whole = Vec::new();
     while !chunks.is_empty() {

@@ -1,17 +1,17 @@
-//! What several targets need: a folder of their own for what is read from files, and text out of
-//! bytes. It asserts nothing and reaches into no internals.
+//! Helpers that several fuzz targets share: a scratch folder for targets that read files, and
+//! conversions from bytes to text. This crate asserts nothing and uses no internals of riskgate.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder that only this process uses, in the system's folder for such: `scripts/fuzz` names one
-/// in memory, and removes it.
+/// A folder in the temporary directory that only this process uses. `scripts/fuzz` sets the
+/// temporary directory to a file system in memory and removes the folder afterwards.
 pub struct ScratchFolder {
     path: PathBuf,
 }
 
 impl ScratchFolder {
-    /// An empty folder.
+    /// Creates an empty folder.
     pub fn new(name: &str) -> ScratchFolder {
         let path = format!("riskgate-fuzz-{name}-{}", std::process::id());
         let path = std::env::temp_dir().join(path);
@@ -20,19 +20,18 @@ impl ScratchFolder {
         scratch
     }
 
-    /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Empties it.
+    /// Removes all files in the folder.
     pub fn clear(&self) {
-        // Not there yet is as good.
+        // The folder need not exist yet.
         let _ = fs::remove_dir_all(&self.path);
         fs::create_dir(&self.path).expect("a folder of our own");
     }
 
-    /// A file in it with this content.
+    /// Writes a file with this content and returns its path.
     pub fn write_file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path.join(name);
         fs::write(&path, content).expect("a file of our own");
@@ -40,7 +39,7 @@ impl ScratchFolder {
     }
 }
 
-/// The text before the first line break, and what follows it.
+/// The text before the first line break, and the rest after the line break.
 pub fn first_line(data: &[u8]) -> (&[u8], &[u8]) {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(end) => (&data[..end], &data[end + 1..]),

@@ -1,7 +1,8 @@
-//! A real `redis-server` for a test: its own port on loopback, its own folder, gone when dropped.
+//! A real `redis-server` for a test, on its own loopback port and in its own folder. Dropping the
+//! value ends the server and removes the folder.
 //!
-//! Taken in by path from the tests beside the code and from `tests/e2e`. Where there is no
-//! `redis-server` the tests fail; `scripts/setup --tests` brings one.
+//! The unit tests in `src/` and the tests in `tests/e2e` include this file by its path. Without an
+//! installed `redis-server` these tests fail; `scripts/setup --tests` installs it.
 #![allow(dead_code, reason = "who takes this in uses a part of it")]
 
 use std::net::{Ipv4Addr, TcpListener};
@@ -11,10 +12,10 @@ use std::time::{Duration, Instant};
 
 use redis::Value;
 
-/// Longer than a server takes to start or to answer on a loaded machine.
+/// Longer than a server needs to start or to answer on a loaded machine.
 const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A server that runs, or that was killed and can be started again.
+/// A running server, or a killed server that can be started again.
 pub struct RedisServer {
     child: Child,
     port: u16,
@@ -25,39 +26,39 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Without a disk: what is killed is forgotten.
+    /// Starts a server without persistence: a kill loses all data.
     #[track_caller]
     pub fn start() -> RedisServer {
         RedisServer::start_with(&[])
     }
 
-    /// Answers only once every write is on disk.
+    /// Starts a server that answers a write only after the write is on disk.
     #[track_caller]
     pub fn start_on_disk() -> RedisServer {
         RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always"])
     }
 
-    /// With these variables set.
+    /// Starts a server with these environment variables.
     #[track_caller]
     pub fn start_with_env(environment: &[(&str, String)]) -> RedisServer {
         let owned = environment.iter().map(|(name, value)| ((*name).to_owned(), value.clone()));
         RedisServer::start_process(&[], false, owned.collect())
     }
 
-    /// Also speaks TLS, with a certificate of [`RedisServer::authority`].
+    /// Starts a server that also accepts TLS, with a certificate of [`RedisServer::authority`].
     #[track_caller]
     pub fn start_with_tls() -> RedisServer {
         RedisServer::start_process(&["--tls-auth-clients", "no"], true, Vec::new())
     }
 
-    /// A copy that follows another server.
+    /// Starts a replica of another server.
     #[track_caller]
     pub fn replica_of(primary: &RedisServer) -> RedisServer {
         let port = primary.port.to_string();
         RedisServer::start_with(&["--replicaof", "127.0.0.1", &port])
     }
 
-    /// With more settings, as its command line takes them.
+    /// Starts a server with further settings, written as on its command line.
     #[track_caller]
     pub fn start_with(arguments: &[&str]) -> RedisServer {
         RedisServer::start_process(arguments, false, Vec::new())
@@ -82,7 +83,7 @@ impl RedisServer {
             arguments.push("--tls-ca-cert-file".to_owned());
             arguments.push(folder.path().join("ca.pem").display().to_string());
         }
-        // A port that was free may be taken by somebody else before the server has it.
+        // Another process may take the free port before the server binds it.
         for _ in 0..5 {
             let (port, tls_port) = (free_port(), if tls { free_port() } else { 0 });
             let child = spawn(folder.path(), port, tls_port, &arguments, &environment);
@@ -106,7 +107,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// As a user that [`RedisServer::tell`] made with `ACL SETUSER`.
+    /// The URL of this server for a user that [`RedisServer::tell`] created with `ACL SETUSER`.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
     }
@@ -115,12 +116,12 @@ impl RedisServer {
         format!("rediss://127.0.0.1:{}", self.tls_port)
     }
 
-    /// The certificate of the authority that made the server's.
+    /// The certificate of the authority that signed the server's certificate.
     pub fn ca_path(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
 
-    /// What the server answers to a command, or its error.
+    /// The server's reply to a command, or its error.
     pub fn command(&self, words: &[&str]) -> Result<Value, String> {
         let client = redis::Client::open(self.url()).map_err(|e| e.to_string())?;
         let connection = client.get_connection_with_timeout(Duration::from_secs(2));
@@ -131,7 +132,7 @@ impl RedisServer {
         command.query(&mut connection).map_err(|error| error.to_string())
     }
 
-    /// What the server answers to a command, as text; lists have a line for each element.
+    /// The server's reply to a command as text; each list element is on a line of its own.
     #[track_caller]
     pub fn run(&self, words: &[&str]) -> String {
         match self.command(words) {
@@ -146,14 +147,14 @@ impl RedisServer {
         self.run(&["KEYS", pattern]).lines().map(str::to_owned).collect()
     }
 
-    /// Ends the server as a power cut would.
+    /// Kills the server as a power cut would.
     pub fn kill(&mut self) {
-        // Killed already is as good.
+        // The server may already have been killed.
         let _ = self.child.kill();
         self.child.wait().unwrap();
     }
 
-    /// Starts the server anew on its port and in its folder, killed before if it runs.
+    /// Starts the server again on its port and in its folder. Kills it first if it runs.
     #[track_caller]
     pub fn restart(&mut self) {
         self.kill();
@@ -162,12 +163,12 @@ impl RedisServer {
         self.await_ready().unwrap_or_else(|said| panic!("redis-server: {said}"));
     }
 
-    /// It goes on listening, and says nothing.
+    /// Stops the process with SIGSTOP: the port stays open, but the server no longer answers.
     pub fn pause(&self) {
         self.signal("STOP");
     }
 
-    /// It goes on where it stopped.
+    /// Continues the process with SIGCONT.
     pub fn resume(&self) {
         self.signal("CONT");
     }
@@ -177,14 +178,14 @@ impl RedisServer {
         assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
     }
 
-    /// Waits until the server answers; its own words if it ends.
+    /// Waits until the server answers. Returns the server's output if the process ends instead.
     fn await_ready(&mut self) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             if self.child.try_wait().unwrap().is_some() {
                 return Err(self.read_output());
             }
-            // Another server on the same port would answer too: it has another process id.
+            // Another server on the same port would answer too, but with another process id.
             let info = self.command(&["INFO"]).map(|value| as_text(&value));
             let ours = format!("process_id:{}\r\n", self.child.id());
             let ready = |info: String| info.contains(&ours) && info.contains("\nloading:0\r\n");
@@ -210,7 +211,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// A port that nobody listened on a moment ago.
+/// A port on which nothing listened a moment ago.
 fn free_port() -> u16 {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap().port()
 }
@@ -226,7 +227,7 @@ fn spawn(
     let words = std::fs::File::create(folder.join("words.log")).unwrap();
     let mut command = Command::new("redis-server");
     command.args(["--bind", "127.0.0.1", "--save", "", "--daemonize", "no"]);
-    // Else a replica waits for five seconds for another one.
+    // By default the primary waits 5 s for further replicas before it starts a full sync.
     command.args(["--repl-diskless-sync-delay", "0", "--port", &port.to_string()]);
     if tls_port != 0 {
         command.args(["--tls-port", &tls_port.to_string()]);
@@ -248,7 +249,7 @@ fn as_text(value: &Value) -> String {
     }
 }
 
-/// An authority, and a certificate of it for 127.0.0.1, by the `openssl` command.
+/// Creates an authority and a certificate signed by it for 127.0.0.1, with the `openssl` command.
 #[track_caller]
 fn make_certificates(folder: &Path) {
     let openssl = |words: &str| {

@@ -1,4 +1,5 @@
-//! An authority of the tests' own, by the `openssl` command, and clients that trust it.
+//! A certificate authority for tests, created with the `openssl` command, and clients that trust
+//! it.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -33,7 +34,8 @@ impl CertificateAuthority {
         self.folder.join("ca.pem")
     }
 
-    /// Writes NAME.pem and NAME.key: a certificate for these, such as `DNS:a.test,IP:127.0.0.1`.
+    /// Writes NAME.pem and NAME.key: a certificate for these names, such as
+    /// `DNS:a.test,IP:127.0.0.1`.
     #[track_caller]
     pub fn issue_certificate(&self, name: &str, names: &str) -> (PathBuf, PathBuf) {
         openssl(
@@ -62,7 +64,8 @@ impl CertificateAuthority {
             .with_no_client_auth()
     }
 
-    /// A stream on which TLS is spoken with a server of this name; an error is the handshake's.
+    /// Performs the TLS handshake with a server of this name; an error is an error of the
+    /// handshake.
     pub fn try_tls_handshake(
         &self,
         address: SocketAddr,
@@ -84,7 +87,7 @@ impl CertificateAuthority {
         Ok(StreamOwned::new(session, stream))
     }
 
-    /// A connection to a server of this name.
+    /// Opens a connection to a server of this name.
     #[track_caller]
     pub fn connect(&self, address: SocketAddr, name: &str) -> Connection {
         let stream = TcpStream::connect(address).unwrap();

@@ -6,14 +6,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 
 use super::{BINARY, run_command, wait_for};
 
-/// The process is killed when this is dropped.
+/// Dropping this value kills the process.
 pub struct DemoUpstream {
     pub address: SocketAddr,
     child: Child,
 }
 
 impl DemoUpstream {
-    /// Starts the process with these words behind `--upstream-only`, and reads its address.
+    /// Starts the process with these arguments after `--upstream-only`, and reads its address.
     #[track_caller]
     pub fn start(words: &[&str]) -> DemoUpstream {
         let mut child = Command::new(BINARY)
@@ -47,7 +47,7 @@ impl DemoUpstream {
 
 impl Drop for DemoUpstream {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

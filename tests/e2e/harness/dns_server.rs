@@ -1,4 +1,5 @@
-//! A real DNS server for a test: Knot DNS with two zones of ours, and doors that are slow or shut.
+//! A real DNS server for a test, Knot DNS with two zones, and a UDP proxy that delays or drops
+//! queries.
 
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::path::Path;
@@ -9,10 +10,10 @@ use std::time::Duration;
 
 use super::{free_address, wait_for};
 
-/// What every zone begins with.
+/// The first lines of every zone.
 const ZONE_HEADER: &str = "$TTL 600\n@ SOA ns.com. admin.com. 1 3600 600 86400 600\n@ NS ns.com.\n";
 
-/// `knotd` on a port of its own; it ends with this.
+/// `knotd` on its own port. Dropping this value kills it.
 pub struct DnsServer {
     child: Child,
     pub address: SocketAddr,
@@ -20,7 +21,7 @@ pub struct DnsServer {
 }
 
 impl DnsServer {
-    /// Serves the zone `com` with these records, and `broken.net`, which it can't load.
+    /// Serves the zone `com` with these records, and the zone `broken.net`, which has no file.
     #[track_caller]
     pub fn start(records: &str) -> DnsServer {
         let folder = tempfile::tempdir().unwrap();
@@ -44,7 +45,7 @@ impl DnsServer {
         panic!("no free port was left for knotd");
     }
 
-    /// Serves these records from now on.
+    /// Restarts the server with these records.
     #[track_caller]
     pub fn replace_records(&mut self, records: &str) {
         write_zone(self.folder.path(), records);
@@ -61,7 +62,7 @@ impl DnsServer {
 
 impl Drop for DnsServer {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -92,7 +93,7 @@ fn spawn_knotd(folder: &Path) -> Child {
     spawned.expect("knotd: `scripts/setup --tests` installs it")
 }
 
-/// Whether it serves its zone: asked for the name server's address, as a message on the wire.
+/// Returns true if the server answers a query for its name server's address.
 fn is_serving(address: SocketAddr) -> bool {
     const QUESTION: &[u8] = b"\x12\x34\0\0\0\x01\0\0\0\0\0\0\x02ns\x03com\0\0\x01\0\x01";
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -103,7 +104,7 @@ fn is_serving(address: SocketAddr) -> bool {
     asked.is_ok() && answer[3] & 15 == 0 && answer[7] == 1
 }
 
-/// A door before a server, for UDP alone, which is slow or never opens.
+/// A UDP proxy in front of a DNS server that delays queries, or drops them.
 pub struct DelayingDnsProxy {
     pub address: SocketAddr,
     pub query_count: Arc<AtomicU64>,
@@ -111,7 +112,7 @@ pub struct DelayingDnsProxy {
 }
 
 impl DelayingDnsProxy {
-    /// Passes each question on after a while; without a server it says nothing.
+    /// Forwards each query after `delay`. Without a server it answers nothing.
     pub fn start(server: Option<SocketAddr>, delay: Duration) -> DelayingDnsProxy {
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         socket.set_read_timeout(Some(Duration::from_millis(50))).unwrap();

@@ -1,6 +1,6 @@
-//! A clock that a test sets while processes run by it, through libfaketime.
+//! A clock that a test sets while processes use it, through libfaketime.
 //!
-//! Only the time of day is another one: CLOCK_MONOTONIC and CLOCK_BOOTTIME go on as they are.
+//! Only CLOCK_REALTIME is faked: CLOCK_MONOTONIC and CLOCK_BOOTTIME continue unchanged.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -12,12 +12,12 @@ use super::Setup;
 
 pub struct FakeClock {
     folder: TempDir,
-    /// What it shows beyond the machine's clock, in seconds.
+    /// The offset from the machine's clock, in seconds.
     offset_seconds: AtomicI64,
 }
 
 impl FakeClock {
-    /// Shows this moment, and goes on.
+    /// Sets the clock to this Unix second; the clock continues from there.
     pub fn starting_at(moment: &str) -> FakeClock {
         let clock =
             FakeClock { folder: tempfile::tempdir().unwrap(), offset_seconds: AtomicI64::new(0) };
@@ -30,26 +30,28 @@ impl FakeClock {
         self.step(moment.as_second() - self.now());
     }
 
-    /// Sets it this many seconds ahead, or back.
+    /// Moves the clock by this many seconds, forward or back.
     pub fn step(&self, seconds: i64) {
         let ahead = self.offset_seconds.fetch_add(seconds, Ordering::SeqCst) + seconds;
-        // Whole at every moment, since whoever asks for the time reads it.
+        // The file is replaced in one step, because processes read it whenever they ask for the
+        // time.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("{ahead:+}\n")).unwrap();
         std::fs::rename(new, self.file()).unwrap();
     }
 
-    /// The Unix second that it shows.
+    /// The Unix second that the clock shows.
     pub fn now(&self) -> i64 {
         let machine = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
         machine.cast_signed() + self.offset_seconds.load(Ordering::SeqCst)
     }
 
-    /// What makes a process go by it.
+    /// The environment variables that make a process use this clock.
     pub fn environment(&self) -> [(&'static str, String); 5] {
         let switch = || "1".to_owned();
         [
-            // The C library's own memory behind it: others ask for the time before it is ready.
+            // The C library's allocator comes first: other libraries ask for the time before
+            // libfaketime is ready.
             ("LD_PRELOAD", format!("{} libc.so.6", libfaketime_path().display())),
             ("FAKETIME_TIMESTAMP_FILE", self.file().display().to_string()),
             ("FAKETIME_NO_CACHE", switch()),
@@ -64,14 +66,14 @@ impl FakeClock {
 }
 
 impl Setup {
-    /// The gateway and its commands go by this clock.
+    /// Makes the gateway and its commands use this clock.
     pub fn run_by_clock(self, clock: &FakeClock) -> Setup {
         let environment = clock.environment();
         environment.into_iter().fold(self, |setup, (name, value)| setup.env(name, &value))
     }
 }
 
-/// Debian keeps it in a folder that is named for the machine.
+/// Debian installs libfaketime in a folder named after the architecture.
 fn libfaketime_path() -> PathBuf {
     let folders = std::fs::read_dir("/usr/lib").unwrap().flatten();
     let found = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));

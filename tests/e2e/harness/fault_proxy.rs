@@ -1,7 +1,7 @@
-//! A proxy on the way to a server that does to bytes and connections what networks do to them.
+//! A TCP proxy in front of a server that applies the faults of a network to bytes and connections.
 //!
-//! It carries each direction of a connection in a thread of its own, and can be told otherwise at
-//! any moment, also for connections that are open. What it carries it does not understand.
+//! Each direction of a connection has its own thread. A test can change the fault at any moment,
+//! also for open connections. The proxy does not parse the bytes.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -12,50 +12,51 @@ use std::time::Duration;
 
 use super::{free_address, wait_for};
 
-/// What befalls the bytes of one direction.
+/// A fault that applies to the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     None,
-    /// Each piece comes this much later.
+    /// Each part arrives this much later.
     Delay(Duration),
-    /// One byte, and a rest.
+    /// Each part arrives as one byte and the rest.
     Trickle(Duration),
-    /// They are taken and never arrive. When that is over the connection is reset, as by a peer
-    /// that vanished and came back.
+    /// The proxy reads the bytes and drops them. When this fault ends, the proxy resets the
+    /// connection, like a peer that vanished and came back.
     Blackhole,
-    /// Bits of the byte at `from` and of each `every`th one behind it are flipped.
+    /// Flips bits of the byte at `from` and of every `every`th byte after it.
     FlipBits {
         from: usize,
         every: usize,
         bits: u8,
     },
-    /// Ends the connection once so many bytes have passed.
+    /// Ends the connection after this many bytes.
     Cut {
         after: usize,
         by: CloseMode,
     },
 }
 
-/// How a connection ends.
+/// How the proxy ends a connection.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CloseMode {
-    /// In both directions, with all that was on its way.
+    /// Closes both directions and drops all bytes on their way.
     Close,
-    /// By a reset on both sides.
+    /// Resets the connection on both sides.
     Reset,
-    /// The receiver hears that it is over; what it says is still taken, and goes nowhere.
+    /// Sends the end of the stream to the receiver; the proxy still reads the receiver's bytes, and
+    /// drops them.
     HalfClose,
 }
 
-/// What becomes of new connections.
+/// How the proxy treats new connections.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AcceptMode {
     Forward,
-    /// Refused.
+    /// Refuses new connections.
     Refuse,
-    /// Made, and nothing more happens on them.
+    /// Accepts new connections, but forwards nothing.
     AcceptOnly,
-    /// Never made and never refused: there is no more room.
+    /// Neither accepts nor refuses new connections: the listen queue is full.
     BacklogFull,
 }
 
@@ -66,7 +67,7 @@ enum Direction {
 }
 
 struct FaultPlan {
-    /// Counts the changes: the bytes of a fault are counted from there.
+    /// Counts the changes of the fault: a fault counts its bytes from the last change.
     version: u64,
     faults: [Fault; 2],
     door: AcceptMode,
@@ -79,7 +80,7 @@ struct SharedState {
     ended: AtomicBool,
 }
 
-/// Both sides of one connection.
+/// Both sockets of one connection.
 struct ConnectionPair {
     client: TcpStream,
     server: TcpStream,
@@ -91,7 +92,7 @@ pub struct FaultProxy {
 }
 
 impl FaultProxy {
-    /// Carries everything to this server, unharmed.
+    /// Forwards everything to this server, without a fault.
     pub fn in_front_of(target: SocketAddr) -> FaultProxy {
         let address = free_address();
         let plan = FaultPlan { version: 1, faults: [Fault::None; 2], door: AcceptMode::Forward };
@@ -107,17 +108,17 @@ impl FaultProxy {
         FaultProxy { address, shared }
     }
 
-    /// Harms what goes to the server from here on.
+    /// Applies a fault to all bytes that go to the server from now on.
     pub fn set_request_fault(&self, fault: Fault) {
         self.update_plan(|plan| plan.faults[Direction::Requests as usize] = fault);
     }
 
-    /// Harms what comes from the server from here on.
+    /// Applies a fault to all bytes that come from the server from now on.
     pub fn set_response_fault(&self, fault: Fault) {
         self.update_plan(|plan| plan.faults[Direction::Responses as usize] = fault);
     }
 
-    /// Ends all connections, and treats those that come like this.
+    /// Ends all connections, and treats new connections as `accept` says.
     pub fn set_accept_mode(&self, door: AcceptMode) {
         self.update_plan(|plan| plan.door = door);
         if matches!(door, AcceptMode::Refuse | AcceptMode::BacklogFull) {
@@ -127,7 +128,7 @@ impl FaultProxy {
         self.close_all(CloseMode::Reset);
     }
 
-    /// Carries all that is to come unharmed.
+    /// Forwards everything without a fault from now on.
     pub fn clear_faults(&self) {
         self.update_plan(|plan| {
             plan.faults = [Fault::None; 2];
@@ -142,7 +143,7 @@ impl FaultProxy {
         open.iter().for_each(|pair| pair.end(Direction::Responses, by));
     }
 
-    /// Connections that are open.
+    /// The number of open connections.
     pub fn connection_count(&self) -> usize {
         self.pairs().iter().filter(|pair| pair.strong_count() > 0).count()
     }
@@ -173,7 +174,7 @@ fn bind_listener(address: SocketAddr) -> TcpListener {
     listener
 }
 
-/// Looks often at what it shall do, and so needs nobody to wake it.
+/// Polls the accept mode, so that no thread has to wake this thread.
 fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<SharedState>) {
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let mut listening = Some(listener);
@@ -211,7 +212,7 @@ fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<Shar
     }
 }
 
-/// Takes all the room there is for connections that nobody accepts.
+/// Fills the listen queue with connections that nothing accepts.
 fn fill_backlog(listener: &TcpListener, address: SocketAddr) -> Vec<TcpStream> {
     // SAFETY: the descriptor is open for as long as `listener` is borrowed.
     assert_eq!(unsafe { libc::listen(listener.as_raw_fd(), 0) }, 0);
@@ -255,7 +256,7 @@ impl ConnectionPair {
             {
                 write(to, &buffer[..after - passed]);
                 self.end(way, by);
-                // Of half a connection: what is still said is heard by nobody.
+                // The connection is half closed: the proxy drops what the receiver still sends.
                 while by == CloseMode::HalfClose && matches!(from.read(&mut buffer), Ok(1..)) {}
                 break;
             }
@@ -264,11 +265,11 @@ impl ConnectionPair {
             }
             passed += read;
         }
-        // The other direction may have more to say.
+        // The other direction may still have bytes to forward.
         let _ = to.shutdown(Shutdown::Write);
     }
 
-    /// Who speaks and who listens.
+    /// The sockets to read from and to write to.
     fn source_and_destination(&self, way: Direction) -> (&TcpStream, &TcpStream) {
         match way {
             Direction::Requests => (&self.client, &self.server),
@@ -297,7 +298,8 @@ impl SharedState {
     }
 }
 
-/// Passes bytes on as the fault says; `passed` came before them. False once nobody takes them.
+/// Forwards bytes as the fault says; `passed` bytes came before. Returns false if the receiver
+/// closed.
 fn forward_with_fault(to: &TcpStream, fault: Fault, bytes: &mut [u8], passed: usize) -> bool {
     match fault {
         Fault::None | Fault::Cut { .. } => {}
@@ -324,7 +326,7 @@ fn write(mut to: &TcpStream, bytes: &[u8]) -> bool {
     to.write_all(bytes).is_ok()
 }
 
-/// Ends a connection at once and lets the other side see a reset, whoever else holds it here.
+/// Ends a connection at once, so that the peer sees a reset even if other threads hold the socket.
 fn reset_connection(stream: &TcpStream) {
     let unspecified = libc::sockaddr {
         sa_family: libc::AF_UNSPEC as libc::sa_family_t,

@@ -1,4 +1,4 @@
-//! A real proxy in front of a gateway: HAProxy, nginx or Envoy, each a process of its own.
+//! A real proxy in front of a gateway: a process of HAProxy, nginx or Envoy.
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
@@ -8,22 +8,22 @@ use tempfile::TempDir;
 
 use super::{free_address, wait_for};
 
-/// Which proxy, and how it tells of the client.
+/// The program, and how it reports the client's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyKind {
-    /// Adds lines of its own behind those of the client.
+    /// Adds its own X-Forwarded-For lines after those of the client.
     HaProxy,
-    /// The same, and names the client by the PROXY protocol too.
+    /// The same, and also sends the client's address in a PROXY header.
     HaProxyProtocol,
     /// Appends to the client's list, in one line.
     Nginx,
-    /// Sends the client's list, and a second line of its own.
+    /// Sends the client's list, and its own address in a second line.
     NginxSecondLine,
     /// Appends to the client's list, in one line.
     Envoy,
 }
 
-/// A proxy that runs; dropped, it is killed.
+/// A running proxy. Dropping this value kills it.
 pub struct FrontProxy {
     pub address: SocketAddr,
     child: Child,
@@ -31,11 +31,11 @@ pub struct FrontProxy {
 }
 
 impl FrontProxy {
-    /// Starts a proxy that passes everything on to `server`, and says that it was asked for
+    /// Starts a proxy that forwards everything to `server`. It reports that the client asked for
     /// `front.test` by HTTPS.
     #[track_caller]
     pub fn start(proxy: ProxyKind, server: SocketAddr) -> FrontProxy {
-        // A port that was free may be taken by somebody else before the proxy has it.
+        // Another process may take the free port before the proxy binds it.
         for _ in 0..5 {
             if let Some(front) = FrontProxy::try_start(proxy, server) {
                 return front;
@@ -75,7 +75,7 @@ impl FrontProxy {
                 command
             }
         };
-        // What a proxy says of itself stands with the test's own output.
+        // The proxy writes its log to the output of the test.
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
         let child = child.spawn().unwrap();
         let mut front = FrontProxy { address, child, _folder: folder };
@@ -90,13 +90,13 @@ impl FrontProxy {
 
 impl Drop for FrontProxy {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Where a program lies: among the project's own tools, or where the system has it.
+/// The path of a program: among the tools of this project, or as the system finds it.
 fn find_program(name: &str, tool: &str) -> PathBuf {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools").join(tool);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! A gateway process of the real binary, in a folder of its own, on free ports.
+//! A gateway process of the real binary, in its own folder and on free ports.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,21 +15,21 @@ use crate::redis_server::RedisServer;
 
 pub const BINARY: &str = env!("CARGO_BIN_EXE_riskgate");
 
-/// Calls that were made with a key that is in use.
+/// The number of calls that [`Gateway::warm_key`] makes, so that the account holds leased calls.
 pub const WARM_UP_CALLS: u64 = 30;
 
-/// Whether gateways have the lane where a test does not say it itself.
+/// Whether gateways use the fast path unless a test decides otherwise.
 pub fn is_fast_path_enabled() -> bool {
     std::env::var_os("RISKGATE_TEST_FAST_PATH").is_some()
 }
 
-/// What a gateway is to be started with.
+/// The settings and the command line of a gateway that is to be started.
 pub struct Setup {
     folder: Arc<TempDir>,
     settings: BTreeMap<String, BTreeMap<String, String>>,
     extra_toml: String,
     environment: Vec<(String, String)>,
-    /// Words before the binary: a program that runs it.
+    /// The command line before the binary: another program that runs it.
     command_prefix: Vec<String>,
 }
 
@@ -40,7 +40,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// A small table, a store of its own, an upstream that nobody serves.
+    /// A gateway with a small table, its own store, and an upstream address on which nothing
+    /// listens.
     pub fn new() -> Setup {
         let folder = Arc::new(TempDir::new().unwrap());
         ListFolder::create(folder.path().join("lists"));
@@ -60,27 +61,27 @@ impl Setup {
             setup.set_text("listen.http", "127.0.0.1:0").set_text("listen.admin", "127.0.0.1:0");
         let process = setup.folder.path().join("run").display().to_string();
         setup = setup.set_text("process.runtime_dir", &process);
-        // The whole suite is run either way.
+        // The whole suite runs with and without the fast path.
         if is_fast_path_enabled() {
             setup = setup.set("listen.fast_path", "true");
         }
-        // A disk that others use too may take its time for a commit.
+        // A commit may take long on a disk that other processes use.
         setup = setup.set_text("store.deadline", "5s");
         setup
             .set_text("store.url", &format!("sqlite:{store}"))
             .set("upstream.health_interval", "\"0\"")
     }
 
-    /// The table inside the binary.
+    /// Uses the table inside the binary.
     pub fn with_bundled_table() -> Setup {
         Setup::new().unset("table.path")
     }
 
-    /// A setting as TOML writes its value.
+    /// Sets a setting to a value in TOML syntax.
     pub fn set(mut self, key: &str, value: &str) -> Setup {
         let (section, key) = key.split_once('.').unwrap();
         if (section, key) == ("store", "url") && value.starts_with("\"redis") {
-            // A server has no disk to wait for.
+            // A Redis server needs no time for a disk.
             self.settings.get_mut("store").unwrap().remove("deadline");
         }
         self.settings
@@ -105,7 +106,7 @@ impl Setup {
         self.set("upstream.servers", &format!("{servers:?}"))
     }
 
-    /// TOML behind all settings, such as `[[upstream.route]]`.
+    /// Adds TOML after all settings, such as `[[upstream.route]]`.
     pub fn append_toml(mut self, text: &str) -> Setup {
         self.extra_toml.push_str(text);
         self
@@ -116,13 +117,13 @@ impl Setup {
         self
     }
 
-    /// Runs the gateway and its commands by another program, which replaces itself with them.
+    /// Runs the gateway and its commands through another program, which replaces itself with them.
     pub fn run_under(mut self, words: &[&str]) -> Setup {
         self.command_prefix = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    /// The store on a server, beside which other gateways may stand.
+    /// Uses a store on a Redis server, which other gateways may share.
     pub fn with_redis(self, server: &RedisServer) -> Setup {
         self.set_text("store.url", &server.url())
     }
@@ -135,7 +136,7 @@ impl Setup {
         ListFolder { path: self.path("lists") }
     }
 
-    /// The config as it would be written.
+    /// The text of the config file.
     pub fn toml(&self) -> String {
         let mut out = String::new();
         for (section, settings) in &self.settings {
@@ -156,14 +157,14 @@ impl Setup {
         })
     }
 
-    /// Writes the config, and says where.
+    /// Writes the config file and returns its path.
     pub fn write_config(&self) -> PathBuf {
         let path = self.path("riskgate.toml");
         std::fs::write(&path, self.toml()).unwrap();
         path
     }
 
-    /// Runs a command of the binary on this config.
+    /// Runs a command of the binary with this config.
     #[track_caller]
     pub fn cli(&self, arguments: &[&str]) -> CommandOutput {
         self.run_cli(&self.write_config(), arguments)
@@ -184,7 +185,7 @@ impl Setup {
         ran
     }
 
-    /// What nothing that this gateway says may show.
+    /// The secrets that this gateway must not show.
     pub fn secrets(&self) -> Secrets {
         let setting = |section: &str, key: &str| {
             let value = self.settings.get(section)?.get(key)?;
@@ -194,7 +195,7 @@ impl Setup {
             let (user, _) = url.rsplit_once('@')?;
             Some(user.rsplit_once(':')?.1.to_owned())
         });
-        // What a key file names by `env`, and nothing that means something to another library.
+        // Passes the variables that a key file names by `env`, but none that another library reads.
         let is_key = |(name, value): &&(String, String)| {
             let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
             !name.starts_with("RISKGATE__") && value.len() >= 16 && value.bytes().all(plain)
@@ -210,7 +211,7 @@ impl Setup {
     /// Starts the gateway and waits until it is ready.
     #[track_caller]
     pub fn start(mut self) -> Gateway {
-        // A port that was free may be taken by somebody else before the gateway has it.
+        // Another process may take a free port before the gateway binds it.
         for _ in 0..5 {
             let (http, admin) = (free_address(), free_address());
             self = self.set_text("listen.http", &http.to_string());
@@ -232,7 +233,7 @@ impl Setup {
 }
 
 impl Drop for Setup {
-    /// Whatever a test did: what its gateways wrote shows no secret.
+    /// Checks, after every test, that the gateway wrote no secret.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -248,7 +249,7 @@ impl Drop for Setup {
     }
 }
 
-/// A gateway that runs; dropped, it is killed.
+/// A running gateway. Dropping this value kills it.
 pub struct Gateway {
     pub http: SocketAddr,
     pub admin: SocketAddr,
@@ -285,7 +286,7 @@ impl Gateway {
             if !ready {
                 return None;
             }
-            // Without keys it is not ready, and says so; some tests are about that.
+            // A gateway without keys is not ready and says so; some tests are about that.
             let answer = self.readyz();
             (answer.status == 200 || answer.text().contains("keys")).then_some(true)
         })
@@ -307,7 +308,7 @@ impl Gateway {
         self.setup().lists()
     }
 
-    /// Writes the config anew, with one setting changed.
+    /// Writes the config file again, with one setting changed.
     pub fn edit_config(&self, change: impl FnOnce(String) -> String) {
         let text = std::fs::read_to_string(&self.config).unwrap();
         std::fs::write(&self.config, change(text)).unwrap();
@@ -321,13 +322,13 @@ impl Gateway {
         Connection::open(self.http)
     }
 
-    /// Where TLS is listened for.
+    /// The address of the TLS listener.
     #[track_caller]
     pub fn with_certificates(&self) -> SocketAddr {
         self.setup().settings["listen"]["https"].trim_matches('"').parse().unwrap()
     }
 
-    /// Another process of the same config that is to take over.
+    /// Starts another process with the same config, which is to take over.
     pub fn spawn_successor(&self) -> Successor {
         let stderr = self.path("stderr-successor.log");
         let child = Command::new(BINARY)
@@ -342,7 +343,8 @@ impl Gateway {
         Successor { child: Some(child), stderr }
     }
 
-    /// From now on this is the other process, since it took over. The old one has ended.
+    /// From now on this value is the other process, which has taken over. The old process has
+    /// ended.
     #[track_caller]
     pub fn replace_process(&mut self, mut successor: Successor) {
         self.wait_for_exit();
@@ -360,7 +362,7 @@ impl Gateway {
         self.send_request(&get(target).key(key))
     }
 
-    /// What the table says of a domain, on a connection of its own.
+    /// The table's response for a domain, on a connection of its own.
     #[track_caller]
     pub fn get_domain(&self, name: &str, key: &str) -> Response {
         self.get(format!("/v1/public/domain/{name}"), key)
@@ -375,7 +377,7 @@ impl Gateway {
     pub fn get_admin_page(&self, target: &str) -> Response {
         let answer = get(target).with_header("Host", "localhost").send(self.admin);
         let page = String::from_utf8_lossy(&answer.body);
-        // The document shows examples, and what it shows is the same everywhere.
+        // The OpenAPI document shows examples and is the same for every gateway.
         if target != "/openapi.yaml" {
             self.setup().secrets().assert_no_secret_in(target, &page);
         }
@@ -390,7 +392,7 @@ impl Gateway {
         self.get_admin_page("/metrics").expect(200).text()
     }
 
-    /// The sum of a metric's samples whose line holds all of `labels`.
+    /// The sum of those samples of a metric whose line contains all of `labels`.
     pub fn sum_of_samples(&self, name: &str, labels: &[&str]) -> f64 {
         let text = self.metrics();
         let mine = text.lines().filter(|line| {
@@ -405,14 +407,14 @@ impl Gateway {
         self.setup().run_cli(&self.config, arguments)
     }
 
-    /// A new key, in the store but perhaps not yet in the gateway.
+    /// Creates a key in the store. The gateway may not know the key yet.
     #[track_caller]
     pub fn create_key(&self, account: &str, more: &[&str]) -> String {
         let all = [&["keys", "create", "--account", account], more].concat();
         self.cli(&all).expect(0).stdout.trim_end().to_owned()
     }
 
-    /// A new key that opens the gateway already; nothing was counted for it.
+    /// Creates a key, and waits until the gateway accepts it. No call is counted for it.
     #[track_caller]
     pub fn create_active_key(&self, account: &str, more: &[&str]) -> String {
         let key = self.create_key(account, more);
@@ -420,8 +422,8 @@ impl Gateway {
         key
     }
 
-    /// The same with [`WARM_UP_CALLS`] calls made, so that its account has some in hand, if its limit is
-    /// large: those the lane takes.
+    /// Creates a key, and makes [`WARM_UP_CALLS`] calls with it. If the limit is large, the account
+    /// then holds leased calls, and the fast path serves its requests.
     #[track_caller]
     pub fn create_warm_key(&self, account: &str) -> String {
         let key = self.create_active_key(account, &[]);
@@ -432,12 +434,12 @@ impl Gateway {
         key
     }
 
-    /// Whether there is a key set with this key in it.
+    /// Returns true if the gateway has a key ring with this key.
     fn is_key_active(&self, key: &str) -> bool {
         !matches!(self.get("/v1/usage", key).status, 401 | 500)
     }
 
-    /// A new key with its id.
+    /// Creates a key and returns it with its id.
     #[track_caller]
     pub fn create_active_key_with_id(&self, account: &str, more: &[&str]) -> (String, String) {
         let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
@@ -455,7 +457,7 @@ impl Gateway {
         send_signal(&self.child, name);
     }
 
-    /// Ends the gateway as a power cut would.
+    /// Kills the gateway as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -471,7 +473,7 @@ impl Gateway {
         wait_for("the gateway has ended", || self.exit_status())
     }
 
-    /// Ends the gateway in order, and keeps what it leaves behind.
+    /// Stops the gateway with SIGTERM, and keeps its folder.
     #[track_caller]
     pub fn shut_down(mut self) -> Setup {
         self.send_signal("TERM");
@@ -479,26 +481,26 @@ impl Gateway {
         self.into_setup()
     }
 
-    /// Starts another on the folder of this one, which has ended.
+    /// Starts another gateway in the folder of this gateway, which has ended.
     #[track_caller]
     pub fn start_again(self) -> Gateway {
         self.into_setup().start()
     }
 
-    /// Ends the gateway in order, and starts another on the same folder.
+    /// Stops the gateway with SIGTERM, and starts another in the same folder.
     #[track_caller]
     pub fn restart(self) -> Gateway {
         self.shut_down().start()
     }
 
-    /// Kills the gateway, and starts another on the same folder.
+    /// Kills the gateway, and starts another in the same folder.
     #[track_caller]
     pub fn crash_and_restart(mut self) -> Gateway {
         self.kill();
         self.into_setup().start()
     }
 
-    /// The access log, line by line.
+    /// The lines of the access log.
     pub fn read_access_log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("access.log")).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);
@@ -513,7 +515,7 @@ fn send_signal(process: &Child, name: &str) {
     assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
 }
 
-/// A process that waits to take over; dropped, it is killed.
+/// A process that waits to take over. Dropping this value kills it.
 pub struct Successor {
     child: Option<Child>,
     stderr: PathBuf,
@@ -528,7 +530,7 @@ impl Successor {
         self.child.as_mut().unwrap().try_wait().unwrap()
     }
 
-    /// Waits until it is ready to take over.
+    /// Waits until the process is ready to take over.
     #[track_caller]
     pub fn wait_until_ready(&self) {
         wait_for("the successor waits", || {
@@ -558,13 +560,13 @@ impl Drop for Successor {
 
 impl Drop for Gateway {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // The process may already have ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// A command that ended.
+/// A command that has ended.
 #[derive(Debug)]
 pub struct CommandOutput {
     pub code: i32,
@@ -594,7 +596,8 @@ pub fn run_command(command: &mut Command) -> CommandOutput {
     }
 }
 
-/// One gateway with the bundled table, for all tests that only ask; and a key without a limit.
+/// One gateway with the bundled table, shared by all tests that change nothing; and a key without a
+/// limit.
 pub fn shared_gateway() -> &'static (Gateway, String) {
     static SHARED: OnceLock<(Gateway, String)> = OnceLock::new();
     SHARED.get_or_init(|| {
@@ -602,7 +605,8 @@ pub fn shared_gateway() -> &'static (Gateway, String) {
             Setup::with_bundled_table().set("plans.free", "100").set("plans.all", "\"unlimited\"");
         let gateway = gateway.start();
         let key = gateway.create_active_key("readers", &["--plan", "all"]);
-        // A static is never dropped: this shell outlives us by as long as it takes to kill it.
+        // A static value is never dropped, so this shell waits for the end of the test process and
+        // kills the gateway.
         let last = format!("read -r line; kill -9 {}", gateway.child.id());
         let watcher = Command::new("sh").args(["-c", &last]).stdin(Stdio::piped()).spawn();
         std::mem::forget(watcher.unwrap());

@@ -1,4 +1,4 @@
-//! A raw HTTP/1.1 client: it sends the bytes that a test gives it and reads answers exactly.
+//! A raw HTTP/1.1 client: it sends the exact bytes of a test, and parses responses strictly.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use super::TEST_TIMEOUT;
 
-/// One answer, as it came.
+/// One response, as received.
 #[derive(Clone, Debug)]
 pub struct Response {
     pub status: u16,
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// Whether the body came whole, by its length or its last chunk.
+    /// Whether the whole body arrived, by its length or its last chunk.
     pub is_complete: bool,
 }
 
 impl Response {
-    /// The value of a header that stands there once; names in any case.
+    /// The value of a header that occurs once. Names match in any case.
     #[track_caller]
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.header_values(name);
@@ -51,7 +51,7 @@ impl Response {
         self
     }
 
-    /// `r` of the RateLimit header.
+    /// The parameter `r` of the RateLimit header.
     #[track_caller]
     pub fn rate_limit_remaining(&self) -> u64 {
         let value = self.header("RateLimit").expect("a RateLimit header");
@@ -60,7 +60,7 @@ impl Response {
     }
 }
 
-/// A request to be written down.
+/// A request to be serialized.
 #[derive(Clone, Debug)]
 pub struct Request {
     method: String,
@@ -112,16 +112,16 @@ impl Request {
         out
     }
 
-    /// The answer on a connection of its own.
+    /// Sends the request on a new connection and returns the response.
     #[track_caller]
     pub fn send(&self, address: SocketAddr) -> Response {
         Connection::open(address).ask(self)
     }
 }
 
-/// What a connection runs over.
+/// The transport of a connection.
 pub trait Stream: Read + Write + Send {
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     fn shutdown_write(&mut self);
 }
 
@@ -131,7 +131,7 @@ impl Stream for TcpStream {
     }
 }
 
-/// A TCP connection from this address of ours.
+/// Opens a TCP connection from this local address.
 #[track_caller]
 pub fn stream_from(client: IpAddr, address: SocketAddr) -> TcpStream {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
@@ -145,7 +145,7 @@ pub fn stream_from(client: IpAddr, address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A connection that is kept.
+/// A kept connection.
 pub struct Connection {
     reader: BufReader<Box<dyn Stream>>,
 }
@@ -156,19 +156,19 @@ impl Connection {
         Connection::try_open(address).expect("a connection")
     }
 
-    /// As [`Connection::open`], where perhaps nobody listens any more.
+    /// As [`Connection::open`], for an address on which nothing may listen any more.
     pub fn try_open(address: SocketAddr) -> Option<Connection> {
         let stream = TcpStream::connect(address).ok()?;
         Some(Connection::from_tcp(stream))
     }
 
-    /// From this address of ours, so that the gateway can tell whose connection it is.
+    /// Opens a connection from this local address, by which the gateway can tell clients apart.
     #[track_caller]
     pub fn open_from(client: IpAddr, address: SocketAddr) -> Connection {
         Connection::from_tcp(stream_from(client, address))
     }
 
-    /// Over a stream that stands already.
+    /// Uses a stream that is already open.
     pub fn from_tcp(stream: TcpStream) -> Connection {
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
@@ -176,7 +176,7 @@ impl Connection {
         Connection::from_stream(Box::new(stream))
     }
 
-    /// Through whatever lies between: the caller has set its deadlines.
+    /// Uses any stream; the caller has set its time-outs.
     pub fn from_stream(stream: Box<dyn Stream>) -> Connection {
         Connection { reader: BufReader::new(stream) }
     }
@@ -186,18 +186,18 @@ impl Connection {
         self.reader.get_mut().write_all(bytes).expect("bytes that are taken");
     }
 
-    /// Whether the bytes could be sent.
+    /// Returns false if the bytes could not be sent.
     pub fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.reader.get_mut().write_all(bytes).is_ok()
     }
 
-    /// Waits for the first of what comes next.
+    /// Waits for the first byte of the next response.
     #[track_caller]
     pub fn wait_for_bytes(&mut self) {
         assert!(!self.reader.fill_buf().expect("bytes").is_empty(), "the end");
     }
 
-    /// Says that nothing more will be sent.
+    /// Closes the sending side.
     pub fn shutdown_write(&mut self) {
         self.reader.get_mut().shutdown_write();
     }
@@ -208,13 +208,13 @@ impl Connection {
         self.read_response_to(&request.method).expect("an answer, but the connection was closed")
     }
 
-    /// Asks, where the connection may already be closed by the other side.
+    /// Sends a request on a connection that the gateway may already have closed.
     pub fn try_send_request(&mut self, request: &Request) -> Option<Response> {
         self.reader.get_mut().write_all(&request.to_bytes()).ok()?;
         self.read_response_to(&request.method)
     }
 
-    /// The next answer to a GET, or nothing if the connection closed before it began.
+    /// The next response to a GET; None if the connection closed before the response began.
     pub fn read_response(&mut self) -> Option<Response> {
         self.read_response_to("GET")
     }
@@ -259,7 +259,7 @@ impl Connection {
         let mut body = Vec::new();
         if let Some((_, length)) = find("content-length") {
             let length: u64 = length.parse().unwrap();
-            // An error is an end too: what counts is how much came.
+            // An error ends the body too: the number of received bytes decides.
             let _ = self.reader.by_ref().take(length).read_to_end(&mut body);
             let complete = body.len() as u64 == length;
             return (body, complete);
@@ -284,15 +284,15 @@ impl Connection {
         }
     }
 
-    /// Everything that comes until the other side closes.
+    /// All bytes until the peer closes.
     pub fn read_to_end(&mut self) -> Vec<u8> {
         let mut bytes = Vec::new();
-        // A reset is an end too: what counts is what came.
+        // A reset ends the connection too: the received bytes count.
         let _ = self.reader.read_to_end(&mut bytes);
         bytes
     }
 
-    /// Whether the other side closes without another byte.
+    /// Returns true if the peer closes without sending another byte.
     pub fn is_closed_by_peer(&mut self) -> bool {
         let mut byte = [0];
         match self.reader.read(&mut byte) {

@@ -1,8 +1,8 @@
-//! A folder of lists that a test may change, small enough to load in no time.
+//! A folder of lists that a test may change, small enough to load quickly.
 
 use std::path::PathBuf;
 
-/// A table's source directory.
+/// The source directory of a table.
 pub struct ListFolder {
     pub path: PathBuf,
 }
@@ -73,12 +73,12 @@ impl ListFolder {
         self.path.join(name)
     }
 
-    /// Writes in place.
+    /// Writes the file in place.
     pub fn write(&self, name: &str, text: &str) {
         std::fs::write(self.file(name), text).unwrap();
     }
 
-    /// Writes beside and renames over.
+    /// Writes a temporary file and renames it over the old file.
     pub fn replace_by_rename(&self, name: &str, text: &str) {
         let beside = self.path.with_extension("beside");
         std::fs::write(&beside, text).unwrap();

@@ -1,4 +1,4 @@
-//! Clients that ask on and on: what they were answered, and how long it took.
+//! Clients that send calls continuously, and record the status and the duration of each call.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,17 +8,18 @@ use std::time::{Duration, Instant};
 
 use super::{Connection, get};
 
-/// How often a status came.
+/// How often each status was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResponseCounts {
     pub admitted: u64,
     pub quota_exceeded: u64,
     pub internal_errors: u64,
-    /// Asked, and the connection ended before the answer: it may have been counted.
+    /// The client sent the request, but the connection ended before the response. riskgate may have
+    /// counted the call.
     pub unknown: u64,
 }
 
-/// Many clients of one key, on kept connections.
+/// Many clients with one key, on kept connections.
 pub struct LoadGenerator {
     target: String,
     key: String,
@@ -46,12 +47,13 @@ impl LoadGenerator {
         }
     }
 
-    /// Each client rests between its calls, so that there is something left of the machine.
+    /// Each client pauses between its calls, so that some CPU time is left.
     pub fn with_pause(self, pause: Duration) -> LoadGenerator {
         LoadGenerator { pause, ..self }
     }
 
-    /// So many clients ask a gateway until [`LoadGenerator::done`], or until it is gone.
+    /// Starts this many clients, which send calls until [`LoadGenerator::done`] or until the
+    /// gateway is gone.
     pub fn spawn_clients<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -104,12 +106,13 @@ impl LoadGenerator {
         self.latencies.lock().unwrap()
     }
 
-    /// The clients finish the call that they are at, and go; so too when this is dropped.
+    /// Lets the clients finish their current calls and stops them. Dropping this value does the
+    /// same.
     pub fn stop_on_drop(&self) -> super::SetOnDrop<'_> {
         super::SetOnDrop(&self.done)
     }
 
-    /// What was answered so far.
+    /// The number of responses so far.
     pub fn counts(&self) -> ResponseCounts {
         let read = |count: &AtomicU64| count.load(Ordering::SeqCst);
         ResponseCounts {
@@ -120,13 +123,13 @@ impl LoadGenerator {
         }
     }
 
-    /// The time within which 99 of 100 calls were answered, and the longest, as clients saw it.
+    /// The 99th percentile and the longest of the durations, as the clients measured them.
     pub fn latency_p99_and_max(&self) -> (Duration, Duration) {
         p99_and_max(self.lock_latencies().clone())
     }
 }
 
-/// The 99th percentile and the worst.
+/// The 99th percentile and the maximum.
 pub fn p99_and_max(mut times: Vec<Duration>) -> (Duration, Duration) {
     times.sort_unstable();
     let at = |part: usize| times.get(times.len() * part / 100).or(times.last()).copied();

@@ -1,4 +1,4 @@
-//! The service behind the gateway, played by the tests: it records what it got and does as told.
+//! A mock of the upstream server: it records the requests it receives, and runs a script for each.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// One request as it reached the upstream.
+/// One request as the upstream server received it.
 #[derive(Clone, Debug)]
 pub struct ReceivedRequest {
-    /// Counts requests on one connection from 0.
+    /// Counts the requests on one connection from 0.
     pub index_on_connection: usize,
-    /// The bytes of the header.
+    /// The bytes of the request header.
     pub head: String,
     pub body: String,
 }
@@ -35,16 +35,16 @@ impl ReceivedRequest {
     }
 }
 
-/// What the upstream does about a request, one after the other; then it reads the next one.
+/// One step of the reaction to a request. The mock runs all steps, then reads the next request.
 #[derive(Clone, Debug)]
 pub enum Step {
     Send(Vec<u8>),
-    /// Byte by byte, with this pause before each.
+    /// Sends the bytes one by one, with this pause before each.
     Trickle(Vec<u8>, Duration),
-    /// Says nothing until the gateway closes.
+    /// Sends nothing until the gateway closes the connection.
     StaySilent,
     Close,
-    /// Ends the connection so that the other side sees a reset.
+    /// Resets the connection.
     Reset,
 }
 
@@ -57,7 +57,7 @@ pub struct MockUpstream {
 }
 
 impl MockUpstream {
-    /// Answers 200 with a body, always.
+    /// Always answers 200 with a body.
     pub fn start() -> MockUpstream {
         MockUpstream::with_script(|_| {
             vec![Step::Send(response_bytes(200, "", r#"{"checked":true}"#))]
@@ -87,7 +87,7 @@ impl MockUpstream {
         upstream
     }
 
-    /// Answers this as soon as a header has come, and then reads on until the end.
+    /// Answers as soon as the request header has arrived, and then reads until the end.
     pub fn answering_early(status: u16, body: &'static str) -> MockUpstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -129,14 +129,14 @@ impl MockUpstream {
     }
 }
 
-/// An answer with a length; `headers` are whole lines, each with its CRLF.
+/// A response with a Content-Length; `headers` are whole lines, each with its CRLF.
 pub fn response_bytes(status: u16, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status} Any\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-/// An address that nobody listened on a moment ago, given to nobody else here. It lies below the
-/// ports that the system hands out itself, so that no connection takes it meanwhile.
+/// An address on which nothing listens and which no other test of this process gets. Its port lies
+/// below the ephemeral ports, so that no outgoing connection takes it.
 pub fn free_address() -> SocketAddr {
     const FIRST: usize = 10_000;
     const PORTS: usize = 20_000;
@@ -202,7 +202,7 @@ fn read_request(reader: &mut BufReader<TcpStream>) -> Option<(String, String)> {
     Some((head, String::from_utf8_lossy(&body).into_owned()))
 }
 
-/// Linger of zero: the close becomes a reset.
+/// With a linger time of zero, closing the socket sends a reset.
 fn reset(stream: &TcpStream) {
     use std::os::fd::AsRawFd;
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };

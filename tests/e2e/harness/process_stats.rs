@@ -1,9 +1,9 @@
-//! What a gateway's process holds, as the kernel counts it.
+//! Resources of a gateway's process, as the kernel counts them.
 
 use super::Gateway;
 
 impl Gateway {
-    /// Descriptors that are open.
+    /// The number of open file descriptors.
     pub fn open_descriptors(&self) -> usize {
         std::fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
@@ -12,12 +12,12 @@ impl Gateway {
         self.read_proc_status("Threads")
     }
 
-    /// The most memory that it ever had, in KiB.
+    /// The peak memory, in KiB.
     pub fn peak_memory_kib(&self) -> u64 {
         self.read_proc_status("VmHWM")
     }
 
-    /// The memory that it has now, in KiB.
+    /// The current memory, in KiB.
     pub fn resident_kib(&self) -> u64 {
         self.read_proc_status("VmRSS")
     }

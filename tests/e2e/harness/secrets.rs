@@ -1,26 +1,27 @@
-//! What no log, page or error may show: the text of a key, a password, a whole address.
+//! Checks that no log, page or error shows the text of a key, a password or a whole e-mail address.
 //!
-//! Every gateway's log and standard error are looked through when its folder goes, so that each
-//! test is a test of this too. It looks at text only, and knows no gateway.
+//! The harness checks every gateway's log and standard error when its folder is removed, so every
+//! test is also a test of this rule. This module checks text only, and depends on no gateway.
 
-/// Characters behind the prefix of a key that `riskgate keys create` made.
+/// The number of characters after the prefix of a key that `riskgate keys create` made.
 const KEY_TEXT_LENGTH: usize = 32;
 
-/// What may not be shown, as far as one gateway knows it.
+/// The secrets of one gateway.
 #[derive(Clone, Default)]
 pub struct Secrets {
-    /// What keys begin with.
+    /// The prefixes of keys.
     pub prefixes: Vec<String>,
-    /// Texts as they are.
+    /// Secret texts, matched literally.
     pub texts: Vec<String>,
 }
 
 impl Secrets {
-    /// Panics if `text` shows one of them, a key of the usual form, or an address.
+    /// Panics if `text` contains one of these secrets, a key of the usual form, or an e-mail
+    /// address.
     #[track_caller]
     pub fn assert_no_secret_in(&self, source: &str, text: &str) {
         self.assert_no_key_in(source, text);
-        // `…@example.com` is how a log shows an address.
+        // A log shows an address as `…@example.com`.
         let whole = text.match_indices('@').find(|(at, _)| {
             let before = text[..*at].chars().next_back();
             let after = text[at + 1..].chars().next();
@@ -33,7 +34,7 @@ impl Secrets {
         }
     }
 
-    /// As [`Secrets::assert_no_secret_in`], where addresses have their place.
+    /// As [`Secrets::assert_no_secret_in`], for texts that may contain addresses.
     #[track_caller]
     pub fn assert_no_key_in(&self, source: &str, text: &str) {
         let prefixes = self.prefixes.iter().map(String::as_str).chain(["rg_"]);

@@ -1,11 +1,11 @@
-//! The address under which gateways know a server, whichever server it is at the moment.
+//! A fixed address for gateways that leads to one Redis server now, and to another later.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
 use crate::redis_server::RedisServer;
 
-/// Carries connections to a server, and to another one later.
+/// Forwards connections to a server that a test can switch.
 pub struct TcpForwarder {
     address: SocketAddr,
     target: Arc<Mutex<u16>>,
@@ -40,18 +40,18 @@ impl TcpForwarder {
         format!("redis://{}", self.address)
     }
 
-    /// Ends every connection; new ones lead to another server.
+    /// Closes every connection; new connections go to the other server.
     pub fn switch_to(&self, server: &RedisServer) {
         *self.target.lock().unwrap() = server.port();
         for stream in self.open_streams.lock().unwrap().drain(..) {
-            // Ended by itself is as good.
+            // The connection may already have ended.
             let _ = stream.shutdown(std::net::Shutdown::Both);
         }
     }
 }
 
 fn copy_until_end(mut from: TcpStream, mut to: TcpStream) {
-    // However it ends, both sides are to hear of it.
+    // Both sides must see the end, whatever its cause.
     let _ = std::io::copy(&mut from, &mut to);
     let _ = to.shutdown(std::net::Shutdown::Both);
 }

@@ -1,8 +1,9 @@
-//! A small disk of its own, which a test fills, or makes read-only, while a gateway writes to it.
+//! A small disk that a test fills or makes read-only while a gateway writes to it.
 //!
-//! It lies in memory, or in a file where its errors are to be those of a disk, and in a namespace
-//! of mounts that a process of ours holds: with that process it is gone, however the test ends.
-//! Who is no root needs leave to make a namespace of users too; a disk in a file takes root.
+//! The disk is a tmpfs, or an ext4 image for tests that need the errors of a real disk. It is
+//! mounted in a mount namespace that a child process holds, so the kernel removes it with that
+//! process, however the test ends. Without root the child needs permission to create a user
+//! namespace, and a disk in an image requires root.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -21,13 +22,13 @@ pub struct TestDisk {
 }
 
 impl TestDisk {
-    /// A disk of this size, as `mount` takes it.
+    /// Mounts a tmpfs of this size, in the syntax of `mount`.
     #[track_caller]
     pub fn in_memory(size: &str) -> TestDisk {
         TestDisk::mount(size, "mount -t tmpfs -o size=\"$1\",mode=777 riskgate \"$2/disk\"")
     }
 
-    /// A disk in a file, with a file system that goes read-only at an error.
+    /// Mounts an ext4 image that becomes read-only after an error.
     #[track_caller]
     pub fn file_backed(size: &str) -> TestDisk {
         let make = "truncate -s \"$1\" \"$2/image\" && mkfs.ext4 -q -F \"$2/image\"";
@@ -56,12 +57,12 @@ impl TestDisk {
         TestDisk { namespace_process, folder, is_root }
     }
 
-    /// Where it lies, for who is [`TestDisk::inside`].
+    /// The path of the disk for a process inside the namespace.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("disk")
     }
 
-    /// Words that run a command where the disk is seen.
+    /// The command prefix that runs a command inside the namespace.
     pub fn nsenter_prefix(&self) -> Vec<String> {
         let target = self.namespace_process.id().to_string();
         let words: &[&str] = match self.is_root {
@@ -71,7 +72,7 @@ impl TestDisk {
         words.iter().map(|&word| word.to_owned()).collect()
     }
 
-    /// Takes all the space that is left.
+    /// Fills all free space.
     pub fn fill_up(&self) {
         let mut file = std::fs::File::create(self.path_from_test().join("filler")).unwrap();
         for size in [4096, 1] {
@@ -79,18 +80,18 @@ impl TestDisk {
         }
     }
 
-    /// Gives the space back.
+    /// Frees the space again.
     pub fn remove_filler(&self) {
         std::fs::remove_file(self.path_from_test().join("filler")).unwrap();
     }
 
-    /// Takes no more writes to what is there, nor new files, also from who has them open. Only a
-    /// disk in a file can do that.
+    /// Refuses writes to existing files and new files, also for processes that have the files open.
+    /// Only a disk in an image supports this.
     pub fn refuse_writes(&self) {
         self.change_attributes("+i");
     }
 
-    /// Takes them again.
+    /// Allows writes again.
     pub fn allow_writes(&self) {
         self.change_attributes("-i");
     }
@@ -98,14 +99,15 @@ impl TestDisk {
     fn change_attributes(&self, change: &str) {
         let root = self.path_from_test();
         let files = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().path());
-        // A file that maps into memory is changed there, where no refusal is possible.
+        // SQLite writes to its `-shm` file through a memory map, where the kernel can't refuse a
+        // write.
         let files =
             files.filter(|path| path.is_file() && !path.to_string_lossy().ends_with("-shm"));
         let files: Vec<PathBuf> = files.chain([root.clone()]).collect();
         run_command(Command::new("chattr").arg(change).args(files)).expect(0);
     }
 
-    /// Has an error, by which a disk in a file becomes read-only for good.
+    /// Triggers a file system error, after which a disk in an image stays read-only.
     pub fn trigger_error(&self) {
         let ask = ["-c", "/sys/dev/block/%Hd:%Ld"];
         let device =
@@ -115,7 +117,7 @@ impl TestDisk {
         std::fs::write(errors.join("trigger_fs_error"), "1").unwrap();
     }
 
-    /// Repairs it after that. Nobody may have a file open on it.
+    /// Repairs the file system afterwards. No process may have a file open on the disk.
     pub fn repair(&self) {
         let script = format!(
             "umount \"$2/disk\" && {{ e2fsck -fp \"$2/image\" || [ $? = 1 ]; }} && {MOUNT_FILE}"
@@ -126,7 +128,7 @@ impl TestDisk {
         run_command(&mut command).expect(0);
     }
 
-    /// A file on it, as the test reads it.
+    /// The content of a file on the disk.
     pub fn read(&self, name: &str) -> String {
         std::fs::read_to_string(self.path_from_test().join(name)).unwrap()
     }
@@ -139,7 +141,7 @@ impl TestDisk {
 
 impl Drop for TestDisk {
     fn drop(&mut self) {
-        // Already ended is as good.
+        // The process may already have ended.
         let _ = self.namespace_process.kill();
         let _ = self.namespace_process.wait();
     }
