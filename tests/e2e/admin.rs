@@ -1,4 +1,4 @@
-//! The operator's pages, the metrics, and the lines of the access log.
+//! The admin pages, the metrics, and the lines of the access log.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::io::Write;
@@ -26,26 +26,26 @@ fn slow_clients_of_the_admin_listener_are_closed() {
         std::thread::sleep(Duration::from_millis(200));
         trickles.write_all(b"X: a\r\n").is_err()
     });
-    // Whoever has an answer does not stay either.
+    // The admin listener closes the connection after its response.
     let mut kept = Connection::open(gateway.admin);
     kept.ask(&localhost_request("GET", "/healthz")).expect(200);
     assert!(kept.is_closed_by_peer());
 }
 
-/// Whoever holds connections open and never sends a whole request.
+/// A client that holds connections open and never sends a complete request.
 #[test]
 fn health_and_readiness_answer_while_one_address_holds_connections_open() {
     let gateway = Setup::new().start();
     for holder in ["127.0.0.2", "127.0.0.1"] {
         let hold = || {
             let mut stream = stream_from(holder.parse().unwrap(), gateway.admin);
-            // It may be closed already.
+            // The listener may already have closed the connection.
             let _ = stream.write_all(b"G");
             stream
         };
         let mut held: VecDeque<_> = (0..80).map(|_| hold()).collect();
         for path in ["/healthz", "/readyz"].into_iter().cycle().take(40) {
-            // They are renewed as they are closed.
+            // The client replaces connections that the listener closes.
             held.pop_front();
             held.push_back(hold());
             for prober in ["127.0.0.1", "127.0.0.3"] {
@@ -182,7 +182,7 @@ fn connections_that_end_in_the_middle_of_a_header_do_not_fill_the_log() {
 #[test]
 fn a_reload_is_answered_however_many_connections_come_after_it() {
     let setup = Setup::new();
-    // A table that is read for a while.
+    // Reading this table takes a while.
     let names: String = (0..150_000).map(|at| format!("name-{at}.test\n")).collect();
     setup.lists().write("role.txt", &names);
     let gateway = setup.start();
@@ -190,7 +190,7 @@ fn a_reload_is_answered_however_many_connections_come_after_it() {
     reloads.send(&localhost_request("POST", "/reload").to_bytes());
     let hold = |_| {
         let mut stream = std::net::TcpStream::connect(gateway.admin).unwrap();
-        // It may be closed already.
+        // The listener may already have closed the connection.
         let _ = stream.write_all(b"G");
         stream
     };

@@ -1,5 +1,5 @@
-//! Standard error, standard output or a service manager that nobody reads: the gateway serves,
-//! states, reloads and ends all the same.
+//! Nothing reads standard error, standard output or the service manager's socket: the gateway still
+//! serves, reports its state, reloads and stops.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use crate::harness::{BINARY, Gateway, Setup, request, run_command, wait_for, wait_until};
 use crate::redis_server::RedisServer;
 
-/// Longer than an end in order may take on a loaded machine, whoever does not read.
+/// Longer than an orderly stop takes on a loaded machine with blocked output.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// A FIFO that is full, and open as long as this lives.
+/// A full FIFO, held open while this value lives.
 struct FullPipe {
     path: PathBuf,
     _open: File,
@@ -24,7 +24,7 @@ impl FullPipe {
     fn create_full(path: PathBuf) -> FullPipe {
         run_command(Command::new("mkfifo").arg(&path)).expect(0);
         let mut options = OpenOptions::new();
-        // Opened for both, it waits for nobody.
+        // Opening a FIFO for reading and writing does not block.
         let mut pipe =
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(&path).unwrap();
         let full = |error: &std::io::Error| error.kind() == ErrorKind::WouldBlock;
@@ -34,14 +34,14 @@ impl FullPipe {
         FullPipe { path, _open: pipe }
     }
 
-    /// Has the gateway write there: `2` or `1`.
+    /// Redirects this file descriptor of the gateway, `2` or `1`, to the FIFO.
     fn redirect_to_pipe(&self, descriptor: u8, setup: Setup) -> Setup {
         let redirect = format!("exec \"$0\" \"$@\" {descriptor}> {:?}", self.path);
         setup.run_under(&["sh", "-c", &redirect])
     }
 }
 
-/// A command of the same config that can speak.
+/// Runs a command with the gateway's config; the command's own output is not blocked.
 fn cli(config: &Path, arguments: &[&str]) -> String {
     run_command(Command::new(BINARY).args(arguments).arg("-c").arg(config)).expect(0).stdout
 }
@@ -88,7 +88,7 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
         wait_until("the store has what was spent", || spent_calls(&gateway) == asked);
     };
     ask(30);
-    // The ledger's thread has much to say about that.
+    // The ledger's thread logs a lot about this fault.
     server.pause();
     wait_until("the store counts as down", || {
         gateway.get("/v1/usage", &key);

@@ -1,4 +1,4 @@
-//! `riskgate check` and the start say the same of a config; what is wrong is told without secrets.
+//! `riskgate check` and the start report the same faults of a config, without secrets.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -76,7 +76,7 @@ fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
         ),
     ];
     for (expected, change) in cases {
-        // What serves all the same is ended, and that is another exit code.
+        // If `run` accepts the config, `timeout` ends it, which gives another exit code.
         let setup = change(Setup::new().run_under(&["timeout", "20"]));
         setup.write_config();
         let before = list_recursively(&setup.path(""));
@@ -148,7 +148,7 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
             with(name, verb).expect(0);
         }
     }
-    // A key's own variable is no key then.
+    // A key's variable does not serve as the admin token.
     let keys = setup.path("keys.toml");
     std::fs::write(&keys, "[[key]]\nid = \"a\"\naccount = \"a\"\nenv = \"WEB_KEY\"\n").unwrap();
     let setup = setup.set_text("keys.file", keys.to_str().unwrap());
@@ -167,7 +167,7 @@ fn arguments_that_are_no_text_are_refused_without_a_panic() {
     command.args(["keys", "create", "--account"]).arg(&odd).arg("-c").arg(&config);
     let ran = run_command(&mut command).expect(2);
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
-    // A path may be any bytes.
+    // A path may contain any bytes.
     let path = setup.path("").join(&odd);
     std::fs::copy(&config, &path).unwrap();
     run_command(Command::new(BINARY).args(["check", "-c"]).arg(path)).expect(0);
@@ -211,7 +211,7 @@ fn no_fault_of_an_address_shows_its_password() {
         gateway.edit_config(|_| before);
         wait_until("the config is good again", || !told().contains("store.url"));
     }
-    // The command line repeats what it can't take.
+    // clap repeats an argument that it refuses.
     let ran = run_command(Command::new(BINARY).args(["run", "redis://me:s3cr3t@host"])).expect(2);
     assert!(
         ran.stderr.contains("redis://host") && !ran.stderr.contains("s3cr3t"),
@@ -245,7 +245,8 @@ fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
     ] {
         assert_eq!(format!("{:o}", mode(name)), format!("{expected:o}"), "{name}");
     }
-    // One that was made before stores were private is closed; one that others write to is theirs.
+    // riskgate makes a database of its own private; it leaves the mode of a database that others
+    // may write.
     let setup = gateway.shut_down();
     for (before, after) in [(0o644, 0o640), (0o664, 0o660), (0o640, 0o640), (0o666, 0o666)] {
         std::fs::set_permissions(&store, PermissionsExt::from_mode(before)).unwrap();

@@ -1,4 +1,4 @@
-//! `riskgate check` and the start say the same of the places of the store and of the log.
+//! `riskgate check` and the start report the same faults of the paths of the store and of the log.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// A setup with the store in a folder of its own, and what lies at the store's path.
+/// A setup with the store in its own folder, and a function that prepares the store's path.
 fn setup_with_store(name: &str, make: impl FnOnce(&Path)) -> Setup {
     let setup = Setup::new().run_under(&["timeout", "20"]);
     let store = setup.path("state").join(name);
@@ -27,8 +27,8 @@ fn setup_with_log(make: impl FnOnce(&Setup) -> PathBuf) -> Setup {
     setup.set_text("log.path", &log)
 }
 
-/// What is no store for `check` is none for `run`: by the same words and the same code. Neither
-/// makes anything, nor says more than that.
+/// `check` and `run` refuse the same stores, with the same text and the same exit code. Neither
+/// creates a file or prints anything else.
 #[track_caller]
 fn assert_check_and_run_refuse(setup: &Setup, expected: &str) {
     setup.write_config();
@@ -68,7 +68,7 @@ fn check_and_run_refuse_unusable_store_paths_alike() {
     );
     let new = "expected a directory that we may create and write, but found ";
     assert_check_and_run_refuse(&setup_with_store("new/..", nothing), new);
-    // SQLite makes a journal beside its file, with a longer name.
+    // SQLite creates a journal beside the database, with a longer name.
     for name in ["x".repeat(248), "x".repeat(256), format!("new/{}", "x".repeat(248))] {
         assert_check_and_run_refuse(&setup_with_store(&name, nothing), "File name too long");
     }
@@ -76,7 +76,7 @@ fn check_and_run_refuse_unusable_store_paths_alike() {
         &setup_with_store(&format!("{}/y/z", "x".repeat(256)), nothing),
         "File name too long",
     );
-    // It takes no longer paths than this, wherever the folders are.
+    // A Unix path has at most this many bytes, whatever its folders.
     let deep = format!("{}/riskgate.db", ["x".repeat(120).as_str(); 4].join("/"));
     assert_check_and_run_refuse(&setup_with_store(&deep, nothing), new);
     let longest = setup_with_store(&"x".repeat(247), nothing);
@@ -100,7 +100,7 @@ fn check_and_run_refuse_unusable_log_paths_alike() {
     assert_check_and_run_refuse(&setup_with_log(link("linked.log")), log);
     assert_check_and_run_refuse(&setup_with_log(|setup| setup.path("nowhere/")), log);
     assert_check_and_run_refuse(&setup_with_log(|setup| setup.path(&"x".repeat(256))), log);
-    // A link to a file that is still to be made is followed by both.
+    // Both commands follow a link to a file that does not exist yet.
     let setup = setup_with_log(link("nowhere"));
     setup.cli(&["check"]).expect(0);
     assert!(!setup.path("nowhere").exists());
@@ -165,7 +165,7 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
 #[test]
 fn a_file_that_an_earlier_check_left_stops_no_check() {
     let setup = Setup::new();
-    // Every process in a container may have the number of the one that was killed there.
+    // In a container, another process may have the process id of the killed process.
     let words = "touch \"$1/.riskgate-check-$$\"; shift; exec \"$@\"";
     let folder = setup.path("").display().to_string();
     let setup = setup.run_under(&["sh", "-c", words, "sh", &folder]);

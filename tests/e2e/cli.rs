@@ -1,4 +1,4 @@
-//! The command line: what goes to stdout, in which shape, with which exit code.
+//! The command line: what each command prints to stdout, in which format, and with which exit code.
 
 use std::process::Command;
 
@@ -197,7 +197,7 @@ fn a_table_is_built_inspected_looked_up_and_compared() {
     let diff = table(&["diff", lists, other.path.to_str().unwrap(), "--json"]).expect(0).json();
     assert_eq!(diff["added"], json!(["fourth.test"]));
     assert_eq!(diff["removed"], json!(["exact.test"]));
-    // A compiled file serves as the folder does.
+    // A compiled table serves like the folder of its lists.
     let gateway = setup.set_text("table.path", built).start();
     let key = gateway.create_active_key("acme", &[]);
     let answer = gateway.get_domain("a.first.test", &key).expect(200);

@@ -1,4 +1,4 @@
-//! Many at once, and many at odds: what holds for one request holds for all of them.
+//! Many requests at once, and requests that conflict: each is served as it would be alone.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -137,7 +137,7 @@ fn answers_of_many_clients_are_never_mixed_up() {
 fn no_bytes_bring_the_gateway_down() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
-    // Numerical Recipes' generator: the same bytes in every run.
+    // The generator of Numerical Recipes: every run uses the same bytes.
     let mut state = 42u32;
     let mut random = move || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -237,7 +237,7 @@ fn an_address_gets_at_most_its_limit_of_concurrent_exchanges() {
 
 #[test]
 fn a_request_is_retried_only_with_its_whole_body() {
-    // A connection that is kept ends with the next request.
+    // The mock resets a kept connection at its next request.
     let upstream =
         MockUpstream::with_script(|seen| match seen.request_line().starts_with("GET ") {
             true => vec![Step::Send(response_bytes(200, "", ""))],
@@ -247,7 +247,7 @@ fn a_request_is_retried_only_with_its_whole_body() {
     let gateway = Setup::new().upstream(&[upstream.address]).append_toml(route).start();
     let key = gateway.create_active_key("acme", &[]);
     for (length, tries) in [(65_536, 2), (102_400, 1)] {
-        // Not for the lane, which keeps its own.
+        // With Keep-Alive, the Pingora path serves this request too and keeps the connection.
         let get = get("/v1/form").key(&key).with_header("Keep-Alive", "timeout=5");
         gateway.send_request(&get).expect(200);
         let (seen, connections) = (upstream.request_count(), upstream.connections());
@@ -289,12 +289,12 @@ fn an_address_gets_at_most_its_limit_of_buffered_request_bodies() {
 
 #[test]
 fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
-    // Each request has a connection of its own, by which it shows.
+    // Each request has its own connection, so the connections can be counted.
     let said = || response_bytes(200, "Connection: close\r\n", "");
     let upstream = MockUpstream::with_script(move |_| vec![Step::Send(said()), Step::Close]);
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
-    // The time for a header is not that for a body.
+    // The time-out for a header does not apply to a body.
     let setup = setup.set_text("listen.header_timeout", "500ms");
     let gateway = setup.set_text("upstream.deadline", "1s").start();
     let key = gateway.create_active_key("acme", &[]);

@@ -1,10 +1,11 @@
-//! Config, lists, keys and stores that are not right: told exactly, exit code 78, nothing changed.
+//! Faults in config, lists, keys and stores: riskgate reports them exactly, ends with code 78, and
+//! changes nothing.
 
 use std::path::Path;
 
 use crate::harness::{Gateway, Setup};
 
-/// What `check` says; it and `run` must say the same and end with 78.
+/// The output of `check`. `run` must print the same faults, and both must end with code 78.
 #[track_caller]
 fn config_errors(setup: &Setup) -> Vec<String> {
     let checked = setup.cli(&["check"]).expect(78);
@@ -20,7 +21,7 @@ fn a_good_config_is_said_to_be_good_and_nothing_is_made() {
     let ran = setup.cli(&["check"]).expect(0);
     assert!(ran.stderr.contains("good"), "{}", ran.stderr);
     assert!(!setup.path("riskgate.db").exists(), "a check makes no store");
-    // Nor does it disturb a gateway that runs.
+    // A failed command does not disturb a running gateway.
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.cli(&["check"]).expect(0);
@@ -241,7 +242,7 @@ fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
     assert!(checked.stderr.contains(told), "{}", checked.stderr);
 }
 
-/// A store of a gateway that ran, with something done to it.
+/// A store of a stopped gateway, with some of its data changed.
 fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup {
     let gateway: Gateway = Setup::new().start();
     gateway.create_active_key("acme", &[]);
@@ -249,13 +250,13 @@ fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup
     let setup = gateway.shut_down();
     let connection = rusqlite::Connection::open(path).unwrap();
     change(&connection);
-    // All of it into the one file, so that what is done to that file counts.
+    // The write-ahead log is merged into the database file, so that changing the file takes effect.
     let checkpoint = "PRAGMA wal_checkpoint(TRUNCATE)";
     connection.query_row(checkpoint, [], |_| Ok(())).unwrap();
     setup
 }
 
-/// Such a store is told in one line, by every command, and stays as it is.
+/// Every command reports such a store in one line, and leaves the store unchanged.
 #[track_caller]
 fn assert_refused_untouched(setup: &Setup, words: &str) {
     let path = setup.path("riskgate.db");

@@ -1,4 +1,4 @@
-//! `riskgate demo --upstream-only`: the stand-in checking service alone.
+//! `riskgate demo --upstream-only`: the demo's checking service without a gateway.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! What the DNS says of names that no list has, learned from a real server in the background.
+//! DNS facts about names that no list contains, learned from a real server in the background.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -11,7 +11,7 @@ use crate::harness::{
 };
 use crate::redis_server::RedisServer;
 
-/// Large providers are known, or nothing is believed.
+/// The resolver must know the large providers, or riskgate does not believe it.
 const PROVIDERS: &str = "gmail MX 5 gmail-smtp-in.l.google.com.\n";
 const RECORDS: &str = "\
 null MX 0 .
@@ -44,7 +44,7 @@ underscore MX 10 _dc-mx.mailinator.com.
 
 fn records() -> String {
     let mut records = format!("{PROVIDERS}{RECORDS}");
-    // More than a datagram holds: the answer is cut, and asked for anew over TCP.
+    // This answer exceeds a datagram: the server truncates it, and riskgate asks again over TCP.
     for number in 0..60 {
         records +=
             &format!("large MX {} a-host-with-a-long-name-{number}.large.com.\n", 100 + number);
@@ -67,7 +67,7 @@ fn verdict_source(answer: &Response) -> &str {
     answer.header("X-Verdict-Source").unwrap()
 }
 
-/// Reason, score and source of an answer.
+/// Reason, score and source of a verdict.
 fn verdict_of(gateway: &Gateway, key: &str, name: &str) -> (String, u64, String) {
     let answer = gateway.get_domain(name, key).expect(200);
     let body = answer.json();
@@ -79,7 +79,7 @@ fn dns_status(gateway: &Gateway) -> Value {
     gateway.get_admin_page("/status").json()["dns"].clone()
 }
 
-/// Waits until nothing is asked any more: of this many names something came, or nothing.
+/// Waits until no query is pending and this many names were answered or found unknown.
 fn wait_for_queries(gateway: &Gateway, names: u64) {
     wait_until("all names were asked", || {
         gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]) >= names as f64
@@ -188,7 +188,7 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     assert!(known <= asked as u64 + 2, "names of lists are not asked for: {known}");
 }
 
-/// How long 300 new names take, the middle one.
+/// The median latency of 300 new names.
 fn median_latency_sum(gateway: &Gateway, key: &str) -> Duration {
     let mut connection = gateway.connect();
     let mut times: Vec<Duration> = (0..300)
@@ -286,7 +286,7 @@ fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
     let server = DnsServer::start(&records());
     let (gateway, key) = start_learning_gateway(server.address);
     wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
-    // What was learned is written within a second or so.
+    // riskgate writes what it learned within about one second.
     std::mem::drop(server);
     let path = gateway.path("riskgate.db");
     wait_until("it is in the store", || {
@@ -319,7 +319,7 @@ fn nodes_that_share_a_store_tell_each_other() {
     let (server, redis) = (DnsServer::start(&records()), RedisServer::start());
     let first = setup(server.address).with_redis(&redis).start();
     let key = first.create_active_key("acme", &[]);
-    // The second one has nobody to ask.
+    // The second gateway has no resolver.
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
     let second = setup(silent.address).with_redis(&redis).start();
     wait_until("the key opens", || second.get("/v1/usage", &key).status == 200);

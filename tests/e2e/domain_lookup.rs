@@ -1,8 +1,8 @@
-//! What a domain is, which row answers for it, and who is never flagged.
+//! Which texts are domains, which row decides a verdict, and which names are never flagged.
 
 use crate::harness::{Setup, shared_gateway};
 
-/// Ways to write a domain, and its one canonical form.
+/// Spellings of a domain, and its one canonical form.
 const DOMAINS: [(&str, &str); 36] = [
     ("yopmail.com", "yopmail.com"),
     ("YOPMAIL.COM", "yopmail.com"),
@@ -114,7 +114,7 @@ fn raw_bytes_that_are_no_utf_8_are_no_request() {
     let (gateway, key) = shared_gateway();
     let answer = gateway.get(b"/v1/public/domain/a\xff\xfe.com", key).expect(400);
     assert_eq!(answer.json()["error"], "bad_request");
-    // Said in percent-encoding it is a request, for something that is no domain.
+    // Percent-encoding makes the text a valid request, but it is still no domain.
     gateway.get_domain("a%FF%FE.com", key).expect(422);
 }
 
@@ -129,7 +129,7 @@ fn lengths_end_where_the_dns_ends() {
     assert_eq!(gateway.get_domain(&longest, key).expect(200).json()["domain"], longest.as_str());
     gateway.get_domain(&format!("{longest}."), key).expect(200);
     gateway.get_domain(&format!("{longest}b"), key).expect(422);
-    // What is long only before it is mapped counts in its A-label form.
+    // IDNA mapping may shorten a name: the length limit applies to the A-label form.
     gateway.get_domain(&format!("{}.com", "%C3%BC".repeat(63)), key).expect(422);
 }
 
@@ -161,7 +161,7 @@ fn a_subdomain_is_answered_by_its_parent_and_says_which() {
 fn matching_is_on_whole_labels_only() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
-    // mail.com is disposable in this table.
+    // In this table mail.com is disposable.
     assert_eq!(gateway.get_domain("mail.com", &key).json()["reason"], "disposable");
     for name in ["googlemail.com", "xmail.com", "mail.com.br", "mail.co", "ail.com"] {
         let answer = gateway.get_domain(name, &key).expect(200);

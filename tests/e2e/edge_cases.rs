@@ -1,8 +1,8 @@
-//! The table of edge cases: bytes in; answers, connection, upstream, count and log out.
+//! The table of edge cases: bytes in; responses, connection, forwarded requests, counts and log
+//! lines out.
 //!
-//! Each file below is a group of cases on one gateway. Every case is held to all five things that
-//! [`Case`] names, and every case is known to go red: `tests/breaks` says by which broken guard,
-//! and `scripts/breaks` shows it. A red case is told on a line of its own, which that script reads.
+//! Each file below is a group of cases on one gateway. The runner makes the five checks that
+//! [`Case`] names for every case, and prints each failed case on its own line.
 
 mod assertions;
 mod authorization;

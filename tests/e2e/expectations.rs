@@ -1,5 +1,5 @@
-//! `Expect: 100-continue`: a client that waits hears 100 once its body is wanted, and never loses its
-//! call by waiting.
+//! `Expect: 100-continue`: a waiting client gets 100 once riskgate wants the body, and waiting
+//! never costs a call.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,7 @@ use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, frame};
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A client that reads exactly what comes.
+/// A client that reads exactly the bytes it receives.
 struct RawClient(BufReader<TcpStream>);
 
 impl RawClient {
@@ -27,7 +27,7 @@ impl RawClient {
         self.0.get_mut().write_all(bytes).unwrap();
     }
 
-    /// The next header, interim ones included; empty at the end.
+    /// The next header, including interim responses; empty at the end.
     fn read_header(&mut self) -> String {
         let mut header = String::new();
         while !header.ends_with("\r\n\r\n") {
@@ -38,7 +38,7 @@ impl RawClient {
         header
     }
 
-    /// The next answer, which must be the final one, with its body.
+    /// The next response with its body; it must be final.
     fn read_final_response(&mut self) -> (String, String) {
         let header = self.read_header().to_ascii_lowercase();
         let length = header.lines().find_map(|line| line.strip_prefix("content-length: "));
@@ -56,7 +56,7 @@ fn expecting_post(target: &str, key: &str, length: usize) -> String {
     )
 }
 
-/// Long enough that a loaded machine answers well within a part of it.
+/// A loaded machine answers well within a fraction of this time.
 const DEADLINE: Duration = Duration::from_secs(6);
 
 fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
@@ -84,7 +84,7 @@ fn a_client_that_waits_for_100_gets_it_before_its_body_whatever_its_length() {
             (r#"{"checked":true}"#, length)
         );
         assert!(upstream.last_request().all("Expect").is_empty());
-        // The next request on it waits for its own.
+        // The next request on this connection waits for its own 100.
         client.send(expecting_post("/v1/signup", &key, 4).as_bytes());
         assert_eq!(client.read_header(), CONTINUE, "{length}");
         client.send(b"next");
@@ -117,7 +117,7 @@ fn a_refused_request_gets_its_final_answer_and_no_100() {
             client.send(expecting_post(target, key, length).as_bytes());
             let (header, _) = client.read_final_response();
             assert!(header.starts_with(&format!("http/1.1 {status} ")), "{header}");
-            // Whether a body follows only the client knows.
+            // Only the client knows whether a body follows.
             assert!(header.contains("\r\nconnection: close"), "{header}");
             assert_eq!(client.read_header(), "", "the end");
         }
@@ -167,7 +167,7 @@ fn http_1_0_and_requests_without_a_body_get_no_100() {
     assert!(client.read_final_response().0.starts_with("http/1.1 200 "));
 }
 
-/// The frames that begin a POST whose client waits.
+/// The frames that begin a POST whose client waits for 100.
 fn expecting_post_frames(stream: u32, key: &str) -> Vec<u8> {
     let fields = [("content-length", "4"), ("expect", "100-continue")];
     frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", "/v1/signup", key, &fields))
@@ -183,7 +183,7 @@ fn over_http2_a_client_that_never_sends_its_body_gets_a_timely_refusal_and_a_ref
     assert_eq!(frames.status(1), 417);
     assert!(begun.elapsed() < DEADLINE, "{:?}", begun.elapsed());
     assert_eq!((upstream.request_count(), gateway.get_month_count(&key)), (0, 0));
-    // One that does not wait for long is served.
+    // A client that does not wait long is served.
     assert!(frames.send(&expecting_post_frames(3, &key)));
     std::thread::sleep(Duration::from_secs(1));
     assert!(frames.send(&frame(DATA, END_STREAM, 3, b"body")));

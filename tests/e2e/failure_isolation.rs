@@ -1,5 +1,5 @@
-//! What is wrong with one account or key is that account's failure alone: all others are served,
-//! and changes of keys are followed.
+//! A fault in one account or key affects only that account or key: all others are served, and
+//! riskgate still follows changes of keys.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
@@ -7,7 +7,7 @@ use crate::redis_server::RedisServer;
 const USAGE: &str = "/v1/usage";
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-/// Where no call fails because the machine is busy.
+/// No call may fail because the machine is loaded.
 fn setup_on(server: &RedisServer) -> Setup {
     Setup::new().with_redis(server).set_text("store.deadline", "5s")
 }
@@ -20,7 +20,7 @@ fn degraded(gateway: &Gateway) -> String {
     gateway.readyz().json()["degraded"].to_string()
 }
 
-/// The account's calls are our failure, on every route that needs a key.
+/// Every call of the account gets a 500 on every route that needs a key.
 #[track_caller]
 fn assert_fails_open(gateway: &Gateway, key: &str) {
     for target in [USAGE, DOMAIN, "/v1/check/first.test"] {
@@ -39,7 +39,7 @@ fn an_account_of_an_unknown_plan_is_our_failure_and_holds_no_other_back() {
     let gateway = setup_on(&server).start();
     let key = gateway.create_active_key("acme", &["--plan", "pro"]);
     let (other, other_id) = gateway.create_active_key_with_id("other", &[]);
-    // Another node knows a plan that this one does not.
+    // Another node has a plan that this node's config lacks.
     let newer = setup_on(&server).set("plans.free", "100").set("plans.gold", "7");
     newer.cli(&["accounts", "set", "acme", "--plan", "gold"]).expect(0);
     let unknown = "keys: account acme: expected one of the plans business, free, pro, starter";
@@ -52,7 +52,7 @@ fn an_account_of_an_unknown_plan_is_our_failure_and_holds_no_other_back() {
     gateway.cli(&["keys", "revoke", &other_id]).expect(0);
     wait_until("a key of another account is out", || status(&gateway, &other) == 401);
     let later = gateway.create_active_key("another", &["--plan", "free"]);
-    // A node can start so, and `check` says it.
+    // A node can start with this fault, and `check` reports it.
     let gateway = gateway.restart();
     assert!(degraded(&gateway).contains(unknown), "{}", degraded(&gateway));
     assert_fails_open(&gateway, &key);
@@ -118,7 +118,7 @@ fn an_id_that_the_store_gives_to_another_key_than_the_file_stops_no_change_of_ke
     assert_eq!(status(&gateway, &key), 401);
 }
 
-/// What stands in an account's or a key's row, and in its numbers.
+/// Bad values in an account's row, a key's row and the account's counts.
 const GARBAGE: [&str; 4] = ["", "garbage", "- nonsense {}", "\u{1}\u{2} \u{3} {\"a\": [}"];
 
 #[test]
@@ -146,7 +146,7 @@ fn rows_of_one_account_that_cannot_be_read_are_its_failure_alone() {
         let (later, later_id) = gateway.create_active_key_with_id("good", &[]);
         gateway.cli(&["keys", "revoke", &later_id]).expect(0);
         wait_until("another key is out", || status(&gateway, &later) == 401);
-        // What else reads rows tells of the others.
+        // Other readers of rows still list the other accounts.
         let listed = gateway.cli(&["keys", "list"]).expect(0);
         assert!(listed.stdout.contains(&good_id), "{}", listed.stdout);
         assert!(listed.stderr.contains(&key_id), "{}", listed.stderr);
@@ -154,7 +154,7 @@ fn rows_of_one_account_that_cannot_be_read_are_its_failure_alone() {
         assert!(listed.stdout.contains("good"), "{}", listed.stdout);
         assert!(listed.stderr.contains("broken-account"), "{}", listed.stderr);
         gateway.cli(&["check"]).expect(0);
-        // Setting the account anew mends its row.
+        // Setting the account again repairs its row.
         gateway.cli(&["accounts", "set", "broken-account", "--limit", "7"]).expect(0);
         wait_until("the account is served", || status(&gateway, &by_account) == 200);
     }
@@ -195,7 +195,7 @@ fn numbers_of_one_account_that_cannot_be_read_are_its_failure_alone() {
     }
     let failures = || gateway.sum_of_samples("riskgate_store_failures_total", &[]);
     let before = failures();
-    // The lease of one whose numbers are spoilt is spent, and then its calls are our failure.
+    // An account with spoilt counts spends its lease; after that its calls get a 500.
     for (key, account) in &broken {
         wait_until("its calls are our failure", || {
             let answer = gateway.get_domain("first.test", key);
@@ -226,7 +226,7 @@ fn a_row_of_the_top_list_that_cannot_be_read_costs_itself_alone() {
         gateway.get_domain(name, &key).expect(200);
     }
     let rows = || server.run(&["HKEYS", "riskgate:{top}:rows"]);
-    // They are saved at the end at the latest.
+    // riskgate saves the counts at its stop at the latest.
     let gateway = gateway.restart();
     assert!(rows().lines().count() >= 1);
     let row = rows().lines().next().unwrap().to_owned();
@@ -267,7 +267,7 @@ fn an_entry_in_the_store_that_is_none_of_ours_is_told_and_stops_nothing() {
     let listed = gateway.cli(&["keys", "list"]).expect(0);
     assert!(listed.stderr.contains("riskgate:{ring}:keys: expected"), "{}", listed.stderr);
     assert!(gateway.cli(&["usage"]).expect(0).stdout.contains("good"));
-    // A node can start so, and what was told is over once it is gone.
+    // A node can start with this fault, and the report ends once the fault is gone.
     let gateway = gateway.restart();
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
     server.run(&["DEL", "riskgate:{ring}:imports"]);

@@ -1,9 +1,9 @@
-//! The lane and the Pingora path give the same: the same bytes to two gateways, one with the lane
-//! and one without, bring the same answers, counts, requests to the upstream and log lines, and the
-//! same end of the connection.
+//! The fast path and the Pingora path behave alike. Two gateways, with and without the fast path,
+//! receive the same bytes. Both must send the same responses, count the same calls, forward the
+//! same requests, write the same log lines, and close the connection in the same way.
 //!
-//! `RISKGATE_TEST_SEEDS=1000..2000` names the seeds of other connections than the usual ones;
-//! `scripts/differences` goes through them for as long as it is told.
+//! `RISKGATE_TEST_SEEDS=1000..2000` tests other random connections than the usual 400.
+//! `scripts/differences` tests further seeds for a given time.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -20,7 +20,7 @@ const ORIGIN_BOUND_KEY: &str = "rg_differences0000000000000000000002";
 const REVOKED_KEY: &str = "rg_differences0000000000000000000003";
 const CONNECTIONS: u64 = 400;
 
-/// Draws what a client sends (splitmix64).
+/// Generates what a client sends (splitmix64).
 struct Random(u64);
 
 impl Random {
@@ -36,18 +36,18 @@ impl Random {
         of[self.number(of.len())]
     }
 
-    /// One time out of so many.
+    /// Returns true once in `of` calls on average.
     fn one_in(&mut self, of: usize) -> bool {
         self.number(of) == 0
     }
 }
 
-/// What a client sends on one connection.
+/// The bytes of a client on one connection.
 struct ClientInput {
     bytes: Vec<u8>,
-    /// Where it pauses.
+    /// The offsets at which the client pauses.
     cuts: Vec<usize>,
-    /// So many plain requests come first.
+    /// The number of plain requests at the beginning.
     plain: u64,
 }
 
@@ -64,7 +64,7 @@ fn random_input(seed: u64) -> ClientInput {
         all_plain &= is_plain;
         sent.plain += u64::from(all_plain);
         sent.bytes.extend_from_slice(request.as_bytes());
-        // What comes behind the end is answered by nobody.
+        // riskgate answers nothing after the end of the requests.
         all_plain &= !request.to_ascii_lowercase().contains("connection: close");
         all_plain &= !request.contains("/v1/check/broken");
     }
@@ -95,7 +95,7 @@ const DOMAINS: [&str; 12] = [
     "xn--bcher-kva.de",
 ];
 
-/// What the upstream is asked for, and so how it answers.
+/// Targets of checks. Each determines how the upstream server answers.
 const CHECKS: [&str; 28] = [
     "plain@first.test",
     "plain@first.test?a=b&c",
@@ -127,7 +127,7 @@ const CHECKS: [&str; 28] = [
     "broken-coding",
 ];
 
-/// The upstream of both ways: what it does follows from what it is asked for.
+/// The upstream server of both gateways: the target alone determines its reaction.
 fn respond_by_target(seen: &ReceivedRequest) -> Vec<Step> {
     let target = seen.request_line().split(' ').nth(1).unwrap_or_default();
     let name = target.trim_start_matches("/v1/check/").split(['?', '%']).next().unwrap_or_default();
@@ -186,7 +186,7 @@ fn respond_by_target(seen: &ReceivedRequest) -> Vec<Step> {
     }
 }
 
-/// A request that the lane is for.
+/// A request that the fast path can serve.
 fn plain_request(random: &mut Random) -> (String, bool) {
     let method = random.pick(&["GET", "GET", "GET", "HEAD"]);
     let path = match random.number(8) {
@@ -222,7 +222,7 @@ fn plain_request(random: &mut Random) -> (String, bool) {
     (request + "\r\n", true)
 }
 
-/// One that is not, for one reason or another.
+/// A request that the fast path can't serve, for one of several reasons.
 fn non_plain_request(random: &mut Random) -> (String, bool) {
     let (request, _) = plain_request(random);
     let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
@@ -264,7 +264,7 @@ fn non_plain_request(random: &mut Random) -> (String, bool) {
     (request, false)
 }
 
-/// A few bytes are other ones, are missing, or come twice.
+/// Changes, drops or repeats a few bytes.
 fn corrupt_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
     for _ in 0..=random.number(3) {
         if bytes.is_empty() {
@@ -280,7 +280,7 @@ fn corrupt_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
     }
 }
 
-/// One of the two gateways, and what stands behind it.
+/// One of the two gateways, and its upstream server.
 struct ComparedGateway {
     gateway: Gateway,
     upstream: MockUpstream,
@@ -291,7 +291,7 @@ impl ComparedGateway {
         let upstream = MockUpstream::with_script(respond_by_target);
         let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
         let setup = setup.set("listen.fast_path", if fast_path { "true" } else { "false" });
-        // A list that is ranked once a second would not be the same at two gateways.
+        // The top list is ranked once a second, so two gateways could show different lists.
         let setup = setup.set("top.min_accounts", "16");
         let key = |id: &str, key: &str, more: &str| {
             let hash = format_key_hash(key);
@@ -303,21 +303,21 @@ impl ComparedGateway {
         let file = setup.path("keys.toml");
         std::fs::write(&file, keys).unwrap();
         let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
-        // Until it holds enough calls for one burst after the other.
+        // Makes calls until the account holds enough leased calls for one burst after the other.
         for _ in 0..300 {
             gateway.get_domain("first.test", KEY).expect(200);
         }
         ComparedGateway { gateway, upstream }
     }
 
-    /// Everything that comes back until the connection ends; nothing more is sent at the end.
+    /// Reads all bytes until the connection ends; the client does not close its side first.
     fn ask(&self, sent: &ClientInput) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.gateway.http).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let mut from = 0;
         for at in sent.cuts.iter().copied().chain([sent.bytes.len()]) {
-            // Whoever refuses has closed already, perhaps.
+            // riskgate may already have refused the request and closed the connection.
             let _ = stream.write_all(&sent.bytes[from..at]);
             if at < sent.bytes.len() {
                 std::thread::sleep(Duration::from_millis(2));
@@ -334,8 +334,8 @@ impl ComparedGateway {
         self.gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]) as u64
     }
 
-    /// What the log says of each request, without when and how long; a client may be gone before
-    /// its line stands there, and the next one's stand before it.
+    /// The log lines without times and durations. A client may be gone before its line is written,
+    /// so lines of later clients may precede it.
     fn log(&self) -> Vec<String> {
         let told = |mut line: serde_json::Value| {
             for name in ["time", "duration_us", "request_id"] {
@@ -348,7 +348,7 @@ impl ComparedGateway {
         told
     }
 
-    /// What reached the upstream, without ids and its own address.
+    /// The requests that reached the upstream server, without ids and the server's address.
     fn forwarded_requests(&self) -> Vec<String> {
         let seen = self.upstream.received_requests();
         let lines = |head: &str| {
@@ -366,14 +366,15 @@ impl ComparedGateway {
     }
 }
 
-/// Fields in an order of their own, as among other names theirs means nothing (RFC 9110 section 5.3).
+/// The sorted fields: the order of fields with different names has no meaning (RFC 9110 section
+/// 5.3).
 fn sorted_by_name(fields: impl Iterator<Item = String>) -> Vec<String> {
     let mut fields: Vec<String> = fields.collect();
     fields.sort_by_key(|field| field.split(':').next().unwrap_or_default().to_owned());
     fields
 }
 
-/// The answers without what differs from one moment, or one gateway, to another.
+/// The responses without values that differ between two moments or two gateways.
 fn normalized_responses(answers: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(answers);
     let own_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -401,7 +402,7 @@ fn normalized_responses(answers: &[u8]) -> Vec<String> {
     text.split("HTTP/1.1 ").map(answer).collect()
 }
 
-/// Chunks as one, and how they ended.
+/// The joined data of all chunks, and how the chunks ended.
 fn join_chunks(mut chunks: &str) -> String {
     let mut whole = String::new();
     while let Some((size, rest)) = chunks.split_once("\r\n")
@@ -418,7 +419,7 @@ fn join_chunks(mut chunks: &str) -> String {
     format!("{whole} (cut){chunks}")
 }
 
-/// Tells the first that differ, and not all.
+/// Panics with the first difference only.
 #[track_caller]
 fn assert_all_equal(one: &[String], other: &[String]) {
     assert_eq!(one.len(), other.len());
@@ -481,7 +482,8 @@ fn a_connection_returns_to_the_fast_path_with_the_keepalive_timeout() {
     let before = answers();
     connection.ask(&get("/v1/public/top-domains")).expect(401);
     assert_eq!(answers(), before + 1.0);
-    // Idle, it has a second, and not the hour of a header.
+    // An idle connection closes after the keep-alive time-out of one second, not after the header
+    // time-out of one hour.
     assert!(connection.is_closed_by_peer());
 }
 
@@ -512,7 +514,8 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
     }
 }
 
-/// Accounts of small plans hold a call or none, so that each connection goes both ways in turn.
+/// An account of a small plan holds one leased call or none, so each connection alternates between
+/// both paths.
 #[test]
 fn every_plan_can_be_spent_exactly_on_both_paths() {
     for fast_path in ["true", "false"] {
@@ -538,7 +541,7 @@ fn every_plan_can_be_spent_exactly_on_both_paths() {
     }
 }
 
-/// What was left of the month after each call, until there was none.
+/// The remaining calls of the month after each call, until none is left.
 fn spend_all(gateway: &Gateway, key: &str) -> Vec<u64> {
     let mut connection = gateway.connect();
     let mut left = Vec::new();

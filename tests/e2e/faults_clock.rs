@@ -1,12 +1,12 @@
-//! Clocks that step: a month begins on time, never again, and never too early; and never is more
-//! admitted in one than its limit.
+//! Clock steps: a month begins on time, never twice and never early, and no month admits more calls
+//! than its limit.
 
 use crate::harness::{FakeClock, Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 30;
-/// So long before a month's end that everything that must happen before it does.
+/// The time before the end of a month at which a test starts: everything must happen within it.
 const BEFORE_THE_END: &str = "2031-04-30T23:59:45Z";
 const END_OF_APRIL: &str = "2031-05-01T00:00:00Z";
 const END_OF_MAY: &str = "2031-06-01T00:00:00Z";
@@ -17,13 +17,13 @@ fn setup(clock: &FakeClock) -> Setup {
     Setup::new().set("plans.free", &LIMIT.to_string()).run_by_clock(clock)
 }
 
-/// When the running month ends, and how much of it is spent.
+/// The end of the current month, and the number of spent calls.
 fn usage(gateway: &Gateway, key: &str) -> (String, u64) {
     let usage = gateway.get("/v1/usage", key).expect(200).json();
     (usage["reset_at"].as_str().unwrap().to_owned(), usage["month_count"].as_u64().unwrap())
 }
 
-/// Asks far more often than the limit allows; how many were admitted.
+/// Makes far more calls than the limit allows. Returns the number of admitted calls.
 fn spend_all(gateway: &Gateway, key: &str) -> u64 {
     let mut connection = gateway.connect();
     let answers = (0..LIMIT + 20).map(|_| connection.ask(&get(DOMAIN).key(key)).status);
@@ -36,7 +36,7 @@ fn assert_spent(gateway: &Gateway, key: &str, reset_at: &str) {
     assert_eq!(usage(gateway, key), (reset_at.to_owned(), LIMIT));
 }
 
-/// Spends April, and May once it has come; no clock was set until then.
+/// Spends April, and May once it has begun; no clock steps before that.
 fn spend_two_months(gateway: &Gateway, key: &str) {
     assert_eq!(spend_all(gateway, key), LIMIT);
     let refused = gateway.get(DOMAIN, key).expect(429);
@@ -55,18 +55,18 @@ fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     let gateway = setup(&clock).start();
     let key = gateway.create_active_key("acme", &[]);
     spend_two_months(&gateway, &key);
-    // Back over the month's end, by little and by much: April is over.
+    // The clocks step back over the month's end, by little and by much: April is over.
     for back in [60, DAY, 20 * DAY] {
         clock.step(-back);
         assert_spent(&gateway, &key, END_OF_MAY);
         clock.step(back);
     }
-    // Ahead, where nothing confirms it.
+    // One clock steps ahead, and no other clock confirms it.
     clock.step(40 * DAY);
     assert_spent(&gateway, &key, END_OF_MAY);
     clock.step(-40 * DAY);
     assert_spent(&gateway, &key, END_OF_MAY);
-    // Nor does a start with a clock that is wrong.
+    // A start with a wrong clock changes nothing either.
     for wrong in [-40 * DAY, 70 * DAY] {
         clock.step(wrong);
     }
@@ -87,7 +87,7 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     spend_two_months(&gateway, key);
-    // One of them alone, back over the month's end and ahead over the next.
+    // Only one clock steps: back over the month's end, and ahead over the next.
     let jumps = || gateway.stderr().matches("clock jumped by").count();
     for step in [-DAY, 40 * DAY] {
         ours.step(step);
@@ -100,17 +100,17 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
         theirs.step(-step);
         assert_spent(&gateway, key, END_OF_MAY);
     }
-    // Numbers that the server threw away when their time had come are told anew.
+    // The nodes report again the counts that Redis expired.
     let counted = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"] == LIMIT;
     wait_until("the server knows it again", counted);
-    // Both, back: April is over, also for one that starts.
+    // Both clocks step back: April is over, also for a gateway that starts.
     ours.step(-DAY);
     theirs.step(-DAY);
     let gateway = gateway.restart();
     assert_spent(&gateway, key, END_OF_MAY);
     ours.step(DAY);
     theirs.step(DAY);
-    // Both, ahead: each confirms the other.
+    // Both clocks step ahead: each confirms the other.
     ours.step(31 * DAY);
     theirs.step(31 * DAY);
     wait_until("June has begun", || usage(&gateway, key) == (END_OF_JUNE.to_owned(), 0));
@@ -118,7 +118,7 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     assert_spent(&gateway, key, END_OF_JUNE);
 }
 
-/// What a client learns of the time: seconds to the reset, by an answer that counts and by a 429.
+/// The seconds to the reset, from a counted response and from a 429.
 fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
     let counted = gateway.get(DOMAIN, key).expect(200);
     let (_, left) = counted.header("RateLimit").unwrap().rsplit_once(";t=").unwrap();
@@ -126,14 +126,14 @@ fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
     [left, refused.header("Retry-After").unwrap()].map(|seconds| seconds.parse().unwrap())
 }
 
-/// Steps a clock about; keys stay as they are, and so does what is said of the time.
+/// Steps a clock repeatedly; keys and reported times do not change.
 fn assert_clock_step_has_no_effect(gateway: &Gateway, step: impl Fn(i64)) {
     let good = gateway.create_active_key("good", &["--plan", "large", "--expires", "12h"]);
     let spent = gateway.create_active_key("spent", &["--expires", "2d", "--plan", "free"]);
     let expired = gateway.create_active_key("short", &["--plan", "large", "--expires", "3s"]);
     assert_eq!(spend_all(gateway, &spent), LIMIT);
     for _ in 0..40 {
-        // So that calls are in hand, for the lane.
+        // The account then holds leased calls, so that the fast path serves.
         gateway.get(DOMAIN, &good).expect(200);
     }
     wait_until("it has expired", || gateway.get(DOMAIN, &expired).status == 401);
@@ -237,7 +237,7 @@ fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
     );
     let server = RedisServer::start_with_env(&theirs.environment());
     let setup = || setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
-    // A server that is new and wrong from its first second on.
+    // A new server whose clock is wrong from the start.
     theirs.step(70 * DAY);
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup().start(), made.stdout.trim_end());
@@ -246,7 +246,7 @@ fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
     assert!(is_clock_doubted(&gateway), "{}", gateway.readyz().text());
     theirs.step(-70 * DAY);
     wait_until("all is well", || !is_clock_doubted(&gateway));
-    // It jumps while nobody runs: as far as it would have thrown the numbers away.
+    // The clock jumps while no gateway runs, so far that Redis would have expired the counts.
     drop(gateway.shut_down());
     for jump in [70 * DAY, 200 * DAY] {
         theirs.step(jump);
@@ -269,8 +269,8 @@ fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
     );
 }
 
-/// The month ran ahead: a gateway counted in it, and now the clocks are right. It is told what to
-/// do, and that brings back the true month as it was.
+/// The stored month ran ahead: a gateway counted in it, and now the clocks are right. riskgate
+/// reports the command to run, which restores the true month unchanged.
 fn repair_month(gateway: Gateway, key: &str, url: &str) {
     assert_spent(&gateway, key, END_OF_MAY);
     wait_until("it is told what to do", || {
@@ -306,7 +306,7 @@ fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
     let key = gateway.create_active_key("acme", &[]);
     (0..7).for_each(|_| drop(gateway.get(DOMAIN, &key).expect(200)));
     let setup = gateway.shut_down();
-    // Less than a month ahead at a start it is believed.
+    // At a start, riskgate believes a clock that is less than a month ahead.
     clock.step(20 * DAY);
     let gateway = setup.start();
     assert_eq!(spend_all(&gateway, &key), LIMIT);
@@ -326,7 +326,7 @@ fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     (0..7).for_each(|_| drop(gateway.get(DOMAIN, key).expect(200)));
-    // Both clocks, while it runs: each confirms the other.
+    // Both clocks step while the gateway runs: each confirms the other.
     ours.step(20 * DAY);
     theirs.step(20 * DAY);
     wait_until("May has begun", || usage(&gateway, key) == (END_OF_MAY.to_owned(), 0));

@@ -1,5 +1,5 @@
-//! Disks that are full: calls are counted or refused as configured, nothing that was counted is
-//! lost, and a log without room costs its lines and no request.
+//! Full disks: riskgate counts or refuses calls as configured, loses no counted call, and drops log
+//! lines but no requests if the log has no space.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::harness::{Gateway, LoadGenerator, Setup, TestDisk, get, wait_until};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 100_000;
-/// The most that one process holds unspent of that.
+/// The most calls of this limit that one process may hold unspent.
 const MAX_LEASE: u64 = 64;
 const LATENCY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -88,7 +88,7 @@ fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed
     disk.remove_filler();
     let gateway = gateway.start_again();
     let counted = gateway.get_month_count(&key);
-    // What was spent of the lease in hand is published each second, and not from a full disk.
+    // A gateway reports the spent part of its lease every second, but can't on a full disk.
     assert!(counted <= served && served <= counted + MAX_LEASE, "{counted} of {served}");
     gateway.get(DOMAIN, &key).expect(200);
     assert_eq!(gateway.cli(&["usage", "--json"]).expect(0).json()[0]["account"], "acme");
@@ -101,7 +101,7 @@ fn a_log_without_room_costs_its_lines_and_no_request() {
     let gateway = setup(&disk).set_text("log.path", &log.display().to_string()).start();
     let key = gateway.create_active_key("acme", &[]);
     let dropped = || gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
-    // Not so fast that the log alone fills the disk.
+    // The calls come slowly enough that the log alone does not fill the disk.
     let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
         let _stop_guard = crowd.stop_on_drop();

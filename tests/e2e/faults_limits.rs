@@ -1,4 +1,5 @@
-//! Limits of the host: too few descriptors, a flood that wants memory, a log that nobody reads.
+//! Limits of the host: too few file descriptors, clients that use up memory, a log that nothing
+//! reads.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,7 +15,7 @@ use crate::harness::{
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-/// How many descriptors the process may have from now on.
+/// Sets the number of file descriptors that the process may have.
 fn limit_descriptors(gateway: &Gateway, most: usize) {
     let (pid, limit) = (gateway.pid().to_string(), format!("--nofile={most}:{most}"));
     run_command(Command::new("prlimit").args(["--pid", &pid, &limit])).expect(0);
@@ -27,7 +28,8 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
-    // Each way keeps a connection to the upstream; the first call has none in hand for the lane.
+    // Each path keeps its own upstream connection; for the first call the account holds no leased
+    // calls, so the Pingora path serves it.
     for _ in 0..2 {
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
@@ -38,7 +40,7 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
     assert!(crowd.len() > room);
     for _ in 0..50 {
         first.ask(&get(DOMAIN).key(&key)).expect(200);
-        // Its connection to the upstream is kept.
+        // riskgate keeps its upstream connection.
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
     drop(crowd);
@@ -52,14 +54,14 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
     gateway.restart().get(DOMAIN, &key).expect(200);
 }
 
-/// What a client can make a gateway keep for a while.
+/// What a client can make a gateway buffer for a while.
 #[derive(Clone, Copy, PartialEq)]
 enum Flood {
-    /// A header larger than there may be.
+    /// A header that exceeds the limit.
     LargeHeaders,
-    /// One that never ends.
+    /// A header that never ends.
     UnfinishedHeaders,
-    /// A body, most of which never comes.
+    /// A body of which most bytes never arrive.
     UnfinishedBodies,
 }
 
@@ -81,7 +83,7 @@ impl Flood {
         bytes.into_bytes()
     }
 
-    /// Comes on and on, and keeps its last hundred connections open.
+    /// Opens connections continuously, and keeps the last hundred open.
     fn run_flood(self, gateway: SocketAddr, key: &str, is_over: &AtomicBool) {
         let bytes = self.bytes(key);
         let mut kept = VecDeque::new();
@@ -133,7 +135,7 @@ fn a_flood_of_headers_and_bodies_takes_little_memory() {
     gateway.get(DOMAIN, &key).expect(200);
 }
 
-/// A pipe with a name, held open by somebody who never reads from it.
+/// A named pipe, held open by a reader that never reads.
 fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {
     let path = setup.path("pipe");
     run_command(Command::new("mkfifo").arg(&path)).expect(0);
@@ -146,7 +148,8 @@ fn unread_pipe(setup: &Setup) -> (String, std::fs::File) {
     (path.display().to_string(), reader)
 }
 
-/// Far more lines than a pipe takes; then the process is to end in time. How many were dropped.
+/// Writes far more lines than the pipe holds, then stops the process in time. Returns the number of
+/// dropped lines.
 fn overflow_log_and_shut_down(setup: Setup) -> f64 {
     let mut gateway = setup.set("plans.free", "1000000").start();
     let key = gateway.create_active_key("acme", &[]);
@@ -202,7 +205,7 @@ fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
 
 #[test]
 fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
-    // Its upstream closes each connection, so that every exchange needs a new descriptor.
+    // The upstream server closes each connection, so every exchange needs a new descriptor.
     let closing = MockUpstream::with_script(|_| {
         vec![Step::Send(response_bytes(200, "Connection: close\r\n", "{}")), Step::Close]
     });
@@ -220,7 +223,7 @@ fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
     for _ in 0..50 {
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
-    // So can its store and its files.
+    // The store and the files can still be opened.
     gateway.create_key("other", &[]);
     gateway.send_signal("HUP");
     wait_until("it reloads", || {

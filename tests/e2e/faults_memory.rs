@@ -1,5 +1,5 @@
-//! A bound of memory that is tight but enough: floods at the caps neither end the process nor keep
-//! it from others, and files that are far too large are refused.
+//! A tight but sufficient memory limit: many clients at the connection limits neither end the
+//! process nor block others, and riskgate refuses files that are far too large.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,18 +16,18 @@ use crate::harness::{
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const CONNECTIONS: usize = 400;
 const EXCHANGES: usize = 50;
-/// What the process may have of its own, its stacks included; see docs/operations.md.
+/// The anonymous memory that the process may use, including stacks; see docs/operations.md.
 const DATA_LIMIT_OPTION: &str = "--data=192000000";
 
-/// What clients can make a gateway keep, each as much as it may be.
+/// What clients can make a gateway buffer, each at its largest size.
 #[derive(Clone, Copy)]
 enum Flood {
-    /// A header that lacks its end.
+    /// A header without its end.
     Headers,
-    /// A body that lacks its end, and one that is short enough to be taken whole.
+    /// A body without its end, and a body that is short enough to be read completely.
     Bodies,
     ShortBodies,
-    /// Answers that are not taken.
+    /// Responses that the client does not read.
     Answers,
 }
 
@@ -50,14 +50,14 @@ impl Flood {
         text.into_bytes()
     }
 
-    /// Comes on and on, and keeps its last connections open.
+    /// Opens connections continuously, and keeps the last ones open.
     fn run_flood(self, gateway: &Gateway, key: &str, is_over: &AtomicBool) {
         let bytes = self.bytes(key);
         let mut kept = VecDeque::new();
         while !is_over.load(Ordering::Relaxed) {
             let Ok(mut stream) = TcpStream::connect(gateway.http) else { continue };
             stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
-            // Turned away is as good.
+            // The gateway may refuse the connection.
             let _ = stream.write_all(&bytes);
             kept.push_back(stream);
             if kept.len() > CONNECTIONS {
@@ -68,7 +68,8 @@ impl Flood {
     }
 }
 
-/// A gateway under the bound, in front of answers that no buffer takes; its table is compiled.
+/// A gateway under the memory limit, with responses that exceed every buffer; its table is
+/// compiled.
 fn start(upstream: &MockUpstream) -> (Gateway, String) {
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
@@ -87,7 +88,7 @@ fn start(upstream: &MockUpstream) -> (Gateway, String) {
     (gateway, key)
 }
 
-/// A memory of the process, as the kernel calls it, in KiB.
+/// A memory value of the process in `/proc`, in KiB.
 fn proc_status_line(gateway: &Gateway, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     status.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
@@ -142,11 +143,11 @@ fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
     let swap = |name: &str, bytes: &[u8], length: u64| {
         let beside = gateway.path("beside");
         std::fs::write(&beside, bytes).unwrap();
-        // What follows the bytes takes no room on the disk.
+        // The sparse rest of the file takes no disk space.
         File::options().write(true).open(&beside).unwrap().set_len(length).unwrap();
         std::fs::rename(&beside, gateway.path(name)).unwrap();
     };
-    // First it is more than is ever read.
+    // First the file is larger than riskgate ever reads.
     for (length, words) in [(2 << 30, "at most"), (900 << 20, "out of memory")] {
         swap("built.table", &table, length);
         wait_until("it is refused", || fails("table") && gateway.stderr().contains(words));
@@ -155,7 +156,7 @@ fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
     wait_until("it is refused", || fails("keys"));
     gateway.get_domain("first.test", &key).expect(200);
     assert_eq!(gateway.readyz().status, 200);
-    // The next ones serve.
+    // The next files load.
     swap("keys.toml", b"# None.\n", 8);
     wait_until("keys are taken", || !fails("keys"));
     swap("built.table", &table, table.len() as u64);

@@ -1,5 +1,5 @@
-//! Disks that take no more writes while a gateway runs on them: calls are counted or refused as
-//! configured, nothing that was counted is lost, and it recovers by itself once they do.
+//! Disks that become read-only while a gateway runs: riskgate counts or refuses calls as
+//! configured, loses no counted call, and recovers by itself when the disk accepts writes again.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::harness::{Gateway, LoadGenerator, Setup, TestDisk, get, wait_until};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 100_000;
-/// The most that one process holds unspent of that.
+/// The most calls of this limit that one process may hold unspent.
 const MAX_LEASE: u64 = 64;
 const LATENCY_LIMIT: Duration = Duration::from_secs(5);
 
@@ -28,7 +28,7 @@ fn is_store_down(gateway: &Gateway) -> bool {
     gateway.sum_of_samples("riskgate_store_down", &[]) == 1.0
 }
 
-/// Each call stands in the log, or was counted as dropped from it; no line is torn.
+/// Each call has a log line or was counted as a dropped line; no line is incomplete.
 fn assert_calls_logged_or_dropped(disk: &TestDisk, calls: u64, dropped: u64) {
     let lines = disk.read("access.log");
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
@@ -75,7 +75,7 @@ fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_a
     assert_eq!(gateway.get_month_count(&key), said.admitted);
     let dropped = dropped() as u64;
     let gateway = gateway.restart();
-    // The one without a key is no call, and stands in the log too.
+    // The request without a key is not counted, but has a log line too.
     assert_calls_logged_or_dropped(&disk, said.admitted + said.internal_errors + 1, dropped);
     assert_eq!(gateway.get_month_count(&key), said.admitted);
 }
@@ -114,7 +114,7 @@ fn a_disk_that_fails_for_good_is_served_without_and_what_it_held_is_there_after_
     wait_until("they are stated", || stated() == Some(100));
     disk.trigger_error();
     wait_until("the store counts as down", || is_store_down(&gateway));
-    // It still answers who only reads, so that it counts as back now and then.
+    // Reads still succeed, so the store counts as up from time to time.
     let mut served = 0;
     wait_until("it is served without", || {
         served += u64::from(gateway.get(DOMAIN, &key).status == 200);

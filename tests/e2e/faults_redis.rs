@@ -1,5 +1,5 @@
-//! A server behind a network that fails: no call too many, none that waits, none lost or counted
-//! twice, and nothing left behind once it is over.
+//! Redis behind a faulty network: riskgate admits no call too many, delays no call, loses no count
+//! and counts nothing twice, and the fault leaves no state behind.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ use crate::redis_server::RedisServer;
 const DOMAIN: &str = "/v1/public/domain/first.test";
 /// How long a call waits for the store.
 const DEADLINE: &str = "100ms";
-/// Far more than that, for a machine that has other things to do.
+/// Far longer than that, for a loaded machine.
 const LATENCY_LIMIT: Duration = Duration::from_secs(3);
-/// Readers of usage, and what Tokio needs beside.
+/// The threads that read usage, and further threads of Tokio.
 const EXTRA_THREADS: u64 = 24;
 
 const LARGE: u64 = 1_000_000;
 const MEDIUM: u64 = 600;
 const SMALL: u64 = 50;
 
-/// A gateway behind the proxy, and what it looked like while all was well.
+/// A gateway behind the proxy, and its resources before the fault.
 struct ProxiedGateway {
     gateway: Gateway,
     descriptors: usize,
@@ -52,7 +52,7 @@ impl ProxiedGateway {
         self.gateway.sum_of_samples("riskgate_store_unsettled_calls", &[])
     }
 
-    /// It serves, says what is wrong, answers what it can in time, and nothing piles up.
+    /// The gateway serves, reports the fault, answers in time, and accumulates nothing.
     fn assert_serves_during_fault(&self, key: &str) {
         wait_until("the store counts as down", || self.is_down());
         wait_until("that is told", || self.reports_store_degraded());
@@ -86,21 +86,22 @@ fn create_key(server: &RedisServer, account: &str, plan: &str) -> String {
     made.expect(0).stdout.trim_end().to_owned()
 }
 
-/// What the server itself has counted for an account.
+/// The count that Redis has for an account.
 fn spent_in_redis(server: &RedisServer, account: &str) -> u64 {
     let names = server.keys(&format!("riskgate:ledger:{{{account}}}:*"));
     assert_eq!(names.len(), 1, "{names:?}");
     server.run(&["HGET", &names[0], "spent"]).parse().unwrap()
 }
 
-/// Asks so often, one after the other; how many were admitted.
+/// Makes this many calls one after the other. Returns the number of admitted calls.
 fn spend(gateway: &Gateway, key: &str, calls: usize) -> u64 {
     let mut connection = gateway.connect();
     let answers = (0..calls).map(|_| connection.ask(&get(DOMAIN).key(key)).status);
     answers.filter(|status| *status == 200).count() as u64
 }
 
-/// Two gateways under load, one of each policy, through a fault that is an outage, and out of it.
+/// Runs two gateways under load, with either policy, through a fault that is an outage, and until
+/// recovery.
 fn run_through_fault(begin: fn(&FaultProxy)) {
     let server = RedisServer::start();
     let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
@@ -122,7 +123,7 @@ fn run_through_fault(begin: fn(&FaultProxy)) {
         wait_until("calls are under way", || {
             large_crowd.counts().admitted > 100 && medium_crowd.counts().admitted > 100
         });
-        // Usage is read on a connection of its own.
+        // Usage is read on another connection.
         open.gateway.get_month_count(&large);
         closed.gateway.get_month_count(&medium);
         open.record_resources();
@@ -235,7 +236,7 @@ fn a_malformed_reply_is_rejected() {
     });
 }
 
-// --- statements ---
+// --- lease reports ---
 
 #[test]
 fn a_truncated_lease_report_is_not_executed() {
@@ -251,7 +252,7 @@ fn a_corrupt_lease_report_is_not_executed() {
     });
 }
 
-/// Not enough to break every word, and enough to make others of some.
+/// The fault corrupts some messages, and leaves others intact.
 const BIT_FLIPS: Fault = Fault::FlipBits { from: 2_500, every: 61, bits: 0x01 };
 
 #[test]
@@ -260,7 +261,7 @@ fn a_garbled_number_is_never_believed_as_a_grant() {
     let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
     let setup = with_plans(Setup::new().with_redis(&server));
     setup.cli(&["store", "init"]).expect(0);
-    // Keys come from a file: those in the store are garbled too.
+    // The keys come from a file, because the proxy garbles keys in the store too.
     let key = "a_key_that_stands_in_a_variable";
     let declared =
         "[[key]]\nid = \"one\"\naccount = \"medium\"\nplan = \"medium\"\nenv = \"KEY\"\n";

@@ -1,5 +1,6 @@
-//! An upstream behind a network that fails: nobody waits too long or gets another's answer, what
-//! is cut never looks complete, and calls are given back exactly when the contract says so.
+//! An upstream server behind a faulty network: no client waits too long or gets the response of
+//! another, no truncated response looks complete, and riskgate refunds calls exactly as the
+//! contract says.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,13 +12,13 @@ use crate::harness::{
 };
 
 const CALLERS: usize = 6;
-/// Far more than the deadline of an exchange here, which is one second.
+/// Far longer than the deadline of an exchange in these tests, which is one second.
 const LATENCY_LIMIT: Duration = Duration::from_secs(4);
-/// Where the header of each answer ends, and where a digit of its length stands.
+/// The offset of the end of each response header, and of a digit of its length.
 const HEADER: usize = 40;
 const LENGTH_DIGIT: usize = 35;
 
-/// What an exchange came to, as its caller saw it.
+/// The result of an exchange, as the client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExchangeOutcome {
     Whole,
@@ -27,7 +28,7 @@ enum ExchangeOutcome {
 }
 use ExchangeOutcome::{Timeout, Truncated, Unavailable, Whole};
 
-/// How often each came.
+/// How often each result occurred.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally([usize; 4]);
 
@@ -45,12 +46,12 @@ impl Tally {
     }
 }
 
-/// Callers that ask on and on, each for something else every time.
+/// Clients that make calls continuously, each time with a new target.
 struct Callers<'g> {
     gateway: &'g Gateway,
     key: &'g str,
     done: AtomicBool,
-    /// Bytes of bodies are harmed on their way: there is nothing in them to compare.
+    /// The fault changes bytes of bodies, so the clients do not compare bodies.
     garbled: AtomicBool,
     tally: Mutex<Tally>,
 }
@@ -88,7 +89,7 @@ impl Callers<'_> {
 
     fn classify(&self, target: &str, answer: Option<&Response>) -> ExchangeOutcome {
         let Some(answer) = answer.filter(|answer| answer.is_complete) else {
-            // Not even the header may have come before the end did.
+            // The connection may have ended before the header.
             assert!(answer.is_none_or(|answer| answer.status == 200), "{target}: {answer:?}");
             return Truncated;
         };
@@ -111,19 +112,19 @@ impl Callers<'_> {
     }
 }
 
-/// 65 bytes that belong to this target alone.
+/// A body of 65 bytes that contains the target.
 fn body_for(target: &str) -> String {
     format!("{target:065}")
 }
 
-/// Says to each who asks what it asked for.
+/// Answers each request with its own target.
 fn echo(seen: &ReceivedRequest) -> Vec<Step> {
     let target = seen.request_line().split(' ').nth(1).unwrap();
     let bytes = response_bytes(200, "", &body_for(target));
     vec![Step::Send(bytes)]
 }
 
-/// A fault, what of it must be seen until it ends, and what else may be.
+/// A fault, the results that it must cause, and the results that it may cause.
 struct FaultScenario {
     begin: Injection,
     required_outcome: ExchangeOutcome,
@@ -154,7 +155,7 @@ impl FaultScenario {
         matches!(self.begin, Injection::Answers(Fault::FlipBits { .. }))
     }
 
-    /// Of these failures, those that this trouble accounts for.
+    /// The results that this fault explains, among these failures.
     fn accounts_for(&self, before: Tally, after: Tally) -> usize {
         let failures = self
             .allowed_outcomes
@@ -189,7 +190,8 @@ fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     }
 }
 
-/// Callers of one gateway through several faults, one after the other, and out of each.
+/// Runs clients of one gateway through several faults, one after the other, with a recovery after
+/// each.
 fn run_through_faults(troubles: &[FaultScenario]) {
     let upstream = MockUpstream::with_script(echo);
     let proxy = FaultProxy::in_front_of(upstream.address);
@@ -248,8 +250,8 @@ fn run_through_faults(troubles: &[FaultScenario]) {
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
-/// Waits until a good while went by without a failure; from then on each body must be the caller's
-/// own.
+/// Waits until a while has passed without a failure. From then on each body must contain the
+/// client's own target.
 fn assert_recovered(callers: &Callers<'_>) {
     let mut since = callers.tally();
     wait_until("calls succeed again", || {
@@ -264,7 +266,7 @@ fn assert_recovered(callers: &Callers<'_>) {
     wait_until("all get their own", || {
         callers.tally().count_of(Whole) >= since.count_of(Whole) + 10 * CALLERS
     });
-    // A machine that stands still for a second makes an exchange late, and no answer wrong.
+    // If the machine stalls for a second, an exchange is late, but no response is wrong.
     let broken = |said: Tally| said.failed() - said.count_of(Timeout);
     assert_eq!(broken(callers.tally()), broken(since), "it was over");
 }
@@ -290,7 +292,7 @@ fn a_silent_upstream_is_a_500_and_the_call_stays_counted() {
 fn a_late_response_is_a_500_and_the_call_stays_counted() {
     run_through_faults(&[
         response_fault(Fault::Delay(Duration::from_secs(2)), Timeout),
-        // Some thirty bytes of the header within the second that there is.
+        // About thirty bytes of the header arrive within the deadline of one second.
         response_fault(Fault::Trickle(Duration::from_millis(35)), Timeout),
     ]);
 }
@@ -316,7 +318,8 @@ fn only_a_request_without_a_response_on_a_reused_connection_is_retried() {
     let key = gateway.create_active_key("acme", &[]);
     for (after, asked) in [(0, 2), (1, 1), (20, 1)] {
         proxy.clear_faults();
-        // Each way keeps one; the first call has none in hand for the lane.
+        // Each path keeps one connection; for the first call the account holds no leased calls, so
+        // the Pingora path serves it.
         gateway.get("/v1/check/kept", &key).expect(200);
         gateway.get("/v1/check/kept", &key).expect(200);
         let before = upstream.request_count();
@@ -336,7 +339,7 @@ fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
             .also_allow(&[Unavailable]),
         response_fault(Fault::Cut { after: HEADER + 30, by: CloseMode::Close }, Truncated),
         response_fault(Fault::Cut { after: HEADER + 64, by: CloseMode::HalfClose }, Truncated),
-        // The header within the second that there is, and not the body.
+        // The header arrives within the deadline of one second, the body does not.
         response_fault(Fault::Trickle(Duration::from_millis(13)), Truncated).also_allow(&[Timeout]),
     ]);
 }
@@ -345,11 +348,11 @@ fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
 fn a_corrupt_response_does_not_affect_the_next_request() {
     let length = |bits| Fault::FlipBits { from: LENGTH_DIGIT, every: usize::MAX, bits };
     run_through_faults(&[
-        // No header at all.
+        // No header arrives.
         response_fault(Fault::FlipBits { from: 0, every: 7, bits: 0x80 }, Unavailable),
-        // 65 becomes 64, in the first answer on each connection: a byte is left over.
+        // 65 becomes 64 in the first response on each connection: one byte remains.
         response_fault(length(0x01), Whole),
-        // 65 becomes 67: two never come.
+        // 65 becomes 67: two bytes never arrive.
         response_fault(length(0x02), Truncated).also_allow(&[Unavailable, Timeout]),
     ]);
 }

@@ -1,4 +1,4 @@
-//! Feeds: lists that others keep fresh, fetched from a server that does everything wrong.
+//! Feeds: lists that others maintain, fetched from a server that makes every kind of mistake.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
-/// A server of one list. It plays its answers one after the other, and the last one for ever.
+/// A server of one list. It sends its responses one after the other, and repeats the last.
 struct ListServer {
     address: SocketAddr,
     answers: Arc<Mutex<VecDeque<String>>>,
@@ -53,11 +53,11 @@ impl ListServer {
         format!("http://{}/list.txt", self.address)
     }
 
-    /// Plays this answer from now on, and waits until it was given.
+    /// Sends this response from now on, and waits until it was sent.
     fn respond_with(&self, answer: &str) {
         *self.answers.lock().unwrap() = VecDeque::from([answer.to_owned()]);
         let before = self.response_count.load(Ordering::SeqCst);
-        // A fetch that was under way may still have got the answer before.
+        // A fetch in progress may still have received the response before.
         wait_until("the feed is fetched", || {
             self.response_count.load(Ordering::SeqCst) >= before + 2
         });
@@ -80,12 +80,12 @@ fn response_text(status: &str, body: &str) -> String {
     format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// The names of a day: each day five go and five come.
+/// The names of a day: each day five names go and five come.
 fn names_of(day: usize) -> Vec<String> {
     (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
 }
 
-/// A list that ends only with its connection.
+/// A response whose end is the end of its connection.
 fn response_until_close(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}")
 }
@@ -105,7 +105,7 @@ fn is_flagged(gateway: &Gateway, key: &str, name: &str) -> bool {
     body["reason"] == "disposable" && body["risk_score"] == 100
 }
 
-/// Whether the table holds the list of this day and of no other.
+/// Returns true if the table contains the list of this day and of no other.
 fn serves_list_of_day(gateway: &Gateway, key: &str, day: usize) -> bool {
     let name = |n: usize| format!("abused-{n}.test-feed.com");
     is_flagged(gateway, key, &name(5 * day))
@@ -128,8 +128,8 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let _stop_guard = SetOnDrop(&is_done);
-        // Names of day 0 that no later day has, and the versions that answered: one version never
-        // gives two answers.
+        // The name is in the list of day 0 only. Each table version must always give the same
+        // score.
         scope.spawn(|| {
             let mut seen = std::collections::BTreeMap::new();
             while !is_done.load(Ordering::SeqCst) {
@@ -254,7 +254,7 @@ fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
     let wrong = setup.cli(&["table", "update"]).expect(1);
     assert!(wrong.stderr.contains("list.txt.minisig: expected a list"), "{}", wrong.stderr);
     std::fs::write(setup.path("list.txt.minisig"), SIGNATURE).unwrap();
-    // Its signature is good, and it is no list of domains.
+    // The signature is valid, but the text is no list of domains.
     let signed = setup.cli(&["table", "update"]).expect(1);
     assert!(signed.stderr.contains("expected a list of domains"), "{}", signed.stderr);
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
@@ -308,11 +308,11 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
 fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
     let server = ListServer::start();
     server.answers.lock().unwrap().push_back(list_response(&names_of(0), ""));
-    // No folder can be made there.
+    // riskgate can't create a folder there.
     let setup = setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
     let gateway = setup.append_toml(&feed("daily", &server.url(), "interval = \"1h\"")).start();
     wait_until("it is told", || gateway.readyz().text().contains("feeds: feed daily"));
-    // Each look at the status is a later moment than the one before.
+    // Each reading of the status comes later than the one before.
     for _ in 0..40 {
         assert!(feed_problem(&gateway).contains("feed daily"));
     }
@@ -339,7 +339,7 @@ fn a_fault_is_told_no_more_once_a_command_has_fetched() {
     let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"7d\"")).start();
     wait_until("it is told", || feed_problem(&gateway).contains("found 500"));
     *server.answers.lock().unwrap() = VecDeque::from([list_response(&names_of(0), "")]);
-    // A moment of its own, since moments are told by the second.
+    // Times have a resolution of one second, so the next fetch must happen in another second.
     let first = gateway.get_admin_page("/status").json()["feeds"][0]["attempted_at"].clone();
     wait_until("a command fetches later", || {
         gateway.cli(&["table", "update"]).expect(0);

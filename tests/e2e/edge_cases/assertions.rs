@@ -1,12 +1,12 @@
-//! What came of a case, held against what was expected: the words of each difference.
+//! Compares what a case produced with what it expects, and describes each difference.
 
 use super::case::{ExpectedResponse, ForwardedRequest, error_code};
 use crate::harness::{ReceivedRequest, Response};
 
-/// What the upstream says to the client who comes next.
+/// The upstream server's response to the next client.
 pub const NEXT_CLIENT_BODY: &str = "honest";
 
-/// What stands for the names in braces.
+/// The values of the names in braces.
 pub struct Placeholders(Vec<(&'static str, String)>);
 
 impl Placeholders {
@@ -20,13 +20,14 @@ impl Placeholders {
 
     /// As [`Placeholders::fill`], for bytes that need not be text.
     pub fn fill_bytes(&self, bytes: &[u8]) -> Vec<u8> {
-        // Latin-1 there and back: the names in braces are ASCII, and no byte is changed.
+        // The bytes pass through Latin-1 and back: the names in braces are ASCII, and no byte
+        // changes.
         let text: String = bytes.iter().map(|byte| char::from(*byte)).collect();
         self.fill(&text).chars().map(|c| c as u8).collect()
     }
 }
 
-/// Status, body and header, among it what every answer of riskgate's own carries.
+/// Checks status, body and header, and the fields that every response of riskgate carries.
 pub fn check_response(
     answer: &Response,
     expected: &ExpectedResponse,
@@ -50,7 +51,7 @@ pub fn check_response(
         }
         _ => {}
     }
-    // An id that was not asked for is a new one.
+    // If the case sends no request id, riskgate must create one.
     let id = answer.header_values("X-Request-Id").concat();
     let new = id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !new && !expected.headers.iter().any(|(name, _)| *name == "X-Request-Id") {
@@ -102,7 +103,8 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
     }
 }
 
-/// What reached the upstream, byte for byte, but for the order of fields.
+/// Compares the requests that reached the upstream server byte for byte, except the order of
+/// fields.
 pub fn check_received(
     seen: &[ReceivedRequest],
     saw: &[ForwardedRequest],
@@ -138,7 +140,7 @@ pub fn check_received(
     }
 }
 
-/// The lines of a header, with the request line first and the fields in order.
+/// The lines of a header: the request line, then the sorted fields.
 fn sorted_fields(head: &str) -> Vec<String> {
     let mut lines = head.split("\r\n").filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().to_owned();
@@ -148,7 +150,7 @@ fn sorted_fields(head: &str) -> Vec<String> {
     fields
 }
 
-/// A field with its name in lower case: in which case names cross is Pingora's business.
+/// A field with its name in lower case: Pingora decides the case of forwarded names.
 fn lowercase_field_name(field: &str) -> String {
     match field.split_once(':') {
         Some((name, value)) => format!("{}:{value}", name.to_ascii_lowercase()),

@@ -1,4 +1,5 @@
-//! The key: exactly one header, exactly one token, and one answer to everything else.
+//! Exactly one Authorization header with exactly one token is accepted; everything else gets the
+//! same 401.
 
 use super::targets::FIRST_TEST_BODY;
 use super::{Case, Group};
@@ -95,7 +96,7 @@ fn key_state_cases() -> Vec<Case> {
     ]
 }
 
-/// A key stands in no other place.
+/// A key in any other place is ignored.
 fn wrong_place_cases() -> Vec<Case> {
     vec![
         unauthorized(

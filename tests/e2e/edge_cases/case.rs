@@ -1,8 +1,8 @@
-//! One case of the table, as data: what goes in, and the five things that must come of it.
+//! One case of the table, as data: the bytes to send, and the five results to expect.
 //!
-//! `{key}`, `{account}`, `{address}` and others in what is sent or expected are filled in by the
-//! runner: each case has a client address, accounts and keys of its own, so that what the upstream
-//! saw, what was counted and what was logged can be told apart exactly.
+//! The runner replaces `{key}`, `{account}`, `{address}` and other names in the sent and expected
+//! texts. Each case has its own client address, accounts and keys, so that the runner can attribute
+//! every forwarded request, every counted call and every log line to one case.
 
 use std::sync::Arc;
 
@@ -14,16 +14,17 @@ type Script = dyn Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync;
 pub struct Case {
     pub name: String,
     pub request_bytes: Vec<u8>,
-    /// What the upstream does when this case reaches it.
+    /// The upstream server's reaction to the requests of this case.
     pub script: Arc<Script>,
     pub responses: Vec<ExpectedResponse>,
     pub connection_outcome: ConnectionOutcome,
     pub forwarded: Vec<ForwardedRequest>,
-    /// By how much `month_count` grew for the case's account, and for its other one.
+    /// By how much `month_count` grew for the case's first and second account.
     pub counts: [u64; 2],
     /// Status, outcome and reason of each line of the access log.
     pub logs: Vec<(u16, &'static str, Option<&'static str>)>,
-    /// The client who comes next must get an answer of its own, over another connection.
+    /// Whether another client is served after the case: it must get its own response, over a new
+    /// upstream connection.
     pub checks_next_client: bool,
 }
 
@@ -33,24 +34,25 @@ pub enum ConnectionOutcome {
     Closed,
 }
 
-/// One answer to the client.
+/// One response to the client.
 #[derive(Clone, Default)]
 pub struct ExpectedResponse {
     pub status: u16,
-    /// None: what riskgate itself says with this status, if it is a refusal.
+    /// None: if the status is that of a refusal, riskgate's own body for this status.
     pub body: Option<String>,
     pub headers: Vec<(&'static str, String)>,
     pub absent_headers: Vec<&'static str>,
     pub is_head: bool,
-    /// The answer was cut, and must show it.
+    /// The response was truncated, and the client must notice it.
     pub is_truncated: bool,
 }
 
-/// One request at the upstream: its bytes, but for the order of fields.
+/// One request at the upstream server: its bytes, except the order of fields.
 #[derive(Clone)]
 pub struct ForwardedRequest {
     pub line: String,
-    /// Whole fields beside those that riskgate always sets; one of the same name replaces it.
+    /// Fields besides those that riskgate always sets. A field with the same name replaces
+    /// riskgate's.
     pub fields: Vec<String>,
     pub body: String,
     pub is_keyless: bool,
@@ -81,8 +83,8 @@ impl ForwardedRequest {
     }
 }
 
-/// What the upstream says to a case that plans nothing else; the connection is not kept, so that
-/// every case finds the pool empty.
+/// The default reaction of the upstream server. It closes the connection, so that every case starts
+/// with an empty pool.
 pub const UPSTREAM_BODY: &str = r#"{"checked":true}"#;
 
 impl Case {
@@ -106,7 +108,7 @@ impl Case {
         }
     }
 
-    /// No request: refused at the door, which closes.
+    /// The connection handler refuses the bytes before they form a request, and closes.
     pub fn refused_and_closed(name: &str, status: u16, sends: impl IntoRequestBytes) -> Case {
         Case {
             connection_outcome: ConnectionOutcome::Closed,
@@ -114,17 +116,19 @@ impl Case {
         }
     }
 
-    /// Answered by riskgate itself, and counted if it is a 422; the connection is kept.
+    /// riskgate answers the request itself, counts it if the answer is a 422, and keeps the
+    /// connection.
     pub fn answered_by_gateway(name: &str, status: u16, sends: impl IntoRequestBytes) -> Case {
         Case::new(name, sends).then_status(status)
     }
 
-    /// Passed to the upstream as this request, answered by it, and counted.
+    /// riskgate forwards the request in this form, the upstream server answers, and the call is
+    /// counted.
     pub fn forwarded(name: &str, sends: impl IntoRequestBytes, saw: ForwardedRequest) -> Case {
         Case::new(name, sends).then_forwarded(saw)
     }
 
-    /// Passed to an upstream that does this.
+    /// riskgate forwards the request, and the upstream server runs this script.
     pub fn with_upstream_script(
         name: &str,
         sends: impl IntoRequestBytes,
@@ -133,7 +137,7 @@ impl Case {
         Case { script: Arc::new(script), ..Case::new(name, sends) }
     }
 
-    /// The next answer, of riskgate's own: to a refusal with the log line that belongs to it.
+    /// Expects riskgate's own response next; a refusal also has its log line.
     pub fn then_status(mut self, status: u16) -> Case {
         self.responses.push(ExpectedResponse { status, ..ExpectedResponse::default() });
         self.counts[0] += u64::from(status == 422);
@@ -141,7 +145,7 @@ impl Case {
         self
     }
 
-    /// The next answer: the verdict on a listed domain, counted.
+    /// Expects the verdict on a listed domain next, and a counted call.
     pub fn then_verdict(mut self) -> Case {
         self.responses.push(ExpectedResponse { status: 200, ..ExpectedResponse::default() });
         self.counts[0] += 1;
@@ -149,7 +153,7 @@ impl Case {
         self
     }
 
-    /// The next answer: the upstream's, counted.
+    /// Expects the upstream server's response next, and a counted call.
     pub fn then_forwarded(mut self, saw: ForwardedRequest) -> Case {
         let answer = ExpectedResponse {
             status: 200,
@@ -184,7 +188,7 @@ impl Case {
         Case { checks_next_client: true, ..self }
     }
 
-    /// Of the last answer.
+    /// Applies to the last response.
     pub fn has(mut self, name: &'static str, value: &str) -> Case {
         self.last().headers.push((name, value.to_owned()));
         self
@@ -216,7 +220,7 @@ impl Case {
     }
 }
 
-/// The outcome in the log, and the code in the body, of what riskgate itself says.
+/// The outcome in the log, and the code in the body, of riskgate's own responses.
 pub fn error_code(status: u16) -> &'static str {
     match status {
         400 => "bad_request",
@@ -233,7 +237,7 @@ pub fn error_code(status: u16) -> &'static str {
     }
 }
 
-/// What can be sent.
+/// A type whose values a case can send.
 pub trait IntoRequestBytes {
     fn bytes(self) -> Vec<u8>;
 }

@@ -1,4 +1,4 @@
-//! The request that crosses: what is set, what is dropped, and what passes untouched.
+//! The forwarded request: which fields riskgate sets, drops, or forwards unchanged.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Request, get};
@@ -13,12 +13,12 @@ fn forwarded_check() -> ForwardedRequest {
     ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1")
 }
 
-/// This field of the caller's does not cross.
+/// riskgate does not forward this field of the client.
 fn dropped_field_case(name: &str, field: &str, value: &str) -> Case {
     Case::forwarded(name, check_request().with_header(field, value), forwarded_check())
 }
 
-/// It does, as it came.
+/// riskgate forwards this field unchanged.
 fn kept_field_case(name: &str, field: &str, value: &str) -> Case {
     let line = format!("{field}: {value}");
     Case::forwarded(name, check_request().with_header(field, value), forwarded_check().field(&line))
@@ -49,7 +49,7 @@ fn a_trusted_proxy_may_set_only_forwarding_fields() {
     let dropped = |name, field: &str| {
         Case::forwarded(name, check_request().with_header(field, "boss"), inside())
     };
-    // The first line is the client's, the second one the proxy's.
+    // The client's line comes first, then the proxy's.
     let added = |name, word: &str, lines: [&str; 2], crosses: &str| {
         let field = format!("X-Forwarded-{word}");
         let request = check_request()

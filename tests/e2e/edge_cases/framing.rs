@@ -1,4 +1,5 @@
-//! Lines, fields and framing: whatever two readers could understand differently is refused.
+//! Lines, fields and framing: riskgate refuses everything that two parsers could understand
+//! differently.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{get, request};
@@ -7,17 +8,17 @@ const CHECK: &str = "/v1/check/a@b.com";
 const FORWARDED_LINE: &str = "GET /v1/check/a%40b.com HTTP/1.1";
 const OWN_FIELDS: &str = "Host: gate.test\r\nAuthorization: Bearer {key}\r\n";
 
-/// A request that would pass, with these fields beside its own.
+/// A valid request with these additional fields.
 fn with(fields: &str) -> String {
     format!("GET {CHECK} HTTP/1.1\r\n{OWN_FIELDS}{fields}\r\n")
 }
 
-/// A POST that would pass, framed so, with this behind its header.
+/// A valid POST with this framing, and these bytes after its header.
 fn post(framing: &str, rest: &str) -> String {
     format!("POST /v1/signup HTTP/1.1\r\n{OWN_FIELDS}{framing}\r\n{rest}")
 }
 
-/// A request that would pass, with this as its Host.
+/// A valid request with this Host.
 fn host(host: &str) -> String {
     format!("GET {CHECK} HTTP/1.1\r\n{host}Authorization: Bearer {{key}}\r\n\r\n")
 }
@@ -207,7 +208,7 @@ fn connection_option_cases() -> Vec<Case> {
     ]
 }
 
-/// What `Connection` may say beside that: what is no option, or not known, means nothing.
+/// Other options of `Connection`: riskgate ignores unknown and malformed options.
 fn connection_syntax_cases() -> Vec<Case> {
     let connection = |text: &str| format!("Connection: {text}\r\n");
     let passed = |name, text: &str| forwarded_case(name, with(&connection(text)));
@@ -323,7 +324,7 @@ fn method_cases() -> Vec<Case> {
     ]
 }
 
-/// What clients may ask for, and do not get.
+/// Features that clients may request, but riskgate does not support.
 fn tolerance_cases() -> Vec<Case> {
     let upgrade = |protocol: &str, more: &str| {
         with(&format!("Connection: Upgrade{more}\r\nUpgrade: {protocol}\r\n"))

@@ -1,4 +1,4 @@
-//! Origins: what a restricted key matches, and what a browser may read.
+//! Origins: which origins a restricted key matches, and which responses a browser may read.
 
 use super::targets::FIRST_TEST_BODY;
 use super::{Case, Group};
@@ -33,7 +33,7 @@ fn matching_origin_case(name: &str, origin: &str) -> Case {
     verdict(name, request_from(origin)).has(ALLOW_ORIGIN, origin)
 }
 
-/// The body says what came, and no header lets a browser read it.
+/// The body shows the received origin, and no header lets a browser read the response.
 fn refused_origin_case(name: &str, origin: &str) -> Case {
     let body = format!(
         "{{\"error\":\"forbidden\",\"message\":\"This origin is not authorised for this API \
@@ -184,7 +184,7 @@ fn preflight(name: &str, origin: &str, status: u16) -> Case {
         .with_header("Origin", origin)
         .with_header("Access-Control-Request-Method", "GET")
         .with_header("Access-Control-Request-Headers", "authorization");
-    // Refused, it is an answer without a body.
+    // A refused preflight has no body.
     let case = Case::answered_by_gateway(name, status, request).logs(&[(status, "ok", None)]);
     case.body("").has("Vary", "Origin").lacks(&["Access-Control-Allow-Credentials"])
 }

@@ -1,9 +1,10 @@
-//! Several requests in one packet: each with its own key, origin and count, and nothing between.
+//! Several requests in one packet: each has its own key, origin and count, and no bytes between
+//! them are lost.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Request, get, request};
 
-/// A POST that has no key.
+/// A POST without a key.
 const POST: &str = "POST /v1/signup HTTP/1.1\r\nHost: gate.test\r\n";
 const APP: &str = "https://app.example.com";
 const ALLOW_ORIGIN: &str = "Access-Control-Allow-Origin";

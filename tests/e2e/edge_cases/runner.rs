@@ -1,7 +1,8 @@
-//! The runner: one gateway and one upstream for a group of cases, and all five checks for each.
+//! Runs a group of cases on one gateway and one upstream server, and makes all five checks for each
+//! case.
 //!
-//! Cases run one after the other, so that what the upstream sees belongs to the one that runs.
-//! None stops the group: all red ones are told at its end.
+//! Cases run one after the other, so that every forwarded request belongs to the running case. A
+//! failed case does not stop the group: the runner reports all failed cases at the end.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -18,20 +19,20 @@ use crate::harness::{
     is_fast_path_enabled, response_bytes,
 };
 
-/// How a case's bytes get to the gateway: from this client.
+/// Sends a case's bytes to the gateway from this client address.
 type Connector = dyn Fn(IpAddr, SocketAddr) -> Connection;
 
 pub struct Group {
     name: &'static str,
-    /// Tells the addresses of this group's clients from those of others.
+    /// Separates the client addresses of this group from those of other groups.
     address_octet: u8,
     settings: fn(Setup) -> Setup,
-    /// What stands with the key of every case.
+    /// Settings of the key of every case.
     key: &'static str,
     open: Box<Connector>,
 }
 
-/// Prefixes beside the routes that are always there, in every group.
+/// Prefixes that every group has besides the built-in routes.
 const ROUTES: &str = "
 [[upstream.route]]
 prefix = \"/v1/signup\"
@@ -61,7 +62,7 @@ impl Group {
         Group { key, ..self }
     }
 
-    /// Sends another way than over plain TCP.
+    /// Sends the bytes in another way than over plain TCP.
     pub fn with_connector(
         self,
         open: impl Fn(IpAddr, SocketAddr) -> Connection + 'static,
@@ -69,7 +70,7 @@ impl Group {
         Group { open: Box::new(open), ..self }
     }
 
-    /// Runs all cases and says which are red.
+    /// Runs all cases and panics if any failed.
     pub fn run(&self, cases: Vec<Case>) {
         let (green, red) = self.run_cases(cases);
         green.iter().for_each(|name| println!("case passed: {name}"));
@@ -77,7 +78,7 @@ impl Group {
         assert!(red.is_empty(), "\n{red}");
     }
 
-    /// The names of the green cases, and those of the red ones with what is wrong.
+    /// The names of the passed cases, and those of the failed cases with their faults.
     pub fn run_cases(&self, cases: Vec<Case>) -> (Vec<String>, Vec<String>) {
         let name = |case: &Case| format!("{}: {}", self.name, case.name);
         let chosen = selected_cases();
@@ -108,7 +109,7 @@ impl Group {
         (green, red)
     }
 
-    /// Plays what the running case wants; the client who comes next is answered honestly.
+    /// Runs the script of the current case; the next client gets a correct response.
     fn start_upstream(
         &self,
         now: &Arc<Mutex<Option<usize>>>,
@@ -181,13 +182,13 @@ impl Group {
     }
 }
 
-/// The names of the only cases to run, a line each; all if it is not set.
+/// The names of the cases to run, one per line. All cases run if the variable is not set.
 fn selected_cases() -> Option<Vec<String>> {
     let names = std::env::var("RISKGATE_TEST_CASES").ok()?;
     Some(names.lines().map(ToOwned::to_owned).collect())
 }
 
-/// A key that answers one origin, and nobody who has none.
+/// A key that is restricted to one origin, and refuses requests without an origin.
 const ORIGIN_REQUIRED: &str = "origins = [\"https://app.example.com\"]\nrequire_origin = true\n";
 
 fn sha256(text: &str) -> String {
@@ -207,7 +208,7 @@ struct RunningCase<'g> {
 }
 
 impl RunningCase<'_> {
-    /// Holds a case to all that it expects; what is wrong is added to the faults.
+    /// Checks everything that the case expects, and adds each difference to `faults`.
     fn check_case(&self, case: &Case, faults: &mut Vec<String>) {
         let placeholders = self.group.words(self.at, self.upstream.address);
         let counted_before = ["{key}", "{other}"].map(|key| self.warm_up(&placeholders, key));
@@ -248,7 +249,8 @@ impl RunningCase<'_> {
         self.check_log(case, &placeholders, faults);
     }
 
-    /// Brings calls in hand, without which the lane hands a request over; how many that cost.
+    /// Makes calls until the account holds leased calls, without which the fast path falls back.
+    /// Returns the number of calls.
     fn warm_up(&self, placeholders: &Placeholders, key: &str) -> u64 {
         if !is_fast_path_enabled() {
             return 0;
@@ -272,7 +274,7 @@ impl RunningCase<'_> {
         format!("probe-{what}-{}", self.at)
     }
 
-    /// What was counted for a key, asked on this connection; `None` when it is closed.
+    /// The count of a key, requested on this connection; `None` if the connection is closed.
     fn probe_month_count(
         &self,
         connection: &mut Connection,
@@ -281,7 +283,7 @@ impl RunningCase<'_> {
     ) -> Option<u64> {
         let id = self.probe_id("usage");
         let usage = get("/v1/usage").key(&placeholders.fill(key)).with_header("X-Request-Id", &id);
-        // Whatever the key of the group wants of a browser.
+        // The request carries the origin that the keys of this group require.
         let answer =
             connection.try_send_request(&usage.with_header("Origin", "https://app.example.com"))?;
         let mine = answer.status == 200 && answer.header("X-Request-Id") == Some(&id);
@@ -289,7 +291,7 @@ impl RunningCase<'_> {
         answer.json()["month_count"].as_u64()
     }
 
-    /// Another client, behind a case whose upstream misbehaved.
+    /// Sends the request of another client, after a case whose upstream server misbehaved.
     fn check_next_client(&self, placeholders: &Placeholders) -> Option<String> {
         let id = self.probe_id("next");
         let request = get("/v1/check/next")
@@ -329,7 +331,7 @@ impl RunningCase<'_> {
                 (u64::from(*status), Some(owned(outcome)), reason.as_ref().map(owned))
             });
             let wanted: Vec<_> = wanted.collect();
-            // The line of a connection that closes may be written behind the probe's.
+            // The log line of a connection that closes may follow the probe's line.
             if complete && mine == wanted {
                 return;
             }

@@ -1,4 +1,4 @@
-//! The runner itself: each of its checks notices what it is there for.
+//! Tests the runner: each of its checks must detect a wrong result.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn a_failing_case_is_reported_with_its_reason() {
     let kept = Case::with_upstream_script("reuse", check_request(), keeps)
         .then_forwarded(forwarded_check())
         .body("{}");
-    // What never comes is waited for here.
+    // The runner waits its full time-out for a result that never comes.
     let impatient = |client, address| {
         let stream = stream_from(client, address);
         stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();

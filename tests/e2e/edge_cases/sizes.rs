@@ -1,4 +1,4 @@
-//! Sizes of targets and headers: what just fits passes, one more is refused.
+//! Sizes of targets and headers: the largest allowed size passes, one more is refused.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Request, get};
@@ -8,7 +8,7 @@ fn a_size_at_its_limit_is_accepted_and_one_more_is_refused() {
     Group::new("sizes", 3).run([target_cases(), header_cases()].concat());
 }
 
-/// A target of so many bytes, whose length lies in its query.
+/// A target of this many bytes, with a query that fills the length.
 fn target(length: usize) -> String {
     let path = "/v1/check/a?";
     format!("{path}{}", "q".repeat(length - path.len()))
@@ -55,7 +55,7 @@ fn target_cases() -> Vec<Case> {
     ]
 }
 
-/// A request whose header has so many bytes.
+/// A request whose header has this many bytes.
 fn header(length: usize) -> Request {
     let filled = |size: usize| {
         get("/v1/check/a")
@@ -64,12 +64,12 @@ fn header(length: usize) -> Request {
             .with_header("Authorization", "Bearer {long}")
             .with_header("X-Forwarded-Port", &"b".repeat(size))
     };
-    // The key is 256 bytes long once it is filled in.
+    // The key has 256 bytes after the runner fills it in.
     let empty = filled(0).to_bytes().len() - "{long}".len() + 256;
     filled(length - empty)
 }
 
-/// A request of so many fields.
+/// A request with this many fields.
 fn fields(count: usize) -> Request {
     let first = get("/v1/check/a").key("{key}");
     (2..count).fold(first, |request, at| request.with_header(&format!("X-Forwarded-{at}"), "v"))

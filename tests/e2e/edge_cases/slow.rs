@@ -1,4 +1,4 @@
-//! An upstream out of time: one deadline for the whole exchange, whatever trickles.
+//! A slow upstream server: one deadline covers the whole exchange, even if bytes trickle in.
 
 use std::time::Duration;
 
@@ -11,7 +11,8 @@ fn upstream_case(name: &str, steps: Vec<Step>) -> Case {
         .then_upstream_gets(saw)
 }
 
-/// Our failure, in time; the upstream has had the call, so it stays counted.
+/// riskgate answers 500 at the deadline. The upstream server has received the call, so it stays
+/// counted.
 fn timed_out(case: Case) -> Case {
     Case {
         logs: vec![(500, "upstream_timeout", None)],

@@ -1,4 +1,5 @@
-//! Targets: only what is beyond doubt one route gets there, and it crosses in one form.
+//! Targets: a target reaches a route only if it has one meaning, and riskgate forwards it in one
+//! form.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{get, request};
@@ -7,7 +8,7 @@ fn keyed_request(target: impl AsRef<[u8]>) -> crate::harness::Request {
     get(target).key("{key}")
 }
 
-/// Passed upstream in another form.
+/// riskgate forwards the target in canonical form.
 fn forwarded_case(name: &str, written: &str, canonical: &str) -> Case {
     let line = format!("GET /v1/check/{canonical} HTTP/1.1");
     Case::forwarded(
@@ -93,7 +94,7 @@ fn path_cases() -> Vec<Case> {
     ]
 }
 
-/// The target of a check does not decode: counted, and never passed on.
+/// The target of a check can't be decoded: the call is counted, and not forwarded.
 fn check_target_cases() -> Vec<Case> {
     let bad = |name, target: &str| {
         Case::answered_by_gateway(name, 422, keyed_request(format!("/v1/check/{target}")))

@@ -1,5 +1,5 @@
-//! Answers of an upstream that lies, breaks or talks too much: none of it becomes somebody's
-//! answer, nothing cut looks whole, and no connection that misbehaved is used again.
+//! Malformed, broken or oversized responses of the upstream server: no other client receives them,
+//! no truncated response looks complete, and riskgate does not reuse the connection.
 
 use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Step, get, response_bytes};
@@ -10,7 +10,7 @@ fn forwarded_check() -> ForwardedRequest {
     ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1")
 }
 
-/// The upstream does these steps.
+/// The upstream server performs these steps.
 fn upstream_case(name: &str, steps: Vec<Step>) -> Case {
     Case::with_upstream_script(name, get(CHECK).key("{key}"), move |_| steps.clone())
         .then_upstream_gets(forwarded_check())
@@ -20,13 +20,13 @@ fn upstream_text_case(name: &str, text: &str) -> Case {
     upstream_case(name, vec![Step::Send(text.as_bytes().to_vec())])
 }
 
-/// Our failure: said whole, and the connection closes behind it.
+/// riskgate answers with a complete 500 and closes the connection.
 fn upstream_failure(case: Case) -> Case {
     Case { logs: vec![(500, "upstream_unavailable", None)], ..case.then_status(500).then_closed() }
         .checks_next_client()
 }
 
-/// The upstream's answer came and was cut: the client sees that it did.
+/// The upstream server's response was truncated, and the client must notice it.
 fn truncated(case: Case) -> Case {
     case.then_status(200)
         .truncated()
@@ -36,7 +36,7 @@ fn truncated(case: Case) -> Case {
         .checks_next_client()
 }
 
-/// The upstream's answer, whole.
+/// The client receives the upstream server's response completely.
 fn forwarded_response(case: Case, status: u16, body: &str) -> Case {
     let outcome = match status {
         400..=499 => "upstream_4xx",
@@ -123,7 +123,7 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
     ]);
 }
 
-/// A browser gets leave from us alone.
+/// Only riskgate's own CORS fields reach a browser.
 fn cors_case() -> Case {
     let app = "https://app.example.com";
     let request = get(CHECK).key("{key}").with_header("Origin", app);
