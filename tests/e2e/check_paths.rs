@@ -76,7 +76,7 @@ fn check_and_run_refuse_unusable_store_paths_alike() {
         &setup_with_store(&format!("{}/y/z", "x".repeat(256)), nothing),
         "File name too long",
     );
-    // A Unix path has at most this many bytes, whatever its folders.
+    // This path exceeds SQLite's limit on the length of a path.
     let deep = format!("{}/riskgate.db", ["x".repeat(120).as_str(); 4].join("/"));
     assert_check_and_run_refuse(&setup_with_store(&deep, nothing), new);
     let longest = setup_with_store(&"x".repeat(247), nothing);

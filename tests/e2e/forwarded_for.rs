@@ -1,5 +1,5 @@
-//! Real proxies in front: whatever a client says of itself, the server behind learns its address
-//! from the proxies that are trusted.
+//! Real proxies in front of a gateway: whatever a client claims, the upstream server learns the
+//! client's address from the trusted proxies.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -7,22 +7,22 @@ use crate::harness::{
     Connection, FrontProxy, Gateway, MockUpstream, ProxyKind, ReceivedRequest, Request, Setup, get,
 };
 
-/// Requests through each proxy, on each of the two paths.
+/// The number of requests through each proxy on each of the two paths.
 const REQUESTS: usize = 1_000;
-/// Requests that a client sends at once, before it reads an answer.
+/// The number of requests that a client sends before it reads a response.
 const PIPELINED: usize = 10;
-/// Requests that it sends on one connection.
+/// The number of requests on one connection.
 const REQUESTS_PER_CONNECTION: usize = 40;
-/// Where the proxies run, and whom the gateway trusts.
+/// The addresses of the proxies, which the gateway trusts.
 const TRUSTED_PROXY: &str = "127.0.0.1";
 
-/// Where the client of this request lives.
+/// The address of the client of this request.
 fn client_address(request: usize) -> Ipv4Addr {
     let [_, _, p99_and_max, low] = ((request / REQUESTS_PER_CONNECTION) as u32).to_be_bytes();
     Ipv4Addr::new(127, 31, p99_and_max, low + 1)
 }
 
-/// A request that claims to come from elsewhere: in as many lines and members as its number says.
+/// A request that claims other addresses. Its number decides in how many lines and list members.
 fn forged_request(number: usize, key: &str) -> Request {
     const MEMBERS: [&str; 7] =
         ["127.0.0.1", "6.6.6.6", "", " ", "::1", "unknown", "2001:db8::6, 10.0.0.1"];
@@ -47,7 +47,7 @@ fn forged_request(number: usize, key: &str) -> Request {
     request
 }
 
-/// The client's address as a server finds it: from the right, the first that is not trusted.
+/// The client's address as a server determines it: the first untrusted address from the right.
 fn address_behind(seen: &ReceivedRequest) -> &str {
     let mut members = seen.header("X-Forwarded-For").rsplit(',').map(str::trim);
     members.find(|member| *member != TRUSTED_PROXY).expect("an address that is no proxy's")
@@ -56,7 +56,7 @@ fn address_behind(seen: &ReceivedRequest) -> &str {
 fn gateway(fast_path: bool, upstream: &MockUpstream, names_client: bool) -> (Gateway, String) {
     let setup =
         Setup::new().upstream(&[upstream.address]).set("listen.fast_path", &fast_path.to_string());
-    // What is asked is who the client is, not how fast a loaded machine answers.
+    // The deadline is long, because this test is about addresses and not about speed.
     let setup = setup.set_text("upstream.deadline", "15s").set("plans.free", "1000000");
     let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED_PROXY:?}]"));
     let gateway = setup.start();
@@ -100,7 +100,8 @@ fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
         let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
         assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
         if names_client {
-            // The peer is the client itself then, and nothing that it says of its way is kept.
+            // Now the peer is the client itself, and riskgate drops everything that it claims about
+            // its path.
             assert_eq!(seen.header("X-Forwarded-For"), client_address(number).to_string());
             assert_eq!(seen.header("X-Forwarded-Proto"), "http", "{}", seen.head);
             assert_eq!(seen.header("X-Forwarded-Host"), "gate.test", "{}", seen.head);
@@ -115,7 +116,7 @@ fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
     assert_eq!(on_the_fast_path > 0.0, fast_path, "{on_the_fast_path}");
 }
 
-/// On both paths at the same time.
+/// Both paths run at the same time.
 fn assert_on_both_paths(proxies: &[ProxyKind]) {
     std::thread::scope(|scope| {
         scope.spawn(|| assert_true_client_is_forwarded(false, proxies));

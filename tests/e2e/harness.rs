@@ -1,4 +1,4 @@
-//! What all tests stand on: a gateway process, a client, an upstream, a folder of lists.
+//! What all tests use: a gateway process, a client, an upstream server, a folder of lists.
 
 mod certificate_authority;
 mod demo_upstream;
@@ -39,10 +39,10 @@ pub use secrets::Secrets;
 pub use tcp_forwarder::TcpForwarder;
 pub use test_disk::TestDisk;
 
-/// Longer than anything takes on a loaded machine; only a failing test ever waits for it.
+/// Longer than any step takes on a loaded machine; only a failing test waits that long.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Asks until there is something, and says what was awaited if there never is.
+/// Calls `ask` until it returns a value. Panics with `what` if it never does.
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     let begun = Instant::now();
@@ -55,13 +55,13 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// As [`until`], for a condition.
+/// As [`wait_for`], for a condition.
 #[track_caller]
 pub fn wait_until(what: &str, mut ask: impl FnMut() -> bool) {
     wait_for(what, || ask().then_some(()));
 }
 
-/// Tells threads that go on until then, also when the test fails.
+/// Stops the threads that poll this flag, also if the test fails.
 pub struct SetOnDrop<'d>(pub &'d AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
@@ -70,7 +70,7 @@ impl Drop for SetOnDrop<'_> {
     }
 }
 
-/// What lies in a folder, and below it.
+/// The paths of all files and folders below a folder.
 pub fn list_recursively(folder: &Path) -> Vec<String> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap().flatten() {
@@ -83,7 +83,7 @@ pub fn list_recursively(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Words that run a command as somebody whom the modes of files bind: root they do not.
+/// The command prefix that runs a command as a user to whom file modes apply, unlike root.
 pub fn unprivileged_command_prefix() -> &'static [&'static str] {
     let user = run_command(Command::new("id").arg("-u")).expect(0).stdout;
     match user.trim() {

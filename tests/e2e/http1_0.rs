@@ -1,5 +1,5 @@
-//! Clients that speak HTTP/1.0: they know no chunks, so the end of the connection ends a body
-//! whose length is not known, and a reset ends one that was cut.
+//! HTTP/1.0 clients don't know chunks: closing the connection ends a body of unknown length, and a
+//! reset ends a truncated body.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ enum CloseKind {
     Reset,
 }
 
-/// The header and the body that came for this, and the end behind them.
+/// The header and the body of the response to these bytes, and the end of the connection.
 #[track_caller]
 fn send_http_1_0(gateway: &Gateway, method: &str, key: &str) -> (String, String, CloseKind) {
     let mut stream = TcpStream::connect(gateway.http).unwrap();
@@ -51,7 +51,7 @@ fn an_answer_of_unknown_length_comes_plain_and_ends_with_the_connection() {
         assert!(!header.contains("transfer-encoding"), "{header}");
         assert!(!header.contains("content-length"), "{header}");
         assert_eq!((body.as_str(), end), ("abcdefg", CloseKind::InOrder));
-        // Who speaks HTTP/1.1 has its end told by the last chunk.
+        // For an HTTP/1.1 client the last chunk ends the body.
         let newer = gateway.get("/v1/check/a@b.com", &key).expect(200);
         assert_eq!((newer.text().as_str(), newer.is_complete), ("abcdefg", true));
     }

@@ -1,4 +1,4 @@
-//! HTTP/2: the same answers as HTTP/1.1, its limits, and floods of frames.
+//! HTTP/2: the same responses as over HTTP/1.1, the limits, and floods of frames.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -30,11 +30,11 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A field as HPACK's plainest form: a literal, never indexed, without Huffman.
+/// A field in HPACK's simplest form: a literal that is never indexed, without Huffman coding.
 fn field(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0x10];
     for text in [name, value] {
-        // Lengths of 127 and more take a continuation (RFC 7541 section 5.1).
+        // Lengths of 127 and more continue in further bytes (RFC 7541 section 5.1).
         let mut rest = text.len();
         if rest < 127 {
             bytes.push(rest as u8);
@@ -69,7 +69,7 @@ pub fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Ve
     all
 }
 
-/// A client of frames, over a plain connection.
+/// A client that sends raw frames, over a connection without TLS.
 pub struct Frames {
     stream: TcpStream,
 }
@@ -80,7 +80,7 @@ impl Frames {
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(PREFACE).unwrap();
-        // No dynamic table: each answer's fields can be read alone.
+        // Without a dynamic table, each response's fields can be decoded alone.
         stream.write_all(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
         Frames { stream }
     }
@@ -89,7 +89,7 @@ impl Frames {
         self.stream.write_all(bytes).is_ok()
     }
 
-    /// The next frame: kind, flags, stream, payload; nothing at the end.
+    /// The next frame: type, flags, stream, payload; None at the end of the connection.
     pub fn next_frame(&mut self) -> Option<(u8, u8, u32, Vec<u8>)> {
         let mut head = [0; 9];
         self.stream.read_exact(&mut head).ok()?;
@@ -100,7 +100,7 @@ impl Frames {
         Some((head[3], head[4], stream, payload))
     }
 
-    /// The status of the answer on a stream; 0 for a reset. An indexed `:status` or a literal one.
+    /// The status of the response on a stream, from an indexed or literal `:status`; 0 for a reset.
     pub fn status(&mut self, wanted: u32) -> u16 {
         while let Some((kind, _, stream, payload)) = self.next_frame() {
             match kind {
@@ -112,7 +112,7 @@ impl Frames {
         panic!("the connection ended before an answer on stream {wanted}");
     }
 
-    /// Why the connection was closed by the other side, if it said so.
+    /// The error code with which the peer closed the connection, if it sent one.
     fn goaway_error_code(&mut self) -> Option<u32> {
         while let Some((kind, _, _, payload)) = self.next_frame() {
             if kind == GOAWAY {
@@ -123,7 +123,7 @@ impl Frames {
     }
 }
 
-/// The static table's entries of `:status` (RFC 7541 appendix A), or a literal behind one.
+/// Decodes `:status` from the static table (RFC 7541 appendix A), or from a literal.
 pub fn status_of(block: &[u8]) -> u16 {
     const INDEXED: [u16; 7] = [200, 204, 206, 304, 400, 404, 500];
     let block = match block[0] {
@@ -145,7 +145,8 @@ pub fn status_of(block: &[u8]) -> u16 {
     }
 }
 
-/// Three digits in Huffman code (RFC 7541 appendix B): 0 to 2 take five bits, the rest six.
+/// Decodes three digits in Huffman code (RFC 7541 appendix B): 0 to 2 have five bits, the others
+/// six.
 fn huffman_digits(code: &[u8]) -> u16 {
     let bits =
         code.iter().chain([0; 4].iter()).take(4).fold(0, |bits, byte| bits << 8 | u32::from(*byte));
@@ -245,7 +246,7 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
         (414, 0, request("GET", &long, &key, &[]), false),
         (431, 0, request("GET", DOMAIN, &key, &many), false),
         (431, 0, request("GET", DOMAIN, &key, &[("x-big", &big)]), false),
-        // No body, announced or not, where none is taken.
+        // A method without a body accepts neither an announced nor an unannounced body.
         (400, 0, request("GET", DOMAIN, &key, &[("content-length", "3")]), true),
         (400, 0, request("GET", DOMAIN, &key, &[]), true),
         (400, 0, request("GET", DOMAIN, &key, &[("host", "other.test")]), false),
@@ -271,14 +272,14 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
         assert_eq!(gateway.get_month_count(&key), before + counted, "stream {stream}, {status}");
         stream += 2;
     }
-    // A name that is none costs the connection.
+    // An invalid field name closes the connection.
     let mut frames = Frames::open(gateway.http);
     let block = request("GET", DOMAIN, &key, &[("Upper", "case")]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
     assert!(frames.goaway_error_code().is_some());
 }
 
-/// The n-th part of a flood.
+/// The n-th part of a flood of frames.
 type Flood<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
 
 #[test]
@@ -316,7 +317,8 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                         let mut frames = Frames::open(gateway.http);
                         let begun = Instant::now();
                         let mut at = 0;
-                        // Never reads: what is not taken must not pile up.
+                        // This client never reads: riskgate must not buffer its responses without
+                        // limit.
                         frames.stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
                         while begun.elapsed() < Duration::from_secs(2) && at < 200_000 {
                             let bytes: Vec<u8> = (at..at + 50).flat_map(flood).collect();
@@ -327,7 +329,7 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
                         }
                         frames.stream.set_read_timeout(Some(Duration::from_millis(500))).unwrap();
                         let goodbye = frames.goaway_error_code();
-                        // What the kernel took before the end is no matter.
+                        // The kernel may have accepted some bytes after riskgate closed.
                         let ping = frame(PING, 0, 0, b"12345678");
                         let ended = (0..100).any(|_| {
                             std::thread::sleep(Duration::from_millis(50));
@@ -342,7 +344,7 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
             }
             for attacker in attackers {
                 let (sent, goodbye, ended) = attacker.join().unwrap();
-                // 11 is ENHANCE_YOUR_CALM, 1 a protocol error. A reset may overtake them.
+                // 11 is ENHANCE_YOUR_CALM, 1 is PROTOCOL_ERROR. A reset may overtake the frame.
                 assert!(matches!(goodbye, Some(1 | 11) | None), "{name}: {goodbye:?}");
                 assert!(ended, "{name}: after {sent} frames it goes on");
             }
@@ -370,7 +372,7 @@ fn an_idle_connection_is_closed_and_a_drain_sends_goaway() {
     assert!(idle.send(&ask));
     assert_eq!(idle.status(1), 200);
     assert_eq!(idle.goaway_error_code(), Some(0));
-    // Its preface alone, and a header that never ends.
+    // One client sends only its preface, another a header that never ends.
     let mut silent = Frames::open(gateway.http);
     assert_eq!(silent.goaway_error_code(), Some(0));
     let mut endless = Frames::open(gateway.http);
@@ -393,7 +395,7 @@ fn more_streams_than_allowed_are_refused_one_by_one() {
     let gateway = setup.upstream(&[silent.address]).start();
     let key = gateway.create_active_key("acme", &[]);
     let mut frames = Frames::open(gateway.http);
-    // The limit counts once the client has acknowledged it.
+    // The limit applies after the client has acknowledged the settings.
     while let Some((kind, flags, _, _)) = frames.next_frame() {
         if kind == SETTINGS && flags == 0 {
             assert!(frames.send(&frame(SETTINGS, 1, 0, &[])));
@@ -407,7 +409,7 @@ fn more_streams_than_allowed_are_refused_one_by_one() {
     let mut refused = 0;
     while refused < 4 {
         let (kind, _, _, payload) = frames.next_frame().expect("a refusal");
-        // 7 is REFUSED_STREAM: it may be tried again.
+        // 7 is REFUSED_STREAM: the client may try again.
         refused += u32::from(kind == RST_STREAM && payload == [0, 0, 0, 7]);
     }
     wait_until("the others are under way", || silent.request_count() == 5);

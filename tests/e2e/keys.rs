@@ -1,4 +1,4 @@
-//! Keys: made, rotated, revoked, imported and declared while the gateway runs.
+//! Keys: created, rotated, revoked, imported and declared while the gateway runs.
 
 use sha2::{Digest, Sha256};
 
@@ -35,7 +35,7 @@ fn a_new_key_has_its_prefix_and_a_checksum_and_is_accepted_on_a_kept_connection(
     });
 }
 
-/// Six base62 digits, most significant first, of the CRC-32 of a text.
+/// The CRC-32 of a text in six base62 digits, most significant digit first.
 fn crc32_base62(text: &str) -> String {
     const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut rest = crc32fast::hash(text.as_bytes()) as usize;
@@ -146,11 +146,11 @@ fn tokens_of_16_to_256_visible_characters_work_and_others_do_not() {
     let gateway = gateway.set_text("keys.file", &path).start();
     for token in &tokens {
         assert!(is_accepted(&gateway, token), "{token}");
-        // No key is ever an id, whoever says it: ids are logged.
+        // riskgate accepts no key text as an id, because it logs ids.
         let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", token));
         assert_ne!(named.header("X-Request-Id"), Some(token.as_str()));
     }
-    // Nor does one stand in an id.
+    // An id may not contain a key either.
     for token in [gateway.create_active_key("made", &[]), "t".repeat(16)] {
         let id = format!("job-{token}.1");
         let named = gateway.send_request(&get("/nowhere").with_header("X-Request-Id", &id));
@@ -193,7 +193,7 @@ fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
     );
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 4);
-    // One account, one quota, whichever source a key is from.
+    // An account has one quota, whichever sources its keys come from.
     gateway.get_domain("first.test", env).expect(200);
     assert_eq!(gateway.send_request(&app).json()["month_count"], 1);
 }
@@ -233,7 +233,7 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
     let narrow = "origins = [\"https://app.example.com\", \"https://two.example.org\"]\n";
     let apart = "origins = [\"https://elsewhere.example.net\"]\n";
     let asks = "require_origin = true\n";
-    // In the store, and in the file.
+    // The restrictions in the store, and those in the file.
     let rows = [("", past), (past, ""), ("", asks), (asks, ""), (wide, narrow), (narrow, wide)];
     let rows: Vec<_> = rows.into_iter().chain([(wide, ""), ("", narrow), (wide, apart)]).collect();
     let text = |of: &dyn Fn(&(&'static str, &'static str)) -> &'static str| -> String {
@@ -266,7 +266,7 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
     for origin in [app, "https://elsewhere.example.net"] {
         assert_eq!((plain(8), from(8, origin)), (200, 403), "no origin is allowed by both");
     }
-    // The list says what is in force.
+    // The command lists the effective restrictions.
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     let row = |id: &str| {
         let mut all = listed.as_array().unwrap().iter();
@@ -319,7 +319,7 @@ fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
     assert!(is_accepted(&gateway, env), "the last good keys stay");
     assert_eq!(gateway.readyz().status, 200);
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
-    // A broken file does not hold back the store.
+    // A broken key file does not delay changes in the store.
     let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
     wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
@@ -349,11 +349,11 @@ fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
     gateway.cli(&["keys", "revoke", &id]).expect(0);
     wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
     assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !content());
-    // It goes with a plan that was set in the store.
+    // The file becomes valid when the store gets the plan.
     gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
     wait_until("the key of the file opens", || is_accepted(&gateway, gold));
     assert!(content());
-    // Or with one that comes into the config.
+    // The file becomes valid when the config gets the plan.
     std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("other")).unwrap();
     wait_until("/readyz tells of the plan again", || gateway.readyz().text().contains("gold"));
     assert!(is_accepted(&gateway, gold), "the last good file serves");
@@ -392,7 +392,7 @@ fn an_emptied_store_keeps_the_known_keys_valid() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let store = rusqlite::Connection::open(gateway.path("riskgate.db")).unwrap();
-    // As after a restore of an old backup: the keys are gone, and the version with them.
+    // As after a restored old backup: the store has lost the keys and the version of the key ring.
     store
         .execute_batch("DELETE FROM api_key; UPDATE meta SET value = 1 WHERE key = 'ring_version'")
         .unwrap();

@@ -1,11 +1,11 @@
-//! A store that forgot key changes which it had acknowledged: after a failover, or a restored
-//! backup. Revocations and keys that a node knew stay in force and are written back.
+//! A store that lost acknowledged key changes, after a failover or a restored backup. Revocations
+//! and keys that a node knew stay in force, and the node writes them back.
 
 use crate::harness::{Gateway, Setup, get, wait_until};
 use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
-/// Where the ring lies on a server.
+/// The Redis keys of the key ring.
 const RING_KEYS: [&str; 5] = ["mark", "keys", "digests", "accounts", "changed"];
 
 fn status(gateway: &Gateway, key: &str) -> u16 {
@@ -26,14 +26,14 @@ fn limit(gateway: &Gateway, key: &str) -> u64 {
     gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
 }
 
-/// The row of a key, as `riskgate keys list` tells it.
+/// The entry of a key in the output of `riskgate keys list`.
 fn listed_key(setup: &Setup, id: &str) -> serde_json::Value {
     let rows = setup.cli(&["keys", "list", "--json"]).expect(0).json();
     let row = rows.as_array().unwrap().iter().find(|row| row["id"] == id);
     row.unwrap_or_else(|| panic!("{id} is not in {rows}")).clone()
 }
 
-/// A store that can be set back to what it once held, under the gateways that use it.
+/// A store that a test can set back to an earlier state while gateways use it.
 enum RestorableStore {
     File(Setup),
     Server(RedisServer),
@@ -46,7 +46,7 @@ impl RestorableStore {
                 let path = first.path("riskgate.db").display().to_string();
                 Setup::new().set_text("store.url", &format!("sqlite:{path}"))
             }
-            // No call shall fail because the machine is busy.
+            // No call may fail because the machine is loaded.
             RestorableStore::Server(server) => {
                 Setup::new().with_redis(server).set_text("store.deadline", "5s")
             }
@@ -63,7 +63,7 @@ impl RestorableStore {
         }
     }
 
-    /// In one step, as a failover would.
+    /// Sets the store back in one step, as a failover would.
     fn restore(&self) {
         match self {
             RestorableStore::File(first) => {
@@ -98,7 +98,7 @@ fn copy_ring(server: &RedisServer, from: &str, to: &str) {
     server.run(&words.chain(names.iter().flatten().map(String::as_str)).collect::<Vec<_>>());
 }
 
-/// The same on a file and on a server.
+/// Runs the test with SQLite and with Redis.
 fn on_both_stores(test: impl Fn(&RestorableStore)) {
     println!("on SQLite");
     test(&RestorableStore::File(Setup::new()));
@@ -117,7 +117,7 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
         gateway.cli(&["keys", "revoke", &first_id]).expect(0);
         wait_until("the first key is out", || status(&gateway, &first) == 401);
         store.restore();
-        // The same number of a change as the one that was lost.
+        // This change gets the same number as the lost change.
         gateway.cli(&["keys", "revoke", &second_id]).expect(0);
         wait_until("the second key is out", || status(&gateway, &second) == 401);
         assert_eq!(status(&gateway, &first), 401, "what was known stays in force");
@@ -131,7 +131,7 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
         assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
         let other = store.setup().start();
         assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));
-        // The node goes on with what changes.
+        // The node still follows further changes.
         let third = gateway.create_active_key("acme", &[]);
         assert_eq!(status(&gateway, &third), 200);
     });
@@ -179,11 +179,11 @@ fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
             "{}",
             degraded(&gateway)
         );
-        // A new key of the account sets no limit.
+        // The new key of the account sets no limit.
         let other = gateway.create_active_key("acme", &[]);
         assert_eq!((limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
         assert!(degraded(&gateway).contains(told), "{}", degraded(&gateway));
-        // A lowered limit with the number of the change that was lost is followed as well.
+        // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
         wait_until("the new limit is in force", || limit(&gateway, &key) == 5);
         wait_until("all is well", || {
@@ -215,7 +215,7 @@ fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
     wait_until("/readyz tells what to do", || degraded(&gateway).contains(&command));
     assert_eq!((status(&gateway, key), keys_reload_failing(&gateway)), (401, 1.0));
     let asked = get(USAGE).key(key);
-    // Other changes are followed meanwhile.
+    // The node follows other changes meanwhile.
     let other = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
     wait_until("a new key opens", || status(&gateway, other.trim_end()) == 200);
     gateway.send_request(&asked).expect(401);
@@ -233,7 +233,7 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
         let gateway = store.setup().start();
         let (first, id) = gateway.create_active_key_with_id("acme", &[]);
         let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
-        // As if no change had ever had an id.
+        // Removes the ids of all changes, as in a store from before changes had ids.
         let forget = || match store {
             RestorableStore::File(_) => {
                 store
@@ -263,7 +263,7 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
     });
 }
 
-/// A key file with one key, of a token that is in the variable.
+/// A key file with one key, whose token is in the variable.
 fn key_file(setup: &Setup, id: &str, variable: &str) -> String {
     let path = setup.path(&format!("{id}-{variable}.toml"));
     let key = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"{variable}\"\n");
@@ -271,7 +271,7 @@ fn key_file(setup: &Setup, id: &str, variable: &str) -> String {
     path.display().to_string()
 }
 
-/// What the store takes in another history before the gateway looks again.
+/// What another history of the store contains when the gateway looks again.
 fn restore_while_stopped(gateway: &Gateway, store: &RestorableStore, change: impl FnOnce()) {
     gateway.send_signal("STOP");
     store.restore();

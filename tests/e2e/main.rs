@@ -1,6 +1,7 @@
-//! End to end: every test drives the real binary over TCP, with its store on disk.
+//! End-to-end tests: every test drives the real binary over TCP, with its store on disk.
 //!
-//! One test binary, so that it is linked once. Modules follow the sections of the contract.
+//! All tests are one binary, so that it is linked once. The modules follow the sections of the
+//! contract.
 
 mod harness;
 #[path = "../support/redis_server.rs"]

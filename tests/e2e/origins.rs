@@ -1,4 +1,4 @@
-//! Origins, preflights and what browsers of another origin may read.
+//! Origins, preflights, and which responses a page of another origin may read.
 
 use crate::harness::{Gateway, Request, Response, Setup, free_address, get, request};
 

@@ -1,4 +1,4 @@
-//! The operator's own word on a domain, by command and by file, while the gateway runs.
+//! Operator overrides of a domain's verdict, by command and by file, while the gateway runs.
 
 use std::process::Command;
 

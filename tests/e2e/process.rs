@@ -1,4 +1,4 @@
-//! The process: how it ends, what it finishes first, what it leaves behind, and the demo.
+//! The process: how it stops, what it finishes first, which files it leaves, and the demo.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use crate::harness::{
     run_command, wait_for, wait_until,
 };
 
-/// Longer than it takes to end at once, shorter than any grace.
+/// Longer than an immediate stop takes, shorter than any grace period.
 const IMMEDIATE_LIMIT: Duration = Duration::from_secs(5);
 
 #[test]
@@ -18,7 +18,7 @@ fn sigterm_ends_an_idle_gateway_at_once_with_0() {
     let mut gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.get_domain("first.test", &key).expect(200);
-    // A kept connection on which nothing happens is idle too.
+    // A kept connection without a request is idle too.
     let mut idle = gateway.connect();
     idle.ask(&get("/v1/usage").key(&key)).expect(200);
     let begun = Instant::now();
@@ -223,7 +223,7 @@ fn calls_go_on_while_the_command_line_writes_to_the_store() {
     });
 }
 
-/// A process that runs; dropped, it is killed.
+/// A running process. Dropping this value kills it.
 struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {

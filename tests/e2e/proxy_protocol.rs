@@ -1,4 +1,5 @@
-//! Proxies in front of us: who speaks for whom, and how many connections one address may have.
+//! Proxies in front of riskgate: whose addresses riskgate believes, and how many connections one
+//! address may have.
 
 use crate::harness::{Connection, MockUpstream, Setup, get, wait_until};
 
@@ -19,7 +20,8 @@ fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
     for (header, client) in [
         (b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\n".to_vec(), "192.0.2.7"),
         (b"PROXY TCP6 2001:db8::7 ::1 4000 80\r\n".to_vec(), "2001:db8::7"),
-        // Whom it does not name has no address, and is not believed what a proxy is.
+        // UNKNOWN and LOCAL connections have no client address, and riskgate does not trust them as
+        // proxies.
         (b"PROXY UNKNOWN\r\n".to_vec(), ""),
         (binary, "192.0.2.9"),
         (local, ""),
@@ -32,7 +34,7 @@ fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
             connection.read_response().expect("an answer").status == 200
         });
         assert_eq!(upstream.last_request().all("X-Forwarded-For").concat(), client);
-        // The header may come in pieces, before any byte of a request.
+        // The PROXY header may arrive in parts, before the first byte of a request.
         let mut connection = gateway.connect();
         for byte in &header {
             connection.send(&[*byte]);

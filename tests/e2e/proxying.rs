@@ -1,10 +1,10 @@
-//! What crosses to the checking service and what comes back.
+//! Requests that riskgate forwards to the upstream server, and the responses that it returns.
 
 use crate::harness::{
     Gateway, MockUpstream, ReceivedRequest, Setup, Step, get, request, response_bytes,
 };
 
-/// A gateway in front of this stand-in, and a key.
+/// A gateway in front of this mock upstream server, and a key.
 pub fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
     let gateway = Setup::new().upstream(&[upstream.address]).start();
     let key = gateway.create_active_key("acme", &["--plan", "pro"]);

@@ -1,4 +1,4 @@
-//! The monthly quota: never over, said exactly, spent only by calls that count.
+//! The monthly quota: never exceeded, reported exactly, and spent only by calls that count.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,8 @@ use crate::responses::{next_month, seconds_to};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-/// Calls from eight clients at once, spread over the gateways; how many were admitted.
+/// Makes calls with eight clients at once, spread over the gateways. Returns the number of admitted
+/// calls.
 fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
     let (next, admitted) = (AtomicUsize::new(0), AtomicUsize::new(0));
     std::thread::scope(|scope| {
@@ -29,7 +30,7 @@ fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
     admitted.into_inner()
 }
 
-/// What a crash may cost: the lease of one process.
+/// The most calls that a crash may lose: the lease of one process.
 fn max_lease(limit: u64) -> u64 {
     (limit / 100).clamp(1, 64)
 }
@@ -72,7 +73,7 @@ fn two_processes_on_one_store_never_admit_more_than_the_limit() {
     let both = [first.http, second.http];
     let mut sum = count_admitted(&both, &key, 1200);
     assert!(sum <= 300, "{sum}");
-    // What the other held idle is given back, so in the end no call is lost.
+    // The other process returns its unspent lease, so in the end no call is lost.
     wait_until("every call of the limit could be spent", || {
         sum += count_admitted(&both, &key, 8);
         sum >= 300
@@ -155,7 +156,7 @@ fn only_calls_that_were_answered_or_invalid_count() {
         gateway.send_request(request).expect(*status);
     }
     assert_eq!(gateway.get_month_count(&key), 0, "none of these counts");
-    // What the door refuses is no call either.
+    // A request that the connection handler refuses is no call either.
     let mut connection = gateway.connect();
     connection
         .send(format!("GET {DOMAIN} HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n").as_bytes());
@@ -179,7 +180,7 @@ fn the_gates_are_checked_in_order() {
     gateway.get(DOMAIN, &key).expect(200);
     let bad_origin = |target: &str| get(target).with_header("Origin", "https://evil.example");
     let bad_name = "/v1/public/domain/a..b";
-    // Each request fails at several gates; the first one speaks.
+    // Each request fails at several gates; riskgate reports the first.
     gateway.send_request(&request("POST", "/nowhere")).expect(404);
     gateway.send_request(&request("POST", bad_name)).expect(405);
     gateway.send_request(&bad_origin(bad_name)).expect(401);

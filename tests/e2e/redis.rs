@@ -1,4 +1,4 @@
-//! Several gateways on one server: never over, whatever befalls the gateways or the server.
+//! Several gateways on one Redis server: they never exceed a limit, whatever fails.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crate::harness::{Gateway, LoadGenerator, Setup, TcpForwarder, get, p99_and_m
 use crate::redis_server::RedisServer;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
-/// The most that one process may hold unspent of a limit of 6,400 and more.
+/// The most calls that one process may hold unspent of a limit of 6,400 or more.
 const MAX_LEASE: u64 = 64;
 
-/// As shipped.
+/// The default deadline of the store.
 const DEFAULT_DEADLINE: &str = "50ms";
-/// Where no call may fail, however busy the machine is.
+/// A deadline for tests in which no call may fail, however loaded the machine is.
 const LONG_DEADLINE: &str = "5s";
 
 /// Gateways on one server, and a key of an account with this limit.
@@ -26,12 +26,13 @@ fn start(
         setup.set_text("store.deadline", deadline).set("plans.free", &limit.to_string())
     };
     let setups: Vec<Setup> = (0..gateways).map(setup).collect();
-    // A server becomes a store by its first key.
+    // The first key initialises the store.
     let made = setups[0].cli(&["keys", "create", "--account", account]).expect(0);
     (setups.into_iter().map(Setup::start).collect(), made.stdout.trim_end().to_owned())
 }
 
-/// Asks on until that many more are admitted, and a while longer; how many there were.
+/// Makes calls until this many more are admitted, and for a while longer. Returns the number of
+/// admitted calls.
 fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
     let crowd = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(1));
     std::thread::scope(|scope| {
@@ -40,7 +41,8 @@ fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
             crowd.spawn_clients(scope, gateway.http, 2);
         }
         wait_until("all is spent", || crowd.counts().admitted >= at_least);
-        // What others hold idle comes back within two seconds: none of it may be one too many.
+        // Other processes return unspent leases within two seconds; none of these calls may exceed
+        // the limit.
         let begun = Instant::now();
         wait_until("nobody gives back any more", || begun.elapsed() > Duration::from_secs(2));
     });
@@ -60,8 +62,8 @@ fn unsettled_calls(gateway: &Gateway) -> u64 {
     gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]) as u64
 }
 
-/// How long calls took inside the gateway, which a busy machine stretches less than what their
-/// clients see.
+/// The duration of calls inside the gateway, which a loaded machine affects less than the duration
+/// that clients measure.
 fn latencies(gateway: &Gateway) -> Vec<Duration> {
     let calls = gateway.read_access_log().into_iter().filter(|line| line["route"] == "domain");
     calls.map(|line| Duration::from_micros(line["duration_us"].as_u64().unwrap())).collect()
@@ -69,7 +71,7 @@ fn latencies(gateway: &Gateway) -> Vec<Duration> {
 
 // --- many gateways ---
 
-/// So many gateways share an account of 10,000 calls; some are killed on the way.
+/// This many gateways share an account of 10,000 calls; the test kills some of them on the way.
 fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     const LIMIT: u64 = 10_000;
     const CLIENTS: usize = 4;
@@ -91,7 +93,7 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     });
     let (first, took) = (crowd.counts(), begun.elapsed());
     let all: Vec<&Gateway> = gateways.iter().collect();
-    // Beside its lease each kill loses the answers to calls that were under way.
+    // Each kill loses the lease, and the responses to calls in progress.
     let may_be_lost = kills as u64 * (MAX_LEASE + CLIENTS as u64);
     let at_least = (LIMIT - may_be_lost).saturating_sub(first.admitted);
     let sum = first.admitted + spend_the_rest(&all, &key, at_least);
@@ -102,7 +104,7 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     }
     for gateway in all {
         wait_until("all say what was spent", || {
-            // What the killed had not yet said is not among it.
+            // The total lacks the calls that the killed processes had not reported yet.
             let counted = gateway.get_month_count(&key);
             counted + may_be_lost >= sum && counted <= LIMIT
         });
@@ -126,7 +128,7 @@ fn gateways_that_are_killed_cost_a_lease_each_and_never_a_call_too_many() {
 
 // --- the server fails ---
 
-/// Something that a server goes through under load, and how it ends.
+/// A fault of a server under load, and its expected effect.
 struct FaultScenario {
     begin: fn(&mut RedisServer),
     end: fn(&mut RedisServer),
@@ -135,16 +137,16 @@ struct FaultScenario {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum FaultDuration {
-    /// Nobody notices.
+    /// No call may fail.
     Unnoticed,
-    /// Some may notice.
+    /// Some calls may fail.
     Brief,
-    /// Until `end`: the store counts as down meanwhile.
+    /// The store counts as down until `end` is called.
     UntilEnded,
 }
 
-/// Two gateways under steady load, one of each policy, each with an account of its own. The
-/// server has a disk, so that every call must be counted in the end.
+/// Runs two gateways under steady load, with either policy and an account each. The server writes
+/// to disk, so that every call must be counted in the end.
 fn run_through_fault(trouble: &FaultScenario) {
     let mut server = RedisServer::start_on_disk();
     let deadline =
@@ -171,7 +173,7 @@ fn run_through_fault(trouble: &FaultScenario) {
                 wait_until("that is told", || reports_store_degraded(gateway));
                 assert_eq!(gateway.readyz().status, 200, "it serves");
             }
-            // Who was asking at that moment has had an answer.
+            // Calls in progress at that moment have their responses.
             let at_first = open_crowd.counts().admitted;
             wait_until("one serves", || open_crowd.counts().admitted > at_first + 20);
             let at_first = open_crowd.counts();
@@ -211,7 +213,7 @@ fn run_through_fault(trouble: &FaultScenario) {
             said.internal_errors == 0 || trouble.duration != FaultDuration::Unnoticed,
             "{said:?}"
         );
-        // Bounds that a loaded machine keeps too; benches/quota measures what it is.
+        // Bounds that a loaded machine keeps too; benches/quota measures the real values.
         assert!(inside.0 < Duration::from_secs(1), "the 99th percentile: {inside:?}");
         assert!(inside.1 < Duration::from_secs(3), "the worst: {inside:?}");
         for asked in [open, closed] {
@@ -276,7 +278,7 @@ fn scripts_that_are_flushed_under_load_cost_no_call() {
 fn a_server_that_pauses_for_a_moment_keeps_no_request_waiting() {
     run_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["CLIENT", "PAUSE", "300", "ALL"])),
-        // It is held back like all others, until the moment is over.
+        // The lost account gets no lease either until the quarantine is over.
         end: |server| drop(server.run(&["PING"])),
         duration: FaultDuration::Brief,
     });
@@ -309,11 +311,11 @@ fn unsettled_calls_are_capped() {
 // --- the server forgets ---
 
 const LIMIT: u64 = 6_400;
-/// Of what others held when it was lost, each of two gateways may know too much.
+/// For each of two gateways: the calls of the other that the server lost.
 const MAX_STALE_CALLS: u64 = 2 * MAX_LEASE;
 
-/// Two gateways of the closed policy spend 6,400 calls while the server loses what it knew; how
-/// many were admitted in all.
+/// Two gateways of the closed policy spend 6,400 calls while the server loses its data. Returns the
+/// number of admitted calls.
 fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u64 {
     let (gateways, key) = start([url, "acme", "closed", DEFAULT_DEADLINE], LIMIT, 2);
     let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
@@ -327,7 +329,7 @@ fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u
         wait_until("all is spent", || crowd.counts().quota_exceeded > 100);
     });
     for gateway in &gateways {
-        // Whatever the store forgot: a key stays a key.
+        // The gateways keep known keys, whatever data the store lost.
         assert_eq!(gateway.get("/v1/usage", &key).status, 200);
         wait_until("the store is well", || {
             !is_store_down(gateway) && !reports_store_degraded(gateway)
@@ -378,7 +380,7 @@ fn a_replica_that_takes_over_leads_to_no_call_too_many_while_all_gateways_live()
     });
     let forwarder = TcpForwarder::to(&primary);
     spend_while_state_is_lost(&forwarder.url(), LIMIT - MAX_STALE_CALLS, || {
-        // What is acknowledged from here on never reaches the replica.
+        // From here on the replica misses what the server acknowledges.
         replica.pause();
         let leased = primary.run(&["INFO", "commandstats"]);
         wait_until("more was acknowledged", || primary.run(&["INFO", "commandstats"]) != leased);

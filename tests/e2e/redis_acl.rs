@@ -1,10 +1,10 @@
-//! The rights that docs/redis.md gives a user of a Redis server are enough, for a gateway and for
-//! commands, on any of its databases.
+//! The ACL rules in docs/redis.md are sufficient for a gateway and for commands, on any database of
+//! a Redis server.
 
 use crate::harness::{Gateway, Setup, wait_until};
 use crate::redis_server::RedisServer;
 
-/// The base rights in docs/redis.md, and the further rights below them, in order.
+/// The base rules in docs/redis.md, and the additional rules below them, in order.
 fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
     let readme = std::fs::read_to_string(path).unwrap();
@@ -31,14 +31,14 @@ impl AclUser<'_> {
         self.set(&[&["riskgate".to_owned()], rights].concat());
     }
 
-    /// A config of this user, on a database that is not the first one.
+    /// A config with this user, on a database other than 0.
     fn setup(&self) -> Setup {
         let url = format!("{}/2", self.server.url_as("riskgate", "PASSWORD"));
         Setup::new().set("plans.free", "1000000").set_text("store.url", &url)
     }
 }
 
-/// Does what a gateway does in its life, but for changing keys.
+/// Uses everything that a gateway does, except changes of keys.
 fn use_every_feature(gateway: &Gateway, key: &str) {
     wait_until("the key opens", || gateway.get("/v1/usage", key).status == 200);
     for _ in 0..20 {
@@ -61,7 +61,7 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let server = RedisServer::start();
     let user = AclUser { server: &server };
     user.set(&line);
-    // Keys are made by somebody else, on the same database.
+    // Another user creates keys in the same database.
     let other = Setup::new().set_text("store.url", &format!("{}/2", server.url()));
     let key = other.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
     let gateway = user.setup().start();
@@ -87,7 +87,7 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
         |n: u32| format!("[[key]]\nid = \"i{n}\"\naccount = \"old\"\nhash = \"sha256:{n:064x}\"\n");
     std::fs::write(&file, (0..1_500).map(key).collect::<String>()).unwrap();
     gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
-    // An import that is refused half-way is cleared away again.
+    // A refused import removes the keys that it had already written.
     std::fs::write(&file, (1_000..3_000).map(key).rev().collect::<String>()).unwrap();
     let refused = gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(1).stderr;
     assert!(refused.contains("expected a new key"), "{refused}");

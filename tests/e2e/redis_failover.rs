@@ -1,5 +1,4 @@
-//! A server that closes what is idle, one that a replica takes over from, and a replica that is
-//! lost.
+//! A server that closes idle connections, a failover to a replica, and a lost replica.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +22,7 @@ fn reports_degraded(gateway: &Gateway, words: &str) -> bool {
 fn a_server_that_closes_idle_connections_costs_no_answer() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set_text("store.deadline", "2s");
-    // Of each account nothing is known here before it is asked for.
+    // A node loads an account only when a request needs the account.
     let make = |account: u32| {
         let account = format!("account-{account}");
         let made = setup.cli(&["keys", "create", "--account", &account]).expect(0);
@@ -35,7 +34,7 @@ fn a_server_that_closes_idle_connections_costs_no_answer() {
     gateway.get("/v1/usage", first).expect(200);
     let (at_once, later) = keys.split_at(10);
     for key in at_once {
-        // As its setting `timeout` does, only sooner.
+        // As the setting `timeout` of Redis does, but sooner.
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         gateway.get("/v1/usage", key).expect(200);
     }
@@ -64,14 +63,14 @@ fn usage_is_answered_all_through_a_failover() {
     let (caller, reader) = (make("caller"), make("reader"));
     let gateway = setup.start();
     gateway.get(DOMAIN, &caller).expect(200);
-    // One account calls, the other has only ever asked what it spent.
+    // One account makes calls, the other has only requested its usage.
     for key in [&caller, &reader] {
         gateway.get("/v1/usage", key).expect(200);
     }
     primary.kill();
     replica.run(&["REPLICAOF", "NO", "ONE"]);
     forwarder.switch_to(&replica);
-    // The new server has no replica for as long as this takes: nothing can be stated there.
+    // Meanwhile the new server has no replica, so no node can report leases.
     let begun = Instant::now();
     wait_until("some seconds are over", || {
         for key in [&caller, &reader] {
@@ -83,7 +82,7 @@ fn usage_is_answered_all_through_a_failover() {
     assert_eq!(gateway.get_month_count(&caller), 1);
 }
 
-/// Two gateways spend all of a limit, and far beyond its half the only replica is lost.
+/// Two gateways spend a whole limit; the only replica is lost well after half of it.
 fn spend_while_the_replica_is_lost(
     on_failure: &str,
 ) -> (Vec<Gateway>, RedisServer, RedisServer, String, u64) {

@@ -1,4 +1,4 @@
-//! Keys, accounts and commands with the store on a server: there, silent, empty, wiped.
+//! Keys, accounts and commands with a Redis server: available, silent, empty, or wiped.
 
 use crate::harness::{Gateway, Setup, get, request, wait_until};
 use crate::redis_server::RedisServer;
@@ -76,7 +76,7 @@ fn a_server_that_was_wiped_takes_no_key_away() {
     let lost = "keys: the store is another one or was emptied: expected version";
     wait_until("/readyz tells", || degraded(&gateway).contains(lost));
     assert_eq!(status(&gateway, &key), 200);
-    // Another store in its place is not taken either.
+    // riskgate refuses another store in place of the known store too.
     let other = gateway.create_key("other", &[]);
     wait_until("/readyz tells of the other store", || {
         degraded(&gateway).contains("but found version 2 of")
@@ -86,7 +86,7 @@ fn a_server_that_was_wiped_takes_no_key_away() {
     let told = || gateway.stderr().matches("lost its mark").count();
     wait_until("standard error tells both states", || told() >= 2);
     assert_eq!(told(), 2, "each state is told once: {}", gateway.stderr());
-    // Who restarts says that the new one is right.
+    // By restarting riskgate, the operator confirms the new store.
     let gateway = gateway.restart();
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (401, 200));
 }
@@ -178,7 +178,7 @@ fn no_password_is_shown() {
     assert!(!ran.stderr.contains("s3cr3t") && ran.stderr.contains("store.url: "), "{ran:?}");
 }
 
-/// The same on a file and on a server: each with a gateway beside it.
+/// Runs the test with SQLite and with Redis, each beside a gateway.
 fn on_both_stores(test: impl Fn(Setup)) {
     println!("on SQLite");
     test(Setup::new());
@@ -302,7 +302,7 @@ fn keys_that_can_not_be_followed_are_told_as_keys_until_they_can() {
     assert_eq!(failing(), 0.0);
     server.kill();
     wait_until("it is told", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
-    // What served goes on.
+    // The gateway still serves the keys that it knows.
     gateway.get_domain("first.test", &key).expect(200);
     server.restart();
     wait_until("all is well", || failing() == 0.0 && degraded(&gateway).is_empty());

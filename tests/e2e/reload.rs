@@ -1,4 +1,5 @@
-//! What changes while the gateway runs: each part whole or not at all, and told when it is not.
+//! Reloads of a running gateway: each component changes completely or not at all, and riskgate
+//! reports a refused change.
 
 use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -106,7 +107,7 @@ fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
     assert!(reload_count(&gateway, "table", "failed") >= 1.0);
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 1.0);
     assert!(gateway.stderr().contains("disposable.txt:3"), "{}", gateway.stderr());
-    // A broken table holds back neither keys nor config.
+    // A broken table delays neither keys nor config.
     let other = gateway.create_active_key("other", &[]);
     gateway.get_domain("first.test", &other).expect(200);
     gateway.lists().write("disposable.txt", LONGER_LIST);
@@ -183,7 +184,7 @@ fn a_broken_config_keeps_the_old_one_and_is_told() {
     });
     assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 50);
     assert!(reload_count(&gateway, "config", "failed") >= 1.0);
-    // A broken config does not hold back the table or the keys.
+    // A broken config does not delay the table or the keys.
     gateway.lists().write("disposable.txt", LONGER_LIST);
     wait_until("the new row answers", || is_flagged(&gateway, &asker, "new.test"));
     gateway.edit_config(|text| text.replace("free = \"lots\"", "free = 60"));
@@ -279,7 +280,7 @@ fn sighup_and_post_reload_read_everything_anew() {
     }
     gateway.lists().write("disposable.txt", LONGER_LIST);
     post().expect(200);
-    // No waiting here: the answer to the POST comes when the table serves.
+    // No wait is needed: the response to the POST comes when the new table serves.
     assert!(is_flagged(&gateway, &key, "new.test"));
     gateway.lists().write("disposable.txt", "no name\n");
     let broken = post();
@@ -292,7 +293,7 @@ fn sighup_and_post_reload_read_everything_anew() {
 fn no_answer_is_torn_or_wrong_while_tables_change() {
     let (gateway, key) = start();
     let lists = gateway.lists();
-    // Two whole tables: reason, score and label of swap.test differ all at once.
+    // Between the two tables, reason, score and label of swap.test differ together.
     let header = std::fs::read_to_string(lists.file("overrides.csv")).unwrap();
     let one = format!("{header}swap.test,exact,disposable,11,true,false,One\n");
     let two = format!("{header}swap.test,exact,role_account,22,false,true,Two\n");
@@ -352,7 +353,7 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
         let answer = gateway.get_domain("first.test", &key).expect(200);
         answer.header("X-Table-Version").unwrap().to_owned()
     };
-    // A machine may read the table before a command has even begun: then once more.
+    // A fast machine may read the table before the command begins; then the test tries again.
     let shown = (0..5).any(|round| {
         let (revoked, id) = gateway.create_active_key_with_id("acme", &[]);
         let before = version();
@@ -373,7 +374,7 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
     assert!(shown, "the key was open until the table was read");
 }
 
-/// Routes, keys, certificates and a table that change again and again leave nothing behind.
+/// Repeated changes of routes, keys, certificates and tables must not leak resources.
 #[test]
 fn reloads_take_no_descriptors_threads_or_memory() {
     let method = "M".repeat(40);
@@ -399,13 +400,13 @@ fn reloads_take_no_descriptors_threads_or_memory() {
     let memory = gateway.resident_kib();
     (21..=120).for_each(reload);
     wait_until("descriptors are closed", || gateway.open_descriptors() <= descriptors);
-    // The runtime keeps some threads for work that blocks, for a while.
+    // Tokio keeps threads for blocking work for a while.
     assert!(
         gateway.thread_count() < threads + 8,
         "{} threads, before {threads}",
         gateway.thread_count()
     );
-    // The names of methods alone, left behind, would be 3 MB.
+    // The names of the methods alone would take 3 MB if they leaked.
     let most = memory + 2048;
     wait_until("memory is given back", || gateway.resident_kib() < most);
 }

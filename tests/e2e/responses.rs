@@ -1,4 +1,4 @@
-//! The bytes of each answer and of each refusal, with the headers that belong to it.
+//! The bytes of each response and of each refusal, with its headers.
 
 use serde_json::{Value, json};
 
@@ -48,7 +48,7 @@ fn the_unknown_score_can_be_configured() {
 #[test]
 fn a_head_request_gets_the_same_header_and_no_body() {
     let (gateway, _) = shared_gateway();
-    // An account of its own: what others count meanwhile would change the usage.
+    // This account is used by no other test, which would change its usage.
     let key = &gateway.create_active_key("head", &[]);
     for path in ["/v1/public/domain/yopmail.com", "/v1/public/top-domains", "/v1/usage"] {
         let mut connection = gateway.connect();
@@ -56,7 +56,7 @@ fn a_head_request_gets_the_same_header_and_no_body() {
         let head = connection.ask(&request("HEAD", path).key(key)).expect(200);
         assert_eq!(head.header("Content-Length"), full.header("Content-Length"), "{path}");
         assert_eq!(head.header("Content-Type"), Some("application/json"));
-        // Had a body followed, it would be read as the next answer.
+        // The client would parse a body here as the next response.
         connection.ask(&get(path).key(key)).expect(200);
     }
 }
@@ -226,7 +226,7 @@ fn another_method_on_a_known_path_is_405_with_allow() {
             assert_eq!(answer.header("Allow"), Some("GET, HEAD, OPTIONS"), "{method} {path}");
         }
     }
-    // The route is known before the key is asked for.
+    // riskgate matches the route before it checks the key.
     gateway.send_request(&request("POST", "/v1/usage")).expect(405);
 }
 
@@ -333,7 +333,7 @@ fn a_request_id_comes_back_or_is_made() {
     }
     made.dedup();
     assert_eq!(made.len(), 4, "each new id is another one");
-    // Refusals carry it too.
+    // Refusals carry the request id too.
     let refused =
         gateway.send_request(&get("/nowhere").with_header("X-Request-Id", "mine")).expect(404);
     assert_eq!(refused.header("X-Request-Id"), Some("mine"));
@@ -378,7 +378,7 @@ fn a_client_that_has_finished_sending_still_gets_its_answer() {
     assert_eq!(connection.read_response().expect("an answer").status, 200);
 }
 
-/// The first second of next month, as RFC 3339 writes it.
+/// The first second of the next month in RFC 3339 form.
 pub fn next_month() -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     let (year, month) = match now.month() {
@@ -388,7 +388,7 @@ pub fn next_month() -> String {
     format!("{year}-{month:02}-01T00:00:00Z")
 }
 
-/// Seconds from now to a time.
+/// The seconds from now to this time.
 pub fn seconds_to(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().unwrap().as_second() - jiff::Timestamp::now().as_second()
 }

@@ -1,4 +1,4 @@
-//! Further prefixes that are passed upstream: `[[upstream.route]]`.
+//! Additional prefixes that riskgate forwards: `[[upstream.route]]`.
 
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes,
@@ -48,7 +48,7 @@ fn a_post_with_a_body_is_forwarded_whole() {
     assert_eq!(gateway.get_month_count(&key), 3);
 }
 
-/// The order in which routes are written says nothing.
+/// The order of the routes in the config has no effect.
 #[test]
 fn a_stricter_route_below_a_wider_one_keeps_callers_without_a_key_out() {
     let wide = "[[upstream.route]]\nprefix = \"/open\"\nkey = false\n";
@@ -64,7 +64,7 @@ fn a_stricter_route_below_a_wider_one_keeps_callers_without_a_key_out() {
             gateway.send_request(&get(path)).expect(401);
             gateway.get(path, &key).expect(200);
         }
-        // What a server could read as the stricter path reaches none.
+        // A target that a server could read as the stricter path matches no route.
         for path in ["/open/%61dmin", "/open/admin;x/users", "/open/Admin", "/open/./admin"] {
             gateway.send_request(&get(path)).expect(404);
         }
@@ -109,7 +109,8 @@ fn a_request_body_is_sent_once_and_a_lost_call_is_refunded() {
     let (gateway, key) = start(&upstream);
     let post = || request("POST", "/v1/signup").key(&key).body("once");
     gateway.send_request(&post()).expect(200);
-    // The reused connection closes behind the body: who knows what the upstream did with it.
+    // riskgate closes the reused connection after the body, because the upstream server may have
+    // processed the request.
     let second = gateway.send_request(&post());
     assert_eq!(second.status, 500, "{}", second.text());
     assert_eq!(upstream.received_requests().iter().filter(|seen| seen.body == "once").count(), 2);

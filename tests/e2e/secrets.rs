@@ -1,7 +1,7 @@
-//! No key, no password and no whole address comes out anywhere, whatever went wrong.
+//! No output shows a key, a password or a whole e-mail address, whatever went wrong.
 //!
-//! One run of mixed traffic with secrets in right and wrong places, then a look at everything
-//! that the gateway said. That each other test leaks nothing either is the harness's to see.
+//! The test sends mixed traffic with secrets in right and wrong places, then searches everything
+//! that the gateway wrote. The harness checks the output of every other test.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const TOKEN: &str = "operator-s3cr3t-token";
 const WRONG_TOKEN: &str = "operator-s3cr3t-tokem";
 const PASSWORD: &str = "st0re-s3cr3t";
 const NEW_PASSWORD: &str = "st0re-s3cr3t-2";
-/// A key that was made elsewhere and stands in the key file by its hash.
+/// A key that another program created; the key file declares it by its hash.
 const IMPORTED: &str = "sv_imported0123456789abcdefghijABCD";
 const UNKNOWN: &str = "rg_0000000000000000000000000000000x";
 const JANE: &str = "jane.doe@example.com";
@@ -61,7 +61,7 @@ fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
     assert!(said.contains("keys.toml") && said.contains("redis://"), "little was said: {said}");
 }
 
-/// What the upstream answers, by the target that it is asked for.
+/// The upstream server's response to each target.
 fn leaky_response(line: &str) -> Vec<Step> {
     let echo = format!("{{\"email\":\"{JANE}\"}}");
     let header = format!("X-Echo: {JANE}\r\n");
@@ -138,11 +138,11 @@ fn send_secrets_everywhere(gateway: &Gateway, key: &str, secrets: &Secrets) {
     ] {
         assert_own_response_has_no_secret(&gateway.send_request(&asked), secrets, "a header");
     }
-    // What a caller says of its origin is told to the caller alone.
+    // riskgate repeats a refused origin only to its client.
     gateway.send_request(&usage().key(key).with_header("Origin", &format!("https://{JANE}")));
 }
 
-/// Our own answers repeat nothing; an upstream's are its own.
+/// riskgate's own responses repeat no secret; the upstream server's responses may.
 fn assert_own_response_has_no_secret(answer: &Response, secrets: &Secrets, asked: &str) {
     if answer.has_header("X-Riskgate-Source") {
         return;
@@ -150,7 +150,7 @@ fn assert_own_response_has_no_secret(answer: &Response, secrets: &Secrets, asked
     secrets.assert_no_secret_in(&format!("the answer to {asked}"), &answer.text());
 }
 
-/// Refused at the door, before there is a request.
+/// The connection handler refuses these bytes before they form a request.
 fn send_malformed_requests(gateway: &Gateway, key: &str) {
     let long = "x".repeat(3_000);
     let wide = "x".repeat(20_000);
@@ -164,14 +164,14 @@ fn send_malformed_requests(gateway: &Gateway, key: &str) {
         format!("GET http://{JANE}/ HTTP/1.1\r\nHost: a\r\n\r\n"),
     ] {
         let mut connection = gateway.connect();
-        // It may be refused before all of it was sent.
+        // riskgate may refuse the request before the client has sent all of it.
         connection.try_send(bytes.as_bytes());
         let answer = connection.read_response().expect("a refusal");
         assert!(answer.status >= 400 && !answer.text().contains("jane"), "{}", answer.text());
     }
 }
 
-/// Files with secrets where they do not belong, and tokens that are nearly right.
+/// Files with secrets in wrong places, and tokens that are nearly valid.
 fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
     let file = gateway.path("keys.toml");
     let good = std::fs::read_to_string(&file).unwrap();
@@ -221,7 +221,7 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
     }
 }
 
-/// The password is another one from now on, and nobody told the gateway.
+/// From now on the password differs from the gateway's config.
 fn change_store_password(gateway: &Gateway, server: &RedisServer) {
     let other = format!(">{NEW_PASSWORD}");
     server.run(&["ACL", "SETUSER", "me", "resetpass", &other]);

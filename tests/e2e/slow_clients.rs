@@ -1,5 +1,5 @@
-//! Clients that are too slow or too many: the connection is closed. What they may say wrong stands
-//! in `edge`.
+//! riskgate closes connections of clients that are too slow or too many. The tests in `edge_cases`
+//! cover malformed requests.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ fn a_slow_header_is_cut_as_a_whole() {
         if !first {
             connection.ask(&get("/v1/usage").key(&key)).expect(200);
         }
-        // Each byte comes in good time; the whole header does not.
+        // Each byte arrives in time; the whole header does not.
         let begun = Instant::now();
         let cut = std::thread::scope(|scope| {
             let slow = scope.spawn(|| is_closed_during_trickle(&mut connection, &bytes));
@@ -24,12 +24,12 @@ fn a_slow_header_is_cut_as_a_whole() {
         assert!(cut, "the header came through after {:?}", begun.elapsed());
         assert!(begun.elapsed() < TEST_TIMEOUT);
     }
-    // Who says nothing at all is cut too.
+    // A silent client is disconnected too.
     let mut silent = gateway.connect();
     assert!(silent.is_closed_by_peer());
 }
 
-/// Whether the gateway closes while these bytes come in one by one.
+/// Returns true if the gateway closes while these bytes arrive one by one.
 fn is_closed_during_trickle(connection: &mut Connection, bytes: &[u8]) -> bool {
     for byte in bytes {
         std::thread::sleep(Duration::from_millis(100));

@@ -1,5 +1,5 @@
-//! Clients that take their answers slowly or not at all: they are gone in time, hold nothing from
-//! others, and what was cut never looks complete.
+//! Clients that read their responses slowly or not at all: riskgate disconnects them in time, they
+//! delay no other client, and no truncated response looks complete.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -14,8 +14,8 @@ use crate::http2::{END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTING
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LARGE: usize = 8 << 20;
 
-/// A gateway whose exchanges have a second, and whose clients have far longer than any test for a
-/// part of an answer; behind it answers that no buffer takes.
+/// A gateway with a deadline of one second for exchanges, and far longer write time-outs than any
+/// test takes. The upstream server's responses exceed every buffer.
 fn gateway_with_large_responses() -> (MockUpstream, Gateway, String) {
     let upstream = MockUpstream::with_script(|_| {
         vec![Step::Send(response_bytes(200, "", &"x".repeat(LARGE)))]
@@ -40,7 +40,7 @@ fn open(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// What came until the end, whatever kind of end it was.
+/// The bytes until the end of the connection, whatever ended it.
 fn read_length_until_end(mut stream: TcpStream) -> usize {
     let mut bytes = Vec::new();
     let _ = stream.read_to_end(&mut bytes);
@@ -54,7 +54,7 @@ fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
     for reader in &mut readers {
         reader.write_all(&request("GET", "/v1/check/a@b.com", &key)).unwrap();
     }
-    // A few bytes now and then are no reading.
+    // Reading a few bytes now and then does not extend the deadline.
     let mut taken = 0;
     wait_until("they are gone", || {
         for reader in &mut readers {
@@ -80,7 +80,7 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
     for method in ["HEAD", "GET"] {
         let mut client = open(gateway.http);
         let many = request(method, DOMAIN, &key).repeat(100);
-        // Until nothing more goes in.
+        // Fills the buffers until no more bytes fit.
         while client.write_all(&many).is_ok() {}
         wait_until("it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
     }
@@ -89,10 +89,10 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
     gateway.get_domain("first.test", &key).expect(200);
 }
 
-/// Streams that are asked for, and whose window is never opened.
+/// Requests streams, and never enlarges their windows.
 fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) -> Frames {
     let mut frames = Frames::open(gateway.http);
-    // 4 is the window that a stream begins with.
+    // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
     assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
     for stream in 0..streams {
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, block)));
@@ -100,7 +100,7 @@ fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) ->
     frames
 }
 
-/// Reads until so many streams were reset; none may end as if it were whole.
+/// Reads until this many streams were reset; no stream may end as if it were complete.
 fn assert_all_reset(frames: &mut Frames, streams: u32) {
     let mut reset = 0;
     while reset < streams {
@@ -121,7 +121,7 @@ fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
         let mut frames = open_streams_without_window(&gateway, &block, 30);
         assert_all_reset(&mut frames, 30);
         assert!(begun.elapsed() > Duration::from_millis(500), "they were held until then");
-        // The connection itself is well.
+        // The connection itself still works.
         let head = crate::http2::request("HEAD", DOMAIN, &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
         assert_eq!(frames.status(201), 200);

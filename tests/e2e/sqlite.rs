@@ -1,4 +1,4 @@
-//! The embedded store under kills, and where it may not be written.
+//! The SQLite store after kills, and in folders that riskgate can't write.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -19,14 +19,14 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     const LIMIT: u64 = 15_000;
     const MAX_LEASE: u64 = 64;
     let begun = Instant::now();
-    // A disk that others use too may take its time: a slow commit is not what this is about.
+    // A commit may be slow on a disk that other processes use; this test is not about commit times.
     let setup =
         Setup::new().set("plans.free", &LIMIT.to_string()).set_text("store.deadline", "20s");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut admitted = 0;
     for kill in 0..KILLS {
-        // Not so fast that all is spent before the last kill.
+        // The calls come slowly enough that some are left at the last kill.
         let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
         std::thread::scope(|scope| {
             let ending = crowd.stop_on_drop();
@@ -50,7 +50,7 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     admitted += crowd.counts().admitted;
     println!("{under_kills} under {KILLS} kills, {admitted} in all, {:?}", begun.elapsed());
     assert!(admitted <= LIMIT, "{admitted}");
-    // Beside its lease each kill loses the answers to calls that were under way.
+    // Each kill loses the lease, and the responses to calls in progress.
     assert!(admitted + KILLS * (MAX_LEASE + CLIENTS) >= LIMIT, "{admitted}");
     let setup = gateway.shut_down();
     let store = Connection::open(setup.path("riskgate.db")).unwrap();

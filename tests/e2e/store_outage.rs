@@ -1,4 +1,5 @@
-//! A store that does not answer: serve or refuse as configured, say so, and settle afterwards.
+//! A store that does not answer: riskgate serves or refuses as configured, reports the outage, and
+//! counts correctly afterwards.
 
 use rusqlite::Connection;
 
@@ -15,7 +16,7 @@ fn start(on_failure: &str, limit: u64) -> (Gateway, String) {
     (gateway, key)
 }
 
-/// Nobody else writes to the store for as long as this is there.
+/// While this value lives, no other process can write to the store.
 fn lock(gateway: &Gateway) -> Connection {
     let store = Connection::open(gateway.path("riskgate.db")).unwrap();
     store.busy_timeout(crate::harness::TEST_TIMEOUT).unwrap();
@@ -84,7 +85,7 @@ fn closed_on_failure_refuses_with_our_500_and_counts_nothing_for_it() {
         r#"{"error":"internal_error","message":"Something went wrong on our side. Let your user through.","detail":null}"#
     );
     assert_eq!(refused.header("X-Fail-Open"), Some("true"));
-    // What needs no store goes on: a key that is none is still told so.
+    // Requests that need no store still work: an unknown key still gets a 401.
     gateway.send_request(&get(DOMAIN)).expect(401);
     gateway.get("/nowhere", &key).expect(404);
     drop(locked);

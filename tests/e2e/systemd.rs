@@ -1,11 +1,11 @@
-//! Under a service manager: what it is told, by systemd's protocol, and when.
+//! Under a service manager: the messages that riskgate sends in systemd's protocol, and when.
 
 use std::os::unix::net::UnixDatagram;
 use std::time::Duration;
 
 use crate::harness::{Gateway, Setup, TEST_TIMEOUT, wait_until};
 
-/// A manager that listens.
+/// A service manager's notify socket.
 struct NotifySocket {
     socket: UnixDatagram,
 }
@@ -17,7 +17,7 @@ impl NotifySocket {
         NotifySocket { socket }
     }
 
-    /// The next message that is no sign of life.
+    /// The next message other than WATCHDOG=1.
     #[track_caller]
     fn next_notification(&self) -> String {
         loop {
@@ -64,11 +64,11 @@ fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
     for _ in 0..5 {
         wait_until("a sign of life", || manager.next_message() == "WATCHDOG=1");
     }
-    // A process that stands still shows none.
+    // A stopped process sends no WATCHDOG=1.
     gateway.send_signal("STOP");
     manager.socket.set_read_timeout(Some(Duration::from_millis(1500))).unwrap();
     let mut bytes = [0; 4096];
-    // What was under way may still come.
+    // Messages that were already sent may still arrive.
     while manager.socket.recv(&mut bytes).is_ok() {}
     gateway.send_signal("CONT");
     manager.socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();

@@ -1,4 +1,4 @@
-//! The PyPI package `syvel`, of which only the base URL and the key are changed.
+//! The PyPI package `syvel` with only its base URL and its key changed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -55,7 +55,7 @@ print(json.dumps([syvel.__version__, outcomes], default=to_json))
 
 const CLIENTS: [&str; 2] = ["Syvel", "AsyncSyvel"];
 
-/// What each call of the SDK returned or raised.
+/// The result or the exception of each call of the SDK.
 #[track_caller]
 fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> Vec<Value> {
     let package = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/tools/syvel");

@@ -1,4 +1,5 @@
-//! TLS: which certificate, which versions, and how both change without a dropped connection.
+//! TLS: which certificate riskgate presents, which versions it accepts, and how both change without
+//! a dropped connection.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ use crate::harness::{
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
-/// A gateway that shows two certificates, its authority, and a key.
+/// A gateway with two certificates, the authority that signed them, and a key.
 fn start_with_certificates() -> (Gateway, CertificateAuthority, String) {
     let setup = Setup::new();
     let authority = CertificateAuthority::new(setup.path("").as_path());
@@ -20,7 +21,7 @@ fn start_with_certificates() -> (Gateway, CertificateAuthority, String) {
     (gateway, authority, key)
 }
 
-/// The name in a handshake's certificate, or why there was no handshake.
+/// The name in the certificate of a handshake, or the error of a failed handshake.
 fn certificate_name_shown(
     gateway: &Gateway,
     authority: &CertificateAuthority,
@@ -41,7 +42,7 @@ fn each_name_gets_its_certificate_and_unknown_ones_the_first() {
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
     }
-    // The client sees the first certificate and does not take it for these names.
+    // riskgate presents the first certificate, which the client refuses for these names.
     for name in ["nobody.test", "two.labels.other.test"] {
         let error =
             certificate_name_shown(&gateway, &authority, name, rustls::ALL_VERSIONS).unwrap_err();
@@ -55,7 +56,7 @@ fn only_tls_1_2_and_1_3_are_spoken_and_plain_http_is_not() {
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
         certificate_name_shown(&gateway, &authority, "gate.test", &[version]).unwrap();
     }
-    // TLS 1.1, in a hello of its time: an alert, and nothing else.
+    // A ClientHello of TLS 1.1 gets an alert, and nothing else.
     let mut hello = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x02".to_vec();
     hello.extend([7u8; 32]);
     hello.extend(b"\x00\x00\x02\x00\x2f\x01\x00");
@@ -83,7 +84,8 @@ fn a_renewed_certificate_serves_at_once_and_open_connections_go_on() {
     });
     open.ask(&ask).expect(200);
 
-    // A key of another certificate, and no certificate at all: the last good one serves.
+    // First a key of another certificate, then no certificate: riskgate keeps the last good
+    // certificate.
     let key_file = gateway.path("first.key");
     let good = std::fs::read(&key_file).unwrap();
     std::fs::copy(gateway.path("second.key"), &key_file).unwrap();
@@ -169,7 +171,7 @@ fn what_has_come_of_an_answer_is_not_kept_back() {
 
 #[test]
 fn an_upstream_is_spoken_to_by_tls_and_must_be_who_it_says() {
-    // A second gateway plays the upstream: it answers below /v1/public.
+    // A second gateway is the upstream server: it answers below /v1/public.
     let (upstream, authority, its_key) = start_with_certificates();
     let route = "[[upstream.route]]\nprefix = \"/v1/behind\"\nkey = false\n";
     let setup = |name: &str| {
@@ -180,7 +182,7 @@ fn an_upstream_is_spoken_to_by_tls_and_must_be_who_it_says() {
     let authorities = authority.certificate_path().display().to_string();
     let ask = get("/v1/behind").key(&its_key);
     let trusting = setup("other.test").set_text("upstream.tls_ca", &authorities).start();
-    // What is behind has no such route: its own answer comes through.
+    // The second gateway has no such route, and the client gets its 404.
     let answer = trusting.send_request(&ask).expect(404);
     assert_eq!(answer.header("X-Riskgate-Source"), Some("upstream"));
     drop(trusting);

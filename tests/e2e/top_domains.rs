@@ -1,4 +1,5 @@
-//! The most frequently flagged domains: the seed first, then what this deployment has seen.
+//! The most frequently flagged domains: first the seed, then the domains that this deployment has
+//! seen.
 
 use std::collections::HashSet;
 
@@ -35,7 +36,7 @@ fn a_new_deployment_shows_a_hundred_flagged_domains_in_seed_order() {
     assert_eq!(domains[0]["domain"], "mailinator.com");
 }
 
-/// Forty names that are flagged and only the first three of them in the seed.
+/// Forty flagged names, of which only the first three are in the seed.
 fn write_many_flagged(setup: &Setup) {
     let names: String = (0..40).map(|at| format!("flagged{at:02}.test\n")).collect();
     setup.lists().write("disposable.txt", &format!("first.test\nsecond.test\nthird.test\n{names}"));
@@ -50,7 +51,7 @@ fn the_list_is_as_long_as_it_is_configured() {
 
 #[test]
 fn a_look_up_is_credited_to_its_row_once_for_each_account_and_day() {
-    // A seed of one row, so that one count is enough to enter below it.
+    // The seed has one row, so that one count is enough to enter the list below it.
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     write_many_flagged(&setup);
     let gateway = setup.start();
@@ -65,7 +66,7 @@ fn a_look_up_is_credited_to_its_row_once_for_each_account_and_day() {
         gateway.get_domain("deep.below.flagged21.test", &key).expect(200);
     }
     gateway.get_domain("nobody-knows-this.com", &loud).expect(200);
-    // Two accounts stand behind flagged21, one behind flagged07, however loud.
+    // Two accounts requested flagged21; one account requested flagged07, more often.
     let seed_first =
         ["first.test", "second.test", "third.test", "flagged21.test", "flagged07.test"];
     wait_until("both rows entered the list in their order", || {
@@ -73,12 +74,12 @@ fn a_look_up_is_credited_to_its_row_once_for_each_account_and_day() {
     });
     let gateway = gateway.restart();
     assert_eq!(top_names(&gateway, &loud), seed_first, "counts survive a restart");
-    // The day is not over: the same account does not count again.
+    // The same account does not count again on the same day.
     gateway.get_domain("flagged07.test", &loud).expect(200);
     let c = gateway.create_active_key("c", &[]);
     gateway.get_domain("flagged33.test", &c).expect(200);
     wait_until("another row entered the list", || top_names(&gateway, &loud).len() == 6);
-    // Had it counted, the row of the loud account would be level with the one of two, and newer.
+    // If it had counted, flagged07 would be level with flagged21, and newer.
     assert_eq!(top_names(&gateway, &loud)[3], "flagged21.test");
 }
 
@@ -89,7 +90,7 @@ fn a_row_that_many_accounts_ask_for_passes_the_seed() {
     let gateway = setup.start();
     let first = gateway.create_active_key("account-0", &[]);
     gateway.get_domain("flagged05.test", &first).expect(200);
-    // The third of the seed counts 40 from the start.
+    // The third name of the seed starts with a count of 40.
     let keys: Vec<String> =
         (1..44).map(|at| gateway.create_key(&format!("account-{at}"), &[])).collect();
     wait_until("the last key opens", || gateway.get("/v1/usage", &keys[42]).status == 200);

@@ -1,4 +1,5 @@
-//! Commands whose output can't be written: they fail in one line, and leave no key that nobody saw.
+//! Commands whose output can't be written fail with one line, and create no key that the operator
+//! never saw.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,12 +10,12 @@ use serde_json::Value;
 use crate::harness::{BINARY, Setup, run_command};
 use crate::redis_server::RedisServer;
 
-/// A device on which every write fails: there is no space left.
+/// A device on which every write fails with ENOSPC.
 fn full_device() -> Stdio {
     File::options().write(true).open("/dev/full").unwrap().into()
 }
 
-/// A pipe that nobody reads any more.
+/// A pipe without a reader.
 fn broken_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
@@ -66,7 +67,7 @@ fn assert_no_unseen_key_stays(setup: &Setup) {
             assert_eq!(in_use(setup), [""; 0], "{name}");
         }
     }
-    // The library opens /dev/null in the place of a standard output that is closed.
+    // Rust's standard library opens /dev/null in place of a closed standard output.
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" keys create --account acme -c \"$1\" >&-", BINARY]);
     let ran = run_command(shell.arg(&config));
@@ -82,7 +83,7 @@ fn assert_no_unseen_key_stays(setup: &Setup) {
     assert_eq!(in_use(setup), [id], "the old key alone goes on");
     let old = list_keys(setup).into_iter().find(|key| key["id"] == id).unwrap();
     assert!(old["expires_at"].is_null(), "{old}");
-    // What can be shown is as before.
+    // Commands with a working output behave as before.
     setup.cli(&rotate).expect(0);
     assert_eq!(in_use(setup).len(), 2);
 }
@@ -199,7 +200,7 @@ fn a_command_that_can_say_nothing_does_its_work_all_the_same() {
         assert_eq!(done.status.code(), Some(0), "{arguments:?}");
         assert_eq!(done.stdout.is_empty(), arguments == ["check"], "{arguments:?}");
     }
-    // A fault that nobody hears has its exit code.
+    // A fault whose text can't be printed still has its exit code.
     std::fs::write(&config, "nonsense = 1\n").unwrap();
     let mut shell = Command::new("sh");
     shell.args(["-c", "exec \"$0\" check -c \"$1\" 2> /dev/full", BINARY]).arg(&config);

@@ -1,5 +1,5 @@
-//! A new binary takes over: nobody is refused, nothing is counted twice, and until it serves the
-//! old one does.
+//! A new binary takes over: no connection is refused, no call is counted twice, and the old process
+//! serves until the new process is ready.
 
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -23,11 +23,13 @@ fn an_upgrade_under_load_refuses_nobody_and_counts_each_call_once() {
             scope.spawn(move || {
                 let mut connection = Connection::open(address);
                 while !done.load(Ordering::Relaxed) {
-                    // A connection that is closed says so in its last answer: nothing is lost.
+                    // riskgate announces the close of a connection in its last response, so no
+                    // request is lost.
                     let answer = connection.ask(&get(path).key(key)).expect(200);
                     assert!(answer.is_complete);
                     answered.fetch_add(1, Ordering::SeqCst);
-                    // Half of them open a connection for each call, as the hardest case.
+                    // Half of the clients open a connection for each call, which is the hardest
+                    // case.
                     if client % 3 == 0 || answer.header("Connection") == Some("close") {
                         connection = Connection::open(address);
                     }
@@ -64,7 +66,7 @@ fn a_successor_that_fails_changes_nothing() {
     wait_until("the refusal is told", || gateway.stderr().contains("no successor is waiting"));
     gateway.get_domain("first.test", &key).expect(200);
 
-    // One that is there but never takes over.
+    // A successor that starts but never takes over.
     let path = gateway.path("run/successor.sock");
     let _ = std::fs::remove_file(&path);
     let impostor = std::os::unix::net::UnixListener::bind(&path).unwrap();
@@ -115,7 +117,7 @@ fn without_a_predecessor_it_starts_normally_and_the_runtime_dir_is_private() {
     assert_eq!(std::fs::read_to_string(folder.join("riskgate.pid")).unwrap(), "");
     let mut gateway = setup.start();
     gateway.kill();
-    // The pid file of a process that was killed keeps nobody from starting.
+    // A pid file of a killed process does not prevent a start.
     let mut successor = gateway.spawn_successor();
     wait_until("it serves", || {
         successor.exit_status().is_none()
@@ -136,7 +138,7 @@ fn a_kept_connection_gets_one_more_response_from_the_old_process() {
     successor.wait_until_ready();
     gateway.send_signal("QUIT");
     wait_until("the successor serves", || successor.stderr().contains("took over"));
-    // Longer than what a connection that was just used is given at any other end.
+    // Longer than the time that any other stop gives a recently used connection.
     std::thread::sleep(std::time::Duration::from_secs(1));
     let last = kept.ask(&get(DOMAIN).key(&key)).expect(200);
     assert_eq!(last.header("Connection"), Some("close"));

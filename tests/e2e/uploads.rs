@@ -1,5 +1,5 @@
-//! Uploads that are refused: the client reads its answer, whatever it still sends, and nobody holds
-//! a connection by sending on.
+//! Refused uploads: the client can read its response whatever it still sends, and no client holds a
+//! connection by sending on.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -13,7 +13,7 @@ use crate::harness::{
 const MEGABYTE: usize = 1_000_000;
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 
-/// A gateway that takes uploads with a key, and has no server behind it.
+/// A gateway that accepts uploads with a key, without an upstream server.
 pub fn start(setup: Setup) -> (Gateway, String) {
     let setup = setup.append_toml(ROUTES).upstream(&[free_address()]).set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000000").start();
@@ -26,15 +26,15 @@ fn upload_header(target: &str, version: &str, fields: &str) -> String {
     format!("POST {target} HTTP/{version}\r\nHost: gate.test\r\n{fields}\r\n")
 }
 
-/// What a client reads that writes everything first, as most do.
+/// The response to a client that sends everything before it reads, as most clients do.
 fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String, String> {
-    // In parts, as from a file: an end that comes between two is noticed by the second.
+    // The client sends in parts, as from a file: the second part notices a close after the first.
     for part in bytes.chunks(8_192) {
         stream.write_all(part).map_err(|error| format!("writing: {error}"))?;
     }
     let mut said = Vec::new();
     match stream.read_to_end(&mut said) {
-        // An end of TLS without its alert is told as an error; what counts is what came.
+        // TLS reports an end without its alert as an error; only the received bytes count.
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
         Err(error) => return Err(format!("reading: {error}")),
@@ -49,7 +49,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Whether this is one whole answer with this status that says that it closes.
+/// Returns true if this is one complete response with this status and `Connection: close`.
 fn assert_whole(said: &Result<String, String>, status: u16, what: &str) {
     let said = said.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {said:?}");
@@ -107,7 +107,7 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
         (403, upload_header("/v1/signup", "1.1", &foreign), &body),
         (405, upload_header("/v1/usage", "1.1", long), &body),
         (429, upload_header("/v1/signup", "1.1", &with(&spent)), &body),
-        // No server takes a connection: our failure, with the body on its way.
+        // No upstream server accepts the connection: riskgate answers 500 while the body arrives.
         (500, upload_header("/v1/signup", "1.1", &with(&key)), &body),
         (400, upload_header("/v1/signup", "1.1", "Content-Length: 2000000\r\n"), &body),
         (
@@ -175,7 +175,7 @@ fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
         assert_eq!(answer.header("Connection"), Some("keep-alive"), "{length}");
         connection.send(body);
     }
-    // What comes next on it is a request, and no part of a body.
+    // The next bytes on this connection are a request, and no part of a body.
     connection.ask(&request("GET", "/nowhere")).expect(404);
     let bytes = request("POST", "/nowhere").body(&"b".repeat(65_537)).to_bytes();
     connection.send(&bytes[..bytes.len() - 65_537]);
@@ -188,7 +188,7 @@ fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
 fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
     let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "1s"));
     let header = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n");
-    // One that sends nothing more, one that trickles, one without an end.
+    // One client stops sending, one trickles, and one sends a body without an end.
     let mut silent = connect(gateway.http);
     silent.write_all(header.as_bytes()).unwrap();
     let mut trickles = connect(gateway.http);
@@ -212,7 +212,7 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
         gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
     });
     assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-    // The bound, and what two kernels hold.
+    // The limit, plus the buffers of two kernels.
     let sent = flood.join().unwrap();
     assert!(sent < 40_000_000, "{sent} bytes were taken");
     let mut said = String::new();
@@ -220,7 +220,7 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
     assert_whole(&Ok(said), 404, "a client that sends nothing more");
 }
 
-/// A client that has its refusal, and its short body still to send.
+/// A client that has received its refusal, and has a short body left to send.
 fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
     let mut client = connect(gateway.http);
     client
@@ -232,7 +232,7 @@ fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
     client
 }
 
-/// How long a client can send drop after drop before it is shown out.
+/// How long a client can send byte by byte until riskgate disconnects it.
 fn time_until_closed(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     wait_until("it is shown out", || {
@@ -295,7 +295,7 @@ fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
     let setup = Setup::new().append_toml(ROUTES).upstream(&[early.address]);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    // Who has sent all by then would be kept.
+    // By then riskgate keeps the connection of a client that has sent everything.
     let fields =
         format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\nConnection: close\r\n");
     let mut bytes = upload_header("/v1/signup", "1.1", &fields).into_bytes();

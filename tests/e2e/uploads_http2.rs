@@ -1,5 +1,5 @@
-//! Uploads over HTTP/2 that are refused: they cost no other stream, and nobody holds a connection by
-//! what it sends beside its requests.
+//! Refused uploads over HTTP/2: they don't affect other streams, and no client holds a connection
+//! by sending frames other than requests.
 
 use std::time::{Duration, Instant};
 
@@ -15,22 +15,22 @@ fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", path, key, &fields))
 }
 
-/// What a stream and a connection take before the other side says more (RFC 9113 section 6.9.2).
+/// The initial windows of a stream and of a connection (RFC 9113 section 6.9.2).
 const WINDOW: usize = 65_535;
 
-/// So much of a body: all that the windows take may be on its way when the answer is.
+/// A part of a body: the client may have sent up to the size of the windows before the response.
 fn data_frames(stream: u32, length: usize) -> Vec<u8> {
     let bytes = vec![b'b'; length];
     bytes.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect()
 }
 
-/// Reads until a stream has ended or was reset: its status, and why it was reset. A connection that
-/// is given up is a fault.
+/// Reads until a stream has ended or was reset: its status, and the error code of the reset. Panics
+/// if the connection is closed.
 fn read_stream_outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
     read_stream_outcome_and_window(frames, wanted, &mut 0)
 }
 
-/// The same, adding what the connection takes more.
+/// The same, and adds up the window updates of the connection.
 fn read_stream_outcome_and_window(
     frames: &mut Frames,
     wanted: u32,
@@ -96,7 +96,7 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
         }
     }
     assert!(answered.values().all(|status| *status == 404), "{answered:?}");
-    // All that the window of a connection takes, a little on each.
+    // A little on each stream, until the window of the connection is used up.
     for stream in &streams {
         assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
     }
@@ -122,7 +122,7 @@ fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
     }
 }
 
-/// Frames of a kind that nobody knows, to be ignored (RFC 9113 section 4.1).
+/// Frames of an unknown type, which a receiver must ignore (RFC 9113 section 4.1).
 fn send_unknown_frames(frames: &mut Frames) -> bool {
     const UNKNOWN: u8 = 0xee;
     frames.send(&frame(UNKNOWN, 0, 0, &[0; 16_384]))
@@ -135,7 +135,7 @@ fn a_client_cannot_hold_a_connection_after_goaway() {
     let mut refused = Frames::open(gateway.http);
     assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut refused, 1), (404, None));
-    // One had no request in the time of its first, the other is told that the process ends.
+    // One connection closes because no request came in time, the other because the process stops.
     let until_goodbye =
         |frames: &mut Frames| while frames.next_frame().expect("a frame").0 != GOAWAY {};
     until_goodbye(&mut silent);

@@ -1,4 +1,5 @@
-//! An upstream that is down, late, broken or lying: our failure, said as one, and counted right.
+//! An upstream server that is down, late, broken or malicious: riskgate answers 500 and counts
+//! correctly.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,7 @@ fn an_answer_that_is_reset_never_looks_complete() {
             gateway_with_script(move |_| vec![Step::Send(part.as_bytes().to_vec()), Step::Reset]);
         let mut connection = gateway.connect();
         let answer = connection.try_send_request(&get("/v1/check/a@b.com").key(&key));
-        // A reset may overtake the header; then it is our failure, said whole.
+        // A reset may overtake the header; then riskgate sends a complete 500.
         let Some(answer) = answer else { continue };
         match answer.status {
             200 => assert!(!answer.is_complete && connection.is_closed_by_peer(), "{part:?}"),
@@ -74,7 +75,7 @@ fn an_answer_that_is_reset_never_looks_complete() {
 
 #[test]
 fn a_reused_connection_that_closed_is_tried_once_more() {
-    // Each connection answers once and closes when it is asked again.
+    // Each connection answers once and closes at the second request.
     let (upstream, gateway, key) = gateway_with_script(|seen| match seen.index_on_connection {
         0 => vec![ok_step("{}")],
         _ => vec![Step::Close],
@@ -88,7 +89,7 @@ fn a_reused_connection_that_closed_is_tried_once_more() {
 
 #[test]
 fn a_second_try_takes_none_of_the_kept_connections() {
-    // As above, but that several were kept: the first answers take their time.
+    // As above, but with several kept connections: the first responses take their time.
     let (_stand_in, gateway, key) = gateway_with_script(|seen| match seen.index_on_connection {
         0 => vec![Step::Trickle(response_bytes(200, "", "{}"), Duration::from_millis(5))],
         _ => vec![Step::Close],
