@@ -11,16 +11,17 @@ fn path_text(setup: &Setup, name: &str) -> String {
     setup.path(name).display().to_string()
 }
 
-#[test]
-fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
+type Change = Box<dyn Fn(Setup) -> Setup>;
+
+/// Faulty setups that both `check` and `run` refuse, each with the reported fault.
+fn faulty_setups() -> [(&'static str, Change); 9] {
     let log = |place: fn(&Setup) -> String| {
         move |setup: Setup| {
             let path = place(&setup);
             setup.set_text("log.path", &path)
         }
     };
-    type Change = Box<dyn Fn(Setup) -> Setup>;
-    let cases: [(&str, Change); 9] = [
+    [
         (
             "log.path: expected a file to append to",
             Box::new(log(|setup| path_text(setup, "lists"))),
@@ -74,8 +75,12 @@ fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
                 setup.run_under(&["sh", "-c", "ulimit -n 50; exec timeout 20 \"$0\" \"$@\""])
             }),
         ),
-    ];
-    for (expected, change) in cases {
+    ]
+}
+
+#[test]
+fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
+    for (expected, change) in faulty_setups() {
         // If `run` accepts the config, `timeout` ends it, which gives another exit code.
         let setup = change(Setup::new().run_under(&["timeout", "20"]));
         setup.write_config();

@@ -5,10 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use crate::harness::http2_frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, frame};
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, free_address, get, response_bytes,
 };
-use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, frame};
 
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 const CONTINUE: &str = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -170,7 +170,12 @@ fn http_1_0_and_requests_without_a_body_get_no_100() {
 /// The frames that begin a POST whose client waits for 100.
 fn expecting_post_frames(stream: u32, key: &str) -> Vec<u8> {
     let fields = [("content-length", "4"), ("expect", "100-continue")];
-    frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", "/v1/signup", key, &fields))
+    frame(
+        HEADERS,
+        END_HEADERS,
+        stream,
+        &crate::harness::http2_frames::request("POST", "/v1/signup", key, &fields),
+    )
 }
 
 #[test]
@@ -200,7 +205,7 @@ fn over_http2_a_refused_request_and_an_unknown_expectation_are_answered_at_once(
     assert!(frames.send(&expecting_post_frames(1, "rg_nobody")));
     assert_eq!(frames.status(1), 401);
     let fields = [("content-length", "4"), ("expect", "miracles")];
-    let block = crate::http2::request("POST", "/v1/signup", &key, &fields);
+    let block = crate::harness::http2_frames::request("POST", "/v1/signup", &key, &fields);
     assert!(frames.send(&frame(HEADERS, END_HEADERS, 3, &block)));
     assert_eq!(frames.status(3), 417);
     assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());

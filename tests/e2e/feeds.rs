@@ -1,94 +1,15 @@
 //! Feeds: lists that others maintain, fetched from a server that makes every kind of mistake.
 
+mod list_server;
+
 use std::collections::VecDeque;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::Value;
 
 use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
-/// A server of one list. It sends its responses one after the other, and repeats the last.
-struct ListServer {
-    address: SocketAddr,
-    answers: Arc<Mutex<VecDeque<String>>>,
-    /// The header of each request.
-    request_headers: Arc<Mutex<Vec<String>>>,
-    response_count: Arc<AtomicUsize>,
-}
-
-impl ListServer {
-    fn start() -> ListServer {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let server = ListServer {
-            address: listener.local_addr().unwrap(),
-            answers: Arc::default(),
-            request_headers: Arc::default(),
-            response_count: Arc::default(),
-        };
-        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.request_headers));
-        let response_count = Arc::clone(&server.response_count);
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(stream) = stream else { return };
-                asked.lock().unwrap().push(read_header(&stream));
-                let answer = {
-                    let mut answers = answers.lock().unwrap();
-                    match answers.len() {
-                        0 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
-                        1 => answers[0].clone(),
-                        _ => answers.pop_front().unwrap(),
-                    }
-                };
-                let _ = (&stream).write_all(answer.as_bytes());
-                response_count.fetch_add(1, Ordering::SeqCst);
-            }
-        });
-        server
-    }
-
-    fn url(&self) -> String {
-        format!("http://{}/list.txt", self.address)
-    }
-
-    /// Sends this response from now on, and waits until it was sent.
-    fn respond_with(&self, answer: &str) {
-        *self.answers.lock().unwrap() = VecDeque::from([answer.to_owned()]);
-        let before = self.response_count.load(Ordering::SeqCst);
-        // A fetch in progress may still have received the response before.
-        wait_until("the feed is fetched", || {
-            self.response_count.load(Ordering::SeqCst) >= before + 2
-        });
-    }
-}
-
-fn read_header(stream: &TcpStream) -> String {
-    let mut header = String::new();
-    let mut reader = BufReader::new(stream);
-    while reader.read_line(&mut header).is_ok_and(|read| read > 2) {}
-    header
-}
-
-fn list_response(names: &[String], fields: &str) -> String {
-    let body = names.join("\n");
-    format!("HTTP/1.1 200 OK\r\n{fields}Content-Length: {}\r\n\r\n{body}", body.len())
-}
-
-fn response_text(status: &str, body: &str) -> String {
-    format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n{body}", body.len())
-}
-
-/// The names of a day: each day five names go and five come.
-fn names_of(day: usize) -> Vec<String> {
-    (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
-}
-
-/// A response whose end is the end of its connection.
-fn response_until_close(body: &str) -> String {
-    format!("HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{body}")
-}
+use list_server::{ListServer, list_response, names_of, response_text, response_until_close};
 
 fn feed(name: &str, url: &str, more: &str) -> String {
     format!("\n[[table.feed]]\nname = \"{name}\"\nurl = \"{url}\"\ntier = \"a\"\n{more}\n")
@@ -116,6 +37,32 @@ fn serves_list_of_day(gateway: &Gateway, key: &str, day: usize) -> bool {
 fn feed_problem(gateway: &Gateway) -> String {
     let status: Value = gateway.get_admin_page("/status").json();
     status["feeds"][0]["problem"].as_str().unwrap_or_default().to_owned()
+}
+
+/// Responses that riskgate refuses while it has the list of day 0, and the reported problem of each.
+fn bad_responses() -> [(String, &'static str); 10] {
+    let day_1 = names_of(1).join("\n");
+    let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());
+    let mut with_gmail = names_of(1);
+    with_gmail.push("gmail.com".to_owned());
+    [
+        (response_text("500 Oh", "x.com"), "expected status 200, but found 500"),
+        (long, "list.txt: expected the whole list"),
+        (response_text("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
+        (response_text("200 OK", ""), "but found an empty one"),
+        (response_text("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
+        (response_until_close(&day_1), "expected the whole list, but found a part"),
+        (
+            list_response(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""),
+            "but found HTML",
+        ),
+        (list_response(&with_gmail, ""), "expected no protected name, but found gmail.com"),
+        (
+            list_response(&names_of(0)[..20], ""),
+            "expected at most 30 of 60 rows to be added and to be removed",
+        ),
+        (list_response(&names_of(40), ""), "60 new and 60 gone"),
+    ]
 }
 
 #[test]
@@ -151,28 +98,7 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
                 .contains("if-none-match: \"day-0\"")
         );
         wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
-        let day_1 = names_of(1).join("\n");
-        let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());
-        let mut with_gmail = names_of(1);
-        with_gmail.push("gmail.com".to_owned());
-        for (wrong, expected) in [
-            (response_text("500 Oh", "x.com"), "expected status 200, but found 500"),
-            (long, "list.txt: expected the whole list"),
-            (response_text("200 OK", "<html><body>Sign in</body></html>"), "but found HTML"),
-            (response_text("200 OK", ""), "but found an empty one"),
-            (response_text("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
-            (response_until_close(&day_1), "expected the whole list, but found a part"),
-            (
-                list_response(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""),
-                "but found HTML",
-            ),
-            (list_response(&with_gmail, ""), "expected no protected name, but found gmail.com"),
-            (
-                list_response(&names_of(0)[..20], ""),
-                "expected at most 30 of 60 rows to be added and to be removed",
-            ),
-            (list_response(&names_of(40), ""), "60 new and 60 gone"),
-        ] {
+        for (wrong, expected) in bad_responses() {
             server.respond_with(&wrong);
             wait_until(&format!("it is told: {expected}"), || {
                 feed_problem(&gateway).contains(expected)

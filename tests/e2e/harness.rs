@@ -1,6 +1,7 @@
 //! What all tests use: a gateway process, a client, an upstream server, a folder of lists.
 
 mod certificate_authority;
+mod command;
 mod demo_upstream;
 mod dns_server;
 mod fake_clock;
@@ -8,11 +9,13 @@ mod fault_proxy;
 mod front_proxy;
 mod gateway;
 mod http;
+pub mod http2_frames;
 mod list_folder;
 mod load_generator;
 mod mock_upstream;
 mod process_stats;
 mod secrets;
+mod setup;
 mod tcp_forwarder;
 mod test_disk;
 
@@ -22,20 +25,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 pub use certificate_authority::CertificateAuthority;
+pub use command::{BINARY, CommandOutput, run_command};
 pub use demo_upstream::DemoUpstream;
 pub use dns_server::{DelayingDnsProxy, DnsServer};
 pub use fake_clock::FakeClock;
 pub use fault_proxy::{AcceptMode, CloseMode, Fault, FaultProxy};
 pub use front_proxy::{FrontProxy, ProxyKind};
-pub use gateway::{
-    BINARY, CommandOutput, Gateway, Setup, WARM_UP_CALLS, is_fast_path_enabled, run_command,
-    shared_gateway,
-};
+pub use gateway::{Gateway, WARM_UP_CALLS, shared_gateway};
 pub use http::{Connection, Request, Response, get, request, stream_from};
 pub use list_folder::ListFolder;
 pub use load_generator::{LoadGenerator, p99_and_max};
 pub use mock_upstream::{MockUpstream, ReceivedRequest, Step, free_address, response_bytes};
 pub use secrets::Secrets;
+pub use setup::{Setup, is_fast_path_enabled};
 pub use tcp_forwarder::TcpForwarder;
 pub use test_disk::TestDisk;
 

@@ -168,27 +168,7 @@ fn run_through_fault(trouble: &FaultScenario) {
         });
         (trouble.begin)(&mut server);
         if trouble.duration == FaultDuration::UntilEnded {
-            for gateway in [open, closed] {
-                wait_until("the store counts as down", || is_store_down(gateway));
-                wait_until("that is told", || reports_store_degraded(gateway));
-                assert_eq!(gateway.readyz().status, 200, "it serves");
-            }
-            // Calls in progress at that moment have their responses.
-            let at_first = open_crowd.counts().admitted;
-            wait_until("one serves", || open_crowd.counts().admitted > at_first + 20);
-            let at_first = open_crowd.counts();
-            let refused = closed_crowd.counts().internal_errors;
-            wait_until("one serves, one refuses", || {
-                open_crowd.counts().admitted > at_first.admitted + 200
-                    && closed_crowd.counts().internal_errors > refused + 200
-            });
-            assert_eq!(
-                open_crowd.counts().internal_errors,
-                at_first.internal_errors,
-                "it is known to be down"
-            );
-            assert!(unsettled_calls(open) > 0);
-            assert_eq!(unsettled_calls(closed), 0);
+            assert_outage_is_handled([open, closed], [&open_crowd, &closed_crowd]);
         }
         (trouble.end)(&mut server);
         for gateway in [open, closed] {
@@ -223,6 +203,34 @@ fn run_through_fault(trouble: &FaultScenario) {
             });
         }
     }
+}
+
+/// During an outage the first gateway serves its clients, and the second refuses its clients.
+fn assert_outage_is_handled(
+    [open, closed]: [&Gateway; 2],
+    [open_clients, closed_clients]: [&LoadGenerator<'_>; 2],
+) {
+    for gateway in [open, closed] {
+        wait_until("the store counts as down", || is_store_down(gateway));
+        wait_until("that is told", || reports_store_degraded(gateway));
+        assert_eq!(gateway.readyz().status, 200, "it serves");
+    }
+    // Calls in progress at that moment have their responses.
+    let at_first = open_clients.counts().admitted;
+    wait_until("one serves", || open_clients.counts().admitted > at_first + 20);
+    let at_first = open_clients.counts();
+    let refused = closed_clients.counts().internal_errors;
+    wait_until("one serves, one refuses", || {
+        open_clients.counts().admitted > at_first.admitted + 200
+            && closed_clients.counts().internal_errors > refused + 200
+    });
+    assert_eq!(
+        open_clients.counts().internal_errors,
+        at_first.internal_errors,
+        "it is known to be down"
+    );
+    assert!(unsettled_calls(open) > 0);
+    assert_eq!(unsettled_calls(closed), 0);
 }
 
 #[test]

@@ -70,6 +70,24 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     assert!(refused.contains("can't run this command") || refused.contains("NOPERM"), "{refused}");
 
     user.add(changes);
+    change_keys(&gateway);
+    user.add(imports);
+    import_keys(&gateway);
+    let setup = gateway.shut_down();
+
+    user.set(&[&["riskgate".to_owned(), "-del".to_owned()], &repair[..]].concat());
+    repair_month(&server, &setup);
+
+    user.set(&["riskgate".to_owned(), "-del".to_owned()]);
+    copy_store(&user, &setup, &line, [changes, copies]);
+
+    let _replica = RedisServer::replica_of(&server);
+    user.add(waits);
+    spend_with_replica(&user);
+    assert_eq!(learns[..], ["+zadd", "+zrem"], "as the store's own test has them");
+}
+
+fn change_keys(gateway: &Gateway) {
     let made = gateway.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let id = made["id"].as_str().unwrap();
     for verb in [
@@ -80,8 +98,9 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     ] {
         gateway.cli(verb).expect(0);
     }
+}
 
-    user.add(imports);
+fn import_keys(gateway: &Gateway) {
     let file = gateway.path("import.toml");
     let key =
         |n: u32| format!("[[key]]\nid = \"i{n}\"\naccount = \"old\"\nhash = \"sha256:{n:064x}\"\n");
@@ -92,34 +111,34 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let refused = gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(1).stderr;
     assert!(refused.contains("expected a new key"), "{refused}");
     assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
-    let setup = gateway.shut_down();
+}
 
-    user.set(&[&["riskgate".to_owned(), "-del".to_owned()], &repair[..]].concat());
+fn repair_month(server: &RedisServer, setup: &Setup) {
     let script = "redis.call('SELECT', 2) redis.call('HINCRBY', 'riskgate:{ring}:meta', 'month', 9) \
                   return redis.call('HSET', 'riskgate:ledger:{acme}:2099-01', 'leased', '1')";
     server.run(&["EVAL", script, "0"]);
     let month = jiff::Timestamp::now().to_string()[..7].to_owned();
     let repaired = setup.cli(&["store", "repair-month", &month, "--json"]).expect(0).json();
     assert_eq!((&repaired["changed"], &repaired["dropped"]), (&true.into(), &1.into()));
+}
 
+/// Copies the store to another server, where the user first lacks the additional rules.
+fn copy_store(user: &AclUser, setup: &Setup, rules: &[String], more: [&Vec<String>; 2]) {
     let target = RedisServer::start();
     let other = AclUser { server: &target };
-    other.set(&line);
-    let revoked = ["riskgate".to_owned(), "-del".to_owned()];
-    user.set(&revoked);
+    other.set(rules);
     let [from, to] =
-        [&server, &target].map(|it| format!("{}/2", it.url_as("riskgate", "PASSWORD")));
+        [user.server, &target].map(|it| format!("{}/2", it.url_as("riskgate", "PASSWORD")));
     let lacks = setup.cli(&["store", "copy", &from, &to]).expect(1).stderr;
     assert!(lacks.contains("can't run this command") || lacks.contains("NOPERM"), "{lacks}");
-    other.add(changes);
-    other.add(copies);
+    more.iter().for_each(|rules| other.add(rules));
     setup.cli(&["store", "copy", &from, &to]).expect(0);
     setup.cli(&["store", "copy", &from, &to]).expect(1);
     let listed = |setup: &Setup| setup.cli(&["keys", "list"]).expect(0).stdout;
     assert_eq!(listed(&other.setup()), listed(&setup));
+}
 
-    let _replica = RedisServer::replica_of(&server);
-    user.add(waits);
+fn spend_with_replica(user: &AclUser) {
     let gateway = user.setup().set("store.wait_replicas", "1").set("store.deadline", "\"2s\"");
     let gateway = gateway.start();
     wait_until("the replica follows", || {
@@ -128,7 +147,6 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let key = gateway.create_active_key("late", &[]);
     gateway.get_domain("first.test", &key).expect(200);
     wait_until("what was spent is stated", || gateway.get_month_count(&key) == 1);
-    assert_eq!(learns[..], ["+zadd", "+zrem"], "as the store's own test has them");
     assert_eq!(
         gateway.sum_of_samples("riskgate_store_failures_total", &[]),
         0.0,

@@ -1,7 +1,8 @@
-//! Additional prefixes that riskgate forwards: `[[upstream.route]]`.
+//! Routes: unknown paths and methods, and additional prefixes that riskgate forwards
+//! (`[[upstream.route]]`).
 
 use crate::harness::{
-    Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes,
+    Gateway, MockUpstream, Setup, Step, free_address, get, request, response_bytes, shared_gateway,
 };
 
 const ROUTES: &str = "
@@ -127,4 +128,65 @@ fn a_post_without_a_reachable_upstream_is_refunded() {
         assert_eq!(answer.json()["error"], "upstream_unavailable");
     }
     assert_eq!(gateway.get_month_count(&key), 0);
+}
+
+#[test]
+fn an_unknown_path_is_404_with_or_without_a_key() {
+    let (gateway, key) = shared_gateway();
+    let body = r#"{"error":"not_found","message":"No such endpoint.","detail":null}"#;
+    for path in [
+        "/",
+        "/v1",
+        "/v1/",
+        "/v2/usage",
+        "/v1/usage/",
+        "//v1/usage",
+        "/v1//usage",
+        "/v1/./usage",
+        "/v1/public/../usage",
+        "/v1/check/../usage",
+        "/v1%2Fusage",
+        "/%761/usage",
+        "/V1/usage",
+        "/v1/public/domain",
+        "/v1/public/domain/",
+        "/v1/public/domain/a.com/b",
+        "/v1/public/domain/a.com/",
+        "/v1/public/domain/..",
+        "/v1/public/domain/%2e%2e",
+        "/v1/public/top-domains/",
+        "/v1/check/",
+        "/v1/check/a@b.com/c",
+        "/v1/check/%2E%2E",
+        "/healthz",
+        "/metrics",
+        "v1/usage",
+        "*",
+    ] {
+        for request in [get(path), get(path).key(key)] {
+            let answer = gateway.send_request(&request).expect(404);
+            assert_eq!(answer.text(), body, "{path}");
+            assert!(!answer.has_header("Location"), "never redirected");
+        }
+    }
+}
+
+#[test]
+fn another_method_on_a_known_path_is_405_with_allow() {
+    let (gateway, key) = shared_gateway();
+    let body = r#"{"error":"method_not_allowed","message":"This method is not allowed here.","detail":null}"#;
+    for path in [
+        "/v1/usage",
+        "/v1/public/top-domains",
+        "/v1/public/domain/yopmail.com",
+        "/v1/check/user@example.com",
+    ] {
+        for method in ["POST", "PUT", "DELETE", "PATCH", "QUERY", "get"] {
+            let answer = gateway.send_request(&request(method, path).key(key)).expect(405);
+            assert_eq!(answer.text(), body, "{method} {path}");
+            assert_eq!(answer.header("Allow"), Some("GET, HEAD, OPTIONS"), "{method} {path}");
+        }
+    }
+    // riskgate matches the route before it checks the key.
+    gateway.send_request(&request("POST", "/v1/usage")).expect(405);
 }

@@ -5,11 +5,13 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use crate::harness::http2_frames::{
+    END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, frame,
+};
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
     wait_until,
 };
-use crate::http2::{END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, frame};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LARGE: usize = 8 << 20;
@@ -114,7 +116,7 @@ fn assert_all_reset(frames: &mut Frames, streams: u32) {
 #[test]
 fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
     let (_stand_in, gateway, key) = gateway_with_large_responses();
-    let block = crate::http2::request("GET", "/v1/check/a@b.com", &key, &[]);
+    let block = crate::harness::http2_frames::request("GET", "/v1/check/a@b.com", &key, &[]);
     let mut peaks = vec![];
     for _ in 0..8 {
         let begun = Instant::now();
@@ -122,7 +124,7 @@ fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
         assert_all_reset(&mut frames, 30);
         assert!(begun.elapsed() > Duration::from_millis(500), "they were held until then");
         // The connection itself still works.
-        let head = crate::http2::request("HEAD", DOMAIN, &key, &[]);
+        let head = crate::harness::http2_frames::request("HEAD", DOMAIN, &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
         assert_eq!(frames.status(201), 200);
         peaks.push(gateway.peak_memory_kib());
@@ -139,7 +141,7 @@ fn an_answer_of_ours_for_which_no_window_opens_is_reset_in_time() {
     let setup = Setup::new().set_text("listen.write_timeout", "500ms").set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::http2::request("GET", DOMAIN, &key, &[]);
+    let block = crate::harness::http2_frames::request("GET", DOMAIN, &key, &[]);
     let mut frames = open_streams_without_window(&gateway, &block, 50);
     assert_all_reset(&mut frames, 50);
     assert_eq!(gateway.get_month_count(&key), 50);
@@ -150,7 +152,7 @@ fn an_answer_of_ours_for_which_no_window_opens_is_reset_in_time() {
 fn a_stream_reset_by_its_client_gets_no_refund() {
     let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::http2::request("GET", DOMAIN, &key, &[]);
+    let block = crate::harness::http2_frames::request("GET", DOMAIN, &key, &[]);
     let mut frames = Frames::open(gateway.http);
     let mut bytes = vec![];
     for stream in 0..10 {

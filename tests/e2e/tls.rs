@@ -28,9 +28,8 @@ fn certificate_name_shown(
     name: &str,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> Result<(), String> {
-    let stream = TcpStream::connect(gateway.with_certificates()).unwrap();
-    let shaken =
-        authority.try_tls_handshake(gateway.with_certificates(), name, versions, &[], stream);
+    let stream = TcpStream::connect(gateway.https_address()).unwrap();
+    let shaken = authority.try_tls_handshake(gateway.https_address(), name, versions, &[], stream);
     shaken.map(|_| ()).map_err(|error| error.to_string())
 }
 
@@ -38,7 +37,7 @@ fn certificate_name_shown(
 fn each_name_gets_its_certificate_and_unknown_ones_the_first() {
     let (gateway, authority, key) = start_with_certificates();
     for name in ["gate.test", "other.test", "any.other.test", "ANY.other.test", "127.0.0.1"] {
-        let mut connection = authority.connect(gateway.with_certificates(), name);
+        let mut connection = authority.connect(gateway.https_address(), name);
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
     }
@@ -61,7 +60,7 @@ fn only_tls_1_2_and_1_3_are_spoken_and_plain_http_is_not() {
     hello.extend([7u8; 32]);
     hello.extend(b"\x00\x00\x02\x00\x2f\x01\x00");
     for bytes in [&hello[..], b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
-        let mut connection = Connection::open(gateway.with_certificates());
+        let mut connection = Connection::open(gateway.https_address());
         connection.send(bytes);
         let heard = connection.read_to_end();
         assert_eq!(heard.first(), Some(&0x15), "{heard:?}");
@@ -76,7 +75,7 @@ fn only_tls_1_2_and_1_3_are_spoken_and_plain_http_is_not() {
 fn a_renewed_certificate_serves_at_once_and_open_connections_go_on() {
     let (gateway, authority, key) = start_with_certificates();
     let ask = get(DOMAIN).key(&key);
-    let mut open = authority.connect(gateway.with_certificates(), "gate.test");
+    let mut open = authority.connect(gateway.https_address(), "gate.test");
     open.ask(&ask).expect(200);
     authority.issue_certificate("first", "DNS:renewed.test,IP:127.0.0.1");
     wait_until("the new one is shown", || {
@@ -140,7 +139,7 @@ fn the_upstream_learns_how_the_client_came() {
     let gateway = setup.with_certificates(&[certificate]).start();
     let key = gateway.create_active_key("acme", &[]);
     let ask = get("/v1/check/a@b.com").key(&key);
-    authority.connect(gateway.with_certificates(), "gate.test").ask(&ask).expect(200);
+    authority.connect(gateway.https_address(), "gate.test").ask(&ask).expect(200);
     assert_eq!(upstream.last_request().header("X-Forwarded-Proto"), "https");
     gateway.send_request(&ask).expect(200);
     assert_eq!(upstream.last_request().header("X-Forwarded-Proto"), "http");
@@ -158,7 +157,7 @@ fn what_has_come_of_an_answer_is_not_kept_back() {
         setup.with_certificates(&[authority.issue_certificate("first", "DNS:gate.test")]).start();
     let key = gateway.create_active_key("acme", &[]);
     for mut connection in
-        [gateway.connect(), authority.connect(gateway.with_certificates(), "gate.test")]
+        [gateway.connect(), authority.connect(gateway.https_address(), "gate.test")]
     {
         connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
         connection.wait_for_bytes();
@@ -175,8 +174,7 @@ fn an_upstream_is_spoken_to_by_tls_and_must_be_who_it_says() {
     let (upstream, authority, its_key) = start_with_certificates();
     let route = "[[upstream.route]]\nprefix = \"/v1/behind\"\nkey = false\n";
     let setup = |name: &str| {
-        let setup =
-            Setup::new().upstream(&[upstream.with_certificates()]).set("upstream.tls", "true");
+        let setup = Setup::new().upstream(&[upstream.https_address()]).set("upstream.tls", "true");
         setup.set_text("upstream.tls_name", name).append_toml(route)
     };
     let authorities = authority.certificate_path().display().to_string();

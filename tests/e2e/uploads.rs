@@ -141,7 +141,7 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let (at, all) = (gateway.with_certificates(), rustls::ALL_VERSIONS);
+                let (at, all) = (gateway.https_address(), rustls::ALL_VERSIONS);
                 let stream = TcpStream::connect(at).unwrap();
                 let stream = authority.try_tls_handshake(at, "gate.test", all, &[], stream);
                 assert_whole(&write_then_read(stream.unwrap(), &bytes), 404, "over TLS");

@@ -3,8 +3,10 @@
 
 use std::time::{Duration, Instant};
 
+use crate::harness::http2_frames::{
+    DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame,
+};
 use crate::harness::{Setup, wait_until};
-use crate::http2::{DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame};
 use crate::uploads::start;
 
 const WINDOW_UPDATE: u8 = 8;
@@ -12,7 +14,12 @@ const WINDOW_UPDATE: u8 = 8;
 /// The header of an upload on this stream.
 fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
     let fields = [("content-length", "1000000")];
-    frame(HEADERS, END_HEADERS, stream, &crate::http2::request("POST", path, key, &fields))
+    frame(
+        HEADERS,
+        END_HEADERS,
+        stream,
+        &crate::harness::http2_frames::request("POST", path, key, &fields),
+    )
 }
 
 /// The initial windows of a stream and of a connection (RFC 9113 section 6.9.2).
@@ -44,7 +51,9 @@ fn read_stream_outcome_and_window(
             WINDOW_UPDATE if stream == 0 => {
                 *window += u32::from_be_bytes(payload[..].try_into().unwrap()) as usize;
             }
-            HEADERS if stream == wanted => status = crate::http2::status_of(&payload),
+            HEADERS if stream == wanted => {
+                status = crate::harness::http2_frames::status_of(&payload)
+            }
             RST_STREAM if stream == wanted => {
                 return (status, Some(u32::from_be_bytes(payload[..4].try_into().unwrap())));
             }
@@ -71,7 +80,8 @@ fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
         let length = window.min(WINDOW);
         assert!(frames.send(&data_frames(next, length)));
         window -= length;
-        let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+        let block =
+            crate::harness::http2_frames::request("GET", "/v1/public/top-domains", &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
         let answer = read_stream_outcome_and_window(&mut frames, next + 2, &mut window);
         assert_eq!(answer, (200, None), "round {round}");
@@ -92,7 +102,7 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
         let (kind, _, stream, payload) = frames.next_frame().expect("a frame");
         assert_ne!(kind, GOAWAY, "{payload:?}");
         if kind == HEADERS {
-            answered.insert(stream, crate::http2::status_of(&payload));
+            answered.insert(stream, crate::harness::http2_frames::status_of(&payload));
         }
     }
     assert!(answered.values().all(|status| *status == 404), "{answered:?}");
@@ -100,7 +110,7 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
     for stream in &streams {
         assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
     }
-    let block = crate::http2::request("GET", "/v1/public/top-domains", &key, &[]);
+    let block = crate::harness::http2_frames::request("GET", "/v1/public/top-domains", &key, &[]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
     assert_eq!(read_stream_outcome(&mut frames, 1_001), (200, None));
 }
