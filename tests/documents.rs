@@ -108,8 +108,9 @@ fn the_openapi_document_lists_every_response_header() {
     let fields = read("src/message/response/header_field.rs");
     let of_http = ["content-length", "content-type", "transfer-encoding", "date", "connection"];
     let quoted = fields.split("mod tests").next().unwrap().split('"');
-    let wire = quoted.filter_map(|text| text.strip_suffix(": ")).map(str::to_ascii_lowercase);
-    let names: Vec<String> = wire.filter(|it| !of_http.contains(&it.as_str())).collect();
+    let field_names =
+        quoted.filter_map(|text| text.strip_suffix(": ")).map(str::to_ascii_lowercase);
+    let names: Vec<String> = field_names.filter(|it| !of_http.contains(&it.as_str())).collect();
     assert!(names.len() >= 16, "{names:?}");
     let document = OPENAPI.to_ascii_lowercase();
     for name in names {
@@ -177,15 +178,16 @@ fn the_openapi_enumerations_equal_those_of_the_code() {
 #[test]
 fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
     let admin = read("src/process/admin.rs");
-    let told = between(&admin, "text_response(StatusCode::", "\")");
-    let told: BTreeSet<&str> = told.iter().filter_map(|call| call.split('"').nth(1)).collect();
+    let fixed_texts = between(&admin, "text_response(StatusCode::", "\")");
+    let fixed_texts: BTreeSet<&str> =
+        fixed_texts.iter().filter_map(|call| call.split('"').nth(1)).collect();
     let in_docs: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
         .into_iter()
         .filter(|text| text.ends_with("\\n"))
         .collect();
     // A 404 is no page, so the OpenAPI document does not describe its text.
-    let is_told = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
-    let in_code: BTreeSet<&str> = told.into_iter().filter(is_told).collect();
+    let is_page_text = |text: &&str| text.ends_with("\\n") && !text.contains("no such page");
+    let in_code: BTreeSet<&str> = fixed_texts.into_iter().filter(is_page_text).collect();
     assert_eq!(in_docs, in_code);
 }
 

@@ -9,8 +9,8 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use riskgate::gate::admission::authenticate_client;
 use riskgate::keys::{DeclaredKey, KeyRing, Plans, Token, sha256};
-use riskgate::quota::{Ledger, LedgerOptions, FailurePolicy};
 use riskgate::model::refusal::Refusal;
+use riskgate::quota::{FailurePolicy, Ledger, LedgerOptions};
 use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingRows, Store, StoreUrl};
 use riskgate_fuzz::ScratchFolder;
 

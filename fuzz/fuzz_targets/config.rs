@@ -16,14 +16,18 @@ fuzz_target!(|data: &[u8]| {
     let path = SCRATCH.write_file("riskgate.toml", data);
     let place = path.display().to_string();
     let file = ConfigFile::Path(path);
-    let (config, faults) = Config::read_collecting_faults(&ConfigOverrides { file, flags: Vec::new() });
+    let (config, faults) =
+        Config::read_collecting_faults(&ConfigOverrides { file, flags: Vec::new() });
     assert!(config.is_some() || !faults.is_empty(), "nothing read and nothing wrong");
     let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
     for fault in &faults {
         if let Some(rest) = fault.strip_prefix(&place) {
             let line = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
             let line = line.and_then(|(line, _)| line.parse::<usize>().ok());
-            let of_the_file = [": expected a config file, but found ", ": expected settings, but found an empty file"];
+            let of_the_file = [
+                ": expected a config file, but found ",
+                ": expected settings, but found an empty file",
+            ];
             let whole = of_the_file.iter().any(|fault| rest.starts_with(fault));
             assert!(whole || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
         } else {
@@ -40,7 +44,10 @@ fuzz_target!(|data: &[u8]| {
         let shown = format!("{config:?}");
         assert!(!shown.contains(SECRET), "{shown}");
     }
-    assert!(config.settings_needing_restart(&config.clone()).is_empty(), "it differs from itself");
+    assert!(
+        config.settings_needing_restart(&config.clone()).is_empty(),
+        "the table differs from itself"
+    );
     if faults.is_empty() {
         assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
         assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());

@@ -2,7 +2,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::model::domain::{Domain, MAX_LABEL_LEN, MAX_NAME_LEN, DnsName, percent_decode, ancestor_offsets};
+use riskgate::model::domain::{
+    DnsName, Domain, MAX_LABEL_LEN, MAX_NAME_LEN, ancestor_offsets, percent_decode,
+};
 
 fuzz_target!(|segment: &[u8]| {
     let from_segment = Domain::from_path_segment(segment).ok();
@@ -25,7 +27,11 @@ fuzz_target!(|segment: &[u8]| {
     assert!(text.contains('.'));
     for pingora_stream in [text.to_owned(), text.to_ascii_uppercase(), format!("{text}.")] {
         assert_eq!(Domain::parse(&pingora_stream).as_ref(), Ok(&domain), "{pingora_stream:?}");
-        assert_eq!(Domain::from_path_segment(pingora_stream.as_bytes()).as_ref(), Ok(&domain), "{pingora_stream:?}");
+        assert_eq!(
+            Domain::from_path_segment(pingora_stream.as_bytes()).as_ref(),
+            Ok(&domain),
+            "{pingora_stream:?}"
+        );
     }
     let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
     assert_eq!(Domain::from_path_segment(encoded.as_bytes()).as_ref(), Ok(&domain));

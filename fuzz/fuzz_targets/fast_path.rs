@@ -15,7 +15,7 @@ use pingora_core::services::Service;
 use pingora_proxy::http_proxy;
 use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, ConfigOverrides};
-use riskgate::downstream::{DownstreamApp, ExchangeUpstreams, ConnectionTracker};
+use riskgate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
 use riskgate::keys::format_key_hash;
 use riskgate::process::listener::{ListenerService, bind_listener};
 use riskgate::process::server::{Mount, resolve_upstreams};
@@ -28,20 +28,24 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 static LISTENERS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
     let upstream_address = upstream();
-    [start_listener("lane", true, upstream_address), start_listener("general", false, upstream_address)]
+    [
+        start_listener("fast-path", true, upstream_address),
+        start_listener("pingora-path", false, upstream_address),
+    ]
 });
 
 fuzz_target!(|bytes: &[u8]| {
     if bytes.len() > MAX_INPUT {
         return;
     }
-    let [with, without] = LISTENERS.map(|address| normalized_responses(&send_and_read(address, bytes)));
-    assert_eq!(with, without, "with the lane and without");
+    let [with, without] =
+        LISTENERS.map(|address| normalized_responses(&send_and_read(address, bytes)));
+    assert_eq!(with, without, "with the fast path and without");
 });
 
 /// Reads all bytes until the connection ends; the client does not close its side first.
 fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(address).expect("a door that takes connections");
+    let mut stream = TcpStream::connect(address).expect("a listener that accepts connections");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time for reading");
     // riskgate may already have refused the request and closed the connection.
     let _ = stream.write_all(bytes);
@@ -82,7 +86,7 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
     let key = format!("[[key]]\nid = \"one\"\naccount = \"acme\"\nhash = \"{hash}\"\n");
     let keys = scratch.write_file("keys.toml", key.as_bytes());
     let config = format!(
-        "[listen]\nlane = {fast_path}\n[log]\naccess = false\n[upstream]\nservers = [\"{upstream_address}\"]\n\
+        "[listen]\nfast_path = {fast_path}\n[log]\naccess = false\n[upstream]\nservers = [\"{upstream_address}\"]\n\
          health_interval = \"0\"\n[[upstream.route]]\nprefix = \"/v1/form\"\n\
          methods = [\"GET\", \"POST\"]\n[store]\nurl = \"sqlite:{0}/riskgate.db\"\n[keys]\n\
          file = {keys:?}\n[plans]\nfree = 1000000000\n[top]\nmin_accounts = 16\n",
@@ -95,17 +99,17 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
     let upstreams = resolve_upstreams(&config).expect("a server");
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
-    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
     let servers = ExchangeUpstreams { upstreams };
-    let door = DownstreamApp::new(proxy, gate, config.downstream, traffic).with_upstreams(servers);
+    let app = DownstreamApp::new(proxy, gate, config.downstream, tracker).with_upstreams(servers);
     let socket = bind_listener(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("an address");
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         runtime.expect("a runtime").block_on(async {
             let (_running, shutdown) = tokio::sync::watch::channel(false);
-            let mut listening = ListenerService::new("way", socket, door, TEST_TIMEOUT);
-            listening.start_service(None, shutdown, 1).await;
+            let mut service = ListenerService::new("test", socket, app, TEST_TIMEOUT);
+            service.start_service(None, shutdown, 1).await;
         });
     });
     address
@@ -140,8 +144,10 @@ fn echo(mut stream: TcpStream) {
             fields.sort();
             let first = request.split(" HTTP/1.1\r\n").next().unwrap_or_default();
             let body = format!("{first}\n{}\n\n{body}", fields.join("\n"));
-            let told = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-            let answer = if request.starts_with("HEAD") { told } else { told + &body };
+            let response_header =
+                format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            let answer =
+                if request.starts_with("HEAD") { response_header } else { response_header + &body };
             if stream.write_all(answer.as_bytes()).is_err() {
                 return;
             }

@@ -10,8 +10,12 @@ use riskgate::message::request_head::{RequestLimits, check_http2_request, parse_
 use riskgate::model::refusal::Refusal;
 use riskgate_fuzz::first_line;
 
-const DEFAULT_LIMITS: RequestLimits =
-    RequestLimits { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+const DEFAULT_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 16_384,
+    header_fields: 64,
+    target_bytes: 2_048,
+    body_bytes: 1 << 20,
+};
 const SMALL_LIMITS: RequestLimits =
     RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100 };
 
@@ -27,8 +31,10 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-type Verdicts<'v> =
-    (&'v Result<Option<riskgate::message::request_head::RequestHead<'v>>, Refusal>, &'v Result<(), Refusal>);
+type Verdicts<'v> = (
+    &'v Result<Option<riskgate::message::request_head::RequestHead<'v>>, Refusal>,
+    &'v Result<(), Refusal>,
+);
 
 fn assert_verdicts_agree(
     request: &RequestHeader,

@@ -6,7 +6,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use libfuzzer_sys::fuzz_target;
 use ppp::v1;
-use riskgate::downstream::preamble::{HTTP2_PREFACE, ProxyHeader, is_http2_preface, parse_proxy_header};
+use riskgate::downstream::preamble::{
+    HTTP2_PREFACE, ProxyHeader, is_http2_preface, parse_proxy_header,
+};
 
 const MAX_HEADER_BYTES: usize = 2048;
 const MAX_V1_LINE_BYTES: usize = 107;

@@ -5,8 +5,12 @@ use libfuzzer_sys::fuzz_target;
 use riskgate::message::request_head::{RequestHead, RequestLimits, parse_request_head};
 use riskgate::model::refusal::Refusal;
 
-const DEFAULT_LIMITS: RequestLimits =
-    RequestLimits { header_bytes: 16_384, header_fields: 64, target_bytes: 2_048, body_bytes: 1 << 20 };
+const DEFAULT_LIMITS: RequestLimits = RequestLimits {
+    header_bytes: 16_384,
+    header_fields: 64,
+    target_bytes: 2_048,
+    body_bytes: 1 << 20,
+};
 const SMALL_LIMITS: RequestLimits =
     RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100 };
 
@@ -55,7 +59,7 @@ fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimit
     assert!(header.ends_with(b"\r\n\r\n") && !header.contains(&0));
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
-    let parsed = request.parse(header).expect("a header that the parser behind us takes");
+    let parsed = request.parse(header).expect("a header that Pingora's parser accepts");
     assert_eq!(parsed, httparse::Status::Complete(header.len()), "it ends elsewhere");
     let line = header.split(|byte| *byte == b'\n').find(|line| *line != b"\r").unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| matches!(byte, b' ' | b'\r')).collect();
@@ -63,8 +67,8 @@ fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimit
     assert_eq!(request.path.map(str::as_bytes), words.get(1).copied());
     assert!(words[1].len() <= sizes.target_bytes);
     let values = |name: &str| -> Vec<&[u8]> {
-        let mine = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
-        mine.map(|field| field.value).collect()
+        let matching = request.headers.iter().filter(|field| field.name.eq_ignore_ascii_case(name));
+        matching.map(|field| field.value).collect()
     };
     assert!(request.headers.len() <= sizes.header_fields);
     assert!(values("transfer-encoding").is_empty(), "two ways to frame a body");

@@ -4,9 +4,11 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
+use riskgate::gate::route::{
+    Route, UpstreamRoute, canonicalize_check_target, match_route, redact_path, split_query,
+};
 use riskgate::model::domain::{Domain, percent_decode};
 use riskgate::model::refusal::Refusal;
-use riskgate::gate::route::{UpstreamRoute, Route, canonicalize_check_target, match_route, redact_path, split_query};
 
 static PREFIXES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
     let prefix = |path: &str| UpstreamRoute {
@@ -92,7 +94,7 @@ fn assert_one_canonical_form(segment: &[u8]) {
     assert_eq!(percent_decode(again), percent_decode(segment), "it means something else");
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
     assert!(again.iter().all(|byte| plain(*byte)), "{once}");
-    http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that crosses");
+    http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
 }
 
 /// If an upstream server decodes, splits and resolves the path in any order, the result still lies

@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use libfuzzer_sys::fuzz_target;
 use riskgate::model::domain::Domain;
 use riskgate::model::month::format_rfc3339;
-use riskgate::table::{TableLocation, Table};
+use riskgate::table::{Table, TableLocation};
 use riskgate_fuzz::ScratchFolder;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -84,7 +84,8 @@ fn exercise_table(table: &Table) {
 
 fn write_and_read(table: &Table, path: &Path) {
     table.write_to(path).expect("a table that can be written");
-    let again = Table::load(&TableLocation::Directory(path.to_owned())).expect("a table that can be read");
+    let again =
+        Table::load(&TableLocation::Directory(path.to_owned())).expect("a table that can be read");
     assert_eq!(again.version(), table.version());
     assert_eq!(again.rows().count(), table.rows().count());
 }

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
 use riskgate::model::domain::Domain;
-use riskgate::table::{TableLocation, Table};
+use riskgate::table::{Table, TableLocation};
 use riskgate_fuzz::{ScratchFolder, first_line};
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("lists"));

@@ -5,7 +5,7 @@
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use riskgate::message::response::CommonHeaders;
-use riskgate::proxy::upstream::{BodyState, ResponseContext, MalformedResponse, forward_head};
+use riskgate::proxy::upstream::{BodyState, MalformedResponse, ResponseContext, forward_head};
 
 /// The header, the body, whether the body was truncated, and the number of unread bytes.
 type ForwardedResponse = Result<(Vec<u8>, Vec<u8>, bool, usize), MalformedResponse>;
@@ -81,7 +81,7 @@ fn join_chunks(mut chunks: &[u8], is_cut: bool) -> Vec<u8> {
         assert_eq!(&chunks[end..end + 2], b"\r\n");
         chunks = &chunks[end + 2..];
         if size == 0 {
-            assert!(chunks.is_empty() && !is_cut, "the end is the end");
+            assert!(chunks.is_empty() && !is_cut, "nothing follows the last chunk");
             return whole;
         }
     }

@@ -22,7 +22,7 @@ fn slow_clients_of_the_admin_listener_are_closed() {
     let gateway = Setup::new().start();
     let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
     trickles.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
-    wait_until("it is shown out", || {
+    wait_until("riskgate closes the connection", || {
         std::thread::sleep(Duration::from_millis(200));
         trickles.write_all(b"X: a\r\n").is_err()
     });

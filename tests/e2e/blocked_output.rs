@@ -49,13 +49,13 @@ fn cli(config: &Path, arguments: &[&str]) -> String {
 fn create_active_key(gateway: &Gateway, account: &str) -> String {
     let key = cli(&gateway.config, &["keys", "create", "--account", account]);
     let key = key.trim_end().to_owned();
-    wait_until("the key opens", || gateway.get("/v1/usage", &key).status == 200);
+    wait_until("the key is accepted", || gateway.get("/v1/usage", &key).status == 200);
     key
 }
 
 fn spent_calls(gateway: &Gateway) -> u64 {
-    let told = cli(&gateway.config, &["usage", "--json"]);
-    let rows: serde_json::Value = serde_json::from_str(&told).unwrap();
+    let output = cli(&gateway.config, &["usage", "--json"]);
+    let rows: serde_json::Value = serde_json::from_str(&output).unwrap();
     rows.as_array().unwrap().iter().map(|row| row["month_count"].as_u64().unwrap()).sum()
 }
 
@@ -85,7 +85,7 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
             gateway.get("/v1/public/top-domains", &key).expect(200);
         }
         asked += count;
-        wait_until("the store has what was spent", || spent_calls(&gateway) == asked);
+        wait_until("the store has the spent calls", || spent_calls(&gateway) == asked);
     };
     ask(30);
     // The ledger's thread logs a lot about this fault.
@@ -105,7 +105,7 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
     assert_eq!(post_reload(&gateway), 422);
     assert!(
         gateway.sum_of_samples("riskgate_process_log_lines_dropped_total", &[]) > 0.0,
-        "there was room for all"
+        "no line was dropped"
     );
     std::fs::write(&gateway.config, config).unwrap();
     assert_eq!(post_reload(&gateway), 200);
@@ -126,7 +126,7 @@ fn a_standard_output_that_nobody_reads_costs_lines_alone() {
     for _ in 0..30 {
         gateway.get("/v1/public/top-domains", &key).expect(200);
     }
-    wait_until("the store has what was spent", || spent_calls(&gateway) == 30);
+    wait_until("the store has the spent calls", || spent_calls(&gateway) == 30);
     assert_eq!(post_reload(&gateway), 200);
     assert_ends_in_order(gateway);
 }
@@ -143,9 +143,9 @@ fn every_fault_of_a_start_is_told_to_who_reads_and_nobody_is_waited_for() {
         command.args(["run", "-c"]).arg(&config).stdin(Stdio::null()).stderr(stderr);
         command.spawn().unwrap()
     };
-    let told = start(Stdio::piped()).wait_with_output().unwrap();
-    assert_eq!(told.status.code(), Some(78));
-    assert_eq!(String::from_utf8(told.stderr).unwrap().lines().count(), faults);
+    let output = start(Stdio::piped()).wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(78));
+    assert_eq!(String::from_utf8(output.stderr).unwrap().lines().count(), faults);
 
     let pipe = FullPipe::create_full(setup.path("stderr"));
     let begun = Instant::now();

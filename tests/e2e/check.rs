@@ -106,9 +106,12 @@ fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
         for verb in [&["run"][..], &["check"], &["keys", "list"]] {
             let mut command = Command::new("timeout");
             command.args(["20", BINARY]).args(verb).arg("-c").arg(&config);
-            let told = run_command(&mut command).expect(78).stderr;
+            let reported = run_command(&mut command).expect(78).stderr;
             let expected = "empty.toml: expected settings, but found an empty file\n";
-            assert!(told.ends_with(expected) && told.lines().count() == 1, "{verb:?}: {told}");
+            assert!(
+                reported.ends_with(expected) && reported.lines().count() == 1,
+                "{verb:?}: {reported}"
+            );
         }
     }
     std::fs::write(&config, "# Nothing yet.\n").unwrap();
@@ -165,15 +168,15 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
 
 #[test]
 fn arguments_that_are_no_text_are_refused_without_a_panic() {
-    let odd = OsString::from_vec(b"a\xff".to_vec());
+    let not_utf8 = OsString::from_vec(b"a\xff".to_vec());
     let setup = Setup::new();
     let config = setup.write_config();
     let mut command = Command::new(BINARY);
-    command.args(["keys", "create", "--account"]).arg(&odd).arg("-c").arg(&config);
+    command.args(["keys", "create", "--account"]).arg(&not_utf8).arg("-c").arg(&config);
     let ran = run_command(&mut command).expect(2);
     assert!(!ran.stderr.contains("panicked"), "{}", ran.stderr);
     // A path may contain any bytes.
-    let path = setup.path("").join(&odd);
+    let path = setup.path("").join(&not_utf8);
     std::fs::copy(&config, &path).unwrap();
     run_command(Command::new(BINARY).args(["check", "-c"]).arg(path)).expect(0);
 }
@@ -192,8 +195,11 @@ fn no_fault_of_an_address_shows_its_password() {
         "me:s3cr3t@127.0.0.1:1",
         "sqlite:riskgate.db?key=s3cr3t",
     ] {
-        let silent = |what: &str, told: &str| {
-            assert!(!told.contains("s3cr3t") && !told.is_empty(), "{what} of {url}: {told}");
+        let silent = |what: &str, reported: &str| {
+            assert!(
+                !reported.contains("s3cr3t") && !reported.is_empty(),
+                "{what} of {url}: {reported}"
+            );
         };
         for setting in ["STORE__URL", "UPSTREAM__SERVERS", "LISTEN__HTTP", "STORE__DEADLINE"] {
             let mut command = Command::new(BINARY);
@@ -209,12 +215,14 @@ fn no_fault_of_an_address_shows_its_password() {
         let before = std::fs::read_to_string(&gateway.config).unwrap();
         let own = format!("{:?}", format!("sqlite:{}", gateway.path("riskgate.db").display()));
         gateway.edit_config(|text| text.replace(&own, &format!("{url:?}")));
-        let told = || gateway.readyz().text();
-        wait_until("the reload is told", || told().contains("store.url: expected sqlite:PATH"));
-        silent("/readyz", &told());
+        let reported = || gateway.readyz().text();
+        wait_until("riskgate reports the reload", || {
+            reported().contains("store.url: expected sqlite:PATH")
+        });
+        silent("/readyz", &reported());
         silent("standard error", &gateway.stderr());
         gateway.edit_config(|_| before);
-        wait_until("the config is good again", || !told().contains("store.url"));
+        wait_until("the config is good again", || !reported().contains("store.url"));
     }
     // clap repeats an argument that it refuses.
     let ran = run_command(Command::new(BINARY).args(["run", "redis://me:s3cr3t@host"])).expect(2);

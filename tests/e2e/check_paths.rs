@@ -150,15 +150,15 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
     }
     for mode in [0o400, 0o000] {
         set_mode(&store, mode);
-        let said = ["check", "run"].map(|verb| {
+        let errors = ["check", "run"].map(|verb| {
             let words = [words, &["timeout", "20", BINARY, verb, "-c"]].concat();
             let mut command = Command::new(words[0]);
             run_command(command.args(&words[1..]).arg(setup.path("riskgate.toml")))
                 .expect(78)
                 .stderr
         });
-        assert!(said[0].contains("riskgate.db: expected a file that we may"), "{}", said[0]);
-        assert_eq!(said[0], said[1]);
+        assert!(errors[0].contains("riskgate.db: expected a file that we may"), "{}", errors[0]);
+        assert_eq!(errors[0], errors[1]);
     }
 }
 

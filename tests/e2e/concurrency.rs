@@ -77,7 +77,7 @@ fn keys_change_under_load_without_a_wrong_answer() {
             let (key, id) = gateway.create_active_key_with_id(&format!("round-{round}"), &[]);
             gateway.get_domain("first.test", &key).expect(200);
             gateway.cli(&["keys", "revoke", &id]).expect(0);
-            wait_until("the key is out", || gateway.get("/v1/usage", &key).status == 401);
+            wait_until("the key is refused", || gateway.get("/v1/usage", &key).status == 401);
         }
         drop(ended);
     });
@@ -112,7 +112,7 @@ fn answers_of_many_clients_are_never_mixed_up() {
     let gateway = Setup::new().upstream(&[echo.address]).set("plans.free", "\"unlimited\"").start();
     let keys: Vec<String> =
         (0..6).map(|at| gateway.create_key(&format!("account-{at}"), &[])).collect();
-    wait_until("the last key opens", || gateway.get("/v1/usage", &keys[5]).status == 200);
+    wait_until("the last key is accepted", || gateway.get("/v1/usage", &keys[5]).status == 200);
     std::thread::scope(|scope| {
         for (at, key) in keys.iter().enumerate() {
             let gateway = &gateway;
@@ -226,13 +226,13 @@ fn an_address_gets_at_most_its_limit_of_concurrent_exchanges() {
     wait_until("all of them are with the server", || upstream.request_count() == served.len());
     let refused = ask("127.0.0.1").read_response().expect("an answer").expect(500);
     assert_eq!(refused.json()["error"], "upstream_unavailable");
-    assert_eq!(gateway.get_month_count(&key), served.len() as u64, "given back");
+    assert_eq!(gateway.get_month_count(&key), served.len() as u64, "refunded");
     assert_eq!(upstream.request_count(), served.len());
     drop(served);
     let again = || {
         ask("127.0.0.1").read_response().is_some_and(|a| a.json()["error"] == "upstream_timeout")
     };
-    wait_until("there is a place again", again);
+    wait_until("a connection is accepted again", again);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn an_address_gets_at_most_its_limit_of_buffered_request_bodies() {
         connection
     };
     let mut waiting = [waits(), waits()];
-    wait_until("both are let in", || gateway.get_month_count(&key) == 2);
+    wait_until("both connections are accepted", || gateway.get_month_count(&key) == 2);
     let refused = waits().read_response().expect("an answer").expect(500);
     assert_eq!(refused.json()["error"], "upstream_unavailable");
     gateway.send_request(&post).expect(200);
@@ -284,14 +284,15 @@ fn an_address_gets_at_most_its_limit_of_buffered_request_bodies() {
         connection.send(b"y");
         assert_eq!(connection.read_response().expect("an answer").status, 200);
     }
-    assert_eq!(gateway.get_month_count(&key), 3, "what was refused was given back");
+    assert_eq!(gateway.get_month_count(&key), 3, "refused requests were refunded");
 }
 
 #[test]
 fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
     // Each request has its own connection, so the connections can be counted.
-    let said = || response_bytes(200, "Connection: close\r\n", "");
-    let upstream = MockUpstream::with_script(move |_| vec![Step::Send(said()), Step::Close]);
+    let closing_response = || response_bytes(200, "Connection: close\r\n", "");
+    let upstream =
+        MockUpstream::with_script(move |_| vec![Step::Send(closing_response()), Step::Close]);
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
     let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
     // The time-out for a header does not apply to a body.

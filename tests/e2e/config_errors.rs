@@ -87,7 +87,7 @@ prefix = \"/v1/check\"
     let mut command = std::process::Command::new(crate::harness::BINARY);
     let ran = crate::harness::run_command(command.arg("check").arg("-c").arg(&config)).expect(78);
     for line in expected {
-        assert!(ran.stderr.lines().any(|said| said.starts_with(&line)), "{line}\n{}", ran.stderr);
+        assert!(ran.stderr.lines().any(|error| error.starts_with(&line)), "{line}\n{}", ran.stderr);
     }
     for line in ran.stderr.lines() {
         let (_, words) = line.split_once(": expected ").unwrap_or_else(|| panic!("{line}"));
@@ -120,19 +120,22 @@ fn a_config_that_is_no_toml_or_not_there_is_told_in_one_line() {
 #[test]
 fn a_variable_that_is_wrong_is_told_by_its_name() {
     let setup = Setup::new().env("RISKGATE__LISTEN__HTTP", "nowhere");
-    let said = config_errors(&setup);
-    assert!(said[0].starts_with("RISKGATE__LISTEN__HTTP: listen.http: expected"), "{said:?}");
+    let errors = config_errors(&setup);
+    assert!(errors[0].starts_with("RISKGATE__LISTEN__HTTP: listen.http: expected"), "{errors:?}");
     let unknown = Setup::new().env("RISKGATE__LISTEN__COLOUR", "red");
     assert!(config_errors(&unknown)[0].contains("listen.colour: expected"));
 }
 
 #[test]
 fn an_admin_address_beyond_loopback_needs_a_token() {
-    let said = config_errors(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
-    assert!(said[0].contains("admin.token: expected"), "{said:?}");
+    let errors = config_errors(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
+    assert!(errors[0].contains("admin.token: expected"), "{errors:?}");
     let short = Setup::new().set_text("admin.token", "short-secret");
-    let said = config_errors(&short).join("\n");
-    assert!(said.contains("admin.token: expected") && !said.contains("short-secret"), "{said}");
+    let errors = config_errors(&short).join("\n");
+    assert!(
+        errors.contains("admin.token: expected") && !errors.contains("short-secret"),
+        "{errors}"
+    );
 }
 
 #[test]
@@ -145,10 +148,13 @@ fn a_bad_score_in_line_4127_is_told_with_its_line() {
         text += &format!("n{line}.test,subtree,disposable,{score},,,\n");
     }
     std::fs::write(&overrides, text).unwrap();
-    let said = config_errors(&setup);
+    let errors = config_errors(&setup);
     let place = format!("{}:4127: risk_score: expected ", overrides.display());
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&place) && said[0].contains(", but found \"101\""), "{said:?}");
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(
+        errors[0].starts_with(&place) && errors[0].contains(", but found \"101\""),
+        "{errors:?}"
+    );
 }
 
 #[test]
@@ -157,9 +163,9 @@ fn a_bad_name_in_a_list_is_told_with_its_line() {
     let lists = setup.lists();
     let rows: String = (1..=300).map(|at| format!("n{at}.test\n")).collect();
     lists.write("disposable.txt", &format!("{rows}no_name.test\nfirst.test\nsecond.test\n"));
-    let said = config_errors(&setup);
+    let errors = config_errors(&setup);
     let place = format!("{}:301: expected ", lists.file("disposable.txt").display());
-    assert!(said[0].starts_with(&place) && said[0].contains(", but found "), "{said:?}");
+    assert!(errors[0].starts_with(&place) && errors[0].contains(", but found "), "{errors:?}");
 }
 
 #[test]
@@ -182,8 +188,8 @@ fn a_table_that_cannot_be_read_is_told_with_its_path() {
         let setup = Setup::new();
         let lists = setup.path("lists");
         ruin(&lists);
-        let said = config_errors(&setup);
-        assert!(said[0].starts_with(&lists.display().to_string()), "{said:?}");
+        let errors = config_errors(&setup);
+        assert!(errors[0].starts_with(&lists.display().to_string()), "{errors:?}");
     }
 }
 
@@ -221,10 +227,10 @@ fn faults_of_a_key_file_are_told_with_their_lines_and_no_secret() {
         ("hash = \"sha256:00\"\norigins = [\"x\"]\n", 4, ""),
     ] {
         std::fs::write(&file, format!("{head}{rest}")).unwrap();
-        let said = config_errors(&setup);
+        let errors = config_errors(&setup);
         let place = format!("{}:{line}: {words}", file.display());
-        assert!(said[0].starts_with(&place), "{place}\n{said:?}");
-        assert!(!said.join("").contains("s3cret"), "{said:?}");
+        assert!(errors[0].starts_with(&place), "{place}\n{errors:?}");
+        assert!(!errors.join("").contains("s3cret"), "{errors:?}");
     }
     std::fs::remove_file(&file).unwrap();
     assert!(config_errors(&setup)[0].starts_with(&format!("{}: expected", file.display())));
@@ -238,8 +244,8 @@ fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
         .set("plans.free", "5")
         .set_text("store.url", &format!("sqlite:{}", setup.path("riskgate.db").display()));
     let checked = setup.cli(&["check"]).expect(0);
-    let told = "warning: account acme: expected one of the plans free, but found \"gold\"";
-    assert!(checked.stderr.contains(told), "{}", checked.stderr);
+    let warning = "warning: account acme: expected one of the plans free, but found \"gold\"";
+    assert!(checked.stderr.contains(warning), "{}", checked.stderr);
 }
 
 /// A store of a stopped gateway, with some of its data changed.
@@ -261,10 +267,10 @@ fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup
 fn assert_refused_untouched(setup: &Setup, words: &str) {
     let path = setup.path("riskgate.db");
     let before = std::fs::read(&path).unwrap();
-    let said = config_errors(setup);
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert!(said[0].starts_with(&format!("{}: expected ", path.display())), "{said:?}");
-    assert!(said[0].contains(words) && said[0].contains(", but found "), "{said:?}");
+    let errors = config_errors(setup);
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with(&format!("{}: expected ", path.display())), "{errors:?}");
+    assert!(errors[0].contains(words) && errors[0].contains(", but found "), "{errors:?}");
     for arguments in [
         &["keys", "create", "--account", "acme"][..],
         &["keys", "list"],

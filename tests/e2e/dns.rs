@@ -112,7 +112,7 @@ fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
     for (name, reason, score) in cases {
         let before = verdict_of(&gateway, &key, name);
         let now = wait_for(&format!("{name} is known"), || {
-            Some(verdict_of(&gateway, &key, name)).filter(|said| said.2 == "dns")
+            Some(verdict_of(&gateway, &key, name)).filter(|found| found.2 == "dns")
         });
         assert_eq!((now.0.as_str(), now.1), (reason, score), "{name}");
         assert!(before.2 != "dns" || before == now, "{name}: {before:?}");
@@ -121,7 +121,7 @@ fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
     assert_eq!(pro.json()["is_corporate_email"], true);
     assert_eq!(pro.json()["mx_provider_label"], "Google Workspace");
     assert_eq!(pro.header("X-Table-Version"), Some(version.as_str()), "the table is the same");
-    wait_until("the status page tells of it", || {
+    wait_until("the status page reports it", || {
         let status = dns_status(&gateway);
         status["learning"] == true
             && status["problem"].is_null()
@@ -142,21 +142,21 @@ fn what_is_not_clear_or_says_nothing_changes_no_answer() {
     let after: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
     assert_eq!(before, after);
     assert!(
-        after.iter().all(|said| *said == ("safe".to_owned(), 10, "none".to_owned())),
+        after.iter().all(|found| *found == ("safe".to_owned(), 10, "none".to_owned())),
         "{after:?}"
     );
     let outcome = |word: &str| {
         gateway.sum_of_samples("riskgate_dns_resolutions_total", &[&format!("outcome=\"{word}\"")])
     };
     assert_eq!((outcome("host"), outcome("unknown")), (2.0, 4.0));
-    assert_eq!(dns_status(&gateway)["problem"], Value::Null, "no fault of ours");
+    assert_eq!(dns_status(&gateway)["problem"], Value::Null, "no fault of riskgate");
 }
 
 #[test]
 fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     let server = DnsServer::start(&records());
     let (gateway, key) = start_learning_gateway(server.address);
-    wait_for("the operator's word outranks what was learned", || {
+    wait_for("the operator's override outranks the learned verdict", || {
         verdict_of(&gateway, &key, "null.com");
         verdict_of(&gateway, &key, "burner.com");
         (verdict_of(&gateway, &key, "null.com").2 == "dns"
@@ -165,12 +165,12 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
     });
     gateway.cli(&["table", "allow", "null.com"]).expect(0);
     gateway.cli(&["table", "deny", "pro.com"]).expect(0);
-    wait_until("both words count", || {
+    wait_until("both overrides apply", || {
         verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
             && verdict_of(&gateway, &key, "pro.com").2 == "list"
     });
     assert_eq!(verdict_of(&gateway, &key, "burner.com").2, "dns", "another table, and still known");
-    let asked = gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]);
+    let query_count = gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]);
     for (name, reason, from) in [
         ("yopmail.com", "disposable", "list"),
         ("x.yopmail.com", "disposable", "list"),
@@ -183,9 +183,9 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         assert_eq!((said_reason.as_str(), said_from.as_str()), (reason, from), "{name}");
     }
     verdict_of(&gateway, &key, "own.com");
-    wait_for_queries(&gateway, asked as u64 + 1);
+    wait_for_queries(&gateway, query_count as u64 + 1);
     let known = dns_status(&gateway)["known"].as_u64().unwrap();
-    assert!(known <= asked as u64 + 2, "names of lists are not asked for: {known}");
+    assert!(known <= query_count as u64 + 2, "names of lists are not asked for: {known}");
 }
 
 /// The median latency of 300 new names.
@@ -214,12 +214,12 @@ fn a_silent_server_costs_no_request_anything_and_is_told() {
     let without = median_latency_sum(&other, &other_key);
     // Waiting for the DNS would take seconds.
     assert!(with < 3 * without + Duration::from_millis(2), "{with:?}, without {without:?}");
-    wait_until("it is told", || {
+    wait_until("riskgate reports it", || {
         let problem = dns_status(&gateway)["problem"].as_str().unwrap_or_default().to_owned();
         problem.contains("expected the mail hosts of") && problem.contains("no answer within 2 s")
     });
     assert!(gateway.readyz().expect(200).text().contains("dns: "));
-    assert_eq!(dns_status(&gateway)["queue"], 300, "they wait for better days");
+    assert_eq!(dns_status(&gateway)["queue"], 300, "they wait for the recovery");
 }
 
 #[test]
@@ -240,16 +240,16 @@ fn a_slow_server_is_learned_from_in_the_end() {
 #[test]
 fn no_more_is_asked_than_the_rate_allows() {
     let server = DnsServer::start(&records());
-    let door = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
-    let gateway = setup(door.address).set("dns.rate", "10").start();
+    let proxy = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
+    let gateway = setup(proxy.address).set("dns.rate", "10").start();
     let key = gateway.create_active_key("acme", &[]);
-    let asked = || door.query_count.load(Ordering::Relaxed);
-    wait_until("the resolvers are believed", || asked() > 0);
-    let (begun, before) = (Instant::now(), asked());
+    let query_count = || proxy.query_count.load(Ordering::Relaxed);
+    wait_until("the resolvers are believed", || query_count() > 0);
+    let (begun, before) = (Instant::now(), query_count());
     for number in 0..100 {
         verdict_of(&gateway, &key, &format!("there-is-no-{number}.com"));
     }
-    wait_until("thirty were asked", || asked() >= before + 30);
+    wait_until("thirty were asked", || query_count() >= before + 30);
     assert!(begun.elapsed() > Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
 
@@ -257,7 +257,7 @@ fn no_more_is_asked_than_the_rate_allows() {
 fn resolvers_that_deny_large_providers_are_not_believed() {
     let mut server = DnsServer::start("x A 192.0.2.1\n");
     let (gateway, key) = start_learning_gateway(server.address);
-    wait_until("it is told", || {
+    wait_until("riskgate reports it", || {
         dns_status(&gateway)["problem"].as_str().is_some_and(|it| it.contains("found no such name"))
     });
     assert_eq!(verdict_of(&gateway, &key, "there-is-no-such-name.com").2, "none");
@@ -322,7 +322,7 @@ fn nodes_that_share_a_store_tell_each_other() {
     // The second gateway has no resolver.
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
     let second = setup(silent.address).with_redis(&redis).start();
-    wait_until("the key opens", || second.get("/v1/usage", &key).status == 200);
+    wait_until("the key is accepted", || second.get("/v1/usage", &key).status == 200);
     wait_until("the first one knows", || verdict_of(&first, &key, "burner.com").1 == 85);
     wait_until("the second one knows too", || verdict_of(&second, &key, "burner.com").1 == 85);
 }

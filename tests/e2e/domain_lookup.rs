@@ -239,9 +239,9 @@ fn every_answer_says_what_it_goes_by() {
         ("nobody-lists-this.com", "safe", 10, "none"),
     ] {
         let answer = gateway.get_domain(name, key);
-        let said = answer.json();
+        let verdict = answer.json();
         assert_eq!(
-            (&said["reason"], &said["risk_score"]),
+            (&verdict["reason"], &verdict["risk_score"]),
             (&reason.into(), &score.into()),
             "{name}"
         );

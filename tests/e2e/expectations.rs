@@ -134,7 +134,7 @@ fn no_body_is_asked_for_where_no_server_is_there_for_it() {
     let (header, body) = client.read_final_response();
     assert!(header.starts_with("http/1.1 500 "), "{header}");
     assert!(body.contains("upstream_unavailable"), "{body}");
-    assert_eq!(gateway.get_month_count(&key), 0, "given back");
+    assert_eq!(gateway.get_month_count(&key), 0, "refunded");
 }
 
 #[test]

@@ -43,22 +43,22 @@ fn an_account_of_an_unknown_plan_is_our_failure_and_holds_no_other_back() {
     let newer = setup_on(&server).set("plans.free", "100").set("plans.gold", "7");
     newer.cli(&["accounts", "set", "acme", "--plan", "gold"]).expect(0);
     let unknown = "keys: account acme: expected one of the plans business, free, pro, starter";
-    wait_until("/readyz tells of the plan", || degraded(&gateway).contains(unknown));
+    wait_until("/readyz reports the plan", || degraded(&gateway).contains(unknown));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
-    let told = || gateway.stderr().matches("expected one of the plans").count();
-    wait_until("standard error tells of the plan", || told() >= 1);
-    assert_eq!(told(), 1, "it is told once: {}", gateway.stderr());
+    let reported = || gateway.stderr().matches("expected one of the plans").count();
+    wait_until("standard error reports the plan", || reported() >= 1);
+    assert_eq!(reported(), 1, "it is told once: {}", gateway.stderr());
     assert_fails_open(&gateway, &key);
     gateway.cli(&["keys", "revoke", &other_id]).expect(0);
-    wait_until("a key of another account is out", || status(&gateway, &other) == 401);
+    wait_until("a key of another account is refused", || status(&gateway, &other) == 401);
     let later = gateway.create_active_key("another", &["--plan", "free"]);
     // A node can start with this fault, and `check` reports it.
     let gateway = gateway.restart();
     assert!(degraded(&gateway).contains(unknown), "{}", degraded(&gateway));
     assert_fails_open(&gateway, &key);
     assert_eq!((status(&gateway, &other), status(&gateway, &later)), (401, 200));
-    let said = gateway.cli(&["check"]).expect(0).stderr;
-    assert!(said.contains("warning: account acme: expected one of the plans"), "{said}");
+    let printed = gateway.cli(&["check"]).expect(0).stderr;
+    assert!(printed.contains("warning: account acme: expected one of the plans"), "{printed}");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\ngold = 8\n");
     wait_until("the account is served by its plan", || status(&gateway, &key) == 200);
     assert_eq!(gateway.get(USAGE, &key).json()["monthly_limit"], 8);
@@ -77,13 +77,15 @@ fn a_plan_that_leaves_the_config_stops_no_change_of_keys() {
     let gold = gateway.create_active_key("acme", &["--plan", "gold"]);
     let (other, id) = gateway.create_active_key_with_id("other", &[]);
     gateway.edit_config(|text| text.replace("gold = 7\n", ""));
-    wait_until("/readyz tells of one", || degraded(&gateway).contains("account acme: expected"));
+    wait_until("/readyz reports one fault", || {
+        degraded(&gateway).contains("account acme: expected")
+    });
     assert!(degraded(&gateway).contains("account filed: expected"), "{}", degraded(&gateway));
     for key in [gold.as_str(), token] {
         assert_fails_open(&gateway, key);
     }
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("another key is out", || status(&gateway, &other) == 401);
+    wait_until("another key is refused", || status(&gateway, &other) == 401);
     let (later, later_id) = gateway.create_active_key_with_id("other", &[]);
     assert_eq!(status(&gateway, &later), 200);
     gateway.cli(&["keys", "revoke", &later_id]).expect(0);
@@ -108,11 +110,13 @@ fn an_id_that_the_store_gives_to_another_key_than_the_file_stops_no_change_of_ke
     let gateway = setup.start();
     assert_eq!(status(&gateway, token), 200);
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    wait_until("/readyz tells", || degraded(&gateway).contains("keys: key web: expected one key"));
+    wait_until("/readyz reports it", || {
+        degraded(&gateway).contains("keys: key web: expected one key")
+    });
     assert_fails_open(&gateway, token);
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("another key is out", || status(&gateway, &key) == 401);
+    wait_until("another key is refused", || status(&gateway, &key) == 401);
     let gateway = gateway.restart();
     assert_fails_open(&gateway, token);
     assert_eq!(status(&gateway, &key), 401);
@@ -145,7 +149,7 @@ fn rows_of_one_account_that_cannot_be_read_are_its_failure_alone() {
         }
         let (later, later_id) = gateway.create_active_key_with_id("good", &[]);
         gateway.cli(&["keys", "revoke", &later_id]).expect(0);
-        wait_until("another key is out", || status(&gateway, &later) == 401);
+        wait_until("another key is refused", || status(&gateway, &later) == 401);
         // Other readers of rows still list the other accounts.
         let listed = gateway.cli(&["keys", "list"]).expect(0);
         assert!(listed.stdout.contains(&good_id), "{}", listed.stdout);
@@ -197,7 +201,7 @@ fn numbers_of_one_account_that_cannot_be_read_are_its_failure_alone() {
     let before = failures();
     // An account with spoilt counts spends its lease; after that its calls get a 500.
     for (key, account) in &broken {
-        wait_until("its calls are our failure", || {
+        wait_until("its calls get a 500", || {
             let answer = gateway.get_domain("first.test", key);
             assert!(matches!(answer.status, 200 | 500), "{account}: {}", answer.text());
             answer.status == 500
@@ -255,12 +259,12 @@ fn an_entry_in_the_store_that_is_none_of_ours_is_told_and_stops_nothing() {
     }
     for name in ["imports", "keys", "changed"] {
         let entry = format!("keys: riskgate:{{ring}}:{name}: expected only what riskgate wrote");
-        let told = || degraded(&gateway).replace("\\n", "\nkeys: ");
-        wait_until("/readyz tells", || told().contains(&entry));
+        let reported = || degraded(&gateway).replace("\\n", "\nkeys: ");
+        wait_until("/readyz reports it", || reported().contains(&entry));
     }
     let (other, id) = gateway.create_active_key_with_id("other", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the other key is out", || status(&gateway, &other) == 401);
+    wait_until("the other key is refused", || status(&gateway, &other) == 401);
     wait_until("calls are counted", || {
         gateway.get_domain("first.test", &key).status == 200 && gateway.get_month_count(&key) > 0
     });

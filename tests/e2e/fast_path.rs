@@ -43,7 +43,7 @@ fn the_fast_path_and_the_pingora_path_respond_alike() {
         assert_eq!(
             normalized_responses(&one),
             normalized_responses(&other),
-            "seed {seed}, with the lane and without: {}",
+            "seed {seed}, with the fast path and without: {}",
             String::from_utf8_lossy(&sent.bytes)
         );
         plain += sent.plain;
@@ -106,7 +106,7 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         });
         for number in 0..3 {
             let own = gateway.get(format!("/v1/check/{number}"), &key).expect(200).text();
-            assert_eq!(own, format!("GET /v1/check/{number} HTTP/1.1"), "lane = {fast_path}");
+            assert_eq!(own, format!("GET /v1/check/{number} HTTP/1.1"), "fast_path = {fast_path}");
             wait_until("it is dropped", || gateway.open_descriptors() <= before);
         }
     }
@@ -131,7 +131,7 @@ fn every_plan_can_be_spent_exactly_on_both_paths() {
                 clients.into_iter().flat_map(|client| client.join().unwrap()).collect()
             });
             left.sort_unstable();
-            assert_eq!(left, (0..limit).collect::<Vec<_>>(), "{plan}, lane = {fast_path}");
+            assert_eq!(left, (0..limit).collect::<Vec<_>>(), "{plan}, fast_path = {fast_path}");
             assert_eq!(gateway.get_month_count(&key), limit);
         }
         let answers = gateway.sum_of_samples("riskgate_fast_path_requests_total", &[]);

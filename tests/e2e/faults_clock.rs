@@ -80,39 +80,39 @@ fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
 
 #[test]
 fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
-    let (ours, theirs) =
+    let (gateway_clock, redis_clock) =
         (FakeClock::starting_at(BEFORE_THE_END), FakeClock::starting_at(BEFORE_THE_END));
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     spend_two_months(&gateway, key);
     // Only one clock steps: back over the month's end, and ahead over the next.
     let jumps = || gateway.stderr().matches("clock jumped by").count();
     for step in [-DAY, 40 * DAY] {
-        ours.step(step);
+        gateway_clock.step(step);
         assert_spent(&gateway, key, END_OF_MAY);
-        ours.step(-step);
+        gateway_clock.step(-step);
         let before = jumps();
-        theirs.step(step);
+        redis_clock.step(step);
         wait_until("the step was noticed", || jumps() > before);
         assert_spent(&gateway, key, END_OF_MAY);
-        theirs.step(-step);
+        redis_clock.step(-step);
         assert_spent(&gateway, key, END_OF_MAY);
     }
     // The nodes report again the counts that Redis expired.
     let counted = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"] == LIMIT;
     wait_until("the server knows it again", counted);
     // Both clocks step back: April is over, also for a gateway that starts.
-    ours.step(-DAY);
-    theirs.step(-DAY);
+    gateway_clock.step(-DAY);
+    redis_clock.step(-DAY);
     let gateway = gateway.restart();
     assert_spent(&gateway, key, END_OF_MAY);
-    ours.step(DAY);
-    theirs.step(DAY);
+    gateway_clock.step(DAY);
+    redis_clock.step(DAY);
     // Both clocks step ahead: each confirms the other.
-    ours.step(31 * DAY);
-    theirs.step(31 * DAY);
+    gateway_clock.step(31 * DAY);
+    redis_clock.step(31 * DAY);
     wait_until("June has begun", || usage(&gateway, key) == (END_OF_JUNE.to_owned(), 0));
     assert_eq!(spend_all(&gateway, key), LIMIT);
     assert_spent(&gateway, key, END_OF_JUNE);
@@ -169,40 +169,41 @@ fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
 
 #[test]
 fn a_step_of_a_server_s_clock_opens_no_expired_key_and_closes_no_good_one() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup =
-        with_fast_path(setup(&ours).with_redis(&server), true).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = with_fast_path(setup(&gateway_clock).with_redis(&server), true)
+        .set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
     assert_clock_step_has_no_effect(&gateway, |by| {
-        theirs.step(by);
+        redis_clock.step(by);
         wait_until("the step was seen, or taken back", || {
-            ((theirs.now() - ours.now()).abs() > DAY / 2) == is_clock_doubted(&gateway)
+            ((redis_clock.now() - gateway_clock.now()).abs() > DAY / 2)
+                == is_clock_doubted(&gateway)
         });
     });
 }
 
 #[test]
 fn where_nodes_go_by_a_server_s_clock_a_step_of_the_machine_s_moves_nothing() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup =
-        with_fast_path(setup(&ours).with_redis(&server), false).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = with_fast_path(setup(&gateway_clock).with_redis(&server), false)
+        .set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
-    assert_clock_step_has_no_effect(&setup.start(), |by| ours.step(by));
+    assert_clock_step_has_no_effect(&setup.start(), |by| gateway_clock.step(by));
 }
 
 fn is_clock_doubted(gateway: &Gateway) -> bool {
-    let told = gateway.readyz().json()["degraded"].to_string().contains("clock: ");
+    let is_clock_reported = gateway.readyz().json()["degraded"].to_string().contains("clock: ");
     let metric = gateway.sum_of_samples("riskgate_clock_suspect", &[]) == 1.0;
-    told && metric
+    is_clock_reported && metric
 }
 
 #[test]
@@ -218,8 +219,8 @@ fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
         gateway.read_access_log().iter().filter(|l| l["path"] == DOMAIN).count() == 4
     });
     let lines = gateway.read_access_log();
-    let mut mine = lines.iter().filter(|line| line["path"] == DOMAIN);
-    let mut next = || mine.next().unwrap()["time"].as_str().unwrap().to_owned();
+    let mut calls = lines.iter().filter(|line| line["path"] == DOMAIN);
+    let mut next = || calls.next().unwrap()["time"].as_str().unwrap().to_owned();
     for day in ["2031-04-10T12:", "2031-04-12T11:5", "2031-04-12T12:1", "2031-04-12T11:5"] {
         let time = next();
         assert!(time.starts_with(day), "{time}");
@@ -231,32 +232,32 @@ fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
 
 #[test]
 fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup = || setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = || setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     // A new server whose clock is wrong from the start.
-    theirs.step(70 * DAY);
+    redis_clock.step(70 * DAY);
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup().start(), made.stdout.trim_end());
     assert_eq!(spend_all(&gateway, key), LIMIT);
     assert_spent(&gateway, key, END_OF_APRIL);
     assert!(is_clock_doubted(&gateway), "{}", gateway.readyz().text());
-    theirs.step(-70 * DAY);
+    redis_clock.step(-70 * DAY);
     wait_until("all is well", || !is_clock_doubted(&gateway));
     // The clock jumps while no gateway runs, so far that Redis would have expired the counts.
     drop(gateway.shut_down());
     for jump in [70 * DAY, 200 * DAY] {
-        theirs.step(jump);
+        redis_clock.step(jump);
         let gateways = [setup().start(), setup().start()];
         for gateway in &gateways {
             assert_spent(gateway, key, END_OF_APRIL);
-            wait_until("it is told", || is_clock_doubted(gateway));
+            wait_until("riskgate reports it", || is_clock_doubted(gateway));
             assert_eq!(gateway.readyz().status, 200, "it serves");
         }
-        theirs.step(-jump);
+        redis_clock.step(-jump);
         for gateway in &gateways {
             wait_until("all is well", || !is_clock_doubted(gateway));
             assert_spent(gateway, key, END_OF_APRIL);
@@ -273,7 +274,7 @@ fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
 /// reports the command to run, which restores the true month unchanged.
 fn repair_month(gateway: Gateway, key: &str, url: &str) {
     assert_spent(&gateway, key, END_OF_MAY);
-    wait_until("it is told what to do", || {
+    wait_until("riskgate reports what to do", || {
         gateway.readyz().text().contains("riskgate store repair-month 2031-04")
     });
     let words = ["store", "repair-month", "2031-04", "--json"];
@@ -317,42 +318,42 @@ fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
 
 #[test]
 fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     let (gateway, key) = (setup.start(), made.stdout.trim_end());
     (0..7).for_each(|_| drop(gateway.get(DOMAIN, key).expect(200)));
     // Both clocks step while the gateway runs: each confirms the other.
-    ours.step(20 * DAY);
-    theirs.step(20 * DAY);
+    gateway_clock.step(20 * DAY);
+    redis_clock.step(20 * DAY);
     wait_until("May has begun", || usage(&gateway, key) == (END_OF_MAY.to_owned(), 0));
     assert_eq!(spend_all(&gateway, key), LIMIT);
-    ours.step(-20 * DAY);
-    theirs.step(-20 * DAY);
+    gateway_clock.step(-20 * DAY);
+    redis_clock.step(-20 * DAY);
     repair_month(gateway, key, "redis");
 }
 
 #[test]
 fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup = || setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = || setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.trim_end();
     for wrong in [20 * DAY, 70 * DAY, -40 * DAY] {
-        ours.step(wrong);
+        gateway_clock.step(wrong);
         let gateway = setup().start();
         assert_eq!(usage(&gateway, key).0, END_OF_APRIL, "{wrong}");
         gateway.get(DOMAIN, key).expect(200);
         gateway.shut_down();
-        ours.step(-wrong);
+        gateway_clock.step(-wrong);
     }
     let month = server.run(&["HGET", "riskgate:{ring}:meta", "month"]);
     assert_eq!(month, "375", "April 2031, since January 2000");
@@ -360,25 +361,25 @@ fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
 
 #[test]
 fn a_key_lasts_as_long_as_was_said_where_the_clock_of_the_command_is_wrong() {
-    let (ours, theirs) = (
+    let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
     );
-    let server = RedisServer::start_with_env(&theirs.environment());
-    let setup = setup(&ours).with_redis(&server).set_text("store.deadline", "2s");
+    let server = RedisServer::start_with_env(&redis_clock.environment());
+    let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
     for wrong in [-2 * DAY, 2 * DAY] {
-        ours.step(wrong);
+        gateway_clock.step(wrong);
         let create = ["keys", "create", "--account", "acme", "--json", "--expires"];
         let made = gateway.cli(&[&create[..], &["12h"]].concat()).expect(0);
         assert!(made.stderr.contains("warning: the server's clock is"), "{}", made.stderr);
         let (id, key) = (made.json()["id"].clone(), made.json()["key"].clone());
         let opens = |key: &str| gateway.get("/v1/usage", key).status == 200;
-        wait_until("it opens", || opens(key.as_str().unwrap()));
+        wait_until("the key is accepted", || opens(key.as_str().unwrap()));
         let rotate = ["keys", "rotate", id.as_str().unwrap(), "--overlap", "2s"];
         gateway.cli(&rotate).expect(0);
         wait_until("its time is over", || !opens(key.as_str().unwrap()));
-        ours.step(-wrong);
+        gateway_clock.step(-wrong);
     }
 }

@@ -37,21 +37,21 @@ fn is_store_down(gateway: &Gateway) -> bool {
 fn on_a_full_disk_an_open_gateway_serves_and_settles_when_there_is_room_again() {
     let disk = TestDisk::in_memory("2m");
     let (gateway, key) = start(&disk, "open");
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, 4);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         let descriptors = gateway.open_descriptors();
         disk.fill_up();
         wait_until("the store counts as down", || is_store_down(&gateway));
         assert!(gateway.readyz().text().contains("store: down"));
         assert_eq!(gateway.readyz().status, 200, "it serves");
         gateway.send_request(&get(DOMAIN)).expect(401);
-        let before = crowd.counts();
-        wait_until("it serves", || crowd.counts().admitted > before.admitted + 200);
+        let before = clients.counts();
+        wait_until("it serves", || clients.counts().admitted > before.admitted + 200);
         assert_eq!(
-            crowd.counts().internal_errors,
+            clients.counts().internal_errors,
             before.internal_errors,
             "it is known to be down"
         );
@@ -62,28 +62,28 @@ fn on_a_full_disk_an_open_gateway_serves_and_settles_when_there_is_room_again() 
     wait_until("every call is settled", || {
         gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]) == 0.0
     });
-    let said = crowd.counts();
-    assert_eq!((said.quota_exceeded, said.unknown), (0, 0), "{said:?}");
-    assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
-    assert_eq!(gateway.get_month_count(&key), said.admitted);
-    assert_eq!(gateway.restart().get_month_count(&key), said.admitted);
+    let counts = clients.counts();
+    assert_eq!((counts.quota_exceeded, counts.unknown), (0, 0), "{counts:?}");
+    assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
+    assert_eq!(gateway.get_month_count(&key), counts.admitted);
+    assert_eq!(gateway.restart().get_month_count(&key), counts.admitted);
 }
 
 #[test]
 fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed() {
     let disk = TestDisk::in_memory("2m");
     let (mut gateway, key) = start(&disk, "closed");
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, 4);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         disk.fill_up();
-        wait_until("what was leased is spent", || crowd.counts().internal_errors > 50);
-        wait_until("that is told", || gateway.readyz().text().contains("store: down"));
+        wait_until("the leased calls are spent", || clients.counts().internal_errors > 50);
+        wait_until("riskgate reports it", || gateway.readyz().text().contains("store: down"));
     });
-    let served = crowd.counts().admitted;
-    assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
+    let served = clients.counts().admitted;
+    assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
     gateway.kill();
     disk.remove_filler();
     let gateway = gateway.start_again();
@@ -102,29 +102,33 @@ fn a_log_without_room_costs_its_lines_and_no_request() {
     let key = gateway.create_active_key("acme", &[]);
     let dropped = || gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
     // The calls come slowly enough that the log alone does not fill the disk.
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, 4);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         disk.fill_up();
         wait_until("lines are dropped", || dropped() > 100.0);
-        let served = crowd.counts().admitted;
-        wait_until("requests go on", || crowd.counts().admitted > served + 200);
+        let served = clients.counts().admitted;
+        wait_until("requests go on", || clients.counts().admitted > served + 200);
         let full = disk.read("access.log").len();
         disk.remove_filler();
         wait_until("lines are written again", || disk.read("access.log").len() > full);
     });
-    let said = crowd.counts();
-    assert_eq!((said.internal_errors, said.unknown), (0, 0), "{said:?}");
-    assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
+    let counts = clients.counts();
+    assert_eq!((counts.internal_errors, counts.unknown), (0, 0), "{counts:?}");
+    assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
     gateway.get("/v1/usage", &key).expect(200);
     let dropped = dropped() as u64;
     gateway.shut_down();
     let lines = disk.read("access.log");
     let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{e}: {line}"));
     let lines: Vec<Value> = lines.lines().map(parse).collect();
-    assert_eq!(lines.last().unwrap()["route"], "usage", "it goes on once there is room");
+    assert_eq!(
+        lines.last().unwrap()["route"],
+        "usage",
+        "the log continues once the disk has space"
+    );
     let logged = lines.iter().filter(|line| line["route"] == "domain").count() as u64;
-    assert_eq!(logged + dropped, said.admitted, "{logged} logged, {dropped} dropped");
+    assert_eq!(logged + dropped, counts.admitted, "{logged} logged, {dropped} dropped");
 }

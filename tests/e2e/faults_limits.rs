@@ -33,17 +33,17 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
     for _ in 0..2 {
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
-    let room = 20;
-    limit_descriptors(&gateway, gateway.open_descriptors() + room);
-    let crowd: Vec<Connection> =
+    let spare = 20;
+    limit_descriptors(&gateway, gateway.open_descriptors() + spare);
+    let clients: Vec<Connection> =
         (0..200).filter_map(|_| Connection::try_open(gateway.http)).collect();
-    assert!(crowd.len() > room);
+    assert!(clients.len() > spare);
     for _ in 0..50 {
         first.ask(&get(DOMAIN).key(&key)).expect(200);
         // riskgate keeps its upstream connection.
         first.ask(&get("/v1/check/a@b.com").key(&key)).expect(200);
     }
-    drop(crowd);
+    drop(clients);
     wait_until("others are served again", || {
         Connection::try_open(gateway.http)
             .and_then(|mut connection| connection.try_send_request(&get(DOMAIN).key(&key)))
@@ -107,12 +107,12 @@ fn a_flood_of_headers_and_bodies_takes_little_memory() {
     let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
     let gateway = setup.set("plans.free", "1000000").set("log.access", "false").start();
     let key = gateway.create_active_key("acme", &[]);
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     let is_over = AtomicBool::new(false);
     let before = gateway.peak_memory_kib();
     std::thread::scope(|scope| {
-        let _stop_guard = (crowd.stop_on_drop(), SetOnDrop(&is_over));
-        crowd.spawn_clients(scope, gateway.http, 2);
+        let _stop_guard = (clients.stop_on_drop(), SetOnDrop(&is_over));
+        clients.spawn_clients(scope, gateway.http, 2);
         for flood in [Flood::LargeHeaders, Flood::UnfinishedHeaders, Flood::UnfinishedBodies] {
             let (address, key, is_over) = (gateway.http, &key, &is_over);
             scope.spawn(move || flood.run_flood(address, key, is_over));
@@ -120,17 +120,17 @@ fn a_flood_of_headers_and_bodies_takes_little_memory() {
         wait_until("the flood is high", || {
             gateway.sum_of_samples("riskgate_connections", &[]) > 150.0
                 && gateway.sum_of_samples("riskgate_requests_total", &["headers_too_large"]) > 500.0
-                && crowd.counts().admitted > 500
+                && clients.counts().admitted > 500
         });
     });
     let grown = gateway.peak_memory_kib() - before;
     println!(
         "{before} KiB, and {grown} more; {:?} {:?}",
-        crowd.counts(),
-        crowd.latency_p99_and_max()
+        clients.counts(),
+        clients.latency_p99_and_max()
     );
     assert!(grown < 128 * MEBIBYTE, "{grown} KiB");
-    assert_eq!((crowd.counts().internal_errors, crowd.counts().unknown), (0, 0));
+    assert_eq!((clients.counts().internal_errors, clients.counts().unknown), (0, 0));
     wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
     gateway.get(DOMAIN, &key).expect(200);
 }
@@ -195,9 +195,9 @@ fn a_standard_output_that_nobody_reads_holds_nothing_up() {
 
 #[test]
 fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
-    let told = "limit of open files: expected at least 64, but found 63";
+    let expected = "limit of open files: expected at least 64, but found 63";
     let ran = Setup::new().run_under(&["timeout", "20", "prlimit", "--nofile=63:63"]).cli(&["run"]);
-    assert!(ran.expect(78).stderr.contains(told));
+    assert!(ran.expect(78).stderr.contains(expected));
     let gateway = Setup::new().run_under(&["prlimit", "--nofile=64:64"]).start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.get(DOMAIN, &key).expect(200);
@@ -215,9 +215,9 @@ fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
     first.ask(&get("/v1/usage").key(&key)).expect(200);
-    let crowd: Vec<Connection> =
+    let clients: Vec<Connection> =
         (0..300).filter_map(|_| Connection::try_open(gateway.http)).collect();
-    wait_until("the house is full", || {
+    wait_until("all connections are in use", || {
         gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
     });
     for _ in 0..50 {
@@ -230,7 +230,7 @@ fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
         gateway.sum_of_samples("riskgate_reloads_total", &["part=\"table\"", "outcome=\"ok\""])
             >= 1.0
     });
-    drop(crowd);
+    drop(clients);
     wait_until("others are served again", || {
         Connection::try_open(gateway.http)
             .and_then(|mut connection| connection.try_send_request(&get(DOMAIN).key(&key)))

@@ -105,12 +105,12 @@ fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
     let (gateway, key) = start(&upstream);
     let other = gateway.create_active_key("other", &[]);
     println!("before: {}", proc_status_line(&gateway, "VmData"));
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     let is_over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let _stop_guard = (crowd.stop_on_drop(), SetOnDrop(&is_over));
-        crowd.spawn_clients(scope, gateway.http, 2);
-        wait_until("calls are under way", || crowd.counts().admitted > 20);
+        let _stop_guard = (clients.stop_on_drop(), SetOnDrop(&is_over));
+        clients.spawn_clients(scope, gateway.http, 2);
+        wait_until("calls are under way", || clients.counts().admitted > 20);
         for flood in [Flood::Headers, Flood::Bodies, Flood::ShortBodies, Flood::Answers] {
             let (gateway, key, is_over) = (&gateway, &other, &is_over);
             scope.spawn(move || flood.run_flood(gateway, key, is_over));
@@ -118,17 +118,21 @@ fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
         wait_until("connections are turned away", || {
             gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) > 100.0
         });
-        let before = crowd.counts();
-        wait_until("others are served", || crowd.counts().admitted > before.admitted + 200);
+        let before = clients.counts();
+        wait_until("others are served", || clients.counts().admitted > before.admitted + 200);
         println!(
             "in the flood: {}, {}",
             proc_status_line(&gateway, "VmData"),
             proc_status_line(&gateway, "VmRSS")
         );
     });
-    println!("{:?} {:?}", crowd.counts(), crowd.latency_p99_and_max());
-    assert_eq!((crowd.counts().internal_errors, crowd.counts().unknown), (0, 0));
-    assert!(crowd.latency_p99_and_max().1 < TEST_TIMEOUT / 2, "{:?}", crowd.latency_p99_and_max());
+    println!("{:?} {:?}", clients.counts(), clients.latency_p99_and_max());
+    assert_eq!((clients.counts().internal_errors, clients.counts().unknown), (0, 0));
+    assert!(
+        clients.latency_p99_and_max().1 < TEST_TIMEOUT / 2,
+        "{:?}",
+        clients.latency_p99_and_max()
+    );
     wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
     gateway.get_domain("first.test", &key).expect(200);
@@ -158,7 +162,7 @@ fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
     assert_eq!(gateway.readyz().status, 200);
     // The next files load.
     swap("keys.toml", b"# None.\n", 8);
-    wait_until("keys are taken", || !fails("keys"));
+    wait_until("the keys are accepted", || !fails("keys"));
     swap("built.table", &table, table.len() as u64);
-    wait_until("a table is taken", || !fails("table"));
+    wait_until("a table is accepted", || !fails("table"));
 }

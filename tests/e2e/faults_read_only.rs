@@ -43,21 +43,21 @@ fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_a
     let disk = TestDisk::file_backed("16m");
     let (gateway, key) = start(&disk, "open");
     let dropped = || gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, 4);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         disk.refuse_writes();
         wait_until("the store counts as down", || is_store_down(&gateway));
         assert!(gateway.readyz().text().contains("store: down"));
         assert_eq!(gateway.readyz().status, 200, "it serves");
         gateway.send_request(&get(DOMAIN)).expect(401);
-        let before = crowd.counts();
+        let before = clients.counts();
         wait_until("lines are dropped", || dropped() > 100.0);
-        wait_until("it serves", || crowd.counts().admitted > before.admitted + 200);
+        wait_until("it serves", || clients.counts().admitted > before.admitted + 200);
         assert_eq!(
-            crowd.counts().internal_errors,
+            clients.counts().internal_errors,
             before.internal_errors,
             "it is known to be down"
         );
@@ -69,37 +69,37 @@ fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_a
     wait_until("every call is settled", || {
         gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]) == 0.0
     });
-    let said = crowd.counts();
-    assert_eq!((said.quota_exceeded, said.unknown), (0, 0), "{said:?}");
-    assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
-    assert_eq!(gateway.get_month_count(&key), said.admitted);
+    let counts = clients.counts();
+    assert_eq!((counts.quota_exceeded, counts.unknown), (0, 0), "{counts:?}");
+    assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
+    assert_eq!(gateway.get_month_count(&key), counts.admitted);
     let dropped = dropped() as u64;
     let gateway = gateway.restart();
     // The request without a key is not counted, but has a log line too.
-    assert_calls_logged_or_dropped(&disk, said.admitted + said.internal_errors + 1, dropped);
-    assert_eq!(gateway.get_month_count(&key), said.admitted);
+    assert_calls_logged_or_dropped(&disk, counts.admitted + counts.internal_errors + 1, dropped);
+    assert_eq!(gateway.get_month_count(&key), counts.admitted);
 }
 
 #[test]
 fn on_a_read_only_disk_a_closed_gateway_refuses_and_serves_when_it_takes_writes_again() {
     let disk = TestDisk::file_backed("16m");
     let (gateway, key) = start(&disk, "closed");
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, 4);
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, 4);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         disk.refuse_writes();
-        wait_until("what was leased is spent", || crowd.counts().internal_errors > 50);
-        wait_until("that is told", || gateway.readyz().text().contains("store: down"));
+        wait_until("the leased calls are spent", || clients.counts().internal_errors > 50);
+        wait_until("riskgate reports it", || gateway.readyz().text().contains("store: down"));
         disk.allow_writes();
-        let before = crowd.counts();
-        wait_until("it serves again", || crowd.counts().admitted > before.admitted + 100);
+        let before = clients.counts();
+        wait_until("it serves again", || clients.counts().admitted > before.admitted + 100);
     });
-    let said = crowd.counts();
-    assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
-    assert_eq!(gateway.get_month_count(&key), said.admitted);
-    assert_eq!(gateway.restart().get_month_count(&key), said.admitted);
+    let counts = clients.counts();
+    assert!(clients.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", clients.latency_p99_and_max());
+    assert_eq!(gateway.get_month_count(&key), counts.admitted);
+    assert_eq!(gateway.restart().get_month_count(&key), counts.admitted);
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn a_disk_that_fails_for_good_is_served_without_and_what_it_held_is_there_after_
         connection.ask(&get(DOMAIN).key(&key)).expect(200);
     }
     let stated = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"].as_u64();
-    wait_until("they are stated", || stated() == Some(100));
+    wait_until("the leases are reported", || stated() == Some(100));
     disk.trigger_error();
     wait_until("the store counts as down", || is_store_down(&gateway));
     // Reads still succeed, so the store counts as up from time to time.

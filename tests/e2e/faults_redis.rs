@@ -55,7 +55,7 @@ impl ProxiedGateway {
     /// The gateway serves, reports the fault, answers in time, and accumulates nothing.
     fn assert_serves_during_fault(&self, key: &str) {
         wait_until("the store counts as down", || self.is_down());
-        wait_until("that is told", || self.reports_store_degraded());
+        wait_until("riskgate reports it", || self.reports_store_degraded());
         assert_eq!(self.gateway.readyz().status, 200, "it serves");
         let begun = Instant::now();
         let usage = self.gateway.get("/v1/usage", key);
@@ -134,7 +134,7 @@ fn run_through_fault(begin: fn(&FaultProxy)) {
         closed.assert_serves_during_fault(&medium);
         let (served, refused) =
             (large_crowd.counts().admitted, medium_crowd.counts().internal_errors);
-        wait_until("one serves, one refuses", || {
+        wait_until("one gateway serves, the other refuses", || {
             large_crowd.counts().admitted > served + 100
                 && medium_crowd.counts().internal_errors > refused + 100
         });
@@ -151,17 +151,21 @@ fn run_through_fault(begin: fn(&FaultProxy)) {
     });
     small_admitted += spend(&open.gateway, &small, 20);
     assert_eq!((small_admitted, medium_crowd.counts().admitted), (SMALL, MEDIUM));
-    for (crowd, behind, account, key) in
+    for (clients, behind, account, key) in
         [(&large_crowd, &open, "large", &large), (&medium_crowd, &closed, "medium", &medium)]
     {
-        let said = crowd.counts();
-        println!("{said:?} within {:?}", crowd.latency_p99_and_max());
-        assert_eq!(said.unknown, 0, "no client was cut off");
-        assert!(crowd.latency_p99_and_max().1 < LATENCY_LIMIT, "{:?}", crowd.latency_p99_and_max());
+        let counts = clients.counts();
+        println!("{counts:?} within {:?}", clients.latency_p99_and_max());
+        assert_eq!(counts.unknown, 0, "no client was cut off");
+        assert!(
+            clients.latency_p99_and_max().1 < LATENCY_LIMIT,
+            "{:?}",
+            clients.latency_p99_and_max()
+        );
         wait_until("the server has counted what was admitted", || {
-            spent_in_redis(&server, account) == said.admitted
+            spent_in_redis(&server, account) == counts.admitted
         });
-        assert_eq!(behind.gateway.get_month_count(key), said.admitted);
+        assert_eq!(behind.gateway.get_month_count(key), counts.admitted);
     }
     assert_eq!(spent_in_redis(&server, "small"), SMALL);
 }
@@ -272,22 +276,24 @@ fn a_garbled_number_is_never_believed_as_a_grant() {
         let setup = setup.set_text("keys.file", &file.display().to_string());
         setup.set_text("store.url", &url).set_text("store.on_failure", "closed").start()
     });
-    let crowd = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(2));
+    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(2));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
+        let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
-            crowd.spawn_clients(scope, gateway.http, 3);
+            clients.spawn_clients(scope, gateway.http, 3);
         }
-        wait_until("calls are under way", || crowd.counts().admitted > 100);
+        wait_until("calls are under way", || clients.counts().admitted > 100);
         proxy.set_response_fault(BIT_FLIPS);
         let failures =
             |gateway: &Gateway| gateway.sum_of_samples("riskgate_store_failures_total", &[]);
         wait_until("much was garbled", || gateways.iter().all(|gateway| failures(gateway) > 15.0));
         proxy.clear_faults();
-        wait_until("the limit is reached", || crowd.counts().admitted >= MEDIUM);
-        let refused = crowd.counts().quota_exceeded;
-        wait_until("nobody gives back any more", || crowd.counts().quota_exceeded > refused + 500);
+        wait_until("the limit is reached", || clients.counts().admitted >= MEDIUM);
+        let refused = clients.counts().quota_exceeded;
+        wait_until("all unspent leases are returned", || {
+            clients.counts().quota_exceeded > refused + 500
+        });
     });
-    assert_eq!(crowd.counts().admitted, MEDIUM);
+    assert_eq!(clients.counts().admitted, MEDIUM);
     assert_eq!(spent_in_redis(&server, "medium"), MEDIUM);
 }

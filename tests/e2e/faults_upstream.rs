@@ -94,8 +94,8 @@ impl Callers<'_> {
             return Truncated;
         };
         if answer.status == 200 {
-            let mine = answer.body == body_for(target).into_bytes();
-            assert!(mine || self.garbled.load(Ordering::SeqCst), "{target}: {answer:?}");
+            let is_own = answer.body == body_for(target).into_bytes();
+            assert!(is_own || self.garbled.load(Ordering::SeqCst), "{target}: {answer:?}");
             return Whole;
         }
         assert_eq!(answer.status, 500, "{target}: {answer:?}");
@@ -192,7 +192,7 @@ fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
 
 /// Runs clients of one gateway through several faults, one after the other, with a recovery after
 /// each.
-fn run_through_faults(troubles: &[FaultScenario]) {
+fn run_through_faults(scenarios: &[FaultScenario]) {
     let upstream = MockUpstream::with_script(echo);
     let proxy = FaultProxy::in_front_of(upstream.address);
     let setup = Setup::new().upstream(&[proxy.address]).set_text("upstream.deadline", "1s");
@@ -214,20 +214,20 @@ fn run_through_faults(troubles: &[FaultScenario]) {
         }
         wait_until("calls are under way", || callers.tally().count_of(Whole) > 20 * CALLERS);
         let (descriptors, threads) = (gateway.open_descriptors(), gateway.thread_count());
-        for trouble in troubles {
+        for scenario in scenarios {
             let before = callers.tally();
-            callers.garbled.store(trouble.flips_bits(), Ordering::SeqCst);
-            trouble.begin(&proxy);
-            wait_until("callers see it", || {
-                callers.tally().count_of(trouble.required_outcome)
-                    >= before.count_of(trouble.required_outcome) + CALLERS
+            callers.garbled.store(scenario.flips_bits(), Ordering::SeqCst);
+            scenario.begin(&proxy);
+            wait_until("clients notice the fault", || {
+                callers.tally().count_of(scenario.required_outcome)
+                    >= before.count_of(scenario.required_outcome) + CALLERS
             });
             proxy.clear_faults();
             assert_recovered(&callers);
             let after = callers.tally();
             let failed = after.failed() - before.failed();
-            let expected = trouble.accounts_for(before, after);
-            assert_eq!(expected, failed, "{:?}: {before:?} {after:?}", trouble.begin);
+            let expected = scenario.accounts_for(before, after);
+            assert_eq!(expected, failed, "{:?}: {before:?} {after:?}", scenario.begin);
             wait_until("no connection is left over", || {
                 gateway.open_descriptors() <= descriptors + 2 * CALLERS
                     && proxy.connection_count() <= 2 * CALLERS
@@ -235,15 +235,15 @@ fn run_through_faults(troubles: &[FaultScenario]) {
             assert!(gateway.thread_count() <= threads + 8);
         }
     });
-    let said = callers.tally();
-    println!("{said:?}, {} reached the upstream", upstream.request_count());
+    let tally = callers.tally();
+    println!("{tally:?}, {} reached the upstream", upstream.request_count());
     let given_back = gateway.sum_of_samples("riskgate_quota_refunds_total", &[]) as usize;
     assert_eq!(
         given_back,
-        said.count_of(Unavailable),
+        tally.count_of(Unavailable),
         "what could not be served, and nothing else"
     );
-    assert_eq!(gateway.get_month_count(&key) as usize, said.total() - given_back);
+    assert_eq!(gateway.get_month_count(&key) as usize, tally.total() - given_back);
     wait_until("nothing is in flight", || {
         gateway.sum_of_samples("riskgate_requests_in_flight", &[]) == 0.0
     });
@@ -267,8 +267,8 @@ fn assert_recovered(callers: &Callers<'_>) {
         callers.tally().count_of(Whole) >= since.count_of(Whole) + 10 * CALLERS
     });
     // If the machine stalls for a second, an exchange is late, but no response is wrong.
-    let broken = |said: Tally| said.failed() - said.count_of(Timeout);
-    assert_eq!(broken(callers.tally()), broken(since), "it was over");
+    let broken = |tally: Tally| tally.failed() - tally.count_of(Timeout);
+    assert_eq!(broken(callers.tally()), broken(since), "the exchange was over");
 }
 
 #[test]

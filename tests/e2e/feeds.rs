@@ -114,13 +114,15 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
         let mut old = names_of(1);
         old.reverse();
         server.respond_with(&list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
-        wait_until("it is told", || feed_problem(&gateway).contains("found an older one again"));
+        wait_until("riskgate reports it", || {
+            feed_problem(&gateway).contains("found an older one again")
+        });
         assert!(serves_list_of_day(&gateway, &key, 2));
     });
     assert_eq!(gateway.sum_of_samples("riskgate_feed_rows", &["feed=\"daily\""]), 60.0);
     assert!(gateway.sum_of_samples("riskgate_feed_fetches_total", &["outcome=\"failed\""]) >= 8.0);
-    let said = gateway.cli(&["table", "lookup", "abused-15.test-feed.com"]).expect(0).stdout;
-    assert!(said.contains("list     feed daily (disposable_a)"), "{said}");
+    let printed = gateway.cli(&["table", "lookup", "abused-15.test-feed.com"]).expect(0).stdout;
+    assert!(printed.contains("list     feed daily (disposable_a)"), "{printed}");
 }
 
 #[test]
@@ -203,8 +205,8 @@ fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
         (feed("a", "/x", "kind = \"bad\""), "kind: expected"),
         ("\n[[table.feed]]\nname = \"a\"\n".to_owned(), "table.feed.0.url: expected"),
     ] {
-        let said = faults(&text);
-        assert!(said.contains(expected), "{said}");
+        let printed = faults(&text);
+        assert!(printed.contains(expected), "{printed}");
     }
     let off = setup().append_toml(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
     assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
@@ -224,8 +226,8 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
     std::fs::write(&path, names.join("\n")).unwrap();
     let setup = setup.append_toml(&feed("castle", &path.display().to_string(), ""));
     setup.cli(&["table", "update"]).expect(0);
-    let said = setup.cli(&["table", "lookup", "cock.li"]).expect(0).stdout;
-    assert!(said.contains("rule     protected"), "{said}");
+    let printed = setup.cli(&["table", "lookup", "cock.li"]).expect(0).stdout;
+    assert!(printed.contains("rule     protected"), "{printed}");
     let feeds = setup.cli(&["table", "feeds", "--json"]).expect(0).json();
     assert!(feeds[0]["rows"].as_u64().unwrap() > 900, "{feeds}");
 }
@@ -237,7 +239,7 @@ fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
     // riskgate can't create a folder there.
     let setup = setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
     let gateway = setup.append_toml(&feed("daily", &server.url(), "interval = \"1h\"")).start();
-    wait_until("it is told", || gateway.readyz().text().contains("feeds: feed daily"));
+    wait_until("riskgate reports it", || gateway.readyz().text().contains("feeds: feed daily"));
     // Each reading of the status comes later than the one before.
     for _ in 0..40 {
         assert!(feed_problem(&gateway).contains("feed daily"));
@@ -263,7 +265,7 @@ fn a_fault_is_told_no_more_once_a_command_has_fetched() {
     let server = ListServer::start();
     server.answers.lock().unwrap().push_back(response_text("500 Oh", ""));
     let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"7d\"")).start();
-    wait_until("it is told", || feed_problem(&gateway).contains("found 500"));
+    wait_until("riskgate reports it", || feed_problem(&gateway).contains("found 500"));
     *server.answers.lock().unwrap() = VecDeque::from([list_response(&names_of(0), "")]);
     // Times have a resolution of one second, so the next fetch must happen in another second.
     let first = gateway.get_admin_page("/status").json()["feeds"][0]["attempted_at"].clone();
@@ -312,7 +314,9 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
     let setup = setup.append_toml(&feed("daily", &list.display().to_string(), more));
     std::fs::write(&list, names_of(0).join("\n")).unwrap();
     let gateway = setup.start();
-    wait_until("it is told", || feed_problem(&gateway).contains("feed daily: unchanged since 2"));
+    wait_until("riskgate reports it", || {
+        feed_problem(&gateway).contains("feed daily: unchanged since 2")
+    });
     assert!(gateway.readyz().text().contains("unchanged since"));
     let changed =
         gateway.sum_of_samples("riskgate_feed_changed_timestamp_seconds", &["feed=\"daily\""]);
@@ -331,8 +335,8 @@ fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
     for damage in &damages {
         std::fs::write(&kept, damage).unwrap();
         setup.cli(&["check"]).expect(0);
-        let said = setup.cli(&["table", "feeds"]).expect(0).stdout;
-        assert!(said.contains("expected the kept list"), "{said}");
+        let printed = setup.cli(&["table", "feeds"]).expect(0).stdout;
+        assert!(printed.contains("expected the kept list"), "{printed}");
         setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     }
     let gateway = setup.start();
@@ -342,7 +346,7 @@ fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
         wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         assert_eq!(std::fs::read(&kept).unwrap(), good);
         std::fs::write(&kept, damage).unwrap();
-        wait_until("it is kept anew", || std::fs::read(&kept).unwrap() == good);
+        wait_until("the list is stored again", || std::fs::read(&kept).unwrap() == good);
     }
 }
 
@@ -359,7 +363,7 @@ fn a_broken_file_of_overrides_holds_back_no_feed() {
     wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let good = std::fs::read_to_string(&overrides).unwrap();
     std::fs::write(&overrides, format!("{good}broken,row\n")).unwrap();
-    wait_until("it is told", || gateway.readyz().text().contains("table: "));
+    wait_until("riskgate reports it", || gateway.readyz().text().contains("table: "));
     std::fs::write(&list, names_of(1).join("\n")).unwrap();
     wait_until("the next list is in the table", || serves_list_of_day(&gateway, &key, 1));
     assert!(is_flagged(&gateway, &key, "bad.example.com"));

@@ -52,7 +52,7 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         if let Some(found) = ask() {
             return found;
         }
-        assert!(begun.elapsed() < TEST_TIMEOUT, "waited in vain until {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "timed out waiting until {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

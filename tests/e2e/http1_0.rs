@@ -82,7 +82,7 @@ fn an_answer_that_was_cut_ends_with_a_reset() {
     let (header, body, end) = send_http_1_0(&gateway, "GET", &key);
     assert!(header.starts_with("http/1.1 200"), "{header}");
     assert!("abcdefg".starts_with(&body), "{body}");
-    assert_eq!(end, CloseKind::Reset, "nothing else tells it from a whole one");
+    assert_eq!(end, CloseKind::Reset, "nothing else distinguishes it from a complete response");
     assert_eq!(gateway.get_month_count(&key), 1);
     get("/v1/check/whole").key(&key).send(gateway.http).expect(200);
 }

@@ -41,7 +41,7 @@ fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
         assert_eq!(ran.code, 0, "{}", ran.stderr);
         ran.stdout
     };
-    let told = |text: &str| {
+    let compared_lines = |text: &str| {
         let kept = text.lines().filter(|line| !line.starts_with("HTTP/"));
         let kept = kept.filter(|line| !line.to_ascii_lowercase().starts_with("connection:"));
         let changing = ["date:", "x-request-id:", "ratelimit:"];
@@ -52,7 +52,7 @@ fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
         let (old, new) = (curl(&["--http1.1"], path), curl(&["--http2"], path));
         assert!(old.starts_with("HTTP/1.1 ") && new.starts_with("HTTP/2 "), "{old}{new}");
         assert_eq!(old.split(' ').nth(1), new.split(' ').nth(1).map(str::trim), "{path}");
-        assert_eq!(told(&old), told(&new).clone(), "{path}");
+        assert_eq!(compared_lines(&old), compared_lines(&new).clone(), "{path}");
     }
     assert!(upstream.last_request().request_line().ends_with(" HTTP/1.1"));
     assert_eq!(

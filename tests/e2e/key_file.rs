@@ -33,7 +33,7 @@ fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
     let stored = gateway.create_active_key("stored", &[]);
     assert!(
         is_accepted(&gateway, &stored) && is_accepted(&gateway, env),
-        "both sources form one ring"
+        "both sources form one key ring"
     );
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
     assert_eq!(listed.as_array().unwrap().len(), 4);
@@ -48,7 +48,7 @@ fn revoked_in_either_source_is_revoked() {
     let env = "sv_from_the_environment";
     assert!(is_accepted(&gateway, env));
     gateway.cli(&["keys", "revoke", "by-env"]).expect(0);
-    wait_until("the declared key is out", || !is_accepted(&gateway, env));
+    wait_until("the declared key is refused", || !is_accepted(&gateway, env));
     let gateway = gateway.restart();
     assert!(!is_accepted(&gateway, env), "the file still declares it, and it stays revoked");
 
@@ -58,10 +58,10 @@ fn revoked_in_either_source_is_revoked() {
     let import = gateway.path("import.toml");
     std::fs::write(&import, &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    wait_until("the imported key opens", || is_accepted(&gateway, token));
+    wait_until("the imported key is accepted", || is_accepted(&gateway, token));
     let revoked = format!("{}{key}revoked = \"2026-01-01T00:00:00Z\"\n", declared_keys());
     std::fs::write(gateway.path("keys.toml"), revoked).unwrap();
-    wait_until("the key revoked in the file is out", || !is_accepted(&gateway, token));
+    wait_until("the key revoked in the file is refused", || !is_accepted(&gateway, token));
 }
 
 #[test]
@@ -95,7 +95,11 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
     let app = "https://app.example.com";
     assert_eq!([plain(0), plain(1)], [401, 401], "it ends when either says");
     for n in [2, 3] {
-        assert_eq!((plain(n), from(n, app)), (403, 200), "either asks for an origin");
+        assert_eq!(
+            (plain(n), from(n, app)),
+            (403, 200),
+            "one of the two sources requires an origin"
+        );
     }
     for n in [4, 5] {
         assert_eq!((plain(n), from(n, app)), (200, 200), "both allow it");
@@ -142,9 +146,9 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
     std::fs::write(&import, &key).unwrap();
     std::fs::write(gateway.path("keys.toml"), &key).unwrap();
     gateway.cli(&["keys", "import", import.to_str().unwrap()]).expect(0);
-    wait_until("the key opens", || is_accepted(&gateway, token));
+    wait_until("the key is accepted", || is_accepted(&gateway, token));
     let new = gateway.cli(&["keys", "rotate", "r", "--overlap", "1s"]).expect(0);
-    wait_until("the old key has ended", || !is_accepted(&gateway, token));
+    wait_until("the old key is refused", || !is_accepted(&gateway, token));
     assert!(is_accepted(&gateway, new.stdout.trim_end()));
     let gateway = gateway.restart();
     assert!(!is_accepted(&gateway, token), "also after a restart");
@@ -157,7 +161,7 @@ fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
     let env = "sv_from_the_environment";
     assert!(is_accepted(&gateway, env));
     std::fs::write(&file, "[[key]]\nid = \"broken\n").unwrap();
-    wait_until("/readyz tells of the broken file", || {
+    wait_until("/readyz reports the broken file", || {
         gateway.readyz().text().contains("keys.toml:2")
     });
     assert!(is_accepted(&gateway, env), "the last good keys stay");
@@ -166,11 +170,11 @@ fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
     // A broken key file does not delay changes in the store.
     let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
+    wait_until("the stored key is refused", || !is_accepted(&gateway, &stored));
     assert!(is_accepted(&gateway, env));
     std::fs::write(&file, "# No key any more.\n").unwrap();
     wait_until("a file without keys closes them", || !is_accepted(&gateway, env));
-    wait_until("/readyz is content again", || {
+    wait_until("/readyz reports no fault", || {
         gateway.readyz().json()["degraded"].as_array().unwrap().is_empty()
     });
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 0.0);
@@ -189,17 +193,17 @@ fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
     };
     let content = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
     std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("golden")).unwrap();
-    wait_until("/readyz tells of the plan", || gateway.readyz().text().contains("gold"));
+    wait_until("/readyz reports the plan", || gateway.readyz().text().contains("gold"));
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the stored key is out", || !is_accepted(&gateway, &stored));
+    wait_until("the stored key is refused", || !is_accepted(&gateway, &stored));
     assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !content());
     // The file becomes valid when the store gets the plan.
     gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
-    wait_until("the key of the file opens", || is_accepted(&gateway, gold));
+    wait_until("the key of the file is accepted", || is_accepted(&gateway, gold));
     assert!(content());
     // The file becomes valid when the config gets the plan.
     std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("other")).unwrap();
-    wait_until("/readyz tells of the plan again", || gateway.readyz().text().contains("gold"));
+    wait_until("/readyz reports the plan again", || gateway.readyz().text().contains("gold"));
     assert!(is_accepted(&gateway, gold), "the last good file serves");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
     wait_until("all is well", content);

@@ -30,7 +30,7 @@ fn a_new_key_has_its_prefix_and_a_checksum_and_is_accepted_on_a_kept_connection(
     assert!(random.bytes().all(|byte| byte.is_ascii_alphanumeric()));
     assert_eq!(crc32_base62(&key[..key.len() - 6]), key[key.len() - 6..]);
     assert!(made.stderr.contains("acme") && !made.stderr.contains(&key), "{}", made.stderr);
-    wait_until("the key opens on the connection that was there before", || {
+    wait_until("the existing connection accepts the key", || {
         connection.ask(&get(USAGE).key(&key)).status == 200
     });
 }
@@ -62,13 +62,14 @@ fn a_revoked_key_is_refused_on_a_kept_connection_and_others_are_not() {
     let mut connection = gateway.connect();
     connection.ask(&get(USAGE).key(&key)).expect(200);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is out", || connection.ask(&get(USAGE).key(&key)).status == 401);
+    wait_until("the key is refused", || connection.ask(&get(USAGE).key(&key)).status == 401);
     connection.ask(&get(USAGE).key(&other)).expect(200);
     let gateway = gateway.restart();
     assert!(!is_accepted(&gateway, &key) && is_accepted(&gateway, &other));
     let listed = gateway.cli(&["keys", "list", "--json"]).expect(0).json();
-    let mine = listed.as_array().unwrap().iter().find(|row| row["id"] == id.as_str()).unwrap();
-    assert!(mine["revoked_at"].is_string());
+    let listed_key =
+        listed.as_array().unwrap().iter().find(|row| row["id"] == id.as_str()).unwrap();
+    assert!(listed_key["revoked_at"].is_string());
 }
 
 #[test]
@@ -78,7 +79,7 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         gateway.create_active_key_with_id("acme", &["--label", "web", "--origin", "https://a.com"]);
     let new = gateway.cli(&["keys", "rotate", &id, "--overlap", "7d"]).expect(0);
     let new = new.stdout.trim_end().to_owned();
-    wait_until("the new key opens", || is_accepted(&gateway, &new));
+    wait_until("the new key is accepted", || is_accepted(&gateway, &new));
     assert!(is_accepted(&gateway, &old), "the overlap has only begun");
     let evil = |key: &str| get(USAGE).key(key).with_header("Origin", "https://evil.example");
     gateway.send_request(&evil(&new)).expect(403);
@@ -90,7 +91,7 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
         assert_eq!(row["expires_at"].is_string(), row["id"] == id.as_str(), "{row}");
     }
     let third = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0);
-    wait_until("the old key has ended", || !is_accepted(&gateway, &old));
+    wait_until("the old key is refused", || !is_accepted(&gateway, &old));
     assert!(is_accepted(&gateway, &new) && is_accepted(&gateway, third.stdout.trim_end()));
 }
 
@@ -126,7 +127,7 @@ fn keys_made_elsewhere_can_be_imported_all_or_none() {
     let imported = gateway.cli(&["keys", "import", path, "--json"]).expect(0).json();
     assert_eq!(imported, serde_json::json!(["a", "b"]));
     for token in [first, second] {
-        wait_until("the imported key opens", || is_accepted(&gateway, token));
+        wait_until("the imported key is accepted", || is_accepted(&gateway, token));
         assert_eq!(gateway.get(USAGE, token).json()["plan"], "pro");
     }
 }
@@ -193,7 +194,7 @@ fn an_emptied_store_keeps_the_known_keys_valid() {
     store
         .execute_batch("DELETE FROM api_key; UPDATE meta SET value = 1 WHERE key = 'ring_version'")
         .unwrap();
-    wait_until("stderr tells that the store lost something", || {
+    wait_until("stderr reports that the store lost changes", || {
         gateway.stderr().contains("the store lost changes of keys or accounts")
     });
     assert!(is_accepted(&gateway, &key), "the last good keys stay");

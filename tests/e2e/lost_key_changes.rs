@@ -13,9 +13,10 @@ fn status(gateway: &Gateway, key: &str) -> u16 {
 }
 
 fn degraded(gateway: &Gateway) -> String {
-    let told = gateway.readyz().json()["degraded"].clone();
-    let told: Vec<&str> = told.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    told.join("\n")
+    let reported = gateway.readyz().json()["degraded"].clone();
+    let reported: Vec<&str> =
+        reported.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    reported.join("\n")
 }
 
 fn keys_reload_failing(gateway: &Gateway) -> f64 {
@@ -115,20 +116,20 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
         let (second, second_id) = gateway.create_active_key_with_id("acme", &[]);
         store.save();
         gateway.cli(&["keys", "revoke", &first_id]).expect(0);
-        wait_until("the first key is out", || status(&gateway, &first) == 401);
+        wait_until("the first key is refused", || status(&gateway, &first) == 401);
         store.restore();
         // This change gets the same number as the lost change.
         gateway.cli(&["keys", "revoke", &second_id]).expect(0);
-        wait_until("the second key is out", || status(&gateway, &second) == 401);
-        assert_eq!(status(&gateway, &first), 401, "what was known stays in force");
+        wait_until("the second key is refused", || status(&gateway, &second) == 401);
+        assert_eq!(status(&gateway, &first), 401, "the known keys stay in force");
         wait_until("it is written back", || {
             listed_key(gateway.setup(), &first_id)["revoked_at"].is_string()
         });
         wait_until("all is well", || {
             degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
         });
-        let told = "keys is degraded: the store lost what it had acknowledged";
-        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        let reported = "keys is degraded: the store lost what it had acknowledged";
+        assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         let other = store.setup().start();
         assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));
         // The node still follows further changes.
@@ -149,7 +150,7 @@ fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
         let row = listed_key(gateway.setup(), &lost_id);
         store.restore();
         let other = store.setup().start();
-        wait_until("the lost key opens on a node that never knew it", || {
+        wait_until("a node that never knew the lost key accepts it", || {
             status(&other, &lost) == 200
         });
         assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
@@ -172,8 +173,8 @@ fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
         wait_until("the limit is in force", || limit(&gateway, &key) == 7);
         store.restore();
         wait_until("the store's limit is followed", || limit(&gateway, &key) == 100);
-        let told = "account acme: the store lost the limit 7";
-        wait_until("/readyz tells", || degraded(&gateway).contains(told));
+        let reported = "account acme: the store lost the limit 7";
+        wait_until("/readyz reports it", || degraded(&gateway).contains(reported));
         assert!(
             degraded(&gateway).contains("riskgate accounts set acme"),
             "{}",
@@ -182,7 +183,7 @@ fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
         // The new key of the account sets no limit.
         let other = gateway.create_active_key("acme", &[]);
         assert_eq!((limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
-        assert!(degraded(&gateway).contains(told), "{}", degraded(&gateway));
+        assert!(degraded(&gateway).contains(reported), "{}", degraded(&gateway));
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
         wait_until("the new limit is in force", || limit(&gateway, &key) == 5);
@@ -206,18 +207,18 @@ fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
     let setup = store.setup();
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let (key, id) = (made["key"].as_str().unwrap(), made["id"].as_str().unwrap());
-    wait_until("the key opens", || status(&gateway, key) == 200);
+    wait_until("the key is accepted", || status(&gateway, key) == 200);
     store.save();
     setup.cli(&["keys", "revoke", id]).expect(0);
-    wait_until("the key is out", || status(&gateway, key) == 401);
+    wait_until("the key is refused", || status(&gateway, key) == 401);
     store.restore();
     let command = format!("riskgate keys revoke {id}");
-    wait_until("/readyz tells what to do", || degraded(&gateway).contains(&command));
+    wait_until("/readyz reports what to do", || degraded(&gateway).contains(&command));
     assert_eq!((status(&gateway, key), keys_reload_failing(&gateway)), (401, 1.0));
     let asked = get(USAGE).key(key);
     // The node follows other changes meanwhile.
     let other = setup.cli(&["keys", "create", "--account", "acme"]).expect(0).stdout;
-    wait_until("a new key opens", || status(&gateway, other.trim_end()) == 200);
+    wait_until("a new key is accepted", || status(&gateway, other.trim_end()) == 200);
     gateway.send_request(&asked).expect(401);
     setup.cli(&["keys", "revoke", id]).expect(0);
     wait_until("all is well", || {
@@ -250,14 +251,14 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
         };
         forget();
         gateway.cli(&["keys", "revoke", &id]).expect(0);
-        wait_until("the first key is out", || status(&gateway, &first) == 401);
+        wait_until("the first key is refused", || status(&gateway, &first) == 401);
         gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
         wait_until("the limit is in force", || limit(&gateway, &second) == 7);
         forget();
         let fresh = store.setup().start();
         fresh.cli(&["keys", "revoke", &second_id]).expect(0);
         for gateway in [&gateway, &fresh] {
-            wait_until("the second key is out", || status(gateway, &second) == 401);
+            wait_until("the second key is refused", || status(gateway, &second) == 401);
             assert_eq!((degraded(gateway), keys_reload_failing(gateway)), (String::new(), 0.0));
         }
     });
@@ -290,9 +291,9 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
         store.save();
         let [old, anew] = ["old", "anew"].map(|id| key_file(gateway.setup(), id, "KEY"));
         gateway.cli(&["keys", "import", &old]).expect(0);
-        wait_until("the key opens", || status(&gateway, token) == 200);
+        wait_until("the key is accepted", || status(&gateway, token) == 200);
         gateway.cli(&["keys", "revoke", "old"]).expect(0);
-        wait_until("the key is out", || status(&gateway, token) == 401);
+        wait_until("the key is refused", || status(&gateway, token) == 401);
         restore_while_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &anew]).expect(0);
         });
@@ -303,8 +304,8 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
         wait_until("all is well", || {
             degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
         });
-        let told = "that key anew was revoked; or run `riskgate keys revoke anew`";
-        assert!(gateway.stderr().contains(told), "{}", gateway.stderr());
+        let reported = "that key anew was revoked; or run `riskgate keys revoke anew`";
+        assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         assert_eq!(status(&setup().start(), token), 401);
     });
 }
@@ -320,12 +321,12 @@ fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
         store.save();
         let files = ["FIRST", "SECOND"].map(|token| key_file(gateway.setup(), "web", token));
         gateway.cli(&["keys", "import", &files[0]]).expect(0);
-        wait_until("the first key opens", || status(&gateway, first) == 200);
+        wait_until("the first key is accepted", || status(&gateway, first) == 200);
         restore_while_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &files[1]]).expect(0);
         });
-        wait_until("the second key opens", || status(&gateway, second) == 200);
-        assert_eq!(status(&gateway, first), 200, "what was known serves on");
+        wait_until("the second key is accepted", || status(&gateway, second) == 200);
+        assert_eq!(status(&gateway, first), 200, "the known keys still work");
         wait_until("all is well", || {
             degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
         });
@@ -337,7 +338,7 @@ fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
         let other = setup().start();
         assert_eq!((status(&other, first), status(&other, second)), (200, 200));
         gateway.cli(&["keys", "revoke", kept]).expect(0);
-        wait_until("it alone is out", || status(&gateway, first) == 401);
+        wait_until("only this key is refused", || status(&gateway, first) == 401);
         assert_eq!(status(&gateway, second), 200);
     });
 }

@@ -44,6 +44,7 @@ mod proxying;
 mod quota;
 mod redis;
 mod redis_acl;
+mod redis_data_loss;
 mod redis_failover;
 mod redis_key_ring;
 mod reload;

@@ -108,7 +108,7 @@ fn one_unrestricted_key_allows_every_preflight_until_it_is_revoked() {
     let (_, id) = gateway.create_active_key_with_id("open", &[]);
     assert_eq!(preflight(), 204);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    crate::harness::wait_until("the revoked key allows nothing", || preflight() == 403);
+    crate::harness::wait_until("the revoked key allows no origin", || preflight() == 403);
 }
 
 #[test]

@@ -40,8 +40,8 @@ fn a_command_allows_and_denies_domains_while_the_gateway_runs() {
             has_verdict(&gateway, &key, "nobody-lists-this.com", "disposable", 100)
         });
         assert!(has_verdict(&gateway, &key, "www.nobody-lists-this.com", "safe", 10));
-        let said = gateway.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
-        assert!(said.contains("rule     override"), "{said}");
+        let printed = gateway.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
+        assert!(printed.contains("rule     override"), "{printed}");
         gateway.cli(&["table", "clear", listed]).expect(0);
         wait_until("it is flagged again", || verdict(&gateway, &key, listed).0 == "disposable");
         let none = gateway.cli(&["table", "clear", listed]).expect(1);
@@ -75,11 +75,11 @@ fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
     let path = gateway.path("overrides.csv");
     let sound = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, sound.clone() + "bad.com,everywhere,safe,0,,,,,\n").unwrap();
-    let told = || gateway.readyz().text().contains("overrides.csv:3: scope: expected exact or");
-    wait_until("it is told", told);
+    let reported = || gateway.readyz().text().contains("overrides.csv:3: scope: expected exact or");
+    wait_until("riskgate reports it", reported);
     assert!(has_verdict(&gateway, &key, "good.com", "disposable", 100));
     std::fs::write(&path, sound).unwrap();
-    wait_until("it is well again", || !told());
+    wait_until("it is well again", || !reported());
     let refused = gateway.cli(&["table", "deny", "bad.com", "--until", "tomorrow"]).expect(2);
     assert!(refused.stderr.contains("expected today or a later day"), "{}", refused.stderr);
     gateway.cli(&["table", "deny", "bad.com", "--until", "2020-01-01"]).expect(2);
@@ -92,8 +92,8 @@ fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
     let exact = setup.cli(&["table", "allow", "bad.example.com", "--exact"]).expect(0);
     assert!(!exact.stdout.contains("instead of"), "{}", exact.stdout);
     let score = |name: &str| {
-        let said = setup.cli(&["table", "lookup", "--json", name]).expect(0).json();
-        said[0]["answer"]["risk_score"].as_u64().unwrap()
+        let printed = setup.cli(&["table", "lookup", "--json", name]).expect(0).json();
+        printed[0]["answer"]["risk_score"].as_u64().unwrap()
     };
     assert_eq!((score("bad.example.com"), score("www.bad.example.com")), (0, 100));
     let again = setup.cli(&["table", "deny", "bad.example.com"]).expect(0).stdout;
@@ -109,6 +109,6 @@ fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
 #[test]
 fn a_lookup_by_command_knows_the_score_of_unknown_names() {
     let setup = Setup::with_bundled_table().set("table.unknown_score", "44");
-    let said = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
-    assert!(said.contains("\"risk_score\":44"), "{said}");
+    let printed = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
+    assert!(printed.contains("\"risk_score\":44"), "{printed}");
 }

@@ -59,14 +59,14 @@ fn signals_are_handled_once_the_process_reports_ready() {
             .unwrap();
         let mut child = KillOnDrop(child);
         let lines = BufReader::new(child.0.stderr.take().unwrap()).lines();
-        let (said, heard) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         std::thread::spawn(move || {
-            lines.map_while(Result::ok).try_for_each(|line| said.send(line))
+            lines.map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let says = |words: &str| {
-            let next = || heard.recv_timeout(TEST_TIMEOUT).ok();
-            let said = std::iter::from_fn(next).any(|line| line.contains(words));
-            assert!(said, "{name}: it does not say {words}");
+            let next = || receiver.recv_timeout(TEST_TIMEOUT).ok();
+            let is_found = std::iter::from_fn(next).any(|line| line.contains(words));
+            assert!(is_found, "{name}: expected {words} on standard error");
         };
         let send = |name: &str| {
             let kill = format!("kill -{name} {}", child.0.id());
@@ -178,7 +178,7 @@ fn sigquit_without_a_successor_is_refused_and_sighup_reloads() {
     let mut gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.send_signal("QUIT");
-    wait_until("the refusal is told", || gateway.stderr().contains("successor"));
+    wait_until("riskgate reports the refusal", || gateway.stderr().contains("successor"));
     gateway.send_signal("HUP");
     wait_until("the reload was done", || {
         gateway.sum_of_samples("riskgate_reloads_total", &["part=\"table\"", "outcome=\"ok\""])

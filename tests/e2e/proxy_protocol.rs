@@ -28,7 +28,7 @@ fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
     ] {
         let request = get("/v1/check/a@b.com").key(&key);
         let request = request.with_header("X-Forwarded-For", "198.51.100.9");
-        wait_until("the key opens", || {
+        wait_until("the key is accepted", || {
             let mut connection = gateway.connect();
             connection.send(&[&header[..], &request.to_bytes()].concat());
             connection.read_response().expect("an answer").status == 200
@@ -92,7 +92,7 @@ fn one_address_has_its_cap_and_others_are_served() {
     assert!(gateway.sum_of_samples("riskgate_connections_rejected_total", &[]) >= 1.0);
     gateway.send_request(&ask).expect(200);
     open.truncate(10);
-    wait_until("there is room again", || {
+    wait_until("a connection is accepted again", || {
         Connection::open_from(source.into(), gateway.http)
             .try_send_request(&ask)
             .is_some_and(|a| a.status == 200)
@@ -112,7 +112,7 @@ fn beyond_all_connections_the_next_is_closed_and_later_ones_are_served() {
     let key = gateway.create_active_key("acme", &[]);
     let ask = get("/v1/usage").key(&key);
     let mut open = Vec::new();
-    wait_until("the house is full", || {
+    wait_until("all connections are in use", || {
         let mut connection = gateway.connect();
         let served = connection.try_send_request(&ask).is_some();
         if served {
@@ -122,7 +122,7 @@ fn beyond_all_connections_the_next_is_closed_and_later_ones_are_served() {
     });
     assert!((8..=10).contains(&open.len()), "{}", open.len());
     open.clear();
-    wait_until("there is room again", || {
+    wait_until("a connection is accepted again", || {
         Connection::try_open(gateway.http).and_then(|mut c| c.try_send_request(&ask)).is_some()
     });
 }

@@ -80,7 +80,7 @@ fn two_processes_on_one_store_never_admit_more_than_the_limit() {
     });
     assert_eq!(sum, 300);
     assert_eq!(count_admitted(&both, &key, 40), 0);
-    wait_until("both say what was spent", || {
+    wait_until("both gateways report the spent calls", || {
         first.get_month_count(&key) == 300 && second.get_month_count(&key) == 300
     });
 }

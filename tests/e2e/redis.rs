@@ -2,20 +2,20 @@
 
 use std::time::{Duration, Instant};
 
-use crate::harness::{Gateway, LoadGenerator, Setup, TcpForwarder, get, p99_and_max, wait_until};
+use crate::harness::{Gateway, LoadGenerator, Setup, get, p99_and_max, wait_until};
 use crate::redis_server::RedisServer;
 
-const DOMAIN: &str = "/v1/public/domain/first.test";
+pub const DOMAIN: &str = "/v1/public/domain/first.test";
 /// The most calls that one process may hold unspent of a limit of 6,400 or more.
-const MAX_LEASE: u64 = 64;
+pub const MAX_LEASE: u64 = 64;
 
 /// The default deadline of the store.
-const DEFAULT_DEADLINE: &str = "50ms";
+pub const DEFAULT_DEADLINE: &str = "50ms";
 /// A deadline for tests in which no call may fail, however loaded the machine is.
 const LONG_DEADLINE: &str = "5s";
 
 /// Gateways on one server, and a key of an account with this limit.
-fn start(
+pub fn start(
     [url, account, on_failure, deadline]: [&str; 4],
     limit: u64,
     gateways: usize,
@@ -33,27 +33,27 @@ fn start(
 
 /// Makes calls until this many more are admitted, and for a while longer. Returns the number of
 /// admitted calls.
-fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
-    let crowd = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(1));
+pub fn spend_the_rest(gateways: &[&Gateway], key: &str, at_least: u64) -> u64 {
+    let clients = LoadGenerator::new(DOMAIN, key).with_pause(Duration::from_millis(1));
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
+        let _stop_guard = clients.stop_on_drop();
         for gateway in gateways {
-            crowd.spawn_clients(scope, gateway.http, 2);
+            clients.spawn_clients(scope, gateway.http, 2);
         }
-        wait_until("all is spent", || crowd.counts().admitted >= at_least);
+        wait_until("all is spent", || clients.counts().admitted >= at_least);
         // Other processes return unspent leases within two seconds; none of these calls may exceed
         // the limit.
         let begun = Instant::now();
-        wait_until("nobody gives back any more", || begun.elapsed() > Duration::from_secs(2));
+        wait_until("all unspent leases are returned", || begun.elapsed() > Duration::from_secs(2));
     });
-    crowd.counts().admitted
+    clients.counts().admitted
 }
 
-fn is_store_down(gateway: &Gateway) -> bool {
+pub fn is_store_down(gateway: &Gateway) -> bool {
     gateway.sum_of_samples("riskgate_store_down", &[]) == 1.0
 }
 
-fn reports_store_degraded(gateway: &Gateway) -> bool {
+pub fn reports_store_degraded(gateway: &Gateway) -> bool {
     let degraded = gateway.readyz().json()["degraded"].clone();
     degraded.as_array().unwrap().iter().any(|part| part.as_str().unwrap().starts_with("store"))
 }
@@ -79,19 +79,19 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     let (mut gateways, key) =
         start([&server.url(), "acme", "closed", LONG_DEADLINE], LIMIT, gateways);
     let begun = Instant::now();
-    let crowd = LoadGenerator::new(DOMAIN, &key);
+    let clients = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
+        let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
-            crowd.spawn_clients(scope, gateway.http, CLIENTS);
+            clients.spawn_clients(scope, gateway.http, CLIENTS);
         }
         for kill in 0..kills as u64 {
-            wait_until("calls are under way", || crowd.counts().admitted > 2_000 * (kill + 1));
+            wait_until("calls are under way", || clients.counts().admitted > 2_000 * (kill + 1));
             gateways.pop().unwrap().kill();
         }
-        wait_until("most is spent", || crowd.counts().quota_exceeded > 100);
+        wait_until("most is spent", || clients.counts().quota_exceeded > 100);
     });
-    let (first, took) = (crowd.counts(), begun.elapsed());
+    let (first, took) = (clients.counts(), begun.elapsed());
     let all: Vec<&Gateway> = gateways.iter().collect();
     // Each kill loses the lease, and the responses to calls in progress.
     let may_be_lost = kills as u64 * (MAX_LEASE + CLIENTS as u64);
@@ -103,7 +103,7 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
         assert_eq!((sum, first.internal_errors), (LIMIT, 0));
     }
     for gateway in all {
-        wait_until("all say what was spent", || {
+        wait_until("all gateways report the spent calls", || {
             // The total lacks the calls that the killed processes had not reported yet.
             let counted = gateway.get_month_count(&key);
             counted + may_be_lost >= sum && counted <= LIMIT
@@ -147,59 +147,65 @@ enum FaultDuration {
 
 /// Runs two gateways under steady load, with either policy and an account each. The server writes
 /// to disk, so that every call must be counted in the end.
-fn run_through_fault(trouble: &FaultScenario) {
+fn run_through_fault(scenario: &FaultScenario) {
     let mut server = RedisServer::start_on_disk();
-    let deadline =
-        if trouble.duration == FaultDuration::Unnoticed { LONG_DEADLINE } else { DEFAULT_DEADLINE };
+    let deadline = if scenario.duration == FaultDuration::Unnoticed {
+        LONG_DEADLINE
+    } else {
+        DEFAULT_DEADLINE
+    };
     let (url, limit) = (server.url(), 1_000_000);
     let (open, open_key) = start([&url, "one", "open", deadline], limit, 1);
     let (closed, closed_key) = start([&url, "other", "closed", deadline], limit, 1);
     let (open, closed) = (&open[0], &closed[0]);
     wait_until("all know both keys", || open.get("/v1/usage", &closed_key).status == 200);
     let pause = Duration::from_millis(2);
-    let open_crowd = LoadGenerator::new(DOMAIN, &open_key).with_pause(pause);
-    let closed_crowd = LoadGenerator::new(DOMAIN, &closed_key).with_pause(pause);
+    let open_clients = LoadGenerator::new(DOMAIN, &open_key).with_pause(pause);
+    let closed_clients = LoadGenerator::new(DOMAIN, &closed_key).with_pause(pause);
     std::thread::scope(|scope| {
-        let _stop_guard = (open_crowd.stop_on_drop(), closed_crowd.stop_on_drop());
-        open_crowd.spawn_clients(scope, open.http, 3);
-        closed_crowd.spawn_clients(scope, closed.http, 3);
+        let _stop_guard = (open_clients.stop_on_drop(), closed_clients.stop_on_drop());
+        open_clients.spawn_clients(scope, open.http, 3);
+        closed_clients.spawn_clients(scope, closed.http, 3);
         wait_until("calls are under way", || {
-            open_crowd.counts().admitted > 300 && closed_crowd.counts().admitted > 300
+            open_clients.counts().admitted > 300 && closed_clients.counts().admitted > 300
         });
-        (trouble.begin)(&mut server);
-        if trouble.duration == FaultDuration::UntilEnded {
-            assert_outage_is_handled([open, closed], [&open_crowd, &closed_crowd]);
+        (scenario.begin)(&mut server);
+        if scenario.duration == FaultDuration::UntilEnded {
+            assert_outage_is_handled([open, closed], [&open_clients, &closed_clients]);
         }
-        (trouble.end)(&mut server);
+        (scenario.end)(&mut server);
         for gateway in [open, closed] {
             wait_until("the store is back", || {
                 !is_store_down(gateway) && !reports_store_degraded(gateway)
             });
         }
         let (served, failed) =
-            (closed_crowd.counts().admitted, closed_crowd.counts().internal_errors);
-        wait_until("both serve", || closed_crowd.counts().admitted > served + 200);
+            (closed_clients.counts().admitted, closed_clients.counts().internal_errors);
+        wait_until("both serve", || closed_clients.counts().admitted > served + 200);
         println!("while it lasted: closed served {served}, refused {failed}");
     });
     wait_until("every call is settled", || unsettled_calls(open) == 0);
-    for (gateway, crowd, key) in
-        [(open, &open_crowd, &open_key), (closed, &closed_crowd, &closed_key)]
+    for (gateway, clients, key) in
+        [(open, &open_clients, &open_key), (closed, &closed_clients, &closed_key)]
     {
-        let said = crowd.counts();
+        let counts = clients.counts();
         let inside = p99_and_max(latencies(gateway));
-        println!("{said:?} within {:?} outside, {inside:?} inside", crowd.latency_p99_and_max());
-        assert_eq!((said.quota_exceeded, said.unknown), (0, 0), "{said:?}");
+        println!(
+            "{counts:?} within {:?} outside, {inside:?} inside",
+            clients.latency_p99_and_max()
+        );
+        assert_eq!((counts.quota_exceeded, counts.unknown), (0, 0), "{counts:?}");
         assert!(
-            said.internal_errors == 0 || trouble.duration != FaultDuration::Unnoticed,
-            "{said:?}"
+            counts.internal_errors == 0 || scenario.duration != FaultDuration::Unnoticed,
+            "{counts:?}"
         );
         // Bounds that a loaded machine keeps too; benches/quota measures the real values.
         assert!(inside.0 < Duration::from_secs(1), "the 99th percentile: {inside:?}");
         assert!(inside.1 < Duration::from_secs(3), "the worst: {inside:?}");
         for asked in [open, closed] {
-            wait_until("all say what was admitted", || {
+            wait_until("all gateways report the admitted calls", || {
                 let usage = asked.get("/v1/usage", key);
-                usage.status == 200 && usage.json()["month_count"] == said.admitted
+                usage.status == 200 && usage.json()["month_count"] == counts.admitted
             });
         }
     }
@@ -208,11 +214,11 @@ fn run_through_fault(trouble: &FaultScenario) {
 /// During an outage the first gateway serves its clients, and the second refuses its clients.
 fn assert_outage_is_handled(
     [open, closed]: [&Gateway; 2],
-    [open_clients, closed_clients]: [&LoadGenerator<'_>; 2],
+    [open_clients, closed_clients]: [&LoadGenerator; 2],
 ) {
     for gateway in [open, closed] {
         wait_until("the store counts as down", || is_store_down(gateway));
-        wait_until("that is told", || reports_store_degraded(gateway));
+        wait_until("riskgate reports it", || reports_store_degraded(gateway));
         assert_eq!(gateway.readyz().status, 200, "it serves");
     }
     // Calls in progress at that moment have their responses.
@@ -220,7 +226,7 @@ fn assert_outage_is_handled(
     wait_until("one serves", || open_clients.counts().admitted > at_first + 20);
     let at_first = open_clients.counts();
     let refused = closed_clients.counts().internal_errors;
-    wait_until("one serves, one refuses", || {
+    wait_until("one gateway serves, the other refuses", || {
         open_clients.counts().admitted > at_first.admitted + 200
             && closed_clients.counts().internal_errors > refused + 200
     });
@@ -314,87 +320,4 @@ fn unsettled_calls_are_capped() {
     server.restart();
     wait_until("they are settled", || unsettled_calls(&gateway) == 0);
     wait_until("calls are admitted", || connection.ask(&get(DOMAIN).key(&key)).status == 200);
-}
-
-// --- the server forgets ---
-
-const LIMIT: u64 = 6_400;
-/// For each of two gateways: the calls of the other that the server lost.
-const MAX_STALE_CALLS: u64 = 2 * MAX_LEASE;
-
-/// Two gateways of the closed policy spend 6,400 calls while the server loses its data. Returns the
-/// number of admitted calls.
-fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u64 {
-    let (gateways, key) = start([url, "acme", "closed", DEFAULT_DEADLINE], LIMIT, 2);
-    let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
-    std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        for gateway in &gateways {
-            crowd.spawn_clients(scope, gateway.http, 3);
-        }
-        wait_until("half is spent", || crowd.counts().admitted > LIMIT / 2);
-        lose();
-        wait_until("all is spent", || crowd.counts().quota_exceeded > 100);
-    });
-    for gateway in &gateways {
-        // The gateways keep known keys, whatever data the store lost.
-        assert_eq!(gateway.get("/v1/usage", &key).status, 200);
-        wait_until("the store is well", || {
-            !is_store_down(gateway) && !reports_store_degraded(gateway)
-        });
-    }
-    let first = crowd.counts();
-    let all: Vec<&Gateway> = gateways.iter().collect();
-    let rest = spend_the_rest(&all, &key, at_least.saturating_sub(first.admitted));
-    let sum = first.admitted + rest;
-    println!("{first:?} within {:?}, and {rest}: {sum} of {LIMIT}", crowd.latency_p99_and_max());
-    assert!(sum <= LIMIT, "{sum}");
-    for gateway in all {
-        wait_until("no call that was admitted is forgotten", || {
-            gateway.get_month_count(&key) >= sum
-        });
-    }
-    sum
-}
-
-#[test]
-fn a_server_restarted_with_its_disk_leaves_the_count_exact() {
-    let mut server = RedisServer::start_on_disk();
-    let url = server.url();
-    assert_eq!(spend_while_state_is_lost(&url, LIMIT, || server.restart()), LIMIT);
-}
-
-#[test]
-fn a_server_emptied_while_all_gateways_live_leads_to_no_call_too_many() {
-    let server = RedisServer::start();
-    spend_while_state_is_lost(&server.url(), LIMIT - MAX_STALE_CALLS, || {
-        drop(server.run(&["FLUSHALL"]))
-    });
-}
-
-#[test]
-fn a_server_restarted_without_a_disk_leads_to_no_call_too_many() {
-    let mut server = RedisServer::start();
-    let url = server.url();
-    spend_while_state_is_lost(&url, LIMIT - MAX_STALE_CALLS, || server.restart());
-}
-
-#[test]
-fn a_replica_that_takes_over_leads_to_no_call_too_many_while_all_gateways_live() {
-    let mut primary = RedisServer::start();
-    let replica = RedisServer::replica_of(&primary);
-    wait_until("the replica follows", || {
-        replica.run(&["INFO", "replication"]).contains("master_link_status:up")
-    });
-    let forwarder = TcpForwarder::to(&primary);
-    spend_while_state_is_lost(&forwarder.url(), LIMIT - MAX_STALE_CALLS, || {
-        // From here on the replica misses what the server acknowledges.
-        replica.pause();
-        let leased = primary.run(&["INFO", "commandstats"]);
-        wait_until("more was acknowledged", || primary.run(&["INFO", "commandstats"]) != leased);
-        primary.kill();
-        replica.resume();
-        replica.run(&["REPLICAOF", "NO", "ONE"]);
-        forwarder.switch_to(&replica);
-    });
 }

@@ -10,9 +10,9 @@ fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
     let readme = std::fs::read_to_string(path).unwrap();
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
     let line = readme.lines().find_map(|line| line.strip_prefix("    ACL SETUSER "));
-    let told =
+    let paragraph =
         readme.split_once("uses need further").unwrap().1.split_once("ACL SETUSER").unwrap().0;
-    let further = told.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
+    let further = paragraph.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
     (words(line.expect("the ACL line")), further.map(words).collect())
 }
 
@@ -40,12 +40,12 @@ impl AclUser<'_> {
 
 /// Uses everything that a gateway does, except changes of keys.
 fn use_every_feature(gateway: &Gateway, key: &str) {
-    wait_until("the key opens", || gateway.get("/v1/usage", key).status == 200);
+    wait_until("the key is accepted", || gateway.get("/v1/usage", key).status == 200);
     for _ in 0..20 {
         gateway.get_domain("first.test", key).expect(200);
     }
     gateway.get("/v1/public/top-domains", key).expect(200);
-    wait_until("the store has what was spent", || gateway.get_month_count(key) == 21);
+    wait_until("the store has the spent calls", || gateway.get_month_count(key) == 21);
     for verb in [&["check"][..], &["keys", "list"], &["accounts", "list"], &["usage"]] {
         gateway.cli(verb).expect(0);
     }
@@ -146,7 +146,7 @@ fn spend_with_replica(user: &AclUser) {
     });
     let key = gateway.create_active_key("late", &[]);
     gateway.get_domain("first.test", &key).expect(200);
-    wait_until("what was spent is stated", || gateway.get_month_count(&key) == 1);
+    wait_until("the spent calls are reported", || gateway.get_month_count(&key) == 1);
     assert_eq!(
         gateway.sum_of_samples("riskgate_store_failures_total", &[]),
         0.0,

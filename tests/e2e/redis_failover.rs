@@ -97,31 +97,31 @@ fn spend_while_the_replica_is_lost(
     let made = setup().cli(&["keys", "create", "--account", "acme"]).expect(0);
     let key = made.stdout.trim_end().to_owned();
     let gateways = vec![setup().start(), setup().start()];
-    let crowd = LoadGenerator::new(DOMAIN, &key);
+    let clients = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
+        let _stop_guard = clients.stop_on_drop();
         for gateway in &gateways {
-            crowd.spawn_clients(scope, gateway.http, 3);
+            clients.spawn_clients(scope, gateway.http, 3);
         }
-        wait_until("much is spent", || crowd.counts().admitted > LIMIT / 3);
+        wait_until("much is spent", || clients.counts().admitted > LIMIT / 3);
         replica.kill();
-        wait_until("that is told", || {
+        wait_until("riskgate reports it", || {
             gateways.iter().all(|gateway| {
                 gateway.sum_of_samples("riskgate_store_replicas_missing", &[]) == 1.0
                     && reports_degraded(gateway, "store: 1 of store.wait_replicas are missing")
             })
         });
         assert!(gateways.iter().all(|gateway| gateway.readyz().status == 200), "they serve");
-        let said = crowd.counts();
+        let counts = clients.counts();
         wait_until("one policy serves on, the other refuses", || {
-            let now = crowd.counts();
+            let now = clients.counts();
             match on_failure {
-                "open" => now.quota_exceeded > said.quota_exceeded + 100,
-                _ => now.internal_errors > said.internal_errors + 100,
+                "open" => now.quota_exceeded > counts.quota_exceeded + 100,
+                _ => now.internal_errors > counts.internal_errors + 100,
             }
         });
     });
-    let admitted = crowd.counts().admitted;
+    let admitted = clients.counts().admitted;
     (gateways, primary, replica, key, admitted)
 }
 
@@ -132,7 +132,9 @@ fn without_its_replica_on_failure_open_serves_by_the_primary_alone_within_the_li
     for gateway in &gateways {
         assert_eq!(gateway.sum_of_samples("riskgate_store_down", &[]), 0.0);
         assert_eq!(gateway.sum_of_samples("riskgate_store_unsettled_calls", &[]), 0.0);
-        wait_until("all say what was spent", || gateway.get_month_count(&key) == LIMIT);
+        wait_until("all gateways report the spent calls", || {
+            gateway.get_month_count(&key) == LIMIT
+        });
     }
     replica.restart();
     for gateway in &gateways {

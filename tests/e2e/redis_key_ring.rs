@@ -15,9 +15,10 @@ fn status(gateway: &Gateway, key: &str) -> u16 {
 }
 
 fn degraded(gateway: &Gateway) -> String {
-    let told = gateway.readyz().json()["degraded"].clone();
-    let told: Vec<&str> = told.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
-    told.join("\n")
+    let reported = gateway.readyz().json()["degraded"].clone();
+    let reported: Vec<&str> =
+        reported.as_array().unwrap().iter().map(|it| it.as_str().unwrap()).collect();
+    reported.join("\n")
 }
 
 #[track_caller]
@@ -46,7 +47,7 @@ fn a_gateway_starts_without_its_server_and_serves_once_it_is_there() {
     });
     assert_fails_open(&gateway);
     let key = gateway.create_key("acme", &[]);
-    wait_until("the key opens", || gateway.get_domain("first.test", &key).status == 200);
+    wait_until("the key is accepted", || gateway.get_domain("first.test", &key).status == 200);
     assert_eq!(status(&gateway, UNKNOWN), 401);
     wait_until("all is well", || degraded(&gateway).is_empty());
 }
@@ -63,7 +64,7 @@ fn preflights_without_a_key_set_are_our_failure_and_other_questions_are_not() {
     assert_eq!(refused.header("X-Fail-Open"), Some("true"));
     gateway.send_request(&options()).expect(204);
     gateway.cli(&["store", "init"]).expect(0);
-    wait_until("there is a key set, of no keys", || gateway.send_request(&preflight).status == 403);
+    wait_until("the key ring is empty", || gateway.send_request(&preflight).status == 403);
     assert_eq!(status(&gateway, UNKNOWN), 401);
 }
 
@@ -74,18 +75,18 @@ fn a_server_that_was_wiped_takes_no_key_away() {
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["FLUSHALL"]);
     let lost = "keys: the store is another one or was emptied: expected version";
-    wait_until("/readyz tells", || degraded(&gateway).contains(lost));
+    wait_until("/readyz reports it", || degraded(&gateway).contains(lost));
     assert_eq!(status(&gateway, &key), 200);
     // riskgate refuses another store in place of the known store too.
     let other = gateway.create_key("other", &[]);
-    wait_until("/readyz tells of the other store", || {
+    wait_until("/readyz reports the other store", || {
         degraded(&gateway).contains("but found version 2 of")
     });
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
-    let told = || gateway.stderr().matches("lost its mark").count();
-    wait_until("standard error tells both states", || told() >= 2);
-    assert_eq!(told(), 2, "each state is told once: {}", gateway.stderr());
+    let reported = || gateway.stderr().matches("lost its mark").count();
+    wait_until("standard error reports both states", || reported() >= 2);
+    assert_eq!(reported(), 2, "each state is told once: {}", gateway.stderr());
     // By restarting riskgate, the operator confirms the new store.
     let gateway = gateway.restart();
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (401, 200));
@@ -99,7 +100,7 @@ fn a_server_that_lost_rows_takes_no_key_away() {
     server.run(&["COPY", "riskgate:{ring}:keys", "kept"]);
     server.run(&["DEL", "riskgate:{ring}:keys"]);
     let lost = "keys: redis://";
-    wait_until("/readyz tells of lost rows", || degraded(&gateway).contains(lost));
+    wait_until("/readyz reports lost rows", || degraded(&gateway).contains(lost));
     assert!(
         degraded(&gateway).contains("but found 0 keys and 1 accounts"),
         "{}",
@@ -107,7 +108,7 @@ fn a_server_that_lost_rows_takes_no_key_away() {
     );
     assert_eq!(status(&gateway, &key), 200);
     server.run(&["RENAME", "kept", "riskgate:{ring}:keys"]);
-    wait_until("what was put back is taken", || degraded(&gateway).is_empty());
+    wait_until("the restored store is read", || degraded(&gateway).is_empty());
 }
 
 #[test]
@@ -116,13 +117,13 @@ fn keys_serve_on_while_the_server_is_away() {
     let gateway = setup_on(&server).start();
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     server.kill();
-    wait_until("/readyz tells", || degraded(&gateway).contains("store: redis://"));
+    wait_until("/readyz reports it", || degraded(&gateway).contains("store: redis://"));
     wait_until("calls are served", || gateway.get_domain("first.test", &key).status == 200);
     assert_eq!(gateway.get_domain("first.test", UNKNOWN).status, 401);
     gateway.cli(&["keys", "revoke", &id]).expect(1);
     server.restart();
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is out", || status(&gateway, &key) == 401);
+    wait_until("the key is refused", || status(&gateway, &key) == 401);
     wait_until("all is well", || degraded(&gateway).is_empty());
 }
 
@@ -131,14 +132,14 @@ fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later()
     let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
     let setup = setup_on(&server);
     for verb in ["run", "check"] {
-        let said = setup.cli(&[verb]).expect(78).stderr;
-        assert!(said.contains("maxmemory-policy noeviction, since"), "{said}");
+        let printed = setup.cli(&[verb]).expect(78).stderr;
+        assert!(printed.contains("maxmemory-policy noeviction, since"), "{printed}");
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     server.run(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
-    wait_until("/readyz tells", || degraded(&gateway).contains("but found volatile-ttl"));
+    wait_until("/readyz reports it", || degraded(&gateway).contains("but found volatile-ttl"));
     assert_eq!(status(&gateway, &key), 200);
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     wait_until("all is well", || degraded(&gateway).is_empty());
@@ -148,14 +149,20 @@ fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later()
 fn check_says_how_the_server_is() {
     let mut server = RedisServer::start();
     let setup = setup_on(&server);
-    let said = setup.cli(&["check"]).expect(0).stderr;
-    assert!(said.contains("warning: the server is empty") && said.contains("0 keys"), "{said}");
+    let printed = setup.cli(&["check"]).expect(0).stderr;
+    assert!(
+        printed.contains("warning: the server is empty") && printed.contains("0 keys"),
+        "{printed}"
+    );
     setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
-    let said = setup.cli(&["check"]).expect(0).stderr;
-    assert!(!said.contains("server is empty") && said.contains("1 keys"), "{said}");
+    let printed = setup.cli(&["check"]).expect(0).stderr;
+    assert!(!printed.contains("server is empty") && printed.contains("1 keys"), "{printed}");
     server.kill();
-    let said = setup.cli(&["check"]).expect(1).stderr;
-    assert!(said.starts_with("redis://127.0.0.1:") && said.contains("connecting"), "{said}");
+    let printed = setup.cli(&["check"]).expect(1).stderr;
+    assert!(
+        printed.starts_with("redis://127.0.0.1:") && printed.contains("connecting"),
+        "{printed}"
+    );
 }
 
 #[test]
@@ -205,7 +212,7 @@ fn every_command_about_keys_and_accounts_works_on_both_stores() {
             usage[0]["month_count"] == 1
         });
         let rotated = gateway.cli(&["keys", "rotate", &id, "--overlap", "0"]).expect(0).stdout;
-        wait_until("the old key has ended", || status(&gateway, &key) == 401);
+        wait_until("the old key is refused", || status(&gateway, &key) == 401);
         let rotated = rotated.trim_end();
         assert_eq!(status(&gateway, rotated), 200);
         for (at, name) in ["zoe", "bob", "amy"].iter().enumerate() {
@@ -265,7 +272,7 @@ fn a_store_moves_to_a_server_and_back_with_its_keys_and_numbers() {
     assert_eq!(gateway.get_month_count(&key), 6);
     assert_eq!(gateway.cli(&["keys", "list", "--json"]).expect(0).json(), listed);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
-    wait_until("the key is out", || status(&gateway, &key) == 401);
+    wait_until("the key is refused", || status(&gateway, &key) == 401);
 }
 
 #[test]
@@ -301,7 +308,7 @@ fn keys_that_can_not_be_followed_are_told_as_keys_until_they_can() {
     gateway.get_domain("first.test", &key).expect(200);
     assert_eq!(failing(), 0.0);
     server.kill();
-    wait_until("it is told", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
+    wait_until("riskgate reports it", || failing() == 1.0 && degraded(&gateway).contains("keys: "));
     // The gateway still serves the keys that it knows.
     gateway.get_domain("first.test", &key).expect(200);
     server.restart();

@@ -88,7 +88,7 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
     wait_until("the new row answers", || is_flagged(&gateway, &key, "new.test"));
     std::fs::write(gateway.path("broken"), "no table at all").unwrap();
     std::fs::rename(gateway.path("broken"), &built).unwrap();
-    wait_until("the broken file is told", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the broken file", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "first.test"));
 }
 
@@ -96,7 +96,7 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
 fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
     let (gateway, key) = start();
     gateway.lists().write("disposable.txt", "first.test\nnew.test\nnot a name\n");
-    wait_until("the fault is told on /readyz", || {
+    wait_until("/readyz reports the fault", || {
         gateway.readyz().text().contains("disposable.txt:3: expected")
     });
     assert_eq!(gateway.readyz().status, 200, "it serves all the same");
@@ -109,7 +109,7 @@ fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
     gateway.get_domain("first.test", &other).expect(200);
     gateway.lists().write("disposable.txt", LONGER_LIST);
     wait_until("the mended table answers", || is_flagged(&gateway, &key, "new.test"));
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 0.0);
 }
 
@@ -118,10 +118,10 @@ fn a_table_that_vanishes_keeps_the_old_one() {
     let (gateway, key) = start();
     let lists = gateway.lists().path;
     std::fs::rename(&lists, gateway.path("away")).unwrap();
-    wait_until("the missing folder is told", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the missing folder", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "first.test"));
     std::fs::rename(gateway.path("away"), &lists).unwrap();
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -131,10 +131,10 @@ fn a_protected_name_that_would_be_flagged_refuses_the_table() {
     gateway
         .lists()
         .write("overrides.csv", &format!("{header}gmail.com,subtree,disposable,100,,,\n"));
-    wait_until("the refusal is told", || gateway.readyz().text().contains("gmail.com"));
+    wait_until("riskgate reports the refusal", || gateway.readyz().text().contains("gmail.com"));
     assert_eq!(verdict_reason(&gateway, &key, "gmail.com"), "safe");
     gateway.lists().write("overrides.csv", &header);
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -148,10 +148,10 @@ fn a_table_that_lost_most_of_its_rows_is_refused() {
     let manifest = std::fs::read_to_string(lists.file("manifest.toml")).unwrap();
     lists.write("manifest.toml", &manifest.replace("= 1.0", "= 0.3"));
     lists.write("disposable.txt", LONGER_LIST);
-    wait_until("the refusal is told", || !is_nothing_degraded(&gateway));
+    wait_until("riskgate reports the refusal", || !is_nothing_degraded(&gateway));
     assert!(is_flagged(&gateway, &key, "flagged007.test"));
     lists.write("disposable.txt", &format!("{LONGER_LIST}{rows}"));
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn a_broken_config_keeps_the_old_one_and_is_told() {
     let key = gateway.create_active_key("acme", &[]);
     let asker = gateway.create_active_key("asker", &["--plan", "all"]);
     gateway.edit_config(|text| text.replace("free = 50", "free = \"lots\""));
-    wait_until("the fault is told", || {
+    wait_until("riskgate reports the fault", || {
         let text = gateway.readyz().text();
         text.contains("plans.free: expected") && text.contains("but found")
     });
@@ -188,7 +188,7 @@ fn a_broken_config_keeps_the_old_one_and_is_told() {
     wait_until("the mended plan is in effect", || {
         gateway.get("/v1/usage", &key).json()["monthly_limit"] == 60
     });
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -203,22 +203,26 @@ fn files_that_were_emptied_keep_the_last_good_state() {
         let answer = gateway.get("/v1/usage", "a_key_that_a_file_declares");
         answer.expect(200).json()["monthly_limit"].as_u64()
     };
-    let told = |words: &str| gateway.readyz().text().contains(words);
+    let is_reported = |words: &str| gateway.readyz().text().contains(words);
     std::fs::write(&keys, "").unwrap();
-    wait_until("it is told", || told("keys.toml: expected keys, but found an empty file"));
+    wait_until("riskgate reports it", || {
+        is_reported("keys.toml: expected keys, but found an empty file")
+    });
     assert_eq!(limit(), Some(50));
     std::fs::write(&keys, "# None any more.\n").unwrap();
     let opens = || gateway.get("/v1/usage", "a_key_that_a_file_declares").status == 200;
-    wait_until("who takes the last key out is believed", || !opens());
+    wait_until("the removal of the last key takes effect", || !opens());
     std::fs::write(&keys, &declared).unwrap();
     wait_until("it is back", opens);
     let config = std::fs::read_to_string(gateway.path("riskgate.toml")).unwrap();
     gateway.edit_config(|_| String::new());
-    wait_until("it is told", || told("riskgate.toml: expected settings, but found an empty file"));
+    wait_until("riskgate reports it", || {
+        is_reported("riskgate.toml: expected settings, but found an empty file")
+    });
     assert_eq!(limit(), Some(50));
     gateway.edit_config(|_| config.replace("free = 50", "free = 60"));
-    wait_until("the config is taken again", || limit() == Some(60));
-    wait_until("/readyz is content again", || is_nothing_degraded(&gateway));
+    wait_until("the config is accepted again", || limit() == Some(60));
+    wait_until("/readyz reports no fault", || is_nothing_degraded(&gateway));
 }
 
 #[test]
@@ -236,19 +240,23 @@ fn a_config_at_the_usual_place_that_goes_away_is_missed() {
     let gateway = setup.start();
     let limit = || gateway.get("/v1/usage", token).expect(200).json()["monthly_limit"].as_u64();
     let config = std::fs::read_to_string(&usual).unwrap();
-    let told = |words: &str| gateway.readyz().text().contains(words);
+    let is_reported = |words: &str| gateway.readyz().text().contains(words);
     std::fs::remove_file(&usual).unwrap();
-    wait_until("it is told", || told("riskgate.toml: expected a config file, but found"));
+    wait_until("riskgate reports it", || {
+        is_reported("riskgate.toml: expected a config file, but found")
+    });
     assert_eq!(limit(), Some(50));
     std::fs::create_dir(&usual).unwrap();
-    wait_until("a folder is told", || told("but found a directory"));
+    wait_until("riskgate reports the folder", || is_reported("but found a directory"));
     assert_eq!(limit(), Some(50));
     std::fs::remove_dir(&usual).unwrap();
     std::fs::write(&usual, "\n").unwrap();
-    wait_until("an empty line is told", || told("expected settings, but found an empty file"));
+    wait_until("riskgate reports the empty file", || {
+        is_reported("expected settings, but found an empty file")
+    });
     assert_eq!(limit(), Some(50));
     std::fs::write(&usual, config.replace("free = 50", "free = 60")).unwrap();
-    wait_until("the config is taken again", || limit() == Some(60));
+    wait_until("the config is accepted again", || limit() == Some(60));
 }
 
 #[test]
@@ -256,7 +264,7 @@ fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.edit_config(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
-    wait_until("the change is told", || {
+    wait_until("riskgate reports the change", || {
         let status = gateway.get_admin_page("/status").json();
         !status["needs_restart"].as_array().unwrap().is_empty()
     });
@@ -267,7 +275,7 @@ fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
 fn sighup_and_post_reload_read_everything_anew() {
     let (gateway, key) = start();
     gateway.send_signal("HUP");
-    wait_until("everything was read anew", || {
+    wait_until("everything was read again", || {
         ["config", "table", "keys"].iter().all(|part| reload_count(&gateway, part, "ok") >= 1.0)
     });
     let post = || request("POST", "/reload").with_header("Host", "localhost").send(gateway.admin);

@@ -23,7 +23,7 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
     });
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let askers: Vec<_> = (0..4)
+        let readers: Vec<_> = (0..4)
             .map(|_| {
                 let (gateway, key, done) = (&gateway, &key, &done);
                 scope.spawn(move || {
@@ -35,8 +35,8 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
                         let text = answer.text();
                         assert!(bodies.contains(&text.as_str()), "{text}");
                         let version = answer.header("X-Table-Version").unwrap().to_owned();
-                        let said = versions.entry(version).or_insert_with(|| text.clone());
-                        assert_eq!(*said, text, "one table says one thing");
+                        let first_text = versions.entry(version).or_insert_with(|| text.clone());
+                        assert_eq!(*first_text, text, "one table version gives one response");
                     }
                     versions.len()
                 })
@@ -52,8 +52,8 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
             post.send(gateway.admin).expect(200);
         }
         drop(ended);
-        for asker in askers {
-            assert_eq!(asker.join().unwrap(), 2, "each saw both tables and no third");
+        for reader in readers {
+            assert_eq!(reader.join().unwrap(), 2, "each saw both tables and no third");
         }
     });
 }
@@ -124,5 +124,5 @@ fn reloads_take_no_descriptors_threads_or_memory() {
     );
     // The names of the methods alone would take 3 MB if they leaked.
     let most = memory + 2048;
-    wait_until("memory is given back", || gateway.resident_kib() < most);
+    wait_until("the memory is freed", || gateway.resident_kib() < most);
 }

@@ -130,7 +130,7 @@ fn a_missing_malformed_unknown_revoked_or_expired_key_look_the_same() {
     let expired = gateway.create_key("acme", &["--expires", "2026-01-01T00:00:00Z"]);
     let good = gateway.create_active_key("acme", &[]);
     let usage = || get("/v1/usage");
-    crate::harness::wait_until("the revoked key is out", || {
+    crate::harness::wait_until("the revoked key is refused", || {
         gateway.send_request(&usage().key(&revoked)).status == 401
     });
     let twice = usage().key(&good).key(&good);
@@ -196,10 +196,10 @@ fn a_refused_origin_is_told_in_the_detail() {
         r#"{"error":"forbidden","message":"This origin is not authorised for this API key.","detail":"Origin: https://evil.example.net"}"#
     );
     assert!(!answer.has_header("X-Fail-Open"));
-    let odd = gateway
+    let refused_origin = gateway
         .send_request(&get("/v1/usage").key(&key).with_header("Origin", "a\"b\\c"))
         .expect(403);
-    assert_eq!(odd.json()["detail"], "Origin: a\"b\\c");
+    assert_eq!(refused_origin.json()["detail"], "Origin: a\"b\\c");
 }
 
 #[test]

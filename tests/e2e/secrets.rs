@@ -56,9 +56,12 @@ fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
     wait_until("all is logged", || log_of(&gateway).contains("the-last-one"));
     secrets.assert_no_secret_in("the access log", &log_of(&gateway));
     secrets.assert_no_secret_in("stderr", &gateway.stderr());
-    let (log, said) = (log_of(&gateway), gateway.stderr());
+    let (log, stderr) = (log_of(&gateway), gateway.stderr());
     assert!(log.lines().count() > 50 && log.contains("…@example.com"), "little was logged");
-    assert!(said.contains("keys.toml") && said.contains("redis://"), "little was said: {said}");
+    assert!(
+        stderr.contains("keys.toml") && stderr.contains("redis://"),
+        "little was said: {stderr}"
+    );
 }
 
 /// The upstream server's response to each target.
@@ -216,8 +219,8 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
     }
     for verb in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {
         let more = if verb[0] == "usage" { &["acme", "--json"][..] } else { &["--json"] };
-        let told = gateway.cli(&[&verb[..], more].concat()).expect(0);
-        secrets.assert_no_secret_in(verb[0], &(told.stdout + &told.stderr));
+        let output = gateway.cli(&[&verb[..], more].concat()).expect(0);
+        secrets.assert_no_secret_in(verb[0], &(output.stdout + &output.stderr));
     }
 }
 
@@ -226,10 +229,10 @@ fn change_store_password(gateway: &Gateway, server: &RedisServer) {
     let other = format!(">{NEW_PASSWORD}");
     server.run(&["ACL", "SETUSER", "me", "resetpass", &other]);
     server.run(&["CLIENT", "KILL", "USER", "me"]);
-    wait_until("/readyz tells", || {
+    wait_until("/readyz reports it", || {
         send_admin_request(gateway, "GET", "/readyz", TOKEN).text().contains("redis://")
     });
-    wait_until("stderr tells", || gateway.stderr().contains("redis://"));
+    wait_until("stderr reports it", || gateway.stderr().contains("redis://"));
 }
 
 fn send_admin_request(gateway: &Gateway, method: &str, path: &str, token: &str) -> Response {

@@ -63,7 +63,7 @@ fn beyond_the_limit_connections_are_closed_until_others_end() {
     }
     assert!(gateway.connect().try_send_request(&usage).is_none(), "a fifth is closed");
     held.pop();
-    crate::harness::wait_until("the room is used again", || {
+    crate::harness::wait_until("a connection is accepted again", || {
         gateway.connect().try_send_request(&usage).is_some_and(|answer| answer.status == 200)
     });
     for connection in &mut held {

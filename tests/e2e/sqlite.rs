@@ -27,27 +27,27 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
     let mut admitted = 0;
     for kill in 0..KILLS {
         // The calls come slowly enough that some are left at the last kill.
-        let crowd = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
+        let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
         std::thread::scope(|scope| {
-            let ending = crowd.stop_on_drop();
-            crowd.spawn_clients(scope, gateway.http, CLIENTS as usize);
-            wait_until("calls are under way", || crowd.counts().admitted > 20 + kill % 7);
+            let ending = clients.stop_on_drop();
+            clients.spawn_clients(scope, gateway.http, CLIENTS as usize);
+            wait_until("calls are under way", || clients.counts().admitted > 20 + kill % 7);
             gateway.kill();
             drop(ending);
         });
         gateway = gateway.start_again();
-        let said = crowd.counts();
-        assert_eq!(said.internal_errors, 0, "{said:?}");
-        admitted += said.admitted;
+        let counts = clients.counts();
+        assert_eq!(counts.internal_errors, 0, "{counts:?}");
+        admitted += counts.admitted;
     }
     let under_kills = admitted;
-    let crowd = LoadGenerator::new(DOMAIN, &key);
+    let clients = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
-        let _stop_guard = crowd.stop_on_drop();
-        crowd.spawn_clients(scope, gateway.http, CLIENTS as usize);
-        wait_until("all is spent", || crowd.counts().quota_exceeded > 50);
+        let _stop_guard = clients.stop_on_drop();
+        clients.spawn_clients(scope, gateway.http, CLIENTS as usize);
+        wait_until("all is spent", || clients.counts().quota_exceeded > 50);
     });
-    admitted += crowd.counts().admitted;
+    admitted += clients.counts().admitted;
     println!("{under_kills} under {KILLS} kills, {admitted} in all, {:?}", begun.elapsed());
     assert!(admitted <= LIMIT, "{admitted}");
     // Each kill loses the lease, and the responses to calls in progress.
@@ -100,7 +100,7 @@ fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
         for key in [&key, &other] {
             gateway.get_domain("first.test", key).expect(200);
         }
-        wait_until("what was spent is stated", || {
+        wait_until("the spent calls are reported", || {
             [&key, &other].iter().all(|key| gateway.get_month_count(key) == 1)
         });
         if in_place {

@@ -54,7 +54,7 @@ fn open_on_failure_serves_says_so_and_settles_every_call() {
         is_store_down(&gateway)
     });
     for _ in 0..300 {
-        assert_eq!(ask(), 200, "once it is known to be down nobody waits for it");
+        assert_eq!(ask(), 200, "once the store counts as down, no call waits for it");
     }
     assert!(reports_store_degraded(&gateway));
     assert_eq!(gateway.readyz().status, 200, "it serves");
@@ -74,7 +74,7 @@ fn closed_on_failure_refuses_with_our_500_and_counts_nothing_for_it() {
     let (gateway, key) = start("closed", 500);
     let locked = lock(&gateway);
     let mut served = 1;
-    wait_until("what was leased is spent", || {
+    wait_until("the leased calls are spent", || {
         let status = gateway.get(DOMAIN, &key).status;
         served += u64::from(status == 200);
         status == 500

@@ -62,7 +62,7 @@ fn systemd_gets_ready_reloading_and_stopping() {
 fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
     let (gateway, manager) = start_under(NotifySocket::new);
     for _ in 0..5 {
-        wait_until("a sign of life", || manager.next_message() == "WATCHDOG=1");
+        wait_until("a WATCHDOG=1 message", || manager.next_message() == "WATCHDOG=1");
     }
     // A stopped process sends no WATCHDOG=1.
     gateway.send_signal("STOP");
@@ -72,7 +72,7 @@ fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
     while manager.socket.recv(&mut bytes).is_ok() {}
     gateway.send_signal("CONT");
     manager.socket.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
-    wait_until("a sign of life", || manager.next_message() == "WATCHDOG=1");
+    wait_until("a WATCHDOG=1 message", || manager.next_message() == "WATCHDOG=1");
 }
 
 #[test]
@@ -117,9 +117,9 @@ fn an_unusable_notify_socket_is_reported_once() {
         wait_until("SIGHUP reloads", || reloads() > before);
         gateway.send_signal("TERM");
         assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
-        let told = gateway.stderr();
-        let lines: Vec<&str> = told.lines().filter(|line| line.contains("manager")).collect();
-        assert_eq!(lines.len(), 1, "{told}");
+        let stderr = gateway.stderr();
+        let lines: Vec<&str> = stderr.lines().filter(|line| line.contains("manager")).collect();
+        assert_eq!(lines.len(), 1, "{stderr}");
         assert!(lines[0].contains(&format!("found {address:?}")), "{}", lines[0]);
     }
 }

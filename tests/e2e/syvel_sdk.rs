@@ -119,7 +119,7 @@ fn an_imported_key_of_syvel_keeps_working() {
     let text = "[[key]]\nid = \"web\"\naccount = \"acme\"\nenv = \"SYVEL_API_KEY\"\n";
     std::fs::write(&file, text).unwrap();
     gateway.cli(&["keys", "import", file.to_str().unwrap()]).expect(0);
-    wait_until("the imported key opens", || gateway.get("/v1/usage", KEY).status == 200);
+    wait_until("the imported key is accepted", || gateway.get("/v1/usage", KEY).status == 200);
     let outcomes = outcomes_of("Syvel", gateway.http, KEY, &["check example.com"]);
     assert_eq!(outcomes[0]["email"], "example.com");
 }

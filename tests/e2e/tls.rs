@@ -88,14 +88,14 @@ fn a_renewed_certificate_serves_at_once_and_open_connections_go_on() {
     let key_file = gateway.path("first.key");
     let good = std::fs::read(&key_file).unwrap();
     std::fs::copy(gateway.path("second.key"), &key_file).unwrap();
-    let problem = wait_for("the fault is told", || {
+    let problem = wait_for("riskgate reports the fault", || {
         let text = gateway.readyz().text();
         text.contains("certificates").then_some(text)
     });
     assert!(problem.contains("expected the key of the certificate"), "{problem}");
     certificate_name_shown(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
     std::fs::write(gateway.path("first.pem"), "no certificate").unwrap();
-    wait_until("it is told too", || gateway.readyz().text().contains("in PEM form"));
+    wait_until("riskgate reports it too", || gateway.readyz().text().contains("in PEM form"));
     certificate_name_shown(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
     std::fs::write(&key_file, good).unwrap();
     authority.issue_certificate("first", "DNS:third.test,IP:127.0.0.1");

@@ -93,7 +93,7 @@ fn a_row_that_many_accounts_ask_for_passes_the_seed() {
     // The third name of the seed starts with a count of 40.
     let keys: Vec<String> =
         (1..44).map(|at| gateway.create_key(&format!("account-{at}"), &[])).collect();
-    wait_until("the last key opens", || gateway.get("/v1/usage", &keys[42]).status == 200);
+    wait_until("the last key is accepted", || gateway.get("/v1/usage", &keys[42]).status == 200);
     for key in &keys {
         gateway.get_domain("flagged05.test", key).expect(200);
     }

@@ -103,13 +103,13 @@ fn on_a_server_too_a_key_that_could_not_be_shown_is_revoked() {
 fn a_rotation_is_one_change_of_the_keys() {
     let setup = Setup::new();
     let version = || {
-        let told = setup.cli(&["store", "init", "--json"]).expect(0).json();
-        told["version"].as_u64().unwrap()
+        let created = setup.cli(&["store", "init", "--json"]).expect(0).json();
+        created["version"].as_u64().unwrap()
     };
     let made = setup.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let before = version();
     setup.cli(&["keys", "rotate", made["id"].as_str().unwrap()]).expect(0);
-    assert_eq!(version(), before + 1, "no crash leaves one half of it");
+    assert_eq!(version(), before + 1, "no crash leaves half of the change");
 }
 
 #[test]

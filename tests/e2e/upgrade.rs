@@ -42,7 +42,7 @@ fn an_upgrade_under_load_refuses_nobody_and_counts_each_call_once() {
             successor.wait_until_ready();
             gateway.send_signal("QUIT");
             gateway.replace_process(successor);
-            wait_until("the successor tells that it took over", || {
+            wait_until("the successor reports that it took over", || {
                 gateway.stderr().contains("took over")
             });
             let before = answered.load(Ordering::SeqCst);
@@ -63,7 +63,9 @@ fn a_successor_that_fails_changes_nothing() {
     successor.wait_until_ready();
     successor.kill();
     gateway.send_signal("QUIT");
-    wait_until("the refusal is told", || gateway.stderr().contains("no successor is waiting"));
+    wait_until("riskgate reports the refusal", || {
+        gateway.stderr().contains("no successor is waiting")
+    });
     gateway.get_domain("first.test", &key).expect(200);
 
     // A successor that starts but never takes over.
@@ -74,7 +76,7 @@ fn a_successor_that_fails_changes_nothing() {
     let (stream, _) = impostor.accept().unwrap();
     gateway.get_domain("first.test", &key).expect(200);
     drop(stream);
-    wait_until("it is told", || gateway.stderr().matches("serving on").count() == 2);
+    wait_until("riskgate reports it", || gateway.stderr().matches("serving on").count() == 2);
     gateway.get_domain("first.test", &key).expect(200);
     assert_eq!(gateway.readyz().status, 200);
 }

@@ -32,14 +32,14 @@ fn write_then_read(mut stream: impl Read + Write, bytes: &[u8]) -> Result<String
     for part in bytes.chunks(8_192) {
         stream.write_all(part).map_err(|error| format!("writing: {error}"))?;
     }
-    let mut said = Vec::new();
-    match stream.read_to_end(&mut said) {
+    let mut response = Vec::new();
+    match stream.read_to_end(&mut response) {
         // TLS reports an end without its alert as an error; only the received bytes count.
         Ok(_) => {}
         Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {}
         Err(error) => return Err(format!("reading: {error}")),
     }
-    String::from_utf8(said).map_err(|error| error.to_string())
+    String::from_utf8(response).map_err(|error| error.to_string())
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -50,14 +50,14 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 /// Returns true if this is one complete response with this status and `Connection: close`.
-fn assert_whole(said: &Result<String, String>, status: u16, what: &str) {
-    let said = said.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
-    assert!(said.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {said:?}");
-    let (header, body) = said.split_once("\r\n\r\n").expect(what);
+fn assert_whole(response: &Result<String, String>, status: u16, what: &str) {
+    let response = response.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {response:?}");
+    let (header, body) = response.split_once("\r\n\r\n").expect(what);
     let header = header.to_ascii_lowercase();
     assert!(header.contains("\r\nconnection: close"), "{what}: {header}");
     let length = header.lines().find_map(|line| line.strip_prefix("content-length: "));
-    assert_eq!(length, Some(body.len().to_string().as_str()), "{what}: {said}");
+    assert_eq!(length, Some(body.len().to_string().as_str()), "{what}: {response}");
 }
 
 #[test]
@@ -122,8 +122,8 @@ fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
             for _ in 0..4 {
                 scope.spawn(|| {
                     let bytes = [header.as_bytes(), body].concat();
-                    let said = write_then_read(connect(gateway.http), &bytes);
-                    assert_whole(&said, *status, header);
+                    let response = write_then_read(connect(gateway.http), &bytes);
+                    assert_whole(&response, *status, header);
                 });
             }
         }
@@ -206,7 +206,7 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
         }
     });
     let begun = Instant::now();
-    wait_until("all of them are shown out", || {
+    wait_until("riskgate closes all connections", || {
         let _ = trickles.write_all(b"b");
         std::thread::sleep(Duration::from_millis(50));
         gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
@@ -215,9 +215,9 @@ fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
     // The limit, plus the buffers of two kernels.
     let sent = flood.join().unwrap();
     assert!(sent < 40_000_000, "{sent} bytes were taken");
-    let mut said = String::new();
-    silent.read_to_string(&mut said).unwrap();
-    assert_whole(&Ok(said), 404, "a client that sends nothing more");
+    let mut response = String::new();
+    silent.read_to_string(&mut response).unwrap();
+    assert_whole(&Ok(response), 404, "a client that sends nothing more");
 }
 
 /// A client that has received its refusal, and has a short body left to send.
@@ -235,7 +235,7 @@ fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
 /// How long a client can send byte by byte until riskgate disconnects it.
 fn time_until_closed(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
-    wait_until("it is shown out", || {
+    wait_until("riskgate closes the connection", || {
         let _ = client.write_all(b"b");
         std::thread::sleep(Duration::from_millis(50));
         is_out()
@@ -268,9 +268,9 @@ fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
     let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).to_bytes();
     stream.write_all(&bytes[..50_000]).unwrap();
     stream.shutdown(Shutdown::Write).unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    assert_whole(&Ok(said), 404, "half of a body and an end");
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    assert_whole(&Ok(response), 404, "half of a body and an end");
 }
 
 #[test]
@@ -303,8 +303,8 @@ fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
-                let said = write_then_read(connect(gateway.http), &bytes);
-                assert_whole(&said, 413, "refused by the server");
+                let response = write_then_read(connect(gateway.http), &bytes);
+                assert_whole(&response, 413, "refused by the server");
             });
         }
     });

@@ -152,7 +152,7 @@ fn a_client_cannot_hold_a_connection_after_goaway() {
     gateway.send_signal("TERM");
     until_goodbye(&mut refused);
     let begun = Instant::now();
-    wait_until("both are shown out", || {
+    wait_until("riskgate closes both connections", || {
         send_unknown_frames(&mut silent);
         send_unknown_frames(&mut refused);
         gateway.exit_status().is_some()

@@ -121,8 +121,8 @@ pub fn check_received(
         ));
         return;
     }
-    let theirs = |answer: &&Response| answer.has_header("X-Riskgate-Source");
-    let passed: Vec<&Response> = answers.iter().filter(theirs).collect();
+    let is_forwarded = |answer: &&Response| answer.has_header("X-Riskgate-Source");
+    let passed: Vec<&Response> = answers.iter().filter(is_forwarded).collect();
     let passed = if passed.is_empty() { answers.iter().collect() } else { passed };
     for (at, (seen, saw)) in seen.iter().zip(saw).enumerate() {
         let id =

@@ -38,7 +38,7 @@ fn only_one_valid_token_is_accepted_and_all_else_is_the_same_401() {
 fn header_form_cases() -> Vec<Case> {
     let long = format!("Bearer {}", "k".repeat(257));
     vec![
-        accepted("a token behind Bearer", with("Bearer {key}")),
+        accepted("a token after Bearer", with("Bearer {key}")),
         accepted("a scheme in lower case", with("bearer {key}")),
         accepted("a scheme in mixed case", with("bEaReR {key}")),
         accepted("spaces around the token", with("Bearer   {key}  ")),
@@ -52,15 +52,15 @@ fn header_form_cases() -> Vec<Case> {
         unauthorized("a scheme alone", with("Bearer")),
         unauthorized("a scheme and a space", with("Bearer ")),
         unauthorized("a token alone", with("{key}")),
-        unauthorized("no space behind the scheme", with("Bearer{key}")),
-        unauthorized("a tab behind the scheme", with("Bearer\t{key}")),
-        unauthorized("a tab behind the space", with("Bearer \t {key}, ")),
+        unauthorized("no space after the scheme", with("Bearer{key}")),
+        unauthorized("a tab after the scheme", with("Bearer\t{key}")),
+        unauthorized("a tab after the space", with("Bearer \t {key}, ")),
         unauthorized("Basic", with("Basic {key}")),
         unauthorized("Basic with the token in it", with("Basic QmVhcmVyIHtrZXl9")),
         unauthorized("Digest that names Bearer", with("Digest Bearer {key}")),
         unauthorized("a scheme twice", with("Bearer Bearer {key}")),
         unauthorized("a token with a space in it", with("Bearer {key} {key}")),
-        unauthorized("a token with a word behind it", with("Bearer {key} x")),
+        unauthorized("a token with a word after it", with("Bearer {key} x")),
         unauthorized("a list of tokens", with("Bearer {key},{key}")),
         unauthorized("a list of credentials", with("Bearer {key}, Bearer {key}")),
         unauthorized("a token and a comma", with("Bearer {key},")),
@@ -91,8 +91,8 @@ fn key_state_cases() -> Vec<Case> {
             "a revoked key on a route upstream",
             get("/v1/check/a@b.com").key("{revoked}"),
         ),
-        unauthorized("no key on a prefix that wants one", get("/v1/signup")),
-        unauthorized("the digest of a key in its place", get(DOMAIN).key(&"0a".repeat(32))),
+        unauthorized("no key on a prefix that requires a key", get("/v1/signup")),
+        unauthorized("the digest of a key in place of the key", get(DOMAIN).key(&"0a".repeat(32))),
     ]
 }
 
@@ -117,12 +117,12 @@ fn wrong_place_cases() -> Vec<Case> {
             get(DOMAIN).with_header("Author_ization", "Bearer {key}"),
         ),
         Case::answered_by_gateway(
-            "an unauthorised request is not told its format",
+            "an unauthorised request gets no format error",
             401,
             get("/v1/check/%zz"),
         ),
         Case::answered_by_gateway(
-            "an unknown route is not told by its key",
+            "an unknown route gets a 404 with a key",
             404,
             get("/nowhere").key("{key}"),
         ),

@@ -39,42 +39,42 @@ fn a_trusted_proxy_may_set_only_forwarding_fields() {
             .set_text("upstream.host", "check.internal")
     };
     let inside = || forwarded_check().field("Host: check.internal");
-    let told = |name, field: &str, value: &str, crosses: &str| {
+    let replaced = |name, field: &str, value: &str, forwarded: &str| {
         Case::forwarded(
             name,
             check_request().with_header(field, value),
-            inside().field(&format!("{field}: {crosses}")),
+            inside().field(&format!("{field}: {forwarded}")),
         )
     };
     let dropped = |name, field: &str| {
         Case::forwarded(name, check_request().with_header(field, "boss"), inside())
     };
     // The client's line comes first, then the proxy's.
-    let added = |name, word: &str, lines: [&str; 2], crosses: &str| {
+    let added = |name, word: &str, lines: [&str; 2], forwarded: &str| {
         let field = format!("X-Forwarded-{word}");
         let request = check_request()
             .with_header(&field.to_lowercase(), lines[0])
             .with_header(&field, lines[1]);
-        Case::forwarded(name, request, inside().field(&format!("{field}: {crosses}")))
+        Case::forwarded(name, request, inside().field(&format!("{field}: {forwarded}")))
     };
     Group::new("trusted", 9).settings(trusting).run(vec![
         Case::forwarded("the host is the one that is set", check_request(), inside()),
-        told(
+        replaced(
             "the chain of clients grows",
             "X-Forwarded-For",
             "6.6.6.6, 7.7.7.7",
             "6.6.6.6, 7.7.7.7, {address}",
         ),
-        told("the protocol is the proxy's", "X-Forwarded-Proto", "https", "https"),
-        told(
+        replaced("the protocol is the proxy's", "X-Forwarded-Proto", "https", "https"),
+        replaced(
             "the host asked for is the proxy's",
             "X-Forwarded-Host",
             "shop.example",
             "shop.example",
         ),
-        told("the port is the proxy's", "X-Forwarded-Port", "443", "443"),
-        told("a prefix is the proxy's", "X-Forwarded-Prefix", "/a,/b", "/a,/b"),
-        told(
+        replaced("the port is the proxy's", "X-Forwarded-Port", "443", "443"),
+        replaced("a prefix is the proxy's", "X-Forwarded-Prefix", "/a,/b", "/a,/b"),
+        replaced(
             "empty members are no clients",
             "X-Forwarded-For",
             ", 6.6.6.6,,",
@@ -179,7 +179,7 @@ fn client_field_cases() -> Vec<Case> {
         kept_field_case("tracestate", "tracestate", "a=b"),
         kept_field_case("Accept-Language", "Accept-Language", "de"),
         kept_field_case("User-Agent", "User-Agent", "test/1"),
-        kept_field_case("a header that nobody knows", "X-Anything", "a, b;c=\"d\""),
+        kept_field_case("an unknown header", "X-Anything", "a, b;c=\"d\""),
         kept_field_case("If-None-Match", "If-None-Match", "\"7\""),
         Case::forwarded(
             "two headers of one name",

@@ -102,7 +102,7 @@ fn body_cases() -> Vec<Case> {
 fn host_cases() -> Vec<Case> {
     let long = format!("Host: {}\r\n", "h".repeat(262));
     let refused = |name, text: &str| Case::refused_and_closed(name, 400, host(text));
-    let asked = |name, text: &str| {
+    let allowed_host = |name, text: &str| {
         let saw =
             ForwardedRequest::line(FORWARDED_LINE).field(&format!("X-Forwarded-Host: {text}"));
         Case::forwarded(name, host(&format!("Host: {text}\r\n")), saw)
@@ -119,8 +119,8 @@ fn host_cases() -> Vec<Case> {
         refused("a host with a port that is no number", "Host: gate.test:http\r\n"),
         refused("a host with a port that is no port", "Host: gate.test:65536\r\n"),
         refused("a host that is too long", &long),
-        asked("a host with a port passes", "gate.test:65535"),
-        asked("an address as a host passes", "[::1]:80"),
+        allowed_host("a host with a port passes", "gate.test:65535"),
+        allowed_host("an address as a host passes", "[::1]:80"),
         Case::refused_and_closed(
             "an absolute target for another host",
             400,
@@ -148,7 +148,7 @@ fn host_cases() -> Vec<Case> {
 fn field_cases() -> Vec<Case> {
     let refused = |name, text: &str| Case::refused_and_closed(name, 400, with(text));
     vec![
-        refused("a bare line feed behind a field", "A: b\nC: d\r\n"),
+        refused("a bare line feed after a field", "A: b\nC: d\r\n"),
         refused("a bare carriage return in a value", "A: b\rC: d\r\n"),
         refused("two carriage returns", "A: b\r\r\n"),
         refused("a NUL in a value", "A: b\0c\r\n"),
@@ -160,7 +160,7 @@ fn field_cases() -> Vec<Case> {
         refused("a tab before the colon", "A\t: b\r\n"),
         refused("a field without a name", ": b\r\n"),
         refused("a field without a colon", "A\r\n"),
-        refused("a name with a bracket", "A(: b\r\n"),
+        refused("a field name with a bracket", "A(: b\r\n"),
         refused("a name with a space", "A B: c\r\n"),
         refused("a name with a NUL", "A\0: c\r\n"),
         Case::refused_and_closed("a name that is not ASCII", 400, with("\u{e4}: b\r\n")),
@@ -170,7 +170,7 @@ fn field_cases() -> Vec<Case> {
             format!("GET {CHECK} HTTP/1.1\r\n A: b\r\n{OWN_FIELDS}\r\n"),
         ),
         Case::refused_and_closed(
-            "a bare line feed behind the request line",
+            "a bare line feed after the request line",
             400,
             format!("GET {CHECK} HTTP/1.1\n{OWN_FIELDS}\r\n"),
         ),
@@ -225,7 +225,7 @@ fn connection_syntax_cases() -> Vec<Case> {
         passed("an empty connection", ""),
         passed("empty connection options", " , ,,\t, "),
         passed("ten connection options", &ten),
-        passed("as many connection options as may be", &most),
+        passed("the largest number of connection options", &most),
         Case::refused_and_closed(
             "more connection options than anybody has",
             400,
@@ -236,11 +236,11 @@ fn connection_syntax_cases() -> Vec<Case> {
             400,
             with(&(connection(&most) + &connection("a"))),
         ),
-        closes("a close behind an option that is no token", "a@b, close"),
-        closes("a close behind a keep-alive", "keep-alive, close"),
-        closes("a close behind what is not ASCII", "\u{e4}, close"),
+        closes("a close after an option that is no token", "a@b, close"),
+        closes("a close after a keep-alive", "keep-alive, close"),
+        closes("a close after a non-ASCII option", "\u{e4}, close"),
         closes("a close on a second line", "keep-alive\r\nConnection: close"),
-        closes("a close on a line behind ten options", &format!("{ten}\r\nConnection: Close")),
+        closes("a close on a line after ten options", &format!("{ten}\r\nConnection: Close")),
         Case::forwarded(
             "an option nominates a field for one hop",
             with("Connection: X-Hop, close;\r\nX-Hop: 1\r\nX-Kept: 2\r\n"),
@@ -275,10 +275,10 @@ fn request_line_cases() -> Vec<Case> {
         refused("HTTP/1.10", &format!("GET {CHECK} HTTP/1.10")),
         refused("a version in lower case", &format!("GET {CHECK} http/1.1")),
         refused("two spaces before the target", &format!("GET  {CHECK} HTTP/1.1")),
-        refused("two spaces behind the target", &format!("GET {CHECK}  HTTP/1.1")),
-        refused("a space behind the version", &format!("GET {CHECK} HTTP/1.1 ")),
+        refused("two spaces after the target", &format!("GET {CHECK}  HTTP/1.1")),
+        refused("a space after the version", &format!("GET {CHECK} HTTP/1.1 ")),
         refused("a space before the method", &format!(" GET {CHECK} HTTP/1.1")),
-        refused("a tab behind the method", &format!("GET\t{CHECK} HTTP/1.1")),
+        refused("a tab after the method", &format!("GET\t{CHECK} HTTP/1.1")),
         refused("a space in the target", "GET /v1/check/a b HTTP/1.1"),
         refused("a method that is no token", &format!("G@T {CHECK} HTTP/1.1")),
         Case::refused_and_closed(
@@ -303,7 +303,7 @@ fn method_cases() -> Vec<Case> {
         )
         .has("Allow", "GET, HEAD, OPTIONS"),
         Case::refused_and_closed("TRACE", 405, request("TRACE", CHECK).key("{key}")),
-        other("POST where nothing is posted", "POST"),
+        other("POST on a route without POST", "POST"),
         other("DELETE", "DELETE"),
         other("an unknown method", "BREW"),
         other("a method in lower case", "get"),
@@ -314,7 +314,7 @@ fn method_cases() -> Vec<Case> {
         )
         .has("Allow", "GET, POST, OPTIONS"),
         Case::forwarded(
-            "HEAD crosses as HEAD",
+            "HEAD is forwarded as HEAD",
             request("HEAD", CHECK).key("{key}"),
             ForwardedRequest::line("HEAD /v1/check/a%40b.com HTTP/1.1"),
         )
@@ -364,7 +364,7 @@ fn tolerance_cases() -> Vec<Case> {
         )
         .then_closed(),
         Case::forwarded(
-            "a request with nothing odd passes",
+            "an ordinary request passes",
             get(CHECK).key("{key}").with_header("Accept", "*/*"),
             ForwardedRequest::line(FORWARDED_LINE).field("Accept: */*"),
         ),

@@ -61,10 +61,10 @@ fn an_unrestricted_key_serves_every_origin() {
     let any = "https://anywhere.example";
     Group::new("any-origin", 6).run(vec![
         matching_origin_case("any origin", any),
-        unnamed("null is served, and not named", "null"),
-        unnamed("a list is served, and not named", "https://a.com, https://b.com"),
-        unnamed("nonsense is served, and not named", "nonsense"),
-        verdict("no origin is served", get(DOMAIN).key("{key}")).lacks(VISIBLE),
+        unnamed("a null origin is served without CORS headers", "null"),
+        unnamed("a list of origins is served without CORS headers", "https://a.com, https://b.com"),
+        unnamed("a nonsense origin is served without CORS headers", "nonsense"),
+        verdict("a request without an origin is served", get(DOMAIN).key("{key}")).lacks(VISIBLE),
         Case::answered_by_gateway(
             "a key that wants an origin gets none",
             403,

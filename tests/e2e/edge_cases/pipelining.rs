@@ -58,9 +58,12 @@ fn order_cases() -> Vec<Case> {
     let passed = |case: Case, target: &str| {
         case.then_forwarded(forwarded_check(target)).body(&format!("/v1/check/{target}"))
     };
-    let three = echoing_case("answers come in the order of the requests", three);
+    let three = echoing_case("responses keep the order of the requests", three);
     let three = ["one", "two", "three"].into_iter().fold(three, passed);
-    let mixed = passed(echoing_case("answers of ours and others come in order", mixed), "one");
+    let mixed = passed(
+        echoing_case("riskgate's and the upstream server's responses keep their order", mixed),
+        "one",
+    );
     let mixed = passed(mixed.then_verdict().then_status(404), "two");
     let many =
         (0..40).fold(echoing_case("forty requests in one packet", many), |c, _| c.then_verdict());
@@ -81,14 +84,14 @@ fn isolation_cases() -> Vec<Case> {
         .then_verdict()
         .counts(2, 3),
         echoing_case(
-            "a key does not open the next request",
+            "a key does not authorize the next request",
             packet(&[verdict(), get("/v1/check/a"), verdict()]),
         )
         .then_verdict()
         .then_status(401)
         .then_verdict(),
         echoing_case(
-            "a refused key does not close the next request",
+            "a refused key does not affect the next request",
             packet(&[get("/v1/check/a"), verdict()]),
         )
         .then_status(401)
@@ -131,7 +134,7 @@ fn framing_isolation_cases() -> Vec<Case> {
         .without_body()
         .then_verdict(),
         echoing_case(
-            "a preflight does not take the next answer for its body",
+            "a preflight response has no body before the next response",
             packet(&[request("OPTIONS", "/v1/usage"), verdict()]),
         )
         .then_status(204)
@@ -181,7 +184,7 @@ fn smuggling_cases() -> Vec<Case> {
         .then_forwarded(forwarded_check("two"))
         .body("/v1/check/two"),
         case(
-            "a request behind a body that nobody takes is not read",
+            "a request after an unwanted body is not read",
             400,
             [
                 &b"GET /v1/usage HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nhello"[..],
@@ -198,14 +201,14 @@ fn boundary_cases() -> Vec<Case> {
     let smuggled = || check("smuggled").to_bytes();
     vec![
         echoing_case(
-            "garbage behind a good request is refused",
+            "garbage after a valid request is refused",
             [verdict().to_bytes(), b"NONSENSE\r\n\r\n".to_vec(), smuggled()].concat(),
         )
         .then_verdict()
         .then_status(400)
         .then_closed(),
         echoing_case(
-            "a chunked body behind a good request is refused",
+            "a chunked body after a valid request is refused",
             [
                 verdict().to_bytes(),
                 post("Transfer-Encoding: chunked\r\n"),
@@ -232,12 +235,12 @@ fn boundary_cases() -> Vec<Case> {
         .then_forwarded(forwarded_check("two"))
         .body("/v1/check/two"),
         echoing_case(
-            "a body behind a refused key is not taken for a request",
+            "a body after a refused key is not parsed as a request",
             [format!("{POST}Content-Length: {length}\r\n\r\n").into_bytes(), smuggled()].concat(),
         )
         .then_status(401),
         echoing_case(
-            "what is behind the body of a refused request is the next one",
+            "bytes after the body of a refused request are the next request",
             [format!("{POST}Content-Length: 2\r\n\r\n{{}}").into_bytes(), check("two").to_bytes()]
                 .concat(),
         )

@@ -98,7 +98,7 @@ impl Group {
             let mut faults = Vec::new();
             let held = AssertUnwindSafe(|| running.check_case(case, &mut faults));
             if catch_unwind(held).is_err() {
-                faults.push("an answer that nobody expected".to_owned());
+                faults.push("an unexpected response".to_owned());
             }
             let name = name(case);
             match faults.is_empty() {

@@ -51,7 +51,7 @@ fn a_failing_case_is_reported_with_its_reason() {
         kept.checks_next_client(),
     ]);
     assert_eq!(green, ["runner: right", "runner: reuse"]);
-    let said = |name: &str| {
+    let fault_line = |name: &str| {
         let line = red.iter().find(|line| line.starts_with(&format!("runner: {name} | ")));
         line.unwrap_or_else(|| panic!("{name} is not red: {red:?}")).clone()
     };
@@ -71,6 +71,6 @@ fn a_failing_case_is_reported_with_its_reason() {
         ("no log", "logged"),
         ("reuse", "the next client was served over the same connection"),
     ] {
-        assert!(said(name).contains(why), "{name}: {}", said(name));
+        assert!(fault_line(name).contains(why), "{name}: {}", fault_line(name));
     }
 }

@@ -16,25 +16,25 @@ fn target(length: usize) -> String {
 
 fn target_cases() -> Vec<Case> {
     let path = |length: usize| format!("/v1/public/domain/{}", "a".repeat(length - 18));
-    let asked = |target: String| get(target).key("{key}");
+    let keyed = |target: String| get(target).key("{key}");
     vec![
         Case::forwarded(
             "a target of 2,048 bytes fits",
-            asked(target(2048)),
+            keyed(target(2048)),
             ForwardedRequest::line(&format!("GET {} HTTP/1.1", target(2048))),
         ),
         Case::answered_by_gateway(
             "a path of 2,048 bytes fits, and is no domain",
             422,
-            asked(path(2048)),
+            keyed(path(2048)),
         ),
-        Case::refused_and_closed("a target of 2,049 bytes", 414, asked(target(2049))),
-        Case::refused_and_closed("a path of 2,049 bytes", 414, asked(path(2049))),
-        Case::refused_and_closed("a target of 12,000 bytes", 414, asked(target(12_000))),
+        Case::refused_and_closed("a target of 2,049 bytes", 414, keyed(target(2049))),
+        Case::refused_and_closed("a path of 2,049 bytes", 414, keyed(path(2049))),
+        Case::refused_and_closed("a target of 12,000 bytes", 414, keyed(target(12_000))),
         Case::refused_and_closed(
             "a target over every size is still one",
             414,
-            asked(target(40_000)),
+            keyed(target(40_000)),
         ),
         Case::refused_and_closed(
             "a target that never ends",

@@ -49,7 +49,7 @@ fn an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive() {
         Case::with_upstream_script("it is silent to a POST", post, |_| vec![Step::StaySilent])
             .then_upstream_gets(ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"));
     Group::new("slow", 12).settings(settings).run(vec![
-        timed_out(upstream_case("it is silent", vec![Step::StaySilent])),
+        timed_out(upstream_case("it sends nothing", vec![Step::StaySilent])),
         timed_out(silent_post),
         timed_out(upstream_case("its header trickles", trickled_header)),
         timed_out(upstream_case(

@@ -35,12 +35,13 @@ fn only_an_unambiguous_target_matches_a_route() {
 }
 
 fn raw_target_cases() -> Vec<Case> {
-    let bytes = |before: &str, odd: &[u8]| {
+    let bytes = |before: &str, suffix: &[u8]| {
         let mut target = before.as_bytes().to_vec();
-        target.extend_from_slice(odd);
+        target.extend_from_slice(suffix);
         keyed_request(target)
     };
-    let refused = |name, odd: &[u8]| Case::refused_and_closed(name, 400, bytes("/v1/check/a", odd));
+    let refused =
+        |name, suffix: &[u8]| Case::refused_and_closed(name, 400, bytes("/v1/check/a", suffix));
     vec![
         refused("a raw tab", b"\tb"),
         refused("a raw NUL", b"\0b"),
@@ -86,8 +87,8 @@ fn path_cases() -> Vec<Case> {
         nowhere("no target", "/v1/check/"),
         nowhere("not even a slash", "/v1/check"),
         nowhere("one segment more", "/v1/check/a/b"),
-        nowhere("a slash behind the target", "/v1/check/a/"),
-        nowhere("a slash behind a route", "/v1/usage/"),
+        nowhere("a slash after the target", "/v1/check/a/"),
+        nowhere("a slash after a route", "/v1/usage/"),
         nowhere("two segments as a domain", "/v1/public/domain/first.test/x"),
         nowhere("an unknown route", "/v1/nowhere"),
         Case::answered_by_gateway("OPTIONS on no route", 404, request("OPTIONS", "/v1/nowhere")),
@@ -101,7 +102,7 @@ fn check_target_cases() -> Vec<Case> {
     };
     vec![
         bad("an encoded slash", "a%2Fb"),
-        bad("an encoded slash behind dots", "..%2Fadmin"),
+        bad("an encoded slash after dots", "..%2Fadmin"),
         bad("an encoded NUL", "a%00b"),
         bad("an encoded line break", "a%0D%0AX:%20y"),
         bad("an encoded DEL", "a%7f"),
@@ -181,7 +182,7 @@ fn prefix_cases() -> Vec<Case> {
         )
     };
     vec![
-        nowhere("a longer word than the prefix", "/v1/signups"),
+        nowhere("a longer segment than the prefix", "/v1/signups"),
         nowhere("two dots below a prefix", "/v1/signup/../usage"),
         nowhere("an encoded dot below a prefix", "/v1/signup/%2e%2e/a"),
         nowhere("an empty segment below a prefix", "/v1/signup//a"),
@@ -193,7 +194,10 @@ fn prefix_cases() -> Vec<Case> {
         nowhere("a lone percent sign below a prefix", "/v1/signup/%zz"),
         passes("the prefix itself passes", "/v1/signup"),
         passes("the prefix with a slash passes", "/v1/signup/"),
-        passes("what lies below passes as it came", "/v1/signup/a/b%c3%bc?c=d//../e"),
+        passes(
+            "a target below the prefix is forwarded unchanged",
+            "/v1/signup/a/b%c3%bc?c=d//../e",
+        ),
     ]
 }
 
@@ -210,14 +214,14 @@ fn query_cases() -> Vec<Case> {
     };
     vec![
         forwarded_case(
-            "a query crosses as it came",
+            "a query is forwarded unchanged",
             "a@b.com?q=1&r=%2F%zz",
             "a%40b.com?q=1&r=%2F%zz",
         ),
-        forwarded_case("an empty query crosses", "a@b.com?", "a%40b.com?"),
-        forwarded_case("a query that looks like a path crosses", "a?/../x//y", "a?/../x//y"),
-        forwarded_case("a second question mark crosses", "a??b?", "a??b?"),
-        verdict("a query on an answer of ours is ignored", "?domain=second.test"),
+        forwarded_case("an empty query is forwarded", "a@b.com?", "a%40b.com?"),
+        forwarded_case("a query that looks like a path is forwarded", "a?/../x//y", "a?/../x//y"),
+        forwarded_case("a second question mark is forwarded", "a??b?", "a??b?"),
+        verdict("a query on riskgate's own response is ignored", "?domain=second.test"),
         verdict("a query that looks like a path is ignored", "?/../usage"),
         Case::answered_by_gateway("a route in the query", 404, keyed_request("/?/v1/check/a")),
     ]

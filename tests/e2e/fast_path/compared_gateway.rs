@@ -66,15 +66,16 @@ impl ComparedGateway {
     /// The log lines without times and durations. A client may be gone before its line is written,
     /// so lines of later clients may precede it.
     pub fn log(&self) -> Vec<String> {
-        let told = |mut line: serde_json::Value| {
+        let without_times = |mut line: serde_json::Value| {
             for name in ["time", "duration_us", "request_id"] {
                 line[name] = serde_json::Value::Null;
             }
             line.to_string()
         };
-        let mut told: Vec<String> = self.gateway.read_access_log().into_iter().map(told).collect();
-        told.sort_unstable();
-        told
+        let mut lines: Vec<String> =
+            self.gateway.read_access_log().into_iter().map(without_times).collect();
+        lines.sort_unstable();
+        lines
     }
 
     /// The requests that reached the upstream server, without ids and the server's address.

@@ -41,7 +41,7 @@ impl DemoUpstream {
 
     #[track_caller]
     pub fn wait(&mut self) -> ExitStatus {
-        wait_for("the stand-in has ended", || self.child.try_wait().unwrap())
+        wait_for("the demo upstream has ended", || self.child.try_wait().unwrap())
     }
 }
 

@@ -123,7 +123,9 @@ impl FaultProxy {
         self.update_plan(|plan| plan.door = door);
         if matches!(door, AcceptMode::Refuse | AcceptMode::BacklogFull) {
             let wait = Duration::from_millis(50);
-            wait_for("nobody comes in", || TcpStream::connect_timeout(&self.address, wait).err());
+            wait_for("connections are refused", || {
+                TcpStream::connect_timeout(&self.address, wait).err()
+            });
         }
         self.close_all(CloseMode::Reset);
     }

@@ -173,17 +173,18 @@ fn envoy(address: SocketAddr, server: SocketAddr) -> String {
         let (ip, port) = (address.ip(), address.port());
         format!("address: {{ socket_address: {{ address: {ip}, port_value: {port} }} }}")
     };
-    let said = [
+    let forwarded_fields = [
         ("x-forwarded-proto", "https"),
         ("x-forwarded-host", "front.test"),
         ("x-forwarded-port", "443"),
     ];
-    let said = said.map(|(name, value)| {
+    let forwarded_fields = forwarded_fields.map(|(name, value)| {
         format!(
             "{{ header: {{ key: {name}, value: '{value}' }}, append_action: APPEND_IF_EXISTS_OR_ADD }}"
         )
     });
-    let (listens, asks, said) = (endpoint(address), endpoint(server), said.join(", "));
+    let (listens, asks, forwarded_fields) =
+        (endpoint(address), endpoint(server), forwarded_fields.join(", "));
     format!(
         "static_resources:
   listeners:
@@ -197,7 +198,7 @@ fn envoy(address: SocketAddr, server: SocketAddr) -> String {
           stat_prefix: front
           use_remote_address: true
           route_config:
-            request_headers_to_add: [{said}]
+            request_headers_to_add: [{forwarded_fields}]
             virtual_hosts:
             - name: all
               domains: [\"*\"]

@@ -165,11 +165,11 @@ impl Gateway {
     /// The sum of those samples of a metric whose line contains all of `labels`.
     pub fn sum_of_samples(&self, name: &str, labels: &[&str]) -> f64 {
         let text = self.metrics();
-        let mine = text.lines().filter(|line| {
+        let matching = text.lines().filter(|line| {
             line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
                 && labels.iter().all(|label| line.contains(label))
         });
-        mine.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+        matching.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
     }
 
     #[track_caller]
@@ -188,7 +188,7 @@ impl Gateway {
     #[track_caller]
     pub fn create_active_key(&self, account: &str, more: &[&str]) -> String {
         let key = self.create_key(account, more);
-        wait_for("a new key opens", || self.is_key_active(&key).then_some(()));
+        wait_for("a new key is accepted", || self.is_key_active(&key).then_some(()));
         key
     }
 
@@ -215,7 +215,7 @@ impl Gateway {
         let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
         let made = made.expect(0).json();
         let key = made["key"].as_str().unwrap().to_owned();
-        wait_for("a new key opens", || self.is_key_active(&key).then_some(()));
+        wait_for("a new key is accepted", || self.is_key_active(&key).then_some(()));
         (key, made["id"].as_str().unwrap().to_owned())
     }
 

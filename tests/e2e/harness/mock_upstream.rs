@@ -23,8 +23,8 @@ impl ReceivedRequest {
 
     pub fn all(&self, name: &str) -> Vec<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
-        let mine = fields.filter(|(n, _)| n.eq_ignore_ascii_case(name));
-        mine.map(|(_, value)| value.trim()).collect()
+        let matching = fields.filter(|(n, _)| n.eq_ignore_ascii_case(name));
+        matching.map(|(_, value)| value.trim()).collect()
     }
 
     #[track_caller]

@@ -218,8 +218,11 @@ impl Setup {
             if gateway.wait_until_ready() {
                 return gateway;
             }
-            let said = gateway.stderr();
-            assert!(said.contains("expected to listen on"), "the gateway did not start: {said}");
+            let stderr = gateway.stderr();
+            assert!(
+                stderr.contains("expected to listen on"),
+                "the gateway did not start: {stderr}"
+            );
             self = gateway.into_setup();
         }
         panic!("no free port was left for the gateway");

@@ -48,10 +48,10 @@ impl TestDisk {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = String::new();
-        BufReader::new(namespace_process.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let mut line = String::new();
+        BufReader::new(namespace_process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(
-            said, "there\n",
+            line, "there\n",
             "expected leave to mount a disk: be root, or allow namespaces for one in memory"
         );
         TestDisk { namespace_process, folder, is_root }
