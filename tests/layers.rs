@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use imports::Imports;
 use lengths::function_lengths;
 
-/// The folders of `src/` in the order of their layers: each imports only from those before it.
+/// The folders of `src/` in the order of their layers: each folder imports only from folders
+/// before it.
 const FOLDERS: [&str; 17] = [
     "model",
     "support",
@@ -34,11 +35,11 @@ const FOLDERS: [&str; 17] = [
     "main",
 ];
 
-/// Folders that hold what riskgate knows and counts. They know nothing of an HTTP request.
+/// Folders with riskgate's knowledge and counts. They must not use HTTP types.
 const WITHOUT_HTTP: [&str; 9] =
     ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
-/// Crates that not every folder may use, and the folders or modules that may.
+/// Crates that only some folders or modules may use, with these folders or modules.
 const CRATES: [(&str, &[&str]); 33] = [
     ("arc_swap", &["support/snapshot"]),
     ("clap", &["cli"]),
@@ -75,7 +76,7 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("xxhash_rust", &["table"]),
 ];
 
-/// Code that reads the environment or a clock, or switches a lint off, and who may.
+/// Code that reads the environment or a clock, or switches a lint off, and the modules that may do so.
 const RESTRICTED: [(&str, &[&str]); 3] = [
     ("std::env::", &["config", "cli"]),
     ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
@@ -98,7 +99,7 @@ impl Source {
         self.module.split('/').next().unwrap()
     }
 
-    /// Returns true if this is one of the modules, or lies in one of them.
+    /// Returns true if this module is one of `modules`, or lies below one of them.
     fn is_in(&self, modules: &[&str]) -> bool {
         modules.iter().any(|module| {
             self.module
@@ -107,7 +108,7 @@ impl Source {
         })
     }
 
-    /// The folders that it names behind `crate::` and `riskgate::`.
+    /// The folders whose names follow `crate::` or `riskgate::`.
     fn imported_folders(&self) -> BTreeSet<&str> {
         let paths =
             ["crate::", "riskgate::"].into_iter().flat_map(|root| self.text.split(root).skip(1));
@@ -260,7 +261,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Every file of `src/` but `lib.rs` and the tests.
+/// Every file of `src/` except `lib.rs` and the tests.
 fn sources() -> Vec<Source> {
     let src = root().join("src");
     let mut sources = Vec::new();

@@ -29,16 +29,16 @@ fuzz_target!(|data: &[u8]| {
     };
     match found {
         Ok(key) => {
-            assert!(expected, "{headers:?} opens the gate");
+            assert!(expected, "{headers:?} passes the gate");
             assert_eq!(key.id, "good");
         }
         Err(refusal) => {
-            assert!(!expected, "{headers:?} does not open the gate");
-            assert_eq!(refusal, Refusal::Unauthorized, "all causes look the same");
+            assert!(!expected, "{headers:?} does not pass the gate");
+            assert_eq!(refusal, Refusal::Unauthorized, "every cause gives the same refusal");
         }
     }
     if let Some(token) = token(&headers[0]) {
-        assert!(Token::parse(token.to_owned()).is_ok(), "what no key could be is no token");
+        assert!(Token::parse(token.to_owned()).is_ok(), "an accepted key is a valid token");
     }
 });
 

@@ -46,7 +46,7 @@ fuzz_target!(|data: &[u8]| {
     }
     assert!(
         config.settings_needing_restart(&config.clone()).is_empty(),
-        "the table differs from itself"
+        "the config differs from itself"
     );
     if faults.is_empty() {
         assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");

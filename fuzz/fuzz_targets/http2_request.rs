@@ -45,13 +45,13 @@ fn assert_verdicts_agree(
 ) {
     let shown = || format!("{verdicts:?}: {}", String::from_utf8_lossy(text));
     match verdicts {
-        (Ok(Some(head)), taken) => {
+        (Ok(Some(head)), accepted) => {
             assert_eq!(head.length, text.len(), "{}", shown());
             // HTTP/2 can send a body without announcing it in the header; HTTP/1.1 can't.
             let is_silent = has_body && head.body_length == 0;
-            assert_eq!(taken.is_ok(), !is_silent, "{}", shown());
+            assert_eq!(accepted.is_ok(), !is_silent, "{}", shown());
         }
-        (Ok(None), _) => panic!("not even whole: {}", shown()),
+        (Ok(None), _) => panic!("an incomplete header: {}", shown()),
         (Err(refusal), Ok(())) => {
             // HTTP/2 carries the authority outside the field list, limits the field list in the
             // decoder, and has no request line. In HTTP/1.1 the length of the request line limits
@@ -92,7 +92,7 @@ fn parse_request(data: &[u8]) -> Option<RequestHeader> {
         let colon = field.iter().position(|byte| *byte == b':')?;
         let name = HeaderName::from_bytes(&field[..colon]).ok()?;
         let value = HeaderValue::from_bytes(trim_ows(&field[colon + 1..])).ok()?;
-        // Checks the authority as the decoder does, and nothing else.
+        // The decoder accepts a Host field only if it repeats the authority.
         let is_more = request.headers().contains_key(HOST);
         let same = |authority: &Authority| *authority.as_str() == value && !is_more;
         if name == HOST && !authority.as_ref().is_none_or(same) {

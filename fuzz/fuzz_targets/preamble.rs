@@ -14,52 +14,55 @@ const MAX_HEADER_BYTES: usize = 2048;
 const MAX_V1_LINE_BYTES: usize = 107;
 
 fuzz_target!(|bytes: &[u8]| {
-    let settled = verdict_byte_by_byte(bytes);
+    let decision = parse_byte_by_byte(bytes);
     let more = [bytes, b"\r\nGET / HTTP/1.1\r\n\0"].concat();
-    if settled != ProxyHeader::Partial {
-        assert_eq!(parse_proxy_header(&more), settled, "what follows changes it");
+    if decision != ProxyHeader::Partial {
+        assert_eq!(parse_proxy_header(&more), decision, "later bytes change the decision");
     }
     if bytes.starts_with(b"PROXY ") {
-        assert_v1_meaning(bytes, &settled);
+        assert_v1_meaning(bytes, &decision);
     }
     if bytes.len() >= 16 && bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
-        assert_v2_meaning(bytes, &settled);
+        assert_v2_meaning(bytes, &decision);
     }
     assert_one_preface(bytes);
-    let is_proxied = matches!(settled, ProxyHeader::Complete(..));
-    assert!(!is_proxied || is_http2_preface(bytes) == Some(false), "both");
+    let is_proxied = matches!(decision, ProxyHeader::Complete(..));
+    assert!(
+        !is_proxied || is_http2_preface(bytes) == Some(false),
+        "both a PROXY header and an HTTP/2 preface"
+    );
 });
 
 /// Parses as the connection handler does: a decision stays once it is made, and a PROXY header is
 /// complete at its last byte.
-fn verdict_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
-    let mut settled = ProxyHeader::Partial;
+fn parse_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
+    let mut decision = ProxyHeader::Partial;
     let mut cut = 0;
     while cut <= bytes.len() {
         let verdict = parse_proxy_header(&bytes[..cut]);
-        if settled != ProxyHeader::Partial {
-            assert_eq!(verdict, settled, "byte {cut} changes it");
+        if decision != ProxyHeader::Partial {
+            assert_eq!(verdict, decision, "byte {cut} changes the decision");
             // A few lengths of the remaining bytes are enough.
             cut += 61;
             continue;
         }
         if let ProxyHeader::Complete(length, _) = verdict {
-            assert_eq!(length, cut, "it was whole before");
+            assert_eq!(length, cut, "the header was complete before");
         }
         assert!(cut < MAX_HEADER_BYTES || verdict != ProxyHeader::Partial);
-        settled = verdict;
+        decision = verdict;
         cut += 1;
     }
-    settled
+    decision
 }
 
 /// Version 1, checked by a second implementation.
-fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
+fn assert_v1_meaning(bytes: &[u8], decision: &ProxyHeader) {
     let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
         let open = front.len() < MAX_V1_LINE_BYTES;
-        assert_eq!(*settled == ProxyHeader::Partial, open);
-        return assert!(open || *settled == ProxyHeader::Malformed);
+        assert_eq!(*decision == ProxyHeader::Partial, open);
+        return assert!(open || *decision == ProxyHeader::Malformed);
     };
     let line = &front[..=end];
     let client = match v1::Header::try_from(line).map(|header| header.addresses) {
@@ -70,27 +73,27 @@ fn assert_v1_meaning(bytes: &[u8], settled: &ProxyHeader) {
     // The second implementation accepts a port with a sign, and a space in place of the carriage
     // return.
     let client = client.filter(|_| !line.contains(&b'+')).map(SocketAddr::from);
-    let says_nobody = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
+    let is_unknown = line == b"PROXY UNKNOWN\r\n" || line.starts_with(b"PROXY UNKNOWN ");
     let is_text = line.ends_with(b"\r\n") && std::str::from_utf8(line).is_ok();
-    let expected = if is_text && (client.is_some() || says_nobody) {
+    let expected = if is_text && (client.is_some() || is_unknown) {
         ProxyHeader::Complete(line.len(), client)
     } else {
         ProxyHeader::Malformed
     };
-    assert_eq!(*settled, expected);
+    assert_eq!(*decision, expected);
 }
 
 /// Version 2, checked field by field.
-fn assert_v2_meaning(bytes: &[u8], settled: &ProxyHeader) {
+fn assert_v2_meaning(bytes: &[u8], decision: &ProxyHeader) {
     let (is_proxied, family) = (bytes[12] == 0x21, bytes[13] >> 4);
     let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
     let sides = [0, 12, 36, 216];
     let known = matches!(bytes[12], 0x20 | 0x21) && bytes[13] & 0x0f <= 2 && family <= 3;
     if !known || length > MAX_HEADER_BYTES || length < 16 + sides[usize::from(family)] {
-        return assert_eq!(*settled, ProxyHeader::Malformed);
+        return assert_eq!(*decision, ProxyHeader::Malformed);
     }
     if bytes.len() < length {
-        return assert_eq!(*settled, ProxyHeader::Partial);
+        return assert_eq!(*decision, ProxyHeader::Partial);
     }
     let port = |at: usize| u16::from_be_bytes([bytes[at], bytes[at + 1]]);
     let client: Option<(IpAddr, u16)> = match family {
@@ -99,7 +102,7 @@ fn assert_v2_meaning(bytes: &[u8], settled: &ProxyHeader) {
         _ => None,
     };
     let client = client.filter(|_| is_proxied).map(SocketAddr::from);
-    assert_eq!(*settled, ProxyHeader::Complete(length, client));
+    assert_eq!(*decision, ProxyHeader::Complete(length, client));
 }
 
 fn assert_one_preface(bytes: &[u8]) {

@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         if let Ok(Some(head)) = whole {
             assert_httparse_agrees(&bytes[..head.length], head, sizes);
             let more = [bytes, b"\r\n\0GET / HTTP/1.1"].concat();
-            assert_eq!(parse_request_head(&more, 0, sizes), whole, "what follows changes it");
+            assert_eq!(parse_request_head(&more, 0, sizes), whole, "later bytes change the result");
         }
     }
 });
@@ -53,14 +53,14 @@ fn assert_same_in_parts(
     }
 }
 
-/// An accepted header has one meaning: Pingora's parser finds the same request.
+/// An accepted header has one meaning: `httparse`, which Pingora uses, finds the same request.
 fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimits) {
     assert!(header.len() <= sizes.header_bytes + 2 && head.body_length <= sizes.body_bytes);
     assert!(header.ends_with(b"\r\n\r\n") && !header.contains(&0));
     let mut fields = [httparse::EMPTY_HEADER; 64];
     let mut request = httparse::Request::new(&mut fields);
-    let parsed = request.parse(header).expect("a header that Pingora's parser accepts");
-    assert_eq!(parsed, httparse::Status::Complete(header.len()), "it ends elsewhere");
+    let parsed = request.parse(header).expect("a header that httparse accepts");
+    assert_eq!(parsed, httparse::Status::Complete(header.len()), "httparse finds another end");
     let line = header.split(|byte| *byte == b'\n').find(|line| *line != b"\r").unwrap_or_default();
     let words: Vec<&[u8]> = line.split(|byte| matches!(byte, b' ' | b'\r')).collect();
     assert_eq!(request.method.map(str::as_bytes), words.first().copied());
@@ -73,12 +73,12 @@ fn assert_httparse_agrees(header: &[u8], head: RequestHead, sizes: &RequestLimit
     assert!(request.headers.len() <= sizes.header_fields);
     assert!(values("transfer-encoding").is_empty(), "two ways to frame a body");
     assert!(values("host").len() <= 1);
-    assert!(values("host").len() == 1 || request.version == Some(0), "no host");
+    assert!(values("host").len() == 1 || request.version == Some(0), "HTTP/1.1 without a host");
     match values("content-length")[..] {
         [] => assert_eq!(head.body_length, 0),
         [value] => {
             let text = std::str::from_utf8(value).expect("digits").trim();
-            assert_eq!(text.parse(), Ok(head.body_length), "another length");
+            assert_eq!(text.parse(), Ok(head.body_length), "httparse finds another length");
         }
         _ => panic!("several lengths"),
     }

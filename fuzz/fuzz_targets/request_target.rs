@@ -88,10 +88,18 @@ fn assert_one_segment(head: &[u8], segment: &[u8], path: &[u8]) {
 fn assert_one_canonical_form(segment: &[u8]) {
     let Ok(once) = canonicalize_check_target(segment) else { return };
     let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &PREFIXES) else {
-        panic!("{once} is no check any more");
+        panic!("{once} is no check target");
     };
-    assert_eq!(canonicalize_check_target(again).as_ref(), Ok(&once), "canonical twice");
-    assert_eq!(percent_decode(again), percent_decode(segment), "it means something else");
+    assert_eq!(
+        canonicalize_check_target(again).as_ref(),
+        Ok(&once),
+        "the canonical form is not canonical"
+    );
+    assert_eq!(
+        percent_decode(again),
+        percent_decode(segment),
+        "the canonical form has another meaning"
+    );
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
     assert!(again.iter().all(|byte| plain(*byte)), "{once}");
     http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
@@ -100,7 +108,7 @@ fn assert_one_canonical_form(segment: &[u8]) {
 /// If an upstream server decodes, splits and resolves the path in any order, the result still lies
 /// below the prefix.
 fn assert_below_prefix(prefix: &str, path: &[u8]) {
-    let decoded = percent_decode(path).expect("what decodes");
+    let decoded = percent_decode(path).expect("a decodable path");
     let rest = decoded.strip_prefix(prefix.as_bytes()).expect("the prefix");
     assert!(rest.is_empty() || rest[0] == b'/');
     assert!(path.starts_with(prefix.as_bytes()));

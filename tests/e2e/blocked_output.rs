@@ -149,8 +149,8 @@ fn every_fault_of_a_start_is_told_to_who_reads_and_nobody_is_waited_for() {
 
     let pipe = FullPipe::create_full(setup.path("stderr"));
     let begun = Instant::now();
-    let mut unheard = start(OpenOptions::new().write(true).open(&pipe.path).unwrap().into());
-    let status = wait_for("the start has failed", || unheard.try_wait().unwrap());
+    let mut blocked = start(OpenOptions::new().write(true).open(&pipe.path).unwrap().into());
+    let status = wait_for("the start has failed", || blocked.try_wait().unwrap());
     assert_eq!(status.code(), Some(78));
     assert!(begun.elapsed() < SHUTDOWN_TIMEOUT, "{:?}", begun.elapsed());
 }

@@ -275,11 +275,11 @@ fn an_address_gets_at_most_its_limit_of_buffered_request_bodies() {
         connection
     };
     let mut waiting = [waits(), waits()];
-    wait_until("both connections are accepted", || gateway.get_month_count(&key) == 2);
+    wait_until("both requests are admitted", || gateway.get_month_count(&key) == 2);
     let refused = waits().read_response().expect("an answer").expect(500);
     assert_eq!(refused.json()["error"], "upstream_unavailable");
     gateway.send_request(&post).expect(200);
-    assert_eq!(upstream.request_count(), 1, "what is there already is not waited for");
+    assert_eq!(upstream.request_count(), 1, "a request whose body has arrived does not wait");
     for connection in &mut waiting {
         connection.send(b"y");
         assert_eq!(connection.read_response().expect("an answer").status, 200);

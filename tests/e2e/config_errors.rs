@@ -11,7 +11,7 @@ fn config_errors(setup: &Setup) -> Vec<String> {
     let checked = setup.cli(&["check"]).expect(78);
     assert_eq!(checked.stdout, "");
     let run = setup.cli(&["run"]).expect(78);
-    assert_eq!(run.stderr, checked.stderr, "run and check read the same");
+    assert_eq!(run.stderr, checked.stderr, "run and check read the same config");
     checked.stderr.lines().map(str::to_owned).collect()
 }
 

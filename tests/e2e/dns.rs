@@ -169,7 +169,11 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 0, "list".to_owned())
             && verdict_of(&gateway, &key, "pro.com").2 == "list"
     });
-    assert_eq!(verdict_of(&gateway, &key, "burner.com").2, "dns", "another table, and still known");
+    assert_eq!(
+        verdict_of(&gateway, &key, "burner.com").2,
+        "dns",
+        "the verdict is known with another table"
+    );
     let query_count = gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]);
     for (name, reason, from) in [
         ("yopmail.com", "disposable", "list"),

@@ -47,7 +47,7 @@ fn an_account_of_an_unknown_plan_is_our_failure_and_holds_no_other_back() {
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     let reported = || gateway.stderr().matches("expected one of the plans").count();
     wait_until("standard error reports the plan", || reported() >= 1);
-    assert_eq!(reported(), 1, "it is told once: {}", gateway.stderr());
+    assert_eq!(reported(), 1, "it is reported once: {}", gateway.stderr());
     assert_fails_open(&gateway, &key);
     gateway.cli(&["keys", "revoke", &other_id]).expect(0);
     wait_until("a key of another account is refused", || status(&gateway, &other) == 401);
@@ -184,7 +184,7 @@ fn numbers_of_one_account_that_cannot_be_read_are_its_failure_alone() {
         let name = server.keys(&format!("riskgate:ledger:{{{account}}}:*")).remove(0);
         let fields = server.run(&["HKEYS", &name]);
         let node = fields.lines().find(|field| field.len() == 32).unwrap();
-        let spoil: &[&str] = match n {
+        let corrupting_command: &[&str] = match n {
             0 => &["SET", &name, "garbage"],
             1 => &["HSET", &name, node, "garbage"],
             2 => &["HSET", &name, node, "1 nan -7"],
@@ -195,7 +195,7 @@ fn numbers_of_one_account_that_cannot_be_read_are_its_failure_alone() {
             7 => &["HSET", &name, "base", "nan"],
             _ => &["HSET", &name, "leased", "0"],
         };
-        server.run(spoil);
+        server.run(corrupting_command);
     }
     let failures = || gateway.sum_of_samples("riskgate_store_failures_total", &[]);
     let before = failures();

@@ -93,7 +93,7 @@ fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
         gateway.send_request(&get(USAGE).key(&token(n)).with_header("Origin", origin)).status
     };
     let app = "https://app.example.com";
-    assert_eq!([plain(0), plain(1)], [401, 401], "it ends when either says");
+    assert_eq!([plain(0), plain(1)], [401, 401], "the earlier end applies");
     for n in [2, 3] {
         assert_eq!(
             (plain(n), from(n, app)),
@@ -151,7 +151,7 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
     wait_until("the old key is refused", || !is_accepted(&gateway, token));
     assert!(is_accepted(&gateway, new.stdout.trim_end()));
     let gateway = gateway.restart();
-    assert!(!is_accepted(&gateway, token), "also after a restart");
+    assert!(!is_accepted(&gateway, token), "the same after a restart");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn no_key_is_ever_stored_or_listed() {
     for arguments in [&["keys", "list"][..], &["keys", "list", "--json"], &["accounts", "list"]] {
         let listed = gateway.cli(arguments).expect(0);
         assert!(!listed.stdout.contains(&key) && !listed.stderr.contains(&key));
-        assert!(!listed.stdout.contains(&sha256(&key)), "nor what it could be compared with");
+        assert!(!listed.stdout.contains(&sha256(&key)), "the list shows no hash of the key");
     }
     assert!(gateway.cli(&["keys", "list"]).stdout.contains(&id));
     let (stderr, metrics, page) =
@@ -203,5 +203,5 @@ fn an_emptied_store_keeps_the_known_keys_valid() {
         store.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap() == 1
     });
     let gateway = gateway.restart();
-    assert!(is_accepted(&gateway, &key), "also after a restart");
+    assert!(is_accepted(&gateway, &key), "the same after a restart");
 }

@@ -100,7 +100,10 @@ fn sigint_ends_the_gateway_and_keeps_its_counts() {
 #[test]
 fn sigterm_lets_what_is_in_flight_finish() {
     let slow = MockUpstream::with_script(|_| {
-        vec![Step::Trickle(response_bytes(200, "", "late but whole"), Duration::from_millis(15))]
+        vec![Step::Trickle(
+            response_bytes(200, "", "the response arrives late but complete"),
+            Duration::from_millis(15),
+        )]
     });
     let mut gateway = Setup::new().upstream(&[slow.address]).set("plans.free", "1000000").start();
     let key = gateway.create_warm_key("acme");
@@ -110,7 +113,7 @@ fn sigterm_lets_what_is_in_flight_finish() {
     gateway.send_signal("TERM");
     let answer = connection.read_response().expect("an answer").expect(200);
     assert!(answer.is_complete);
-    assert_eq!(answer.text(), "late but whole");
+    assert_eq!(answer.text(), "the response arrives late but complete");
     assert_eq!(answer.header("Connection"), Some("close"));
     assert!(connection.is_closed_by_peer(), "a process that ends keeps no connection");
     assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
@@ -121,7 +124,10 @@ fn sigterm_lets_what_is_in_flight_finish() {
 #[test]
 fn a_keepalive_connection_gets_one_more_response_during_a_drain() {
     let slow = MockUpstream::with_script(|_| {
-        vec![Step::Trickle(response_bytes(200, "", "late but whole"), Duration::from_millis(15))]
+        vec![Step::Trickle(
+            response_bytes(200, "", "the response arrives late but complete"),
+            Duration::from_millis(15),
+        )]
     });
     let setup = Setup::new().upstream(&[slow.address]).set_text("drain.delay", "3s");
     let mut gateway = setup.start();
@@ -268,7 +274,7 @@ fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
     let stop = format!("kill -INT {}", demo.0.id());
     assert!(Command::new("sh").args(["-c", &stop]).status().unwrap().success());
     wait_for("the demo has ended", || demo.0.try_wait().unwrap());
-    assert_eq!(entries(), 0, "its store is removed");
+    assert_eq!(entries(), 0, "the demo's store is removed");
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn a_connection_without_a_trusted_proxy_header_is_closed() {
         assert!(silent.is_closed_by_peer(), "{bytes:?}");
     }
     wait_until("all are counted", || refused() >= before + 4.0);
-    assert!(gateway.read_access_log().is_empty(), "nothing of it became a request");
+    assert!(gateway.read_access_log().is_empty(), "none of the bytes became a request");
 }
 
 #[test]

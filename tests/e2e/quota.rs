@@ -261,7 +261,7 @@ fn a_changed_limit_is_in_effect_on_a_kept_connection() {
     set("2000");
     status(200, "a raised limit admits");
     assert_eq!(gateway.get("/v1/usage", &key).json()["monthly_limit"], 2000);
-    assert!(gateway.get_month_count(&key) > spent, "what was spent is not forgotten");
+    assert!(gateway.get_month_count(&key) > spent, "spent calls stay counted");
     set("0");
     status(429, "a limit of 0 refuses all");
     set("plan");

@@ -84,7 +84,7 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
     let _replica = RedisServer::replica_of(&server);
     user.add(waits);
     spend_with_replica(&user);
-    assert_eq!(learns[..], ["+zadd", "+zrem"], "as the store's own test has them");
+    assert_eq!(learns[..], ["+zadd", "+zrem"], "the rules of the store's own test");
 }
 
 fn change_keys(gateway: &Gateway) {

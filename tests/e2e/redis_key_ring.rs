@@ -23,7 +23,7 @@ fn degraded(gateway: &Gateway) -> String {
 
 #[track_caller]
 fn assert_fails_open(gateway: &Gateway) {
-    assert_eq!(gateway.readyz().status, 503, "another one should go on serving instead");
+    assert_eq!(gateway.readyz().status, 503, "another process keeps serving");
     let refused = gateway.get(USAGE, UNKNOWN).expect(500);
     assert_eq!(refused.header("X-Fail-Open"), Some("true"));
     assert_eq!(refused.json()["error"], "internal_error");
@@ -86,7 +86,7 @@ fn a_server_that_was_wiped_takes_no_key_away() {
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
     let reported = || gateway.stderr().matches("lost its mark").count();
     wait_until("standard error reports both states", || reported() >= 2);
-    assert_eq!(reported(), 2, "each state is told once: {}", gateway.stderr());
+    assert_eq!(reported(), 2, "each state is reported once: {}", gateway.stderr());
     // By restarting riskgate, the operator confirms the new store.
     let gateway = gateway.restart();
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (401, 200));

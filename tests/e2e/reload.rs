@@ -99,7 +99,7 @@ fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
     wait_until("/readyz reports the fault", || {
         gateway.readyz().text().contains("disposable.txt:3: expected")
     });
-    assert_eq!(gateway.readyz().status, 200, "it serves all the same");
+    assert_eq!(gateway.readyz().status, 200, "the gateway still serves");
     assert!(!is_flagged(&gateway, &key, "new.test") && is_flagged(&gateway, &key, "second.test"));
     assert!(reload_count(&gateway, "table", "failed") >= 1.0);
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"table\""]), 1.0);

@@ -53,7 +53,7 @@ fn no_answer_is_torn_or_wrong_while_tables_change() {
         }
         drop(ended);
         for reader in readers {
-            assert_eq!(reader.join().unwrap(), 2, "each saw both tables and no third");
+            assert_eq!(reader.join().unwrap(), 2, "each reader saw both tables and no third");
         }
     });
 }
@@ -87,7 +87,7 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
             is_being_read
         })
     });
-    assert!(shown, "the key was open until the table was read");
+    assert!(shown, "the revoked key was accepted until the table was read");
 }
 
 /// Repeated changes of routes, keys, certificates and tables must not leak resources.

@@ -57,7 +57,7 @@ fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
     secrets.assert_no_secret_in("the access log", &log_of(&gateway));
     secrets.assert_no_secret_in("stderr", &gateway.stderr());
     let (log, stderr) = (log_of(&gateway), gateway.stderr());
-    assert!(log.lines().count() > 50 && log.contains("…@example.com"), "little was logged");
+    assert!(log.lines().count() > 50 && log.contains("…@example.com"), "too few lines were logged");
     assert!(
         stderr.contains("keys.toml") && stderr.contains("redis://"),
         "little was said: {stderr}"

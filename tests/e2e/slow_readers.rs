@@ -70,8 +70,12 @@ fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
         assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
     let gone = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
-    assert!(gone.is_complete, "their places are free");
-    assert_eq!(gateway.get_month_count(&key), WARM_UP_CALLS + 31, "what was cut stays counted");
+    assert!(gone.is_complete, "their exchange permits are free");
+    assert_eq!(
+        gateway.get_month_count(&key),
+        WARM_UP_CALLS + 31,
+        "a truncated response stays counted"
+    );
 }
 
 #[test]
@@ -122,7 +126,10 @@ fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
         let begun = Instant::now();
         let mut frames = open_streams_without_window(&gateway, &block, 30);
         assert_all_reset(&mut frames, 30);
-        assert!(begun.elapsed() > Duration::from_millis(500), "they were held until then");
+        assert!(
+            begun.elapsed() > Duration::from_millis(500),
+            "the streams stayed open until the deadline"
+        );
         // The connection itself still works.
         let head = crate::harness::http2_frames::request("HEAD", DOMAIN, &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));

@@ -80,7 +80,7 @@ fn assert_no_unseen_key_stays(setup: &Setup) {
     let ended = run_with_stdout(full_device(), Some(&config), &rotate);
     assert_one_line(&ended, &rotate);
     assert!(ended.stderr.contains("could not be shown and is revoked"), "{}", ended.stderr);
-    assert_eq!(in_use(setup), [id], "the old key alone goes on");
+    assert_eq!(in_use(setup), [id], "only the old key keeps working");
     let old = list_keys(setup).into_iter().find(|key| key["id"] == id).unwrap();
     assert!(old["expires_at"].is_null(), "{old}");
     // Commands with a working output behave as before.
@@ -181,7 +181,7 @@ fn every_command_fails_in_one_line_when_its_output_cannot_be_written() {
     for arguments in plain {
         assert_one_line(&run_with_stdout(full_device(), None, arguments), arguments);
     }
-    assert!(Path::new(&built).exists(), "what was asked for is done");
+    assert!(Path::new(&built).exists(), "the command has done its work");
 }
 
 #[test]

@@ -146,11 +146,11 @@ fn a_client_cannot_hold_a_connection_after_goaway() {
     assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut refused, 1), (404, None));
     // One connection closes because no request came in time, the other because the process stops.
-    let until_goodbye =
+    let wait_for_goaway =
         |frames: &mut Frames| while frames.next_frame().expect("a frame").0 != GOAWAY {};
-    until_goodbye(&mut silent);
+    wait_for_goaway(&mut silent);
     gateway.send_signal("TERM");
-    until_goodbye(&mut refused);
+    wait_for_goaway(&mut refused);
     let begun = Instant::now();
     wait_until("riskgate closes both connections", || {
         send_unknown_frames(&mut silent);

@@ -19,7 +19,7 @@ fn assert_our_failure(answer: &Response, body: &str) {
     assert_eq!(answer.header("X-Fail-Open"), Some("true"));
     assert_eq!(answer.header("Content-Type"), Some("application/json"));
     assert_eq!(answer.header("Cache-Control"), Some("no-store"));
-    assert!(!answer.has_header("X-Riskgate-Source"), "the upstream did not say this");
+    assert!(!answer.has_header("X-Riskgate-Source"), "this is not the upstream server's response");
 }
 
 #[test]
@@ -49,7 +49,11 @@ fn a_silent_upstream_is_cut_in_time_and_the_call_stays_counted() {
     assert_our_failure(&answer, TIMEOUT);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(2_400) && took < Duration::from_secs(10), "{took:?}");
-    assert_eq!(upstream.request_count(), 1, "what the upstream has received is not tried again");
+    assert_eq!(
+        upstream.request_count(),
+        1,
+        "a request that the upstream server received is not retried"
+    );
     assert_eq!(gateway.get_month_count(&key), 1);
 }
 
@@ -83,7 +87,7 @@ fn a_reused_connection_that_closed_is_tried_once_more() {
     for _ in 0..6 {
         gateway.get("/v1/check/a@b.com", &key).expect(200);
     }
-    assert_eq!(gateway.get_month_count(&key), 6, "a second try counts nothing");
+    assert_eq!(gateway.get_month_count(&key), 6, "a retry counts nothing");
     assert!(upstream.connections() >= 6);
 }
 

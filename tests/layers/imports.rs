@@ -13,7 +13,8 @@ pub struct Imports {
 impl Imports {
     pub fn of(sources: &[Source]) -> Imports {
         let modules: BTreeSet<&str> = sources.iter().map(|source| source.module.as_str()).collect();
-        // What `use` brings into a module, by name: children may import it from there.
+        // The paths behind the names that `use` brings into a module: child modules may import
+        // these names from there.
         let names: BTreeMap<(&str, String), String> = sources
             .iter()
             .flat_map(|source| {
@@ -28,7 +29,7 @@ impl Imports {
             let used = if source.is_pure() { Vec::new() } else { source.paths() };
             let targets = used.iter().filter_map(|path| {
                 let mut path = source.absolute(path);
-                // No chain of re-exports is longer than the folders are deep.
+                // A chain of re-exports is at most as long as the folders are deep.
                 for _ in 0..4 {
                     let (module, name) = split_at_module(&path, &modules)?;
                     match names.get(&(module, name.to_owned())) {
@@ -45,7 +46,7 @@ impl Imports {
     }
 }
 
-/// The longest module that a path such as `gate/route/find` begins with, and the name behind it.
+/// Splits a path such as `gate/route/find` into the longest module at its start and the next name.
 fn split_at_module<'p>(path: &'p str, modules: &BTreeSet<&str>) -> Option<(&'p str, &'p str)> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     let module = ends.rev().map(|end| &path[..end]).find(|module| modules.contains(module))?;
@@ -54,7 +55,7 @@ fn split_at_module<'p>(path: &'p str, modules: &BTreeSet<&str>) -> Option<(&'p s
 }
 
 impl Source {
-    /// Returns true if it only declares modules and imports or re-exports their items.
+    /// Returns true if this file only declares modules and imports or re-exports their items.
     fn is_pure(&self) -> bool {
         let statements = self.text.split_inclusive(';').map(str::trim);
         statements.filter(|text| !text.is_empty()).all(|text| {
@@ -64,7 +65,7 @@ impl Source {
         })
     }
 
-    /// The paths behind `use`, each of a group on its own, without new names.
+    /// The paths of all `use` statements, with groups expanded and without `as` names.
     fn used_paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         let mut lines = self.text.lines().map(str::trim);
@@ -82,7 +83,7 @@ impl Source {
         paths
     }
 
-    /// All paths to other modules: those behind `use`, and those within the code.
+    /// All paths to other modules: those of `use` statements, and those within the code.
     fn paths(&self) -> Vec<String> {
         let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         let words = self.text.split(|c: char| !is_path(c)).filter(|word| word.contains("::"));

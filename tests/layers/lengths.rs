@@ -1,6 +1,6 @@
-//! How long functions are.
+//! Measures the lengths of functions.
 
-/// The line at which each function begins, and how many lines it has, as rustfmt indents them.
+/// The first line and the number of lines of each function, found by rustfmt's indentation.
 pub fn function_lengths(lines: &[&str]) -> Vec<(usize, usize)> {
     let is_function = |line: &str| {
         let words = line.split(' ').take_while(|word| !word.contains(['"', '/', '=']));

@@ -84,7 +84,7 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
     if status == 422 && !placeholders.starts_with("expected ") {
         wrong(format!("explained: {placeholders:?}"));
     }
-    let once = |name: &str| answer.header_values(name).first().copied();
+    let value_of = |name: &str| answer.header_values(name).first().copied();
     let length = answer.body.len().to_string();
     for (name, wanted) in [
         ("Content-Type", Some("application/json")),
@@ -94,7 +94,7 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
         ("WWW-Authenticate", (status == 401).then_some("Bearer realm=\"riskgate\"")),
         ("X-Riskgate-Source", None),
     ] {
-        if once(name) != wanted {
+        if value_of(name) != wanted {
             wrong(format!("{name}: {:?}, and not {wanted:?}", answer.header_values(name)));
         }
     }
@@ -107,33 +107,35 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
 /// fields.
 pub fn check_received(
     seen: &[ReceivedRequest],
-    saw: &[ForwardedRequest],
+    expected: &[ForwardedRequest],
     answers: &[Response],
     placeholders: &Placeholders,
     faults: &mut Vec<String>,
 ) {
-    if seen.len() != saw.len() {
+    if seen.len() != expected.len() {
         let heads: Vec<&str> = seen.iter().map(|seen| seen.head.as_str()).collect();
         faults.push(format!(
             "the upstream saw {} requests, and not {}: {heads:?}",
             seen.len(),
-            saw.len()
+            expected.len()
         ));
         return;
     }
     let is_forwarded = |answer: &&Response| answer.has_header("X-Riskgate-Source");
-    let passed: Vec<&Response> = answers.iter().filter(is_forwarded).collect();
-    let passed = if passed.is_empty() { answers.iter().collect() } else { passed };
-    for (at, (seen, saw)) in seen.iter().zip(saw).enumerate() {
-        let id =
-            passed.get(at).and_then(|answer| answer.header_values("X-Request-Id").first().copied());
-        let wanted = expected_fields(saw, id.unwrap_or("none"), placeholders);
-        let came = sorted_fields(&seen.head);
-        if came != wanted || seen.body != placeholders.fill(&saw.body) {
-            let missing: Vec<_> = wanted.iter().filter(|line| !came.contains(line)).collect();
-            let beside: Vec<_> = came.iter().filter(|line| !wanted.contains(line)).collect();
+    let forwarded: Vec<&Response> = answers.iter().filter(is_forwarded).collect();
+    let forwarded = if forwarded.is_empty() { answers.iter().collect() } else { forwarded };
+    for (at, (seen, expected)) in seen.iter().zip(expected).enumerate() {
+        let id = forwarded
+            .get(at)
+            .and_then(|answer| answer.header_values("X-Request-Id").first().copied());
+        let wanted = expected_fields(expected, id.unwrap_or("none"), placeholders);
+        let received = sorted_fields(&seen.head);
+        if received != wanted || seen.body != placeholders.fill(&expected.body) {
+            let missing: Vec<_> = wanted.iter().filter(|line| !received.contains(line)).collect();
+            let unexpected: Vec<_> =
+                received.iter().filter(|line| !wanted.contains(line)).collect();
             faults.push(format!(
-                "the upstream saw {beside:?}, and not {missing:?}; body {:?}",
+                "the upstream saw {unexpected:?}, and not {missing:?}; body {:?}",
                 seen.body
             ));
         }
@@ -158,8 +160,12 @@ fn lowercase_field_name(field: &str) -> String {
     }
 }
 
-fn expected_fields(saw: &ForwardedRequest, id: &str, placeholders: &Placeholders) -> Vec<String> {
-    let own = saw.fields.iter().map(|field| lowercase_field_name(&placeholders.fill(field)));
+fn expected_fields(
+    expected: &ForwardedRequest,
+    id: &str,
+    placeholders: &Placeholders,
+) -> Vec<String> {
+    let own = expected.fields.iter().map(|field| lowercase_field_name(&placeholders.fill(field)));
     let mut fields: Vec<String> = own.collect();
     let mut always = vec![
         "Host: {server}",
@@ -168,7 +174,7 @@ fn expected_fields(saw: &ForwardedRequest, id: &str, placeholders: &Placeholders
         "X-Forwarded-Proto: http",
         "X-Request-Id: {id}",
     ];
-    if !saw.is_keyless {
+    if !expected.is_keyless {
         always.extend([
             "X-Riskgate-Account: {account}",
             "X-Riskgate-Key-Id: {account}-key",
@@ -183,6 +189,6 @@ fn expected_fields(saw: &ForwardedRequest, id: &str, placeholders: &Placeholders
         }
     }
     fields.sort();
-    fields.insert(0, placeholders.fill(&saw.line));
+    fields.insert(0, placeholders.fill(&expected.line));
     fields
 }

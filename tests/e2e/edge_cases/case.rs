@@ -83,8 +83,8 @@ impl ForwardedRequest {
     }
 }
 
-/// The default reaction of the upstream server. It closes the connection, so that every case starts
-/// with an empty pool.
+/// The body of the upstream server's default response. The server then closes the connection, so that
+/// every case starts with an empty pool.
 pub const UPSTREAM_BODY: &str = r#"{"checked":true}"#;
 
 impl Case {
@@ -124,8 +124,8 @@ impl Case {
 
     /// riskgate forwards the request in this form, the upstream server answers, and the call is
     /// counted.
-    pub fn forwarded(name: &str, sends: impl IntoRequestBytes, saw: ForwardedRequest) -> Case {
-        Case::new(name, sends).then_forwarded(saw)
+    pub fn forwarded(name: &str, sends: impl IntoRequestBytes, expected: ForwardedRequest) -> Case {
+        Case::new(name, sends).then_forwarded(expected)
     }
 
     /// riskgate forwards the request, and the upstream server runs this script.
@@ -154,14 +154,14 @@ impl Case {
     }
 
     /// Expects the upstream server's response next, and a counted call.
-    pub fn then_forwarded(mut self, saw: ForwardedRequest) -> Case {
+    pub fn then_forwarded(mut self, expected: ForwardedRequest) -> Case {
         let answer = ExpectedResponse {
             status: 200,
             body: Some(UPSTREAM_BODY.to_owned()),
             ..ExpectedResponse::default()
         };
         self.responses.push(answer);
-        self.forwarded.push(saw);
+        self.forwarded.push(expected);
         self.counts[0] += 1;
         self.logs.push((200, "ok", None));
         self
@@ -179,8 +179,8 @@ impl Case {
         Case { logs: logs.to_vec(), ..self }
     }
 
-    pub fn then_upstream_gets(mut self, saw: ForwardedRequest) -> Case {
-        self.forwarded.push(saw);
+    pub fn then_upstream_gets(mut self, expected: ForwardedRequest) -> Case {
+        self.forwarded.push(expected);
         self
     }
 
@@ -216,7 +216,7 @@ impl Case {
     }
 
     fn last(&mut self) -> &mut ExpectedResponse {
-        self.responses.last_mut().expect("an answer that was named before")
+        self.responses.last_mut().expect("an expected response before")
     }
 }
 

@@ -103,9 +103,9 @@ fn host_cases() -> Vec<Case> {
     let long = format!("Host: {}\r\n", "h".repeat(262));
     let refused = |name, text: &str| Case::refused_and_closed(name, 400, host(text));
     let allowed_host = |name, text: &str| {
-        let saw =
+        let forwarded =
             ForwardedRequest::line(FORWARDED_LINE).field(&format!("X-Forwarded-Host: {text}"));
-        Case::forwarded(name, host(&format!("Host: {text}\r\n")), saw)
+        Case::forwarded(name, host(&format!("Host: {text}\r\n")), forwarded)
     };
     vec![
         refused("no host", ""),

@@ -72,58 +72,59 @@ impl Group {
 
     /// Runs all cases and panics if any failed.
     pub fn run(&self, cases: Vec<Case>) {
-        let (green, red) = self.run_cases(cases);
-        green.iter().for_each(|name| println!("case passed: {name}"));
-        let red: String = red.iter().map(|line| format!("case failed: {line}\n")).collect();
-        assert!(red.is_empty(), "\n{red}");
+        let (passed, failed) = self.run_cases(cases);
+        passed.iter().for_each(|name| println!("case passed: {name}"));
+        let failed: String = failed.iter().map(|line| format!("case failed: {line}\n")).collect();
+        assert!(failed.is_empty(), "\n{failed}");
     }
 
     /// The names of the passed cases, and those of the failed cases with their faults.
     pub fn run_cases(&self, cases: Vec<Case>) -> (Vec<String>, Vec<String>) {
         let name = |case: &Case| format!("{}: {}", self.name, case.name);
-        let chosen = selected_cases();
-        let chosen = |case: &&Case| chosen.as_ref().is_none_or(|some| some.contains(&name(case)));
-        let cases: Vec<Case> = cases.iter().filter(chosen).cloned().collect();
+        let selected = selected_cases();
+        let selected =
+            |case: &&Case| selected.as_ref().is_none_or(|some| some.contains(&name(case)));
+        let cases: Vec<Case> = cases.iter().filter(selected).cloned().collect();
         if cases.is_empty() {
             return Default::default();
         }
-        let now: Arc<Mutex<Option<usize>>> = Arc::default();
+        let current: Arc<Mutex<Option<usize>>> = Arc::default();
         let cases = Arc::new(cases);
-        let upstream = self.start_upstream(&now, &cases);
+        let upstream = self.start_upstream(&current, &cases);
         let gateway = self.start(&upstream, cases.len());
-        let (mut green, mut red) = (Vec::new(), Vec::new());
+        let (mut passed, mut failed) = (Vec::new(), Vec::new());
         for (at, case) in cases.iter().enumerate() {
-            *now.lock().unwrap() = Some(at);
+            *current.lock().unwrap() = Some(at);
             let running = RunningCase { group: self, gateway: &gateway, upstream: &upstream, at };
             let mut faults = Vec::new();
-            let held = AssertUnwindSafe(|| running.check_case(case, &mut faults));
-            if catch_unwind(held).is_err() {
+            let checked = AssertUnwindSafe(|| running.check_case(case, &mut faults));
+            if catch_unwind(checked).is_err() {
                 faults.push("an unexpected response".to_owned());
             }
             let name = name(case);
             match faults.is_empty() {
-                true => green.push(name),
-                false => red.push(format!("{name} | {}", faults.join("; "))),
+                true => passed.push(name),
+                false => failed.push(format!("{name} | {}", faults.join("; "))),
             }
         }
-        (green, red)
+        (passed, failed)
     }
 
     /// Runs the script of the current case; the next client gets a correct response.
     fn start_upstream(
         &self,
-        now: &Arc<Mutex<Option<usize>>>,
+        current: &Arc<Mutex<Option<usize>>>,
         cases: &Arc<Vec<Case>>,
     ) -> MockUpstream {
-        let (now, cases) = (Arc::clone(now), Arc::clone(cases));
+        let (current, cases) = (Arc::clone(current), Arc::clone(cases));
         MockUpstream::with_script(move |seen| {
-            let at = *now.lock().unwrap();
+            let at = *current.lock().unwrap();
             match at.filter(|_| !is_probe(seen)) {
                 Some(at) => (cases[at].script)(seen),
                 None => {
-                    let honest =
+                    let correct =
                         response_bytes(200, "Connection: close\r\n", assertions::NEXT_CLIENT_BODY);
-                    vec![Step::Send(honest), Step::Close]
+                    vec![Step::Send(correct), Step::Close]
                 }
             }
         })
@@ -223,8 +224,8 @@ impl RunningCase<'_> {
             answers.push(answer);
         }
         if answers.len() != case.responses.len() {
-            let (came, wanted) = (answers.len(), case.responses.len());
-            faults.push(format!("{came} answers, and not {wanted}"));
+            let (received, wanted) = (answers.len(), case.responses.len());
+            faults.push(format!("{received} answers, and not {wanted}"));
         }
         let kept = self.probe_month_count(&mut connection, &placeholders, "{key}").is_some();
         match (case.connection_outcome, kept) {
@@ -286,8 +287,8 @@ impl RunningCase<'_> {
         // The request carries the origin that the keys of this group require.
         let answer =
             connection.try_send_request(&usage.with_header("Origin", "https://app.example.com"))?;
-        let mine = answer.status == 200 && answer.header("X-Request-Id") == Some(&id);
-        assert!(mine, "an answer that nobody expected: {} {}", answer.status, answer.text());
+        let own = answer.status == 200 && answer.header("X-Request-Id") == Some(&id);
+        assert!(own, "an unexpected response: {} {}", answer.status, answer.text());
         answer.json()["month_count"].as_u64()
     }
 
@@ -316,11 +317,11 @@ impl RunningCase<'_> {
         loop {
             let log = self.gateway.read_access_log();
             let complete = log.iter().any(|line| line["request_id"] == probe.as_str());
-            let mine = log.iter().filter(|line| {
+            let own = log.iter().filter(|line| {
                 let id = line["request_id"].as_str().unwrap_or_default();
                 line["client"] == address.as_str() && !id.starts_with("probe-")
             });
-            let mine: Vec<_> = mine
+            let own: Vec<_> = own
                 .map(|line| {
                     let text = |name: &str| line[name].as_str().map(ToOwned::to_owned);
                     (line["status"].as_u64().unwrap(), text("outcome"), text("reason"))
@@ -332,12 +333,11 @@ impl RunningCase<'_> {
             });
             let wanted: Vec<_> = wanted.collect();
             // The log line of a connection that closes may follow the probe's line.
-            if complete && mine == wanted {
+            if complete && own == wanted {
                 return;
             }
-            if (complete && mine.len() >= wanted.len()) || begun.elapsed() > Duration::from_secs(5)
-            {
-                faults.push(format!("logged {mine:?}, and not {wanted:?}"));
+            if (complete && own.len() >= wanted.len()) || begun.elapsed() > Duration::from_secs(5) {
+                faults.push(format!("logged {own:?}, and not {wanted:?}"));
                 return;
             }
             std::thread::sleep(Duration::from_millis(5));

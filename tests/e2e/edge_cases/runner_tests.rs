@@ -21,39 +21,40 @@ fn verdict(name: &str) -> Case {
 
 #[test]
 fn a_failing_case_is_reported_with_its_reason() {
-    let keeps =
+    let keep_connection =
         |_: &crate::harness::ReceivedRequest| vec![Step::Send(response_bytes(200, "", "{}"))];
-    let kept = Case::with_upstream_script("reuse", check_request(), keeps)
+    let kept = Case::with_upstream_script("reuse", check_request(), keep_connection)
         .then_forwarded(forwarded_check())
         .body("{}");
     // The runner waits its full time-out for a result that never comes.
-    let impatient = |client, address| {
+    let with_short_timeout = |client, address| {
         let stream = stream_from(client, address);
         stream.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
         Connection::from_stream(Box::new(stream))
     };
-    let (green, red) = Group::new("runner", 13).with_connector(impatient).run_cases(vec![
-        verdict("right"),
-        Case::answered_by_gateway("status", 404, check_request()),
-        verdict("body").body("{}"),
-        verdict("header").has("Vary", "Accept"),
-        verdict("absence").lacks(&["Vary"]),
-        verdict("an answer too many").then_verdict(),
-        verdict("connection").then_closed(),
-        Case::refused_and_closed("kept", 400, get("nowhere").key("{key}")),
-        verdict("upstream").then_upstream_gets(forwarded_check()),
-        Case::forwarded("bytes", check_request(), forwarded_check().field("X-Extra: 1")),
-        verdict("count").counts(2, 0),
-        verdict("another's count").counts(1, 1),
-        verdict("log").logs(&[(200, "ok", None)]),
-        verdict("no log").logs(&[]),
-        kept.clone(),
-        kept.checks_next_client(),
-    ]);
-    assert_eq!(green, ["runner: right", "runner: reuse"]);
+    let (passed, failed) =
+        Group::new("runner", 13).with_connector(with_short_timeout).run_cases(vec![
+            verdict("right"),
+            Case::answered_by_gateway("status", 404, check_request()),
+            verdict("body").body("{}"),
+            verdict("header").has("Vary", "Accept"),
+            verdict("absence").lacks(&["Vary"]),
+            verdict("an answer too many").then_verdict(),
+            verdict("connection").then_closed(),
+            Case::refused_and_closed("kept", 400, get("nowhere").key("{key}")),
+            verdict("upstream").then_upstream_gets(forwarded_check()),
+            Case::forwarded("bytes", check_request(), forwarded_check().field("X-Extra: 1")),
+            verdict("count").counts(2, 0),
+            verdict("another's count").counts(1, 1),
+            verdict("log").logs(&[(200, "ok", None)]),
+            verdict("no log").logs(&[]),
+            kept.clone(),
+            kept.checks_next_client(),
+        ]);
+    assert_eq!(passed, ["runner: right", "runner: reuse"]);
     let fault_line = |name: &str| {
-        let line = red.iter().find(|line| line.starts_with(&format!("runner: {name} | ")));
-        line.unwrap_or_else(|| panic!("{name} is not red: {red:?}")).clone()
+        let line = failed.iter().find(|line| line.starts_with(&format!("runner: {name} | ")));
+        line.unwrap_or_else(|| panic!("{name} did not fail: {failed:?}")).clone()
     };
     for (name, why) in [
         ("status", "answered 200, and not 404"),

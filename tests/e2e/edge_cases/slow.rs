@@ -6,9 +6,9 @@ use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Step, get, request};
 
 fn upstream_case(name: &str, steps: Vec<Step>) -> Case {
-    let saw = ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1");
+    let forwarded = ForwardedRequest::line("GET /v1/check/a%40b.com HTTP/1.1");
     Case::with_upstream_script(name, get("/v1/check/a@b.com").key("{key}"), move |_| steps.clone())
-        .then_upstream_gets(saw)
+        .then_upstream_gets(forwarded)
 }
 
 /// riskgate answers 500 at the deadline. The upstream server has received the call, so it stays

@@ -64,7 +64,7 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
         let case = upstream_text_case(name, &header_of(&format!("{field}: {value}\r\n")));
         forwarded_response(case, 200, "{}").has(field, value)
     };
-    let ours = |name: &str, fields: &str, field: &'static str, value: &str| {
+    let overwritten = |name: &str, fields: &str, field: &'static str, value: &str| {
         forwarded_response(upstream_text_case(name, &header_of(fields)), 200, "{}")
             .has(field, value)
     };
@@ -95,15 +95,15 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
             "{}",
         )
         .lacks(&["X-Hop"]),
-        ours("the source", "X-Riskgate-Source: me\r\n", "X-Riskgate-Source", "upstream"),
-        ours(
+        overwritten("the source", "X-Riskgate-Source: me\r\n", "X-Riskgate-Source", "upstream"),
+        overwritten(
             "another limit",
             "RateLimit-Policy: \"other\";q=1\r\n",
             "RateLimit-Policy",
             "\"monthly\";q=10000",
         ),
         cors_case(),
-        ours("an answer that may not be stored", "", "Cache-Control", "no-store"),
+        overwritten("an answer that may not be stored", "", "Cache-Control", "no-store"),
         stays("an answer that may be stored stays so", "Cache-Control", "max-age=60"),
         stays("its content type stays", "Content-Type", "application/problem+json"),
         stays("its tag stays", "ETag", "\"7\""),

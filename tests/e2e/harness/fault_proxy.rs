@@ -70,7 +70,7 @@ struct FaultPlan {
     /// Counts the changes of the fault: a fault counts its bytes from the last change.
     version: u64,
     faults: [Fault; 2],
-    door: AcceptMode,
+    accept_mode: AcceptMode,
 }
 
 struct SharedState {
@@ -95,7 +95,8 @@ impl FaultProxy {
     /// Forwards everything to this server, without a fault.
     pub fn in_front_of(target: SocketAddr) -> FaultProxy {
         let address = free_address();
-        let plan = FaultPlan { version: 1, faults: [Fault::None; 2], door: AcceptMode::Forward };
+        let plan =
+            FaultPlan { version: 1, faults: [Fault::None; 2], accept_mode: AcceptMode::Forward };
         let shared = Arc::new(SharedState {
             target,
             plan: Mutex::new(plan),
@@ -119,9 +120,9 @@ impl FaultProxy {
     }
 
     /// Ends all connections, and treats new connections as `accept` says.
-    pub fn set_accept_mode(&self, door: AcceptMode) {
-        self.update_plan(|plan| plan.door = door);
-        if matches!(door, AcceptMode::Refuse | AcceptMode::BacklogFull) {
+    pub fn set_accept_mode(&self, accept_mode: AcceptMode) {
+        self.update_plan(|plan| plan.accept_mode = accept_mode);
+        if matches!(accept_mode, AcceptMode::Refuse | AcceptMode::BacklogFull) {
             let wait = Duration::from_millis(50);
             wait_for("connections are refused", || {
                 TcpStream::connect_timeout(&self.address, wait).err()
@@ -134,7 +135,7 @@ impl FaultProxy {
     pub fn clear_faults(&self) {
         self.update_plan(|plan| {
             plan.faults = [Fault::None; 2];
-            plan.door = AcceptMode::Forward;
+            plan.accept_mode = AcceptMode::Forward;
         });
     }
 
@@ -182,18 +183,18 @@ fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<Shar
     let mut listening = Some(listener);
     let (mut unread_connections, mut backlog) = (Vec::new(), Vec::new());
     while !shared.ended.load(Ordering::SeqCst) {
-        let door = shared.plan.lock().unwrap().door;
-        if door != AcceptMode::AcceptOnly {
+        let accept_mode = shared.plan.lock().unwrap().accept_mode;
+        if accept_mode != AcceptMode::AcceptOnly {
             unread_connections.drain(..).for_each(|stream| reset_connection(&stream));
         }
-        if door == AcceptMode::Refuse {
+        if accept_mode == AcceptMode::Refuse {
             listening = None;
         }
-        if door != AcceptMode::BacklogFull && !backlog.is_empty() {
+        if accept_mode != AcceptMode::BacklogFull && !backlog.is_empty() {
             backlog.clear();
             listening = None;
         }
-        let accepted = match door {
+        let accepted = match accept_mode {
             AcceptMode::Refuse => None,
             AcceptMode::BacklogFull => {
                 let listener = listening.get_or_insert_with(|| bind_listener(address));
@@ -208,7 +209,9 @@ fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<Shar
         };
         match accepted {
             None => std::thread::sleep(POLL_INTERVAL),
-            Some((stream, _)) if door == AcceptMode::AcceptOnly => unread_connections.push(stream),
+            Some((stream, _)) if accept_mode == AcceptMode::AcceptOnly => {
+                unread_connections.push(stream)
+            }
             Some((stream, _)) => start_forwarding(stream, shared),
         }
     }
