@@ -17,13 +17,13 @@ const NOW: i64 = 1_800_000_000;
 fuzz_target!(|data: &[u8]| {
     SCRATCH.clear();
     let folder = SCRATCH.path().join("lists");
-    std::fs::create_dir(&folder).expect("a folder of our own");
+    std::fs::create_dir(&folder).expect("a new folder in the scratch folder");
     for part in split_files(data).take(20) {
         let (name, content) = first_line(part);
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
         if (1..=40).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
-            std::fs::write(folder.join(name), content).expect("a file of our own");
+            std::fs::write(folder.join(name), content).expect("a writable scratch folder");
         }
     }
     let place = folder.display().to_string();

@@ -28,13 +28,13 @@ impl ScratchFolder {
     pub fn clear(&self) {
         // The folder need not exist yet.
         let _ = fs::remove_dir_all(&self.path);
-        fs::create_dir(&self.path).expect("a folder of our own");
+        fs::create_dir(&self.path).expect("a new folder in the scratch folder");
     }
 
     /// Writes a file with this content and returns its path.
     pub fn write_file(&self, name: &str, content: &[u8]) -> PathBuf {
         let path = self.path.join(name);
-        fs::write(&path, content).expect("a file of our own");
+        fs::write(&path, content).expect("a writable scratch folder");
         path
     }
 }

@@ -206,8 +206,8 @@ fn no_fault_of_an_address_shows_its_password() {
             command.args(["check", "-c"]).arg(&config).env(format!("RISKGATE__{setting}"), url);
             silent(setting, &run_command(&mut command).expect(78).stderr);
         }
-        let ours = format!("sqlite:{}", gateway.path("riskgate.db").display());
-        for arguments in [[url, &ours], [&ours, url]] {
+        let own_url = format!("sqlite:{}", gateway.path("riskgate.db").display());
+        for arguments in [[url, &own_url], [&own_url, url]] {
             let mut command = Command::new(BINARY);
             command.args(["store", "copy"]).args(arguments).arg("-c").arg(&config);
             silent("store copy", &run_command(&mut command).expect(2).stderr);

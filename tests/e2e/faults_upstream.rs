@@ -21,12 +21,12 @@ const LENGTH_DIGIT: usize = 35;
 /// The result of an exchange, as the client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ExchangeOutcome {
-    Whole,
+    Complete,
     Truncated,
     Unavailable,
     Timeout,
 }
-use ExchangeOutcome::{Timeout, Truncated, Unavailable, Whole};
+use ExchangeOutcome::{Complete, Timeout, Truncated, Unavailable};
 
 /// How often each result occurred.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,7 @@ impl Tally {
     }
 
     fn failed(self) -> usize {
-        self.total() - self.count_of(Whole)
+        self.total() - self.count_of(Complete)
     }
 
     fn total(self) -> usize {
@@ -96,7 +96,7 @@ impl Callers<'_> {
         if answer.status == 200 {
             let is_own = answer.body == body_for(target).into_bytes();
             assert!(is_own || self.garbled.load(Ordering::SeqCst), "{target}: {answer:?}");
-            return Whole;
+            return Complete;
         }
         assert_eq!(answer.status, 500, "{target}: {answer:?}");
         assert_eq!(answer.header("X-Fail-Open"), Some("true"));
@@ -161,7 +161,7 @@ impl FaultScenario {
             .allowed_outcomes
             .iter()
             .chain([&self.required_outcome])
-            .filter(|came| **came != Whole);
+            .filter(|came| **came != Complete);
         failures.map(|came| after.count_of(*came) - before.count_of(*came)).sum()
     }
 }
@@ -212,7 +212,7 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
             let callers = &callers;
             scope.spawn(move || callers.send_until_done(caller));
         }
-        wait_until("calls are under way", || callers.tally().count_of(Whole) > 20 * CALLERS);
+        wait_until("calls are under way", || callers.tally().count_of(Complete) > 20 * CALLERS);
         let (descriptors, threads) = (gateway.open_descriptors(), gateway.thread_count());
         for scenario in scenarios {
             let before = callers.tally();
@@ -255,12 +255,12 @@ fn assert_recovered(callers: &Callers<'_>) {
         if now.failed() > since.failed() {
             since = now;
         }
-        now.count_of(Whole) >= since.count_of(Whole) + 10 * CALLERS
+        now.count_of(Complete) >= since.count_of(Complete) + 10 * CALLERS
     });
     callers.garbled.store(false, Ordering::SeqCst);
     let since = callers.tally();
     wait_until("all get their own", || {
-        callers.tally().count_of(Whole) >= since.count_of(Whole) + 10 * CALLERS
+        callers.tally().count_of(Complete) >= since.count_of(Complete) + 10 * CALLERS
     });
     // If the machine stalls for a second, an exchange is late, but no response is wrong.
     let broken = |tally: Tally| tally.failed() - tally.count_of(Timeout);
@@ -347,7 +347,7 @@ fn a_corrupt_response_does_not_affect_the_next_request() {
         // No header arrives.
         response_fault(Fault::FlipBits { from: 0, every: 7, bits: 0x80 }, Unavailable),
         // 65 becomes 64 in the first response on each connection: one byte remains.
-        response_fault(length(0x01), Whole),
+        response_fault(length(0x01), Complete),
         // 65 becomes 67: two bytes never arrive.
         response_fault(length(0x02), Truncated).also_allow(&[Unavailable, Timeout]),
     ]);

@@ -10,9 +10,9 @@ fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
     let readme = std::fs::read_to_string(path).unwrap();
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
     let line = readme.lines().find_map(|line| line.strip_prefix("    ACL SETUSER "));
-    let paragraph =
+    let section =
         readme.split_once("uses need further").unwrap().1.split_once("ACL SETUSER").unwrap().0;
-    let further = paragraph.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
+    let further = section.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
     (words(line.expect("the ACL line")), further.map(words).collect())
 }
 

@@ -69,8 +69,8 @@ fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
         let rest = read_length_until_end(reader);
         assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
-    let gone = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
-    assert!(gone.is_complete, "their exchange permits are free");
+    let response = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
+    assert!(response.is_complete, "their exchange permits are free");
     assert_eq!(
         gateway.get_month_count(&key),
         WARM_UP_CALLS + 31,

@@ -14,7 +14,7 @@ const UNAVAILABLE: &str = r#"{"error":"upstream_unavailable","message":"The chec
 const TIMEOUT: &str = r#"{"error":"upstream_timeout","message":"The checking service did not answer in time. Let your user through.","detail":null}"#;
 
 #[track_caller]
-fn assert_our_failure(answer: &Response, body: &str) {
+fn assert_own_500(answer: &Response, body: &str) {
     assert_eq!((answer.status, answer.text().as_str()), (500, body));
     assert_eq!(answer.header("X-Fail-Open"), Some("true"));
     assert_eq!(answer.header("Content-Type"), Some("application/json"));
@@ -30,7 +30,7 @@ fn a_call_without_a_reachable_upstream_is_refunded() {
     for _ in 0..5 {
         let mut connection = gateway.connect();
         let answer = connection.ask(&get("/v1/check/a@b.com").key(&key));
-        assert_our_failure(&answer, UNAVAILABLE);
+        assert_own_500(&answer, UNAVAILABLE);
         assert!(answer.is_complete && answer.has_header("Content-Length"));
         if answer.header("Connection") != Some("close") {
             connection.ask(&get("/v1/usage").key(&key)).expect(200);
@@ -46,7 +46,7 @@ fn a_silent_upstream_is_cut_in_time_and_the_call_stays_counted() {
     let (upstream, gateway, key) = gateway_with_script(|_| vec![Step::StaySilent]);
     let begun = Instant::now();
     let answer = gateway.get("/v1/check/a@b.com", &key);
-    assert_our_failure(&answer, TIMEOUT);
+    assert_own_500(&answer, TIMEOUT);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(2_400) && took < Duration::from_secs(10), "{took:?}");
     assert_eq!(

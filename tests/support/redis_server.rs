@@ -187,8 +187,9 @@ impl RedisServer {
             }
             // Another server on the same port would answer too, but with another process id.
             let info = self.command(&["INFO"]).map(|value| as_text(&value));
-            let ours = format!("process_id:{}\r\n", self.child.id());
-            let ready = |info: String| info.contains(&ours) && info.contains("\nloading:0\r\n");
+            let process_line = format!("process_id:{}\r\n", self.child.id());
+            let ready =
+                |info: String| info.contains(&process_line) && info.contains("\nloading:0\r\n");
             if info.is_ok_and(ready) {
                 return Ok(());
             }
