@@ -1,8 +1,8 @@
-//! The gates in front of everything, for any Pingora proxy to mount.
+//! The gates that every request passes, for any Pingora proxy to mount.
 //!
-//! Owns the order in which a request is judged, and the state that judges it. A [`Gate`] answers
-//! what riskgate answers itself, refuses what must be refused, and lets the rest pass with a
-//! permit; it never chooses or speaks to an upstream.
+//! Owns the order in which a request is judged, and the state that it is judged by. A [`Gate`]
+//! answers riskgate's own routes, refuses requests, and lets the rest pass with a permit. It never
+//! chooses an upstream server and never talks to one.
 
 pub mod admission;
 mod answers;

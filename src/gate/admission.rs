@@ -1,7 +1,7 @@
-//! Who may pass: key, then origin, then quota.
+//! Admission: the key gate, then the origin gate, then the quota gate.
 //!
-//! Owns the rules of the three gates and the only way to a [`Permit`]. It takes header values and
-//! gives values back; it writes no answer and chooses no route.
+//! Owns the rules of the three gates; only this module makes a [`Permit`]. Its functions take
+//! header values and return values: they write no response and choose no route.
 
 use std::sync::Arc;
 
@@ -14,16 +14,17 @@ use crate::model::refusal::Refusal;
 use crate::quota::{Allowance, Charge, Denial, Ledger};
 use crate::store::MonthlyLimit;
 
-/// Proof that a request passed the gates. Without one nothing is answered from the table and
-/// nothing reaches the upstream.
+/// Proof that a request passed the gates. Without a permit, riskgate answers nothing from the table
+/// and forwards nothing to the upstream server.
 pub struct Permit {
     key: Option<Arc<Key>>,
     spent: Option<Charge>,
 }
 
-/// The first gate: exactly one `Authorization: Bearer <key>`, a key of the ring, neither revoked
-/// nor expired. Every other case looks and costs the same; but a key of which nobody can tell
-/// whether it is good is our failure.
+/// The first gate: exactly one `Authorization: Bearer <key>`, with a key of the ring that is neither
+/// revoked nor expired. Every other request gets the same 401 after the same work, so the response
+/// doesn't tell why. The exception is a key whose row is unreadable: riskgate can't tell whether the
+/// key is valid, so that is riskgate's failure and never a 401.
 pub fn authenticate_client<'h>(
     ring: &KeyRing,
     mut authorization: impl Iterator<Item = &'h [u8]>,
@@ -34,7 +35,7 @@ pub fn authenticate_client<'h>(
         (Some(value), None) => parse_bearer_token(value),
         _ => None,
     };
-    // A request without a key is looked up as one with an unknown key.
+    // A request without a key is looked up like an unknown key, so that both take the same time.
     let digest = sha256(token.unwrap_or(b"no key at all"));
     match (token, ring.find_key(&digest, unix_now)) {
         (Some(_), Some(key)) => Ok(Arc::clone(key)),
@@ -50,12 +51,13 @@ fn parse_bearer_token(value: &[u8]) -> Option<&[u8]> {
     }
     let token = rest.trim_ascii();
     let has_space = rest.first() == Some(&b' ');
-    // A token holds no space and no comma, so that a list is never read as its first member.
+    // A token contains no space and no comma, so that a list is never read as its first member.
     let is_single_token = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
     (has_space && is_single_token && (16..=256).contains(&token.len())).then_some(token)
 }
 
-/// The second gate: a restricted key passes only with one of its origins, or without any.
+/// The second gate: a restricted key passes only with one of its origins or without an `Origin`
+/// header; if the key requires an origin, a request without the header is refused too.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
@@ -68,7 +70,7 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: spends one call of the month.
+/// The third gate: spends one call of the month's quota.
 pub async fn charge_call(
     ledger: &Ledger,
     key: &Arc<Key>,
@@ -85,24 +87,26 @@ pub async fn charge_call(
     }
 }
 
-/// The same without waiting: `None` where no call is in hand.
+/// Synchronous [`charge_call`]: returns `None` if the account holds no leased call, or if other
+/// requests wait for one; nothing is spent then.
 pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
     let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
     Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
 }
 
-/// A permit for a call that does not count; the key, if the route needs one, was checked.
+/// Returns a permit for a call that doesn't count. The caller has checked the key if the route needs
+/// one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
     Permit { key: key.cloned(), spent: None }
 }
 
 impl Permit {
-    /// The key that opened the gates; none on a route that needs none.
+    /// The key that the client authenticated with; `None` on a route that needs no key.
     pub fn key(&self) -> Option<&Arc<Key>> {
         self.key.as_ref()
     }
 
-    /// What the caller may still spend; none when nothing was spent or there is no limit.
+    /// The calls that the account has left; `None` if the call didn't count or has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
         let spent = self.spent.as_ref()?;
         let key = self.key.as_ref()?;
@@ -116,7 +120,8 @@ impl Permit {
         }
     }
 
-    /// Gives the call back, once: whoever failed to serve it says so. True if there was one.
+    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns true if
+    /// there was a call to refund.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.spent.take(), &self.key) {
             (Some(spent), Some(key)) => {
@@ -128,14 +133,14 @@ impl Permit {
     }
 }
 
-/// What a request says of its origin.
+/// The `Origin` header of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginHeader {
-    /// No header: a server, or a browser on the same origin.
+    /// No header: the client is a server, or a browser on the same origin.
     Absent,
-    /// One header that parses, and its text.
+    /// One header that parses, with its text.
     Valid(Origin, SmolStr),
-    /// `null`, several headers, or something else; never matches.
+    /// `null`, several headers, or no valid origin. It matches no key's origins.
     Malformed(String),
 }
 

@@ -1,6 +1,6 @@
-//! What riskgate answers itself, and where it passes a request on, once the gates were passed.
+//! What happens to a request that passed the gates: riskgate answers it, or forwards it upstream.
 //!
-//! It checks no key and spends no call.
+//! This module checks no key and spends no call.
 
 use bytes::Bytes;
 use smol_str::SmolStr;
@@ -17,19 +17,20 @@ use super::request_context::RequestContext;
 use super::route::{self, Route};
 use super::state::{GateState, Policy};
 
-/// What a verdict's body begins with, before the name.
+/// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
-/// What `monthly_limit` says of an unlimited account, since clients read an integer: 2^53 - 1.
+/// The value of `monthly_limit` for an unlimited account: 2^53 - 1, because clients expect an
+/// integer and JavaScript represents none above it exactly.
 const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
-/// What was decided about a request.
+/// The gates' decision about a request.
 pub(crate) enum Decision {
     Reply(Reply),
-    /// It may go on, to [`RequestContext::forward`].
+    /// The request may be forwarded to [`RequestContext::forward`].
     Forward,
 }
 
-/// The answer, or where to pass on to, of a request with a permit.
+/// Answers a request that has a permit, or decides to forward it.
 pub(super) fn serve_route(
     state: &GateState,
     route: Route<'_>,
@@ -51,13 +52,14 @@ pub(super) fn serve_route(
         Route::Domain(segment) => answer_domain(state, segment, policy, ctx),
         Route::TopDomains => Ok(Reply::json(state.top_domains.body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
-        // The ledger is asked for it.
+        // The caller answers this route with `answer_usage`, which awaits the ledger.
         Route::Usage => Err(Refusal::Internal),
     };
     reply.map(Decision::Reply)
 }
 
-/// The answer to OPTIONS, which carries no key: a preflight, or a question for the methods.
+/// Answers an OPTIONS request, which carries no key: a CORS preflight, or a plain OPTIONS that asks
+/// for the allowed methods.
 fn answer_options(
     state: &GateState,
     request: &GateRequest<'_>,
@@ -86,14 +88,14 @@ fn answer_domain(
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
     let row = lookup.matched_at.map(|start| &name[start..]);
-    // A suffix with names for nothing is not flagged itself, so it leads no list.
+    // A suffix that gives names away for free isn't flagged itself, so it stays off the top list.
     if lookup.verdict.reason.is_flagged()
         && lookup.verdict.rule != Rule::FreeSubdomain
         && let (Some(row), Some(key)) = (row, &ctx.key)
     {
         state.top_domains.count_lookup(row, &key.account.name, ctx.unix_now());
     }
-    // The name stands first in the body, and its parent at its end.
+    // The matched parent is the end of the domain, which follows VERDICT_BODY_START in the body.
     let end = VERDICT_BODY_START.len() + name.len();
     let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
     let suggestion = lookup.suggestion(&domain).map(SmolStr::new);

@@ -1,26 +1,26 @@
-//! The header of a request, as the gates read it, however it came.
+//! A request as the gates read it, whichever path (Pingora or fast path) and protocol it took.
 
 use crate::gate::admission::OriginHeader;
 
-/// What the gates ask of a request.
+/// The parts of a request that the gates read.
 pub(crate) struct GateRequest<'r> {
     /// The method.
     pub method: &'r str,
-    /// The target as it came.
+    /// The request target as the client sent it.
     pub target: &'r [u8],
-    /// The value of `Authorization`: several are as good as none.
+    /// The value of `Authorization`; `None` if the request has several.
     pub authorization: Option<&'r [u8]>,
-    /// What is said of the origin.
+    /// The `Origin` header.
     pub origin: OriginHeader,
-    /// Whether a browser asks for leave.
+    /// Whether the request has `Access-Control-Request-Method`, as a CORS preflight has.
     pub is_preflight: bool,
 }
 
 impl<'r> GateRequest<'r> {
-    /// The one value of a field that may stand once.
+    /// Returns the value of a field that occurs exactly once.
     pub fn single_value(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
         match (values.next(), values.next()) {
-            (Some(one), None) => Some(one),
+            (Some(value), None) => Some(value),
             _ => None,
         }
     }

@@ -1,4 +1,4 @@
-//! The order in which a request is judged.
+//! The [`Gate`]: the order of the gates, and the decision that follows.
 
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -23,56 +23,59 @@ use super::route::{self, Route};
 use super::session::send_continue;
 use super::state::{GateState, Policy};
 
-/// How long the store and the log may take at the end.
+/// The time that the store and the log may take at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The middleware: mount it with a [`RequestContext`] in your context, and with one call in each of your
-/// `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`.
+/// The middleware. To mount it, keep a [`RequestContext`] in your proxy's context and call the
+/// method of the same name in each of `request_filter`, `upstream_request_filter`,
+/// `response_filter`, `fail_to_proxy` and `logging`.
 #[derive(Clone)]
 pub struct Gate {
     pub(super) state: Arc<GateState>,
-    /// Proxies in front of us that are believed about who a client is.
+    /// The proxies in front of riskgate whose `X-Forwarded-` fields are trusted.
     pub(super) trusted_proxies: Arc<Networks>,
 }
 
-/// What a request wants, once nothing but its quota stands in the way.
+/// The route of a request that passed every gate but the quota.
 struct MatchedRoute<'r> {
     route: Route<'r>,
     is_counted: bool,
 }
 
 impl Gate {
-    /// A gate in front of this state, which believes these proxies about who a client is.
+    /// Creates a gate over this state. It trusts the `X-Forwarded-` fields of these proxies.
     pub fn new(state: Arc<GateState>, trusted_proxies: Networks) -> Gate {
         Gate { state, trusted_proxies: Arc::new(trusted_proxies) }
     }
 
-    /// What requests are judged by.
+    /// The state that requests are judged by.
     pub fn state(&self) -> &Arc<GateState> {
         &self.state
     }
 
-    /// States every number to the store and writes what is queued: once nothing is in flight.
-    /// Without it a process that ends loses what a crash would: at most one lease an account.
-    /// A disk or a reader that hangs is not waited for longer than a few seconds.
+    /// Reports all leases to the store and flushes the queued log lines. Call it once nothing is in
+    /// flight. If a process ends without it, it loses as much as in a crash: at most one lease per
+    /// account. If the disk or a reader of the log hangs, `close` gives up after 4 s.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
         std::thread::spawn(move || {
             state.top_domains.close();
-            // After it, since the ledger leaves everything in the store's one file.
+            // The ledger closes after the top list, because it merges all pending writes into the
+            // store's single file.
             state.ledger.close();
             state.access_log.close();
-            // Nobody listens if it took too long.
+            // After FLUSH_TIMEOUT the receiver is gone.
             let _ = done.send(());
         });
         if closed.recv_timeout(FLUSH_TIMEOUT).is_err() {
-            log::error!("the store or the log did not take the last words in time");
+            log::error!("the store or the log was not flushed within {FLUSH_TIMEOUT:?}");
         }
     }
 
-    /// Judges a request. `true`: it was answered. `false`: it may pass, with a permit, to
-    /// [`RequestContext::forward`]; a client that waits for 100 Continue gets it.
+    /// Judges a request. Returns true if riskgate has answered it. Returns false if the request may
+    /// be forwarded to [`RequestContext::forward`], with a permit; a client that waits for 100
+    /// Continue has then received it.
     pub async fn request_filter(
         &self,
         session: &mut Session,
@@ -85,20 +88,22 @@ impl Gate {
         Ok(is_answered)
     }
 
-    /// As [`Gate::request_filter`], for a proxy that sends 100 Continue itself.
+    /// Like [`Gate::request_filter`], for a proxy that handles 100 Continue itself.
     pub(crate) async fn run_gates(
         &self,
         session: &mut Session,
         ctx: &mut RequestContext,
     ) -> Result<bool> {
         if session.req_header().version < http::Version::HTTP_11 {
-            // Who speaks it behind a proxy may not know whose connection it asks to keep.
+            // An HTTP/1.0 client behind a proxy can't know whose connection its keep-alive refers
+            // to, so the connection closes.
             session.set_keepalive(None);
         }
         let header = session.req_header();
         let values =
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-        // Of several ids none is the request's: a proxy may have added its own behind a forged one.
+        // If there are several ids, riskgate uses none: a proxy may have added its own after a
+        // forged one.
         let id = GateRequest::single_value(values(X_REQUEST_ID));
         ctx.common_headers.request_id =
             choose_request_id(id, values(AUTHORIZATION), &self.state.request_ids, &self.state.keys);
@@ -111,7 +116,8 @@ impl Gate {
         };
         let judged = self.judge_request(&request, ctx).await;
         let Decision::Reply(reply) = self.finish_decision(judged, ctx) else {
-            // Pingora refuses a counted request whose Connection it can't parse.
+            // Pingora would refuse a request whose Connection it can't parse, though its call is
+            // already counted.
             remove_hop_by_hop_fields(session.req_header_mut());
             return Ok(false);
         };
@@ -119,7 +125,7 @@ impl Gate {
         Ok(true)
     }
 
-    /// The id of a request that says this one, and these values of `Authorization`.
+    /// Chooses the id of a request from its `X-Request-Id` and its values of `Authorization`.
     pub(crate) fn request_id<'h>(
         &self,
         id: Option<&[u8]>,
@@ -128,7 +134,8 @@ impl Gate {
         choose_request_id(id, authorization_values, &self.state.request_ids, &self.state.keys)
     }
 
-    /// The answer to a refusal, once; a call that we failed to serve is given back.
+    /// Renders a refusal and records its outcome. If riskgate failed to serve the request, the call
+    /// is refunded.
     pub fn reply_to_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
@@ -137,26 +144,26 @@ impl Gate {
         Reply::refusal(refusal)
     }
 
-    /// Gives the call back, since we failed to serve it.
+    /// Refunds the call, because riskgate failed to serve the request.
     pub fn refund(&self, ctx: &mut RequestContext) {
-        let given = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
-        if given {
-            // The answer is not a counted one any more.
+        let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
+        if is_refunded {
+            // The response doesn't count any more, so it carries no RateLimit fields.
             ctx.common_headers.allowance = None;
             self.state.metrics.requests.quota_refunds.inc();
         }
     }
 
-    /// The order of the gates: route, key, origin, quota, format, answer. Read it aloud.
+    /// The order of the gates: route, key, origin, quota, format, response.
     async fn judge_request(
         &self,
         request: &GateRequest<'_>,
         ctx: &mut RequestContext,
     ) -> Result<Decision, Refusal> {
         let policy = self.state.policy.snapshot();
-        let wanted = self.check_route_key_and_origin(request, &policy, ctx)?;
+        let matched = self.check_route_key_and_origin(request, &policy, ctx)?;
         let now = ctx.unix_now();
-        let permit = match (&ctx.key, wanted.is_counted) {
+        let permit = match (&ctx.key, matched.is_counted) {
             (Some(key), true) => {
                 let month = self.state.ledger.month(now);
                 admission::charge_call(&self.state.ledger, key, month, now).await?
@@ -164,15 +171,15 @@ impl Gate {
             (key, _) => admission::uncounted_permit(key.as_ref()),
         };
         ctx.set_permit(permit);
-        match wanted.route {
+        match matched.route {
             Route::Usage => answers::answer_usage(&self.state, ctx).await.map(Decision::Reply),
             route => answers::serve_route(&self.state, route, request, &policy, ctx),
         }
     }
 
-    /// The same in one go, for a request that needs no more than memory to be judged: with a call
-    /// in hand, if it counts, not for the ledger, and for a server only where one can be asked.
-    /// `None`: it takes more, and nothing was done.
+    /// Synchronous [`Gate::judge_request`], for the fast path. Returns `None` if the ledger would
+    /// have to be awaited (no leased call is left, or the route is usage), or if the request is for
+    /// an upstream server and `can_proxy` is false; no call is spent then.
     pub(crate) fn try_judge_request(
         &self,
         request: &GateRequest<'_>,
@@ -185,8 +192,8 @@ impl Gate {
             Ok(MatchedRoute { route: Route::Check(_) | Route::Upstream(_), .. }) if !can_proxy => {
                 return None;
             }
-            Ok(MatchedRoute { route, is_counted: counts }) => {
-                let permit = match (&ctx.key, counts) {
+            Ok(MatchedRoute { route, is_counted }) => {
+                let permit = match (&ctx.key, is_counted) {
                     (Some(key), true) => {
                         let month = self.state.ledger.month(ctx.unix_now());
                         admission::try_charge_call(&self.state.ledger, key, month)?
@@ -201,7 +208,7 @@ impl Gate {
         Some(self.finish_decision(judged, ctx))
     }
 
-    /// What to answer, and how the request ended, unless it passes.
+    /// Turns a refusal into a response, and records the outcome unless the request is forwarded.
     fn finish_decision(
         &self,
         judged: Result<Decision, Refusal>,
@@ -217,7 +224,7 @@ impl Gate {
         }
     }
 
-    /// The gates that cost nothing: route, key and origin.
+    /// The gates that spend nothing: route, key and origin. Sets the CORS headers of the response.
     fn check_route_key_and_origin<'r>(
         &self,
         request: &GateRequest<'r>,
@@ -227,22 +234,23 @@ impl Gate {
         ctx.unix_now = self.state.ledger.now();
         let keys = self.state.keys.peek();
         let ring = Option::as_ref(&keys);
-        let wanted = match_route_and_key(ring, request, policy, ctx);
-        // Of a key that can't be served as it should, nobody knows which origins it allows.
+        let matched = match_route_and_key(ring, request, policy, ctx);
+        // A faulty key's list of origins can't be trusted, so it counts as no key here.
         let Some(key) = ctx.key.as_ref().filter(|key| !key.is_faulty()) else {
             ctx.common_headers.cors = cors_without_key(ring, &request.origin, ctx.unix_now());
-            return wanted;
+            return matched;
         };
         ctx.common_headers.cors = Cors::Denied;
         admission::check_origin(key, &request.origin)?;
         if let OriginHeader::Valid(_, text) = &request.origin {
             ctx.common_headers.cors = Cors::Allowed(text.clone());
         }
-        wanted
+        matched
     }
 }
 
-/// The route, and the key that it needs; without a key set every key would look unknown.
+/// Matches the route and authenticates the client if the route needs a key. If no key set could be
+/// loaded, that is an internal failure: every key would look unknown.
 fn match_route_and_key<'r>(
     ring: Option<&KeyRing>,
     request: &GateRequest<'r>,
@@ -251,7 +259,7 @@ fn match_route_and_key<'r>(
 ) -> Result<MatchedRoute<'r>, Refusal> {
     let route = route::match_route(request.method, request.target, &policy.upstream_routes)?;
     ctx.route = route.label();
-    let (needs_key, counts) = match route {
+    let (needs_key, is_counted) = match route {
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
@@ -268,11 +276,12 @@ fn match_route_and_key<'r>(
             return Err(Refusal::Internal);
         }
     }
-    Ok(MatchedRoute { route, is_counted: counts })
+    Ok(MatchedRoute { route, is_counted })
 }
 
-/// Where no key is known, a browser may read what some key's origin could; without a key set, all
-/// there is to read: that it should let its user through.
+/// The CORS headers of a response without a known key. A browser may read it if some key allows its
+/// origin. If no key set could be loaded, any browser may: it must learn that it should let its user
+/// through (`X-Fail-Open`).
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
     let allows = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
     match origin {

@@ -1,4 +1,4 @@
-//! What remains of a request that is over: a count and a line.
+//! The end of a request: it is counted in the metrics and written to the access log.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ use super::request_context::RequestContext;
 use super::session::{client_address, has_response_started};
 
 impl Gate {
-    /// Counts and logs a request that is over: one call in your `logging`.
+    /// Counts and logs a request that is over. Call it in your `logging`.
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
         let answer = session.response_written().filter(|_| has_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
@@ -28,7 +28,7 @@ impl Gate {
         );
     }
 
-    /// Counts and logs a request that the door refused before it became one.
+    /// Counts and logs a request that was refused before its header was parsed.
     pub fn record_refusal(
         &self,
         refusal: &Refusal,

@@ -1,7 +1,7 @@
-//! What a proxy behind the gates does with a request that passed, for any Pingora proxy to mount.
+//! The Pingora filters for a request that passed the gates, for any Pingora proxy to mount.
 //!
-//! Owns what the upstream server learns of a request, what the client learns of the server's
-//! answer, and what it hears when there is none. It chooses no server and holds no deadline.
+//! Owns the request that the upstream server gets, the response that the client gets, and the error
+//! response if the exchange fails. It chooses no server and keeps no deadline.
 
 use std::net::IpAddr;
 
@@ -19,14 +19,14 @@ use super::judge::Gate;
 use super::request_context::RequestContext;
 use super::session::{client_address, has_response_started};
 
-/// The client has left, or its answer was cut: nothing more is sent to it.
+/// The client has left, or its response was truncated: riskgate sends nothing more.
 const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstream: false };
 
 impl Gate {
-    /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`,
-    /// what [`Gate`] knows of the caller in `X-Riskgate-` and `X-Forwarded-` fields, and nothing
-    /// that the caller forged; never its key. One call in your `upstream_request_filter`; what you
-    /// add to the request yourself comes behind it. An error for what did not pass the gates.
+    /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
+    /// the client's identity in `X-Riskgate-` and `X-Forwarded-` fields. Fields that the client
+    /// could forge are removed, and so is its key. Call it in your `upstream_request_filter`, before
+    /// you add fields of your own. Returns an error if the request did not pass the gates.
     pub fn upstream_request_filter(
         &self,
         session: &Session,
@@ -42,7 +42,7 @@ impl Gate {
         prepare_upstream_request(request, target, host, &client_info)
     }
 
-    /// What is told to a server about who asks.
+    /// Collects what the upstream server is told about the client.
     pub(crate) fn client_info<'v>(
         &self,
         ctx: &'v RequestContext,
@@ -58,8 +58,8 @@ impl Gate {
         }
     }
 
-    /// Makes the answer that the client gets of the server's: without what is not the server's to
-    /// say, with what every answer of riskgate carries. One call in your `response_filter`.
+    /// Turns the upstream server's response into the client's: removes the fields that the server
+    /// may not set and adds those of every riskgate response. Call it in your `response_filter`.
     pub fn response_filter(
         &self,
         session: &mut Session,
@@ -67,7 +67,7 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<()> {
         if response.status.is_informational() {
-            // We ask for no upgrade, so a 101 is none of ours; other 1xx are not forwarded.
+            // riskgate requests no upgrade, so a 101 is invalid; Pingora drops the other 1xx.
             return match response.status.as_u16() {
                 101 => Err(Error::new_up(ErrorType::InvalidHTTPHeader)),
                 _ => Ok(()),
@@ -77,17 +77,17 @@ impl Gate {
             session.set_keepalive(None);
         }
         clean_response(response)?;
-        // Our own version and phrase, whatever the upstream speaks (RFC 9112 section 2.3).
+        // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
         if session.req_header().version < http::Version::HTTP_11
             && response.remove_header(&TRANSFER_ENCODING).is_some()
         {
-            // HTTP/1.0 knows no chunks: the body ends with the connection.
+            // HTTP/1.0 has no chunks: the end of the connection ends the body.
             response.remove_header(&CONTENT_LENGTH);
         }
         if response.status == http::StatusCode::NO_CONTENT {
-            // It has no body, and says no length (RFC 9110 section 8.6).
+            // A 204 must not carry Content-Length (RFC 9110 section 8.6).
             response.remove_header(&CONTENT_LENGTH);
         }
         ctx.common_headers.apply_to(response)?;
@@ -95,16 +95,16 @@ impl Gate {
         Ok(())
     }
 
-    /// Answers a request that could not be served: 500 with `X-Fail-Open: true`. The call is given
-    /// back, unless a server received the request and was too slow, or the client left. One call in
-    /// your `fail_to_proxy`, with the error that you got there.
+    /// Answers a request that could not be served: 500 with `X-Fail-Open: true`. The call is
+    /// refunded, unless an upstream server received the request and was too slow, or the client
+    /// left. Call it in your `fail_to_proxy`, with the error that Pingora passes there.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,
         error: &Error,
         ctx: &mut RequestContext,
     ) -> FailToProxy {
-        // A connection that was not made in time has given no server the request.
+        // If the connection timed out (ConnectTimedout), no server has received the request.
         let upstream_refusal = match error.etype() {
             ErrorType::ReadTimedout | ErrorType::WriteTimedout => Refusal::UpstreamTimeout,
             _ => Refusal::UpstreamUnavailable,
@@ -112,8 +112,9 @@ impl Gate {
         self.answer_failure(session, error, ctx, &upstream_refusal, false).await
     }
 
-    /// The same where more is known: what the client hears of a server that failed, and whether
-    /// the client itself was too slow, is still there, and hears that.
+    /// Like [`Gate::fail_to_proxy`], for a proxy that knows more: the refusal to send if the
+    /// upstream server failed, and whether the client failed by being too slow. A slow client is
+    /// still connected, so it gets a response.
     pub(crate) async fn answer_failure(
         &self,
         session: &mut Session,
@@ -128,7 +129,8 @@ impl Gate {
             if session.req_header().version < http::Version::HTTP_11
                 && let Some(stream) = session.as_downstream().stream()
             {
-                // An end in order would say that all of the body has come.
+                // An HTTP/1.0 client would take an orderly close for the end of the body, so the
+                // connection is reset.
                 set_reset_on_close(stream.id());
             }
             return NO_RESPONSE;
@@ -139,10 +141,10 @@ impl Gate {
             ErrorSource::Internal | ErrorSource::Unset => &Refusal::Internal,
         };
         if *refusal == Refusal::Internal {
-            // By its id: the target may hold an address.
+            // Only the id is logged: the target may contain an e-mail address.
             log::error!("request {}: {:?}", ctx.common_headers.request_id, error.etype());
         }
-        // Pingora closes behind a failed exchange; the answer must say so.
+        // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);
         let reply = self.reply_to_refusal(refusal, ctx);
         match reply.write(session, &ctx.common_headers).await {

@@ -1,4 +1,4 @@
-//! One request at the gate: what is known of it, from its header to its log line.
+//! The state of one request at the gate, from its header to its log line.
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -11,15 +11,15 @@ use crate::model::domain::Domain;
 use crate::observe::metrics::RouteLabel;
 use crate::support::snapshot::SnapshotCell;
 
-/// One request at the gate.
+/// The state of one request at the gate.
 pub struct RequestContext {
     started: Instant,
-    /// By this machine's clock, for the log alone.
+    /// The machine's clock, for the log only.
     pub(super) started_unix_ms: i64,
-    /// The ledger's time, which the request is judged by; 0 before it is.
+    /// The ledger's time that the request is judged by; 0 before the gates run.
     pub(super) unix_now: i64,
     pub(crate) common_headers: CommonHeaders,
-    /// Proof that the gates were passed; none before, and none for what was refused.
+    /// Proof that the request passed the gates; `None` before, and for a refused request.
     pub(crate) permit: Option<Permit>,
     pub(super) upstream_target: Option<Vec<u8>>,
     pub(super) route: RouteLabel,
@@ -27,11 +27,11 @@ pub struct RequestContext {
     pub(super) outcome: Option<&'static str>,
     pub(super) status: u16,
     pub(super) reason: Option<&'static str>,
-    /// What was asked for, where that was a domain.
+    /// The domain that the client asked about, on the domain route.
     pub(super) domain: Option<Domain>,
 }
 
-/// When something began: since when it lasts, and what this machine's clock said.
+/// The start of a request, by the monotonic clock and by the machine's clock.
 #[derive(Clone, Copy)]
 pub(crate) struct StartTime {
     instant: Instant,
@@ -43,7 +43,7 @@ impl StartTime {
         StartTime { instant: Instant::now(), unix_ms: unix_ms_now() }
     }
 
-    /// This machine's clock, in seconds since 1970.
+    /// The machine's clock, in seconds since 1970.
     pub fn unix_seconds(self) -> i64 {
         self.unix_ms.div_euclid(1000)
     }
@@ -56,9 +56,9 @@ impl Default for RequestContext {
 }
 
 impl From<StartTime> for RequestContext {
-    fn from(StartTime { instant: at, unix_ms }: StartTime) -> RequestContext {
+    fn from(StartTime { instant, unix_ms }: StartTime) -> RequestContext {
         RequestContext {
-            started: at,
+            started: instant,
             started_unix_ms: unix_ms,
             unix_now: 0,
             common_headers: CommonHeaders::default(),
@@ -75,25 +75,25 @@ impl From<StartTime> for RequestContext {
 }
 
 impl RequestContext {
-    /// The time that the request is judged by, in seconds since 1970: the ledger's, which doubts
-    /// clocks that jump. It is read once for a request.
+    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time, which
+    /// doesn't follow a machine's clock that jumps, and is read once per request.
     pub fn unix_now(&self) -> i64 {
         self.unix_now
     }
 
-    /// Keeps the permit, and tells the caller what it leaves.
+    /// Stores the permit, and sets the RateLimit fields of the response from it.
     pub(super) fn set_permit(&mut self, permit: Permit) {
         self.common_headers.allowance = permit.allowance(self.unix_now());
         self.permit = Some(permit);
     }
 
-    /// The path and query to ask the upstream for, in canonical form; none before the gates
-    /// were passed.
+    /// The path and query for the upstream server, in canonical form; `None` unless the request
+    /// passed the gates and is to be forwarded.
     pub fn forward(&self) -> Option<&[u8]> {
         self.upstream_target.as_deref()
     }
 
-    /// The key that opened the gates: its id, account and plan, none of it secret.
+    /// The key that the client authenticated with: its id, account and plan, nothing secret.
     pub fn key(&self) -> Option<&Arc<Key>> {
         self.key.as_ref()
     }
@@ -103,7 +103,7 @@ impl RequestContext {
         self.started
     }
 
-    /// Sets how the request ended, unless that was said already.
+    /// Sets the outcome of the request, unless it is set already.
     pub fn set_outcome(&mut self, status: u16, outcome: &'static str) {
         if self.outcome.is_none() {
             self.status = status;
@@ -111,7 +111,7 @@ impl RequestContext {
         }
     }
 
-    /// A server answered with this status, and that is passed back.
+    /// Sets the outcome of a request whose upstream response, with this status, is forwarded.
     pub fn set_upstream_outcome(&mut self, status: u16) {
         let outcome = match status {
             400..=499 => "upstream_4xx",
@@ -121,14 +121,15 @@ impl RequestContext {
         self.set_outcome(status, outcome);
     }
 
-    /// The answer was cut, also if its header had told how it would end.
+    /// Sets the outcome to `aborted`, because the response was truncated. This replaces an outcome
+    /// that was set when the response's header was forwarded.
     pub fn mark_aborted(&mut self) {
         self.outcome = Some("aborted");
     }
 }
 
-/// The caller's id if it may be one and is no key, otherwise a new one: ids are logged and passed
-/// on, and keys never are. `sent` are the values of `Authorization`.
+/// Returns the client's id if it is valid and contains no key, otherwise a new id. Ids are logged
+/// and forwarded to the upstream server, and keys must never be.
 pub(super) fn choose_request_id<'h>(
     id: Option<&[u8]>,
     authorization_values: impl Iterator<Item = &'h [u8]>,
@@ -138,16 +139,15 @@ pub(super) fn choose_request_id<'h>(
     let is_known =
         |id: &[u8]| keys.peek().as_ref().as_ref().is_some_and(|ring| ring.contains_key(id));
     let is_key = |id: &[u8]| Token::has_valid_checksum(id) || is_known(id);
-    // Nor has an id one among its words.
-    let has_key_among_words = |id: &[u8]| {
-        let mut has_key_among_words =
-            id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
-        has_key_among_words.any(|word| word.len() >= MIN_KEY_LEN && is_key(word))
+    // A key between separators is found too.
+    let contains_key = |id: &[u8]| {
+        let mut parts = id.split(|byte| !byte.is_ascii_alphanumeric() && *byte != b'_');
+        parts.any(|part| part.len() >= MIN_KEY_LEN && is_key(part))
     };
     match id {
         Some(id)
             if !is_key(id)
-                && !has_key_among_words(id)
+                && !contains_key(id)
                 && !contains_sent_key(id, authorization_values) =>
         {
             RequestId::parse(id).unwrap_or_else(|| ids.generate())
@@ -156,14 +156,14 @@ pub(super) fn choose_request_id<'h>(
     }
 }
 
-/// Whether the key of this very request stands in its id.
+/// Returns true if the id contains a token of the same request's `Authorization`.
 fn contains_sent_key<'h>(id: &[u8], authorization_values: impl Iterator<Item = &'h [u8]>) -> bool {
-    let mut has_key_among_words = authorization_values
+    let mut tokens = authorization_values
         .flat_map(|value| value.split(|byte| matches!(byte, b' ' | b',' | b'\t')));
-    has_key_among_words.any(|word| {
-        word.len() >= MIN_KEY_LEN
-            && id.len() >= word.len()
-            && id.windows(word.len()).any(|part| part == word)
+    tokens.any(|token| {
+        token.len() >= MIN_KEY_LEN
+            && id.len() >= token.len()
+            && id.windows(token.len()).any(|part| part == token)
     })
 }
 

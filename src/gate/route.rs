@@ -1,7 +1,7 @@
-//! Which door a request goes through, decided on the raw path.
+//! Routing, by the raw path of a request.
 //!
-//! Denies by default: what is not exactly one of the routes is 404 and never reaches the
-//! upstream. It reads no header and checks no key.
+//! Denies by default: a path that is not exactly one of the routes gets a 404 and never reaches an
+//! upstream server. This module reads no header and checks no key.
 
 mod upstream_route;
 
@@ -16,29 +16,29 @@ use crate::observe::metrics::RouteLabel;
 pub use upstream_route::UpstreamRoute;
 use upstream_route::find_upstream_route;
 
-/// Longest target of a check, decoded, in bytes.
+/// The longest target of a check, decoded, in bytes.
 const MAX_CHECK_TARGET_BYTES: usize = 1024;
 
 const TOP_DOMAINS_PATH: &[u8] = b"/v1/public/top-domains";
-/// What the path of a verdict begins with.
+/// The start of a verdict's path.
 pub const DOMAIN_PATH_PREFIX: &str = "/v1/public/domain/";
 const CHECK_PATH_PREFIX: &[u8] = b"/v1/check/";
 const USAGE_PATH: &[u8] = b"/v1/usage";
 
-/// Where a request goes; segments are raw, as they came.
+/// The route of a request. Segments are raw, as the client sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
     /// The top list.
     TopDomains,
     /// The verdict on a domain.
     Domain(&'a [u8]),
-    /// A check by the upstream.
+    /// A check, which an upstream server answers.
     Check(&'a [u8]),
-    /// What was spent this month.
+    /// The calls that the account has spent this month.
     Usage,
-    /// A prefix of `[[upstream.route]]`, by its index.
+    /// A route of `[[upstream.route]]`, by its index.
     Upstream(usize),
-    /// OPTIONS on any of these; the methods that there are.
+    /// OPTIONS on any of these routes, with the value of `Allow`.
     Options(SmolStr),
 }
 
@@ -56,7 +56,7 @@ impl Route<'_> {
     }
 }
 
-/// The route of a request target, or 404, or 405.
+/// Returns the route of a request target, or the refusal: 404, or 405.
 pub fn match_route<'a>(
     method: &str,
     target: &'a [u8],
@@ -82,14 +82,14 @@ pub fn match_route<'a>(
     }
 }
 
-/// The path, and the query with its `?`, which may be empty.
+/// Splits a target into the path and the query. The query starts with `?`, or is empty.
 pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     let end = target.iter().position(|byte| *byte == b'?').unwrap_or(target.len());
     target.split_at(end)
 }
 
-/// What a check is passed on as: `/v1/check/` and the target in one canonical encoding,
-/// everything but RFC 3986 unreserved characters percent-encoded in upper case.
+/// Returns the path under which a check is forwarded: `/v1/check/` and the target in one canonical
+/// encoding, with everything but RFC 3986 unreserved characters percent-encoded in upper case.
 pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
@@ -115,14 +115,14 @@ pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
     Ok(path)
 }
 
-/// The path as a log may show it: without query, without the local part of an address, and
-/// without anything that could be a key.
+/// Returns the path as a log may show it: without the query, without the local part of an e-mail
+/// address, and without anything that could be a key.
 pub fn redact_path(target: &[u8]) -> String {
     let (path, _) = split_query(target);
     if let Some(segment) = path.strip_prefix(CHECK_PATH_PREFIX) {
         let decoded = percent_decode(segment).unwrap_or_default();
         let text = String::from_utf8_lossy(&decoded);
-        // Only what is a domain beyond doubt is shown; anything else may hold a name.
+        // Only a valid domain is shown; any other text may contain a local part.
         let (hidden, domain) = match text.rsplit_once('@') {
             Some((_, domain)) => ("…@", domain),
             None => ("", text.as_ref()),
@@ -139,7 +139,7 @@ pub fn redact_path(target: &[u8]) -> String {
         };
     }
     let text = String::from_utf8_lossy(path);
-    // Elsewhere an address has no place; who sends one gets it shortened.
+    // No other path takes an e-mail address, so a path that may contain one is replaced as a whole.
     if text.contains(['@', '%', '\u{ff20}']) {
         return "…".to_owned();
     }
@@ -147,12 +147,12 @@ pub fn redact_path(target: &[u8]) -> String {
     shown.join("/").chars().take(512).collect()
 }
 
-/// A word from the caller as a log may show it: not if it is long enough to be a key.
-pub fn redact_if_key_length(word: &str) -> &str {
-    if word.len() < MIN_KEY_LEN { word } else { "…" }
+/// Returns the client's text, or `…` if the text is long enough to be a key.
+pub fn redact_if_key_length(text: &str) -> &str {
+    if text.len() < MIN_KEY_LEN { text } else { "…" }
 }
 
-/// A request's id as a log may show it: a caller may have put an address there.
+/// Returns a request's id, or `…` if the id may contain an e-mail address.
 pub fn redact_id(id: &str) -> &str {
     if id.contains(['@', '%']) { "…" } else { id }
 }
@@ -171,13 +171,13 @@ fn match_builtin_route(path: &[u8]) -> Option<Route<'_>> {
     is_safe_segment(segment).then_some(Route::Check(segment))
 }
 
-/// One segment that is there and is no dot segment, however it is written.
+/// Returns true for a single segment that is not empty and, even when decoded, no dot segment.
 fn is_safe_segment(segment: &[u8]) -> bool {
     if segment.is_empty() || segment.contains(&b'/') {
         return false;
     }
-    let dots = |decoded: Vec<u8>| decoded == b"." || decoded == b"..";
-    segment.len() > 6 || !percent_decode(segment).is_ok_and(dots)
+    let is_dots = |decoded: Vec<u8>| decoded == b"." || decoded == b"..";
+    segment.len() > 6 || !percent_decode(segment).is_ok_and(is_dots)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the gates ask Pingora's session, and what they send on it before an answer.
+//! Helpers on Pingora's session: the client's address, the state of the response, 100 Continue.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,18 +6,18 @@ use http::header::EXPECT;
 use pingora_core::Result;
 use pingora_proxy::Session;
 
-/// The address of the client, as far as it is known.
+/// The client's address, if it is known.
 pub(crate) fn client_address(session: &Session) -> Option<IpAddr> {
     session.client_addr().and_then(|address| address.as_inet()).map(SocketAddr::ip)
 }
 
-/// Whether a final answer was begun. A 1xx is none (RFC 9110 section 15.2).
+/// Returns true if a final response has started. A 1xx is not final (RFC 9110 section 15.2).
 pub(crate) fn has_response_started(session: &Session) -> bool {
     session.response_written().is_some_and(|header| !header.status.is_informational())
 }
 
-/// Sends 100 Continue to a client that waits for it, since the server does not hear of it. On HTTP/2
-/// Pingora can't send one.
+/// Sends 100 Continue to a client that waits for it, because the expectation isn't forwarded to the
+/// upstream server. On HTTP/2 Pingora can't send a 100.
 pub(super) async fn send_continue(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
     let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
@@ -25,7 +25,7 @@ pub(super) async fn send_continue(session: &mut Session) -> Result<()> {
     if waits && client.req_header().version == http::Version::HTTP_11 && !client.is_body_done() {
         client.write_continue_response().await?;
     }
-    // The server's own are not passed on.
+    // The upstream server's own 1xx responses are not forwarded.
     client.set_ignore_info_resp(true);
     Ok(())
 }

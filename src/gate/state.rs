@@ -1,6 +1,4 @@
-//! What requests are judged by: the data that all of them share.
-//!
-//! It decides nothing.
+//! The shared state that requests are judged by. It decides nothing itself.
 
 use std::sync::Arc;
 
@@ -17,33 +15,33 @@ use crate::table::Table;
 
 use super::route::UpstreamRoute;
 
-/// What may change of the rules while requests run.
+/// The rules that a reload may change while requests run.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Further prefixes that are passed upstream.
+    /// The routes of `[[upstream.route]]`.
     pub upstream_routes: Vec<UpstreamRoute>,
-    /// The score of a domain in no list, if not the table's.
+    /// The score of a domain that is in no list; the table's score if `None`.
     pub unknown_score: Option<Score>,
 }
 
-/// Everything that requests are judged by.
+/// The state that requests are judged by.
 pub struct GateState {
-    /// What is known of domains.
+    /// The domains that the lists know.
     pub table: Arc<SnapshotCell<Table>>,
-    /// Who may call; none until a key set could be loaded, and then it is our failure.
+    /// The keys; `None` until a key set could be loaded. Requests that need a key then get a 500.
     pub keys: SnapshotCell<Option<KeyRing>>,
-    /// What the DNS says of domains that the table does not have.
+    /// DNS results for domains that the table doesn't contain.
     pub dns: LearnedCache,
-    /// What they may still spend.
+    /// The calls that each account may still spend.
     pub ledger: Ledger,
-    /// What was flagged most.
+    /// The domains that were flagged most often.
     pub top_domains: TopList,
-    /// What happened, in numbers.
+    /// The metrics.
     pub metrics: Metrics,
-    /// What happened, in lines.
+    /// The access log.
     pub access_log: AccessLog,
-    /// Makes ids for requests without one.
+    /// Generates ids for requests that bring none.
     pub request_ids: RequestIdGenerator,
-    /// The rest of the rules.
+    /// The rules that a reload may change.
     pub policy: SnapshotCell<Policy>,
 }

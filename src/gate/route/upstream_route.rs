@@ -1,35 +1,35 @@
-//! Further prefixes that are passed upstream, `[[upstream.route]]`, and which one covers a path.
+//! The routes of `[[upstream.route]]`: path prefixes that are forwarded to the upstream servers.
 //!
-//! The longest prefix wins, whatever the order in which they are written. A path that a server
-//! behind riskgate could read as one below another prefix than riskgate does is covered by none.
+//! The longest matching prefix wins, whatever the order in the config. If an upstream server could
+//! read a path as below another prefix than riskgate does, the path matches no route.
 
 use smol_str::SmolStr;
 
 use crate::model::domain::percent_decode;
 
-/// A further prefix that is passed upstream.
+/// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
     /// The path and everything below it; begins with `/`, does not end with it.
     pub path: String,
-    /// The methods that pass, in upper case.
+    /// The methods that are forwarded, in upper case.
     pub methods: Vec<String>,
-    /// The value of `Allow`: the methods and OPTIONS.
+    /// The value of `Allow`: the methods, and OPTIONS.
     pub allow: SmolStr,
-    /// Whether it needs a key.
+    /// Whether a request needs a key.
     pub needs_key: bool,
-    /// Whether a call counts.
+    /// Whether a request spends a call of the quota.
     pub counts: bool,
 }
 
-/// The index of the longest prefix that covers this path.
+/// Returns the index of the route with the longest prefix that matches this path.
 pub(super) fn find_upstream_route(prefixes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
     let below = |index: &usize| is_below(&prefixes[*index].path, path, <[u8]>::eq);
     let longest = (0..prefixes.len()).filter(below).max_by_key(|at| prefixes[*at].path.len())?;
     let length = prefixes[longest].path.len();
     let decoded = decode_segments(&path[length..])?;
     let decoded_path = [&path[..length], &decoded].concat();
-    // A server may decode the path, drop parameters or ignore case before it looks at it.
+    // A server may decode the path, drop parameters or ignore case before it routes.
     let is_longer_match = |prefix: &UpstreamRoute| {
         prefix.path.len() > length
             && is_below(&prefix.path, &decoded_path, <[u8]>::eq_ignore_ascii_case)
@@ -37,29 +37,29 @@ pub(super) fn find_upstream_route(prefixes: &[UpstreamRoute], path: &[u8]) -> Op
     (!prefixes.iter().any(is_longer_match)).then_some(longest)
 }
 
-/// Whether the path is this prefix or lies below it, segment by segment.
+/// Returns true if the path is this prefix or lies below it, segment by segment.
 fn is_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     path.split_at_checked(prefix.len()).is_some_and(|(head, rest)| {
         same(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
     })
 }
 
-/// What lies below a prefix as a server may read it: decoded, without parameters. `None` if that
-/// is in doubt: a segment that is empty or dots, also without its parameters, a backslash, or an
-/// encoded byte that a server behind riskgate may take for structure. Blanks and dots at the end of
-/// a segment, and what follows a `:`, mean nothing to some.
+/// Returns the rest of a path as a server may read it: decoded, without parameters. Some servers
+/// ignore blanks and dots at the end of a segment, and everything after a `:`, so those are dropped
+/// too. Returns `None` if servers may disagree: for an empty segment or a dot segment (also without
+/// its parameters), for a backslash, and for an encoded byte that a server may take for structure.
 fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
     let mut decoded_path = Vec::with_capacity(rest.len());
     let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
     while let Some(segment) = segments.next() {
         let is_last = segments.peek().is_none();
         let decoded = percent_decode(segment).ok()?;
-        // 0xC0 and 0xC1 begin overlong forms, which are no UTF-8 (RFC 3629 section 3).
+        // 0xC0 and 0xC1 start overlong forms, which are invalid UTF-8 (RFC 3629 section 3).
         let is_structure = |byte: &u8| {
             matches!(byte, b'/' | b'\\' | b'%' | b'?' | b'#' | 0xC0 | 0xC1)
                 || byte.is_ascii_control()
         };
-        // Some servers take parameters off a segment before they look at it.
+        // Some servers strip parameters from a segment before they compare it.
         let bare = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
         let end = bare.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
         let bare = &bare[..end.map_or(0, |last| last + 1)];
