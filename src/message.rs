@@ -1,5 +1,5 @@
-//! HTTP messages: request heads as the gates read them, responses as riskgate writes them, and
-//! what riskgate forwards in each direction.
+//! HTTP messages: the parsed request head, the responses that riskgate writes, and the header fields
+//! that riskgate forwards in each direction.
 
 pub mod forwarding;
 mod forwarding_headers;

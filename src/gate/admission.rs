@@ -21,10 +21,10 @@ pub struct Permit {
     spent: Option<Charge>,
 }
 
-/// The first gate: exactly one `Authorization: Bearer <key>`, with a key of the ring that is neither
-/// revoked nor expired. Every other request gets the same 401 after the same work, so the response
-/// doesn't tell why. The exception is a key whose row is unreadable: riskgate can't tell whether the
-/// key is valid, so that is riskgate's failure and never a 401.
+/// The first gate: exactly one `Authorization: Bearer <key>`, with a key of the ring that is
+/// neither revoked nor expired. Every other request gets the same 401 after the same work, so the
+/// response doesn't tell why. The exception is a key whose row is unreadable: riskgate can't tell
+/// whether the key is valid, so that is riskgate's failure and never a 401.
 pub fn authenticate_client<'h>(
     ring: &KeyRing,
     mut authorization: impl Iterator<Item = &'h [u8]>,
@@ -94,8 +94,8 @@ pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<
     Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
 }
 
-/// Returns a permit for a call that doesn't count. The caller has checked the key if the route needs
-/// one.
+/// Returns a permit for a call that doesn't count. The caller has checked the key if the route
+/// needs one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
     Permit { key: key.cloned(), spent: None }
 }
@@ -120,8 +120,8 @@ impl Permit {
         }
     }
 
-    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns true if
-    /// there was a call to refund.
+    /// Refunds the call, at most once, because riskgate failed to serve the request. Returns true
+    /// if there was a call to refund.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
         match (self.spent.take(), &self.key) {
             (Some(spent), Some(key)) => {

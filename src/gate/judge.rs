@@ -280,8 +280,8 @@ fn match_route_and_key<'r>(
 }
 
 /// The CORS headers of a response without a known key. A browser may read it if some key allows its
-/// origin. If no key set could be loaded, any browser may: it must learn that it should let its user
-/// through (`X-Fail-Open`).
+/// origin. If no key set could be loaded, any browser may: it must learn that it should let its
+/// user through (`X-Fail-Open`).
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
     let allows = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
     match origin {

@@ -25,8 +25,8 @@ const NO_RESPONSE: FailToProxy = FailToProxy { error_code: 0, can_reuse_downstre
 impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
     /// the client's identity in `X-Riskgate-` and `X-Forwarded-` fields. Fields that the client
-    /// could forge are removed, and so is its key. Call it in your `upstream_request_filter`, before
-    /// you add fields of your own. Returns an error if the request did not pass the gates.
+    /// could forge are removed, and so is its key. Call it in your `upstream_request_filter`,
+    /// before you add fields of your own. Returns an error if the request did not pass the gates.
     pub fn upstream_request_filter(
         &self,
         session: &Session,

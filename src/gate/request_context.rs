@@ -75,8 +75,8 @@ impl From<StartTime> for RequestContext {
 }
 
 impl RequestContext {
-    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time, which
-    /// doesn't follow a machine's clock that jumps, and is read once per request.
+    /// The time that the request is judged by, in seconds since 1970. It is the ledger's time,
+    /// which doesn't follow a machine's clock that jumps, and is read once per request.
     pub fn unix_now(&self) -> i64 {
         self.unix_now
     }

@@ -1,7 +1,7 @@
-//! What crosses: headers on their way to the upstream, and on their way back.
+//! The header fields that riskgate forwards, to the upstream server and back to the client.
 //!
-//! Owns which of them are the caller's to say, the upstream's, or ours, for headers in Pingora's form
-//! and as bytes alike. It knows no server and no connection.
+//! Owns which fields the client may set, which the upstream server may set, and which riskgate
+//! sets, for Pingora's header types and for raw bytes alike. It knows no server and no connection.
 
 mod rules;
 
@@ -34,9 +34,9 @@ static KEY_ID: HeaderField =
 static PLAN: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
-/// What is told to the upstream about the caller.
+/// The facts about the client that the upstream server is told.
 pub struct ClientInfo<'c> {
-    /// The key that opened the gates.
+    /// The key that the client authenticated with.
     pub key: Option<&'c Arc<Key>>,
     /// The request's id.
     pub request_id: &'c str,
@@ -44,11 +44,12 @@ pub struct ClientInfo<'c> {
     pub address: Option<IpAddr>,
     /// Whether the peer is one of `listen.trusted_proxies`.
     pub is_trusted_proxy: bool,
-    /// Whether it speaks TLS to us.
+    /// Whether the peer's connection uses TLS.
     pub is_tls: bool,
 }
 
-/// Makes the request that crosses: the canonical target, our headers, nothing forged.
+/// Makes the request for the upstream server: the canonical target and riskgate's own fields,
+/// without the fields that a client could forge.
 pub fn prepare_upstream_request(
     request: &mut RequestHeader,
     target: &[u8],
@@ -84,8 +85,8 @@ pub fn prepare_upstream_request(
     result
 }
 
-/// Drops the fields that `Connection` declares to be of one hop, and that field itself. What trusted
-/// proxies say of the way of a request stays: a client could nominate it behind their back.
+/// Removes `Connection` and the hop-by-hop fields that it lists. `X-Forwarded-` fields stay even if
+/// they are listed, because a client could list them to erase what a trusted proxy added.
 pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
     let nominated = parse_connection_options(values).unwrap_or_default();
@@ -99,7 +100,8 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     }
 }
 
-/// The same as bytes, for a request without a body, from the bytes of a header that was found good.
+/// Appends the request for the upstream server as bytes, for a request without a body. `header` is
+/// the client's header, which was parsed before.
 pub(crate) fn write_request(
     header: &[u8],
     (method, target): (&str, &[u8]),
@@ -129,7 +131,7 @@ pub(crate) fn write_request(
     out.extend_from_slice(b"\r\n");
 }
 
-/// What we say to the upstream ourselves.
+/// Writes riskgate's own request fields.
 fn write_forwarding_headers(
     received: &ReceivedForwarding<'_>,
     host: &str,
@@ -146,7 +148,8 @@ fn write_forwarding_headers(
     }
 }
 
-/// Takes out of the upstream's answer what is not its to say, and marks where it came from.
+/// Removes the fields that an upstream server may not set from its response, and marks the response
+/// as the upstream's (`X-Riskgate-Source`).
 pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
     let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
@@ -169,7 +172,7 @@ pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
     result
 }
 
-/// What an upstream's answer says beside what it said itself.
+/// Writes the fields that riskgate adds to an upstream server's response.
 pub(crate) fn annotate_response(
     status: u16,
     has_cache_control: bool,
@@ -184,20 +187,20 @@ pub(crate) fn annotate_response(
     }
 }
 
-/// HTTP/2 may send cookies in crumbs; HTTP/1.1 knows one header of them (RFC 9113 section 8.2.3).
+/// Joins the `Cookie` fields: HTTP/2 may split them, HTTP/1.1 allows one (RFC 9113 section 8.2.3).
 fn join_cookies(request: &mut RequestHeader) -> Result<()> {
-    let crumbs: Vec<&[u8]> =
+    let cookies: Vec<&[u8]> =
         request.headers.get_all(COOKIE).into_iter().map(HeaderValue::as_bytes).collect();
-    match crumbs.len() {
+    match cookies.len() {
         0 | 1 => Ok(()),
         _ => {
-            let whole = crumbs.join(&b"; "[..]);
-            insert_field(request, &HeaderField::new(COOKIE, "Cookie: "), &whole)
+            let joined = cookies.join(&b"; "[..]);
+            insert_field(request, &HeaderField::new(COOKIE, "Cookie: "), &joined)
         }
     }
 }
 
-/// What can't stand in a header is left out.
+/// Sets a field; a value that is not allowed in a header is left out.
 fn insert_field(request: &mut RequestHeader, field: &HeaderField, value: &[u8]) -> Result<()> {
     HeaderValue::from_bytes(value).map_or(Ok(()), |value| request.insert_header(&field.name, value))
 }
@@ -217,13 +220,14 @@ mod tests {
                 "{name:?}"
             );
         }
-        // What a proxy of ours says of the way here is kept.
+        // The X-Forwarded- fields of a trusted proxy are kept.
         assert!(!is_request_field_forwarded(b"X-Forwarded-Prefix", false));
         assert!(is_request_field_forwarded(b"X-Forwarded-Prefix", true));
         assert!(is_request_field_forwarded(b"Traceparent", false));
     }
 
-    /// What crosses of these fields, by both forms of a request, which must say the same.
+    /// Returns the forwarded ones of these fields, after checking that the Pingora path and the raw
+    /// path agree.
     fn forwarded_fields(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
         let address = Some(IpAddr::from([192, 0, 2, 1]));
         let client_info = ClientInfo {
@@ -295,7 +299,7 @@ mod tests {
             "x-forwarded-proto: http",
         ];
         assert_eq!(forwarded_fields(&fields, false), seen);
-        // A proxy that says nothing but blanks says nothing.
+        // A value of nothing but blanks counts as absent.
         let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
         let blank = blank.map(|name| (name, " , "));
         assert_eq!(forwarded_fields(&[&fields[..1], &blank[..]].concat(), true), seen);

@@ -1,8 +1,8 @@
-//! The way that a request came: what trusted proxies say of it in `X-Forwarded-` fields, and what
-//! we add for the server behind us.
+//! The `X-Forwarded-` fields: those received from trusted proxies, and those written for the
+//! upstream server.
 //!
-//! Owns how several lines of such a field are read, for headers in Pingora's form and as bytes
-//! alike. Whether a peer is trusted is decided elsewhere.
+//! Owns how several lines of such a field are read, for Pingora's header types and for raw bytes
+//! alike. The caller decides whether a peer is trusted.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -24,12 +24,12 @@ static FORWARDED_PROTO: HeaderField = HeaderField::new(X_FORWARDED_PROTO, "x-for
 static FORWARDED_HOST: HeaderField = HeaderField::new(X_FORWARDED_HOST, "x-forwarded-host: ");
 static FORWARDED_PORT: HeaderField = HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// What a request's fields say of the way that it came. Only `host` comes from every caller; the
-/// rest is what a trusted proxy says, and nothing of it is kept from anybody else.
+/// The forwarding information of a received request. `host` is read from every client, all other
+/// fields only from a trusted proxy.
 #[derive(Default)]
 pub(super) struct ReceivedForwarding<'r> {
     host: Option<&'r [u8]>,
-    /// The members of all lines of `X-Forwarded-For`: they are one list, in order (RFC 9110
+    /// The members of all lines of `X-Forwarded-For`, which form one list in order (RFC 9110
     /// section 5.3).
     forwarded_for: Vec<&'r [u8]>,
     proto: Option<&'r [u8]>,
@@ -38,9 +38,9 @@ pub(super) struct ReceivedForwarding<'r> {
 }
 
 impl<'r> ReceivedForwarding<'r> {
-    /// The fields of a request to take note of, apart from it, so that it can be changed.
+    /// Copies the fields to read out of a request, so that the request can be changed meanwhile.
     pub fn copy_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
-        // HTTP/2 says the host in the target.
+        // In HTTP/2 the target contains the host.
         let authority = request.uri.authority();
         let authority = authority.and_then(|a| HeaderValue::from_str(a.as_str()).ok());
         let mut fields: Vec<_> = authority.map(|value| (HOST, value)).into_iter().collect();
@@ -52,8 +52,8 @@ impl<'r> ReceivedForwarding<'r> {
         fields
     }
 
-    /// Takes note of a field. A proxy appends to a list, or adds a line behind those that it got:
-    /// so the last member of all is what the nearest proxy said.
+    /// Records a field. A proxy appends to a list or adds a line after those that it received, so
+    /// the last member of all lines comes from the nearest proxy.
     pub fn read_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
@@ -73,22 +73,24 @@ impl<'r> ReceivedForwarding<'r> {
         }
     }
 
-    /// What the server behind us is told: the way as far as it is known, and the peer at its end.
+    /// Writes the fields for the upstream server: the received addresses, with the peer's at the
+    /// end.
     pub fn write_fields(
         &self,
         peer: Option<IpAddr>,
         is_secure: bool,
         put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
-        // A client whom the proxy in front of us did not name has no address.
+        // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
         if let Some(peer) = peer {
-            // Whoever reads it from the right and skips trusted proxies ends at the client.
+            // A server that reads the list from the right and skips trusted proxies arrives at the
+            // client.
             let mut list = Vec::with_capacity(64);
             for member in &self.forwarded_for {
                 list.extend_from_slice(member);
                 list.extend_from_slice(b", ");
             }
-            // Memory takes everything.
+            // A write to a Vec can't fail.
             let _ = write!(list, "{}", peer.to_canonical());
             put(&FORWARDED_FOR, &list);
         }
@@ -101,15 +103,15 @@ impl<'r> ReceivedForwarding<'r> {
     }
 }
 
-/// What stands behind the last comma. A proxy that says nothing there has the last word all the
-/// same: what stands before it may be a client's.
+/// Returns the member after the last comma; `None` if it is empty. An earlier member is never used
+/// instead, because a client may have sent it.
 fn last_member(value: &[u8]) -> Option<&[u8]> {
     let last = value.rsplit(|byte| *byte == b',').next().unwrap_or_default().trim_ascii();
     (!last.is_empty()).then_some(last)
 }
 
-/// Of several lines of another `X-Forwarded-` field only the last one goes on: the nearest trusted
-/// proxy's. Those before it could be the client's, and a server may read the first.
+/// Keeps only the last line of every other `X-Forwarded-` field: the line of the nearest trusted
+/// proxy. Earlier lines may be the client's, and a server may read the first.
 pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
     let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
     let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();
@@ -121,8 +123,8 @@ pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Resul
     Ok(())
 }
 
-/// Whether this field tells of the way that a request came.
+/// Returns true for an `X-Forwarded-` field.
 pub(super) fn is_x_forwarded_field(name: &[u8]) -> bool {
-    const BEGIN: &[u8] = b"x-forwarded-";
-    name.get(..BEGIN.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(BEGIN))
+    const PREFIX: &[u8] = b"x-forwarded-";
+    name.get(..PREFIX.len()).is_some_and(|start| start.eq_ignore_ascii_case(PREFIX))
 }

@@ -1,7 +1,7 @@
-//! The grammar of a request header (RFC 9112), read strictly.
+//! The strict parser of a request head (RFC 9112).
 //!
-//! Whatever two readers could understand differently is refused here, before anything routes on
-//! it. It looks at bytes only, and changes none.
+//! It refuses every head that two parsers could read differently, before riskgate routes the
+//! request. It reads bytes only and changes none.
 
 mod byte_tables;
 mod fields;
@@ -18,28 +18,28 @@ pub use limits::RequestLimits;
 use lines::CrlfLines;
 pub use request_line::{BUILTIN_METHODS, RequestLine};
 
-/// A complete header at the front of a buffer.
+/// A complete request head at the front of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestHead<'b> {
-    /// Its bytes, the empty line included.
+    /// The length of the head in bytes, including the empty line.
     pub length: usize,
-    /// Bytes of body that follow it.
+    /// The length of the body that follows, in bytes.
     pub body_length: usize,
-    /// Its first line.
+    /// The request line.
     pub request_line: RequestLine<'b>,
-    /// What is known of its fields.
+    /// The fields that riskgate reads.
     pub fields: RequestFields<'b>,
 }
 
-/// Looks for a header at the front of `bytes`: complete, not yet, or refused. The first `scanned`
-/// bytes were looked at before and did not end one, so that a header that trickles in is not read
-/// over and over.
+/// Parses the request head at the front of `bytes`. Returns `None` if it is incomplete. The first
+/// `scanned` bytes were searched before and don't contain its end, so a head that trickles in is
+/// not searched again and again.
 pub fn parse_request_head<'b>(
     bytes: &'b [u8],
     scanned: usize,
     sizes: &RequestLimits,
 ) -> Result<Option<RequestHead<'b>>, Refusal> {
-    // An empty line before a request line is to be tolerated (RFC 9112 section 2.2).
+    // An empty line before the request line is tolerated (RFC 9112 section 2.2).
     let lead = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let block = &bytes[lead..];
     let from = scanned.saturating_sub(lead + 3).min(block.len());
@@ -73,14 +73,15 @@ pub fn parse_request_head<'b>(
     }))
 }
 
-/// The fields of a header that was read before, in their order: names as they came, and values.
+/// Iterates over the names and values of a head that was parsed before, in their order. Names keep
+/// the case that the client sent.
 pub fn iter_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
     let mut lines = CrlfLines(header);
     let lines = std::iter::from_fn(move || lines.next_line().ok().flatten());
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
-/// What is wrong already with a header that is not complete.
+/// Refuses an incomplete head that can't become valid.
 fn check_incomplete(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<(), Refusal> {
     if block.len() > sizes.header_bytes {
         return Err(size_refusal(block, sizes));
@@ -89,28 +90,28 @@ fn check_incomplete(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<
     if is_request_line_too_long(line_end, sizes) {
         return Err(size_refusal(block, sizes));
     }
-    // A header that can't become right is not waited for: bare line feeds never end it.
-    let bare = (from..block.len())
+    // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
+    let is_malformed = (from..block.len())
         .any(|at| block[at] == b'\n' && (at == 0 || block[at - 1] != b'\r') || block[at] == 0);
-    if bare { Err(Refusal::BadRequest) } else { Ok(()) }
+    if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Whether a request line with its CR is too long, whether or not the rest has come: beside the
-/// target, a method, two spaces and a version are far shorter than this.
+/// Returns true if a request line with its CR is too long, complete or not. The method, two spaces
+/// and the version are far shorter than the 64 bytes that the line may have beside the target.
 fn is_request_line_too_long(length: usize, sizes: &RequestLimits) -> bool {
     length > sizes.target_bytes + 64
 }
 
 fn size_refusal(block: &[u8], sizes: &RequestLimits) -> Refusal {
-    let line = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
-    if is_request_line_too_long(line, sizes) {
+    let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
+    if is_request_line_too_long(line_end, sizes) {
         Refusal::UriTooLong
     } else {
         Refusal::HeadersTooLarge
     }
 }
 
-/// Where the empty line begins that ends a header, none before `from`.
+/// Returns the start of the `CRLF CRLF` that ends the head, at `from` or later.
 fn find_head_end(block: &[u8], from: usize) -> Option<usize> {
     let line_ends = memchr::memchr_iter(b'\n', &block[from..]).map(|at| from + at);
     let mut empty = line_ends.filter(|at| block[..*at].ends_with(b"\r\n\r"));
@@ -118,8 +119,8 @@ fn find_head_end(block: &[u8], from: usize) -> Option<usize> {
 }
 
 impl RequestHead<'_> {
-    /// Whether this is a request of the plainest shape: GET or HEAD of HTTP/1.1 for a path, with
-    /// nothing behind its header and nothing in it that asks for more than an answer.
+    /// Returns true if the fast path can serve the request: GET or HEAD of HTTP/1.1 for a path,
+    /// without a body, and without fields that ask for more than a response.
     pub fn is_plain(&self) -> bool {
         self.request_line.is_http_11
             && matches!(self.request_line.method, b"GET" | b"HEAD")
@@ -128,8 +129,8 @@ impl RequestHead<'_> {
     }
 }
 
-/// Holds a request of HTTP/2 to what one of HTTP/1.1 must hold. Its framing and the grammar of
-/// its fields were checked where it was decoded; `has_body` says that more than a header follows.
+/// Checks an HTTP/2 request against the rules for HTTP/1.1. The h2 crate has checked its framing
+/// and the grammar of its fields. `has_body` is true if a body follows the header.
 pub fn check_http2_request(
     request: &RequestHeader,
     has_body: bool,
@@ -144,7 +145,7 @@ pub fn check_http2_request(
     fields.host = authority.unwrap_or_default();
     fields.host_count = usize::from(authority.is_some());
     for (name, value) in &request.headers {
-        // The same authority may stand in both places; another was refused before.
+        // Host may repeat the authority; the h2 decoder refuses a different Host.
         if !(name == HOST && authority.is_some()) {
             fields.add_field(name.as_str().as_bytes(), value.as_bytes())?;
         }
@@ -152,8 +153,8 @@ pub fn check_http2_request(
     let line = RequestLine { method, target, is_http_11: true };
     line.check_target(sizes)?;
     fields.check_host_and_framing(&line)?;
-    let announced = fields.body_length(&line, sizes)?;
-    if has_body && announced == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
+    let body_length = fields.body_length(&line, sizes)?;
+    if has_body && body_length == 0 { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The id of a request: the caller's, or one of ours.
+//! The id of a request: the client's, or a generated one.
 //!
-//! Owns what an id may hold, and that no key ever becomes one: ids are logged and passed on. It
-//! reads no header.
+//! Owns the grammar of an id and the generator. It reads no header; the gate makes sure that a
+//! client's id contains no key, because ids are logged and forwarded.
 
 use std::fmt;
 use std::hash::Hasher;
@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use siphasher::sip128::{Hasher128, SipHasher13};
 
-/// The longest id that is taken from a caller, in bytes.
+/// The longest id that is accepted from a client, in bytes.
 const MAX_ID_LENGTH: usize = 128;
 
-/// An id of 1 to 128 visible ASCII characters; none yet when empty.
+/// An id of 1 to 128 visible ASCII characters. The default is empty: no id is set yet.
 #[derive(Clone, Copy)]
 pub struct RequestId {
     bytes: [u8; MAX_ID_LENGTH],
@@ -21,10 +21,10 @@ pub struct RequestId {
 }
 
 impl RequestId {
-    /// The caller's id, if it may be one.
+    /// Parses a client's id; `None` if it is not valid.
     pub fn parse(id: &[u8]) -> Option<RequestId> {
-        let visible = id.iter().all(u8::is_ascii_graphic);
-        ((1..=MAX_ID_LENGTH).contains(&id.len()) && visible).then(|| RequestId::from_ascii(id))
+        let is_visible = id.iter().all(u8::is_ascii_graphic);
+        ((1..=MAX_ID_LENGTH).contains(&id.len()) && is_visible).then(|| RequestId::from_ascii(id))
     }
 
     fn from_ascii(id: &[u8]) -> RequestId {
@@ -33,9 +33,9 @@ impl RequestId {
         RequestId { bytes, length: id.len() as u8 }
     }
 
-    /// The text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
-        // It is ASCII: nothing else is let in.
+        // Both constructors accept ASCII only.
         std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
     }
 }
@@ -66,23 +66,23 @@ impl fmt::Debug for RequestId {
     }
 }
 
-/// Makes ids: 128 bits each, a counter under SipHash with a random key, so that nobody can tell
-/// the next one from those before.
+/// Generates ids of 128 bits: a counter hashed by SipHash with a random key, so that nobody can
+/// predict the next id from earlier ones.
 pub struct RequestIdGenerator {
     key: [u8; 16],
     count: AtomicU64,
 }
 
 impl RequestIdGenerator {
-    /// Draws the key.
+    /// Creates a generator with a random key.
     pub fn new() -> RequestIdGenerator {
         let mut key = [0; 16];
-        // Without random bits ids repeat from run to run, which costs nobody an answer.
+        // Without random bits the ids repeat from run to run, which fails no request.
         let _ = getrandom::fill(&mut key);
         RequestIdGenerator { key, count: AtomicU64::new(0) }
     }
 
-    /// One more id, in hexadecimal.
+    /// Returns the next id, in hexadecimal.
     pub fn generate(&self) -> RequestId {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hasher = SipHasher13::new_with_key(&self.key);

@@ -1,7 +1,7 @@
-//! The one writer of answers: status, headers and body of everything that riskgate says itself.
+//! The only writer of riskgate's own responses: their status, header fields and body.
 //!
-//! Owns the names and the order of our headers, once for all protocols and both ways to answer. It
-//! decides nothing; who calls it has decided.
+//! Owns the names and the order of riskgate's fields, for all protocols and for both paths. It
+//! decides nothing; its callers have decided.
 
 pub(crate) mod header_field;
 
@@ -28,30 +28,30 @@ const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Reque
                        X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
 const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
-/// What browsers of another origin may read.
+/// Whether a browser may let a page of another origin read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Cors {
-    /// The answer does not depend on the origin.
+    /// The response does not depend on the origin.
     #[default]
     NotOriginDependent,
-    /// It does, and this request's origin may not read it, or there was none.
+    /// The response depends on the origin. The request's origin may not read it, or is absent.
     Denied,
-    /// This origin may read it.
+    /// This origin may read the response.
     Allowed(SmolStr),
 }
 
-/// What every answer to one request carries, whatever the answer is.
+/// The fields that every response to one request carries, whatever the response is.
 #[derive(Clone, Debug, Default)]
 pub struct CommonHeaders {
     /// The request's id.
     pub request_id: RequestId,
-    /// Which browsers may read it.
+    /// The CORS headers.
     pub cors: Cors,
-    /// What the caller may still spend.
+    /// The calls that the account has left, for the RateLimit fields.
     pub allowance: Option<Allowance>,
 }
 
-/// An answer of our own.
+/// A response of riskgate itself.
 pub struct Reply {
     status: u16,
     body: Bytes,
@@ -60,33 +60,33 @@ pub struct Reply {
     should_close: bool,
 }
 
-/// What an answer says beside what all of them say.
+/// The header fields that only some responses carry.
 enum ExtraHeaders {
     Nothing,
     Verdict(VerdictFacts),
-    /// How to come in.
+    /// `WWW-Authenticate`.
     Challenge,
-    /// The methods that there are.
+    /// The allowed methods.
     Allow(SmolStr),
-    /// Seconds until a quota starts anew.
+    /// Seconds until the quota is reset.
     RetryAfter(u64),
-    /// The methods that another origin may use.
+    /// The methods that a page of another origin may use.
     Preflight(SmolStr),
 }
 
-/// What the headers of a verdict say of it.
+/// The facts in the header fields of a verdict.
 pub struct VerdictFacts {
     /// The table's version.
     version: FixedString<16>,
     source: VerdictSource,
-    /// Where in the body the parent stands that matched.
+    /// The range of the body that is the matched parent domain.
     matched: Option<Range<usize>>,
-    /// The provider that was probably meant.
+    /// The provider that the client's user probably meant.
     suggestion: Option<SmolStr>,
 }
 
 impl VerdictFacts {
-    /// `matched` is where in the body the parent stands that matched, if one did.
+    /// `matched` is the range of the body that is the matched parent domain, if a parent matched.
     pub fn new(
         table_version: &str,
         source: VerdictSource,
@@ -114,7 +114,7 @@ impl Reply {
 
     /// A refusal, with the headers that belong to it.
     pub fn refusal(refusal: &Refusal) -> Reply {
-        let more = match refusal {
+        let extra_headers = match refusal {
             Refusal::Unauthorized => ExtraHeaders::Challenge,
             Refusal::MethodNotAllowed { allow } => ExtraHeaders::Allow(allow.clone()),
             Refusal::QuotaExceeded { retry_after, .. } => ExtraHeaders::RetryAfter(*retry_after),
@@ -130,18 +130,18 @@ impl Reply {
             | Refusal::UpstreamUnavailable
             | Refusal::UpstreamTimeout => ExtraHeaders::Nothing,
         };
-        let mut reply = Reply::new(refusal.status(), Bytes::from(refusal.body()), more);
+        let mut reply = Reply::new(refusal.status(), Bytes::from(refusal.body()), extra_headers);
         (reply.fails_open, reply.should_close) =
             (refusal.is_fail_open(), refusal.closes_connection());
         reply
     }
 
-    /// 204 to an OPTIONS request that is no preflight.
+    /// 204, in response to an OPTIONS request that is not a preflight.
     pub fn options_without_preflight(allow: SmolStr) -> Reply {
         Reply::new(204, Bytes::new(), ExtraHeaders::Allow(allow))
     }
 
-    /// The answer to a preflight: 204 if some key allows the origin, 403 otherwise.
+    /// The response to a preflight: 204 if some key allows the origin, 403 otherwise.
     pub fn preflight(allowed: bool, allow: SmolStr) -> Reply {
         match allowed {
             true => Reply::new(204, Bytes::new(), ExtraHeaders::Preflight(allow)),
@@ -149,17 +149,17 @@ impl Reply {
         }
     }
 
-    /// The status.
+    /// Returns the status code.
     pub fn status(&self) -> u16 {
         self.status
     }
 
-    /// Whether the connection closes behind it.
+    /// Returns true if the connection closes after this response.
     pub fn closes(&self) -> bool {
         self.should_close
     }
 
-    /// Every field, in order.
+    /// Calls `put` for every field, in order.
     fn for_each_field(&self, common: &CommonHeaders, put: &mut impl FnMut(&HeaderField, &[u8])) {
         if self.status != 204 {
             if !self.body.is_empty() {
@@ -206,16 +206,16 @@ impl Reply {
         common.for_each_field(put);
     }
 
-    /// The header, as every protocol version needs it.
+    /// Returns the header as a Pingora type, for every protocol version.
     pub fn to_response_header(&self, common: &CommonHeaders) -> ResponseHeader {
         let (mut parts, ()) = http::Response::new(()).into_parts();
         parts.status = StatusCode::from_u16(self.status).unwrap_or_default();
         parts.headers.reserve(16);
-        // All values lie in one block.
+        // All values share one allocation.
         let mut block = BytesMut::with_capacity(512);
         self.for_each_field(common, &mut |field, value| {
             block.extend_from_slice(value);
-            // Our own values are visible ASCII; what is not would be our fault and is left out.
+            // riskgate's own values are visible ASCII; any other value is a bug and left out.
             if let Ok(value) = HeaderValue::from_maybe_shared(block.split().freeze()) {
                 parts.headers.append(&field.name, value);
             }
@@ -223,11 +223,11 @@ impl Reply {
         ResponseHeader::from(parts)
     }
 
-    /// Writes the answer; the body is left out for HEAD.
+    /// Writes the response to a Pingora session, without the body for HEAD.
     pub async fn write(&self, session: &mut Session, common: &CommonHeaders) -> Result<()> {
         let header = Box::new(self.to_response_header(common));
-        let head = session.req_header().method == http::Method::HEAD;
-        let body = if head { Bytes::new() } else { self.body.clone() };
+        let is_head_method = session.req_header().method == http::Method::HEAD;
+        let body = if is_head_method { Bytes::new() } else { self.body.clone() };
         if self.should_close {
             session.set_keepalive(None);
         }
@@ -236,12 +236,12 @@ impl Reply {
             client.write_response_header(header).await?;
             client.write_response_body(body, true).await
         };
-        // Who does not take an answer has failed, not we.
+        // If the write fails, the fault is the client's.
         result.await.map_err(|error| error.into_down())
     }
 
-    /// Appends the whole answer as HTTP/1.1 bytes, as Pingora would write them; the body is left
-    /// out for HEAD. `date` is what `Date` says (RFC 9110 section 5.6.7).
+    /// Appends the whole response as HTTP/1.1 bytes, as Pingora would write them, without the body
+    /// for HEAD. `date` is the value of `Date` (RFC 9110 section 5.6.7).
     pub fn render(
         &self,
         common: &CommonHeaders,
@@ -258,7 +258,7 @@ impl Reply {
     }
 }
 
-/// Appends the first line of an answer.
+/// Appends the status line of a response.
 pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     if status == 200 {
         return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
@@ -270,24 +270,24 @@ pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends what every header ends with.
+/// Appends the last fields of a header, and the empty line.
 pub(crate) fn write_final_fields(date: &[u8], closes: bool, out: &mut Vec<u8>) {
     header_field::DATE.write_line(date, out);
     header_field::CONNECTION.write_line(if closes { b"close" } else { b"keep-alive" }, out);
     out.extend_from_slice(b"\r\n");
 }
 
-/// How an answer is written.
+/// How [`Reply::render`] writes a response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// The connection closes behind it.
+    /// The connection closes after the response.
     pub should_close: bool,
-    /// To a HEAD request.
+    /// The request's method is HEAD.
     pub is_head_method: bool,
 }
 
 impl CommonHeaders {
-    /// Every field of it, in order.
+    /// Calls `put` for every common field, in order.
     pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
         put(&header_field::REQUEST_ID, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
@@ -308,7 +308,7 @@ impl CommonHeaders {
         put(&header_field::VARY, b"Origin");
     }
 
-    /// Puts onto the upstream's header what every answer carries.
+    /// Adds the common fields to the header of an upstream server's response.
     pub fn apply_to(&self, header: &mut ResponseHeader) -> Result<()> {
         let mut result = Ok(());
         self.for_each_field(&mut |field, value| {
@@ -320,13 +320,13 @@ impl CommonHeaders {
     }
 }
 
-/// `Vary` is added to what the upstream says; all others are ours alone.
+/// Appends `Vary` to the upstream's own; every other field replaces the upstream's.
 fn insert_or_append_field(
     header: &mut ResponseHeader,
     field: &HeaderField,
     value: &[u8],
 ) -> Result<()> {
-    // Our own values are visible ASCII; what is not would be our fault and is left out.
+    // riskgate's own values are visible ASCII; any other value is a bug and left out.
     let Ok(value) = HeaderValue::from_bytes(value) else { return Ok(()) };
     match field.name == VARY {
         true => header.append_header(&field.name, value).map(drop),

@@ -1,11 +1,12 @@
-//! Which fields go on, in each direction.
+//! The rules which header fields are forwarded, in each direction.
 
 use crate::message::forwarding_headers::is_x_forwarded_field;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};
 
 const RISKGATE_PREFIX: &str = "x-riskgate";
-/// What a caller may not say to the upstream: what is  suggest  for us, what we say ourselves, what
-/// would route anew behind us, and what is for one hop only (RFC 9110 section 7.6.1).
+/// Request fields that are not forwarded to the upstream server: fields meant for riskgate, fields
+/// that riskgate sets itself, fields that could change the route behind riskgate, and hop-by-hop
+/// fields (RFC 9110 section 7.6.1).
 const DROPPED_REQUEST_FIELDS: [&str; 23] = [
     "authorization",
     "host",
@@ -31,7 +32,8 @@ const DROPPED_REQUEST_FIELDS: [&str; 23] = [
     "upgrade",
     "http2-settings",
 ];
-/// What an upstream may not say to the client: names of ours, and those of one hop only.
+/// Response fields that are not forwarded to the client: those that riskgate sets itself or that no
+/// upstream server may set, and hop-by-hop fields.
 const DROPPED_RESPONSE_FIELDS: [&str; 17] = [
     "connection",
     "date",
@@ -52,9 +54,9 @@ const DROPPED_RESPONSE_FIELDS: [&str; 17] = [
     "upgrade",
 ];
 
-/// Whether a caller's field goes on to the upstream: none that would speak in our name. Names with
-/// other characters than letters, digits and `-` do not either: many servers fold them and ours
-/// into one.
+/// Returns true if a client's field is forwarded to the upstream server. Names that riskgate uses
+/// itself are not. Neither are names with characters other than letters, digits and `-`, because
+/// many servers map such a name and riskgate's own to the same variable.
 pub(super) fn is_request_field_forwarded(name: &[u8], trusted: bool) -> bool {
     !DROPPED_REQUEST_FIELDS.iter().any(|other| is_field(name, other))
         && !has_prefix(name, RISKGATE_PREFIX)
@@ -62,17 +64,18 @@ pub(super) fn is_request_field_forwarded(name: &[u8], trusted: bool) -> bool {
         && (trusted || !is_x_forwarded_field(name))
 }
 
-/// The names that the values of `Connection` nominate, for one hop only (RFC 9110 section
-/// 7.6.1); `None` if they are too many to be meant.
+/// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section
+/// 7.6.1); `None` if there are more than [`MAX_CONNECTION_OPTIONS`].
 pub(crate) fn parse_connection_options<'v>(
     values: impl Iterator<Item = &'v [u8]>,
 ) -> Option<Vec<&'v [u8]>> {
-    let few: Vec<&[u8]> = values.flat_map(list_members).take(MAX_CONNECTION_OPTIONS + 1).collect();
-    (few.len() <= MAX_CONNECTION_OPTIONS).then_some(few)
+    let names: Vec<&[u8]> =
+        values.flat_map(list_members).take(MAX_CONNECTION_OPTIONS + 1).collect();
+    (names.len() <= MAX_CONNECTION_OPTIONS).then_some(names)
 }
 
-/// Whether a field of the upstream's answer goes on to the client. What frames it stays, whatever
-/// is nominated.
+/// Returns true if a field of the upstream's response is forwarded to the client. Framing fields
+/// are, even if `Connection` lists them.
 pub(crate) fn is_response_field_forwarded(name: &[u8], nominated: &[&[u8]]) -> bool {
     is_framing_field(name)
         || !DROPPED_RESPONSE_FIELDS.iter().any(|other| is_field(name, other))
@@ -81,20 +84,21 @@ pub(crate) fn is_response_field_forwarded(name: &[u8], nominated: &[&[u8]]) -> b
             && !is_hop_by_hop(name, nominated)
 }
 
-/// Whether a field is for one hop only. `close` and `keep-alive` nominate none.
+/// Returns true if `Connection` lists this field as hop-by-hop. The options `close` and
+/// `keep-alive` name no field.
 pub(super) fn is_hop_by_hop(name: &[u8], nominated: &[&[u8]]) -> bool {
     nominated.iter().any(|other| other.eq_ignore_ascii_case(name))
         && !is_field(name, "close")
         && !is_field(name, "keep-alive")
 }
 
-/// Whether this field says where a body ends.
+/// Returns true if this field determines the end of a body.
 pub(crate) fn is_framing_field(name: &[u8]) -> bool {
     is_field(name, "content-length") || is_field(name, "transfer-encoding")
 }
 
-/// Whether these are the transfer codings of a body that can be passed on: none, or chunks. We ask
-/// for no other.
+/// Returns whether a body is chunked, from its values of `Transfer-Encoding`. `None` means another
+/// transfer coding, which riskgate neither requests nor forwards.
 pub(crate) fn is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
     match (codings.next(), codings.next()) {
         (None, _) => Some(false),
@@ -103,11 +107,11 @@ pub(crate) fn is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Opt
     }
 }
 
-/// Names are compared whatever their case.
+/// Compares names without regard to case.
 fn is_field(name: &[u8], known: &str) -> bool {
     name.eq_ignore_ascii_case(known.as_bytes())
 }
 
-fn has_prefix(name: &[u8], with: &str) -> bool {
-    name.get(..with.len()).is_some_and(|begin| is_field(begin, with))
+fn has_prefix(name: &[u8], prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| is_field(start, prefix))
 }

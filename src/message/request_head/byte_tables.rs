@@ -1,8 +1,8 @@
-//! Which bytes may stand in which part of a request header.
+//! Tables of the bytes that are allowed in parts of a request head.
 
 const TOKEN_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"!#$%&'*+-.^_`|~");
 
-/// A table of the bytes that these are.
+/// Returns a table of the ASCII letters, the digits and these bytes.
 pub(super) const fn byte_set_with_alphanumerics(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -18,7 +18,7 @@ pub(super) const fn byte_set_with_alphanumerics(marks: &[u8]) -> [bool; 256] {
     table
 }
 
-/// Whether this byte may stand in a method or a field's name (RFC 9110 section 5.6.2).
+/// Returns true if this byte is allowed in a method or a field name (RFC 9110 section 5.6.2).
 pub(super) fn is_token_byte(byte: u8) -> bool {
     TOKEN_BYTES[usize::from(byte)]
 }

@@ -1,7 +1,7 @@
-//! The fields of a request header: their grammar, and those that decide about a request's frame
-//! or about its answer.
+//! The fields of a request head: their grammar, and the fields that decide a request's framing or
+//! its response.
 //!
-//! It keeps what the door and the gates ask for and forgets the rest.
+//! It keeps the fields that the connection and the gates read, and forgets the others.
 
 use std::net::Ipv6Addr;
 
@@ -10,10 +10,10 @@ use super::limits::RequestLimits;
 use super::request_line::RequestLine;
 use crate::model::refusal::Refusal;
 
-/// More members than anybody has for `Connection`.
+/// The most options that `Connection` may list; no honest client sends as many.
 pub const MAX_CONNECTION_OPTIONS: usize = 64;
 
-/// The fields of a header, as far as anybody asks for them.
+/// The fields of a request head that riskgate reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFields<'b> {
     pub(super) count: usize,
@@ -23,32 +23,32 @@ pub struct RequestFields<'b> {
     content_length: &'b [u8],
     has_transfer_encoding: bool,
     connection_options: usize,
-    /// `close` stands among the options of `Connection`.
+    /// `Connection` contains `close`.
     pub closes: bool,
-    /// `Expect` holds `100-continue`.
+    /// `Expect` contains `100-continue`.
     pub expects_continue: bool,
-    /// `Expect` holds something else.
+    /// `Expect` contains another expectation.
     has_unknown_expectation: bool,
-    /// The value of `Authorization`, of `Origin` and of `X-Request-Id`, where it stands there once.
+    /// The value of `Authorization`; if it occurs several times, the request is not plain.
     pub authorization: Option<&'b [u8]>,
-    /// See above.
+    /// The value of `Origin`, likewise.
     pub origin: Option<&'b [u8]>,
-    /// See above.
+    /// The value of `X-Request-Id`, likewise.
     pub request_id: Option<&'b [u8]>,
-    /// A field stands there that asks for more than an answer, or one twice that may stand once.
+    /// A field asks for more than a response, or a field that may occur once occurs twice.
     has_unusual_field: bool,
     has_cookie: bool,
 }
 
 impl<'b> RequestFields<'b> {
-    /// Whether the request asks for no more than an answer: it has no body, and nothing in it
-    /// would change how the next one is read.
+    /// Returns true if the request asks only for a response: it has no body, and no field changes
+    /// how the next request is read.
     pub fn is_cleartext(&self) -> bool {
         self.host_count == 1 && self.content_length_count == 0 && !self.has_unusual_field
     }
 
     pub(super) fn parse_line(&mut self, line: &'b [u8]) -> Result<(), Refusal> {
-        // This refuses folded lines and space before the colon too.
+        // This also refuses folded lines and blanks before the colon.
         let end = line.iter().position(|byte| !is_token_byte(*byte)).unwrap_or(line.len());
         let (name, rest) = line.split_at(end);
         let value = rest.strip_prefix(b":").filter(|_| end > 0).ok_or(Refusal::BadRequest)?;
@@ -84,7 +84,7 @@ impl<'b> RequestFields<'b> {
         Ok(())
     }
 
-    /// All lines of `Connection` are one list. What is no option in it is none that we know.
+    /// Reads a line of `Connection`; all its lines form one list.
     fn add_connection_options(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for option in list_members(value) {
             self.connection_options += 1;
@@ -100,14 +100,14 @@ impl<'b> RequestFields<'b> {
         Ok(())
     }
 
-    /// Keeps what the gates ask for.
+    /// Keeps a field that the gates read.
     fn keep_gate_field(&mut self, name: &[u8], value: &'b [u8]) {
         let kept = match name.len() {
             6 if name.eq_ignore_ascii_case(b"origin") => &mut self.origin,
             12 if name.eq_ignore_ascii_case(b"x-request-id") => &mut self.request_id,
             13 if name.eq_ignore_ascii_case(b"authorization") => &mut self.authorization,
             6 if name.eq_ignore_ascii_case(b"cookie") => {
-                // Further on they are one.
+                // Several Cookie fields must be joined, which only the Pingora path does.
                 self.has_unusual_field |= std::mem::replace(&mut self.has_cookie, true);
                 return;
             }
@@ -122,22 +122,22 @@ impl<'b> RequestFields<'b> {
 
     pub(super) fn check_host_and_framing(&self, request: &RequestLine<'_>) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
-        let valid = self.host_count == 0 || is_authority(self.host);
-        let same = match target_authority(request.target) {
+        let is_host_valid = self.host_count == 0 || is_authority(self.host);
+        let is_same_host = match target_authority(request.target) {
             Some(authority) => authority.eq_ignore_ascii_case(self.host),
             None => true,
         };
         let has_clear_framing = !self.has_transfer_encoding && self.content_length_count <= 1;
-        if !(has_host && valid && same && has_clear_framing) {
+        if !(has_host && is_host_valid && is_same_host && has_clear_framing) {
             return Err(Refusal::BadRequest);
         }
-        // HTTP/1.0 knows no expectations (RFC 9110 section 10.1.1).
+        // HTTP/1.0 has no expectations (RFC 9110 section 10.1.1).
         let is_met = !self.has_unknown_expectation || !request.is_http_11;
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// The length of the body. Methods that carry none may not announce one; that removes request
-    /// smuggling as a class.
+    /// Returns the length of the body. A method without a body must not announce one; that removes
+    /// request smuggling as a class.
     pub(super) fn body_length(
         &self,
         request: &RequestLine<'_>,
@@ -161,14 +161,14 @@ impl<'b> RequestFields<'b> {
     }
 }
 
-/// The name and the value of a field.
+/// Splits a line into the name and the value of its field.
 pub(super) fn split_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     Some((&line[..colon], trim_ows(&line[colon + 1..])))
 }
 
-/// A field's value without the blanks around it (RFC 9110 section 5.5). No other character is one,
-/// though ASCII calls a form feed white space.
+/// Trims the blanks around a field's value (RFC 9110 section 5.5): only space and tab, unlike
+/// `trim_ascii`, which also trims a form feed.
 fn trim_ows(mut value: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
@@ -176,21 +176,21 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
     value
 }
 
-/// Whether a control character stands in a value, other than a tab. All of it is looked at, many
-/// bytes at a time.
+/// Returns true if a value contains a control character other than a tab. The fold has no early
+/// exit, so the compiler can test many bytes at a time.
 fn has_control_byte(value: &[u8]) -> bool {
     value.iter().fold(false, |found, byte| found | (byte.is_ascii_control() & (*byte != b'\t')))
 }
 
-/// The members of a list, without those that are empty (RFC 9110 section 5.6.1.2).
+/// Iterates over the members of a list, without empty ones (RFC 9110 section 5.6.1.2).
 pub fn list_members(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     let members = value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii);
     members.filter(|member| !member.is_empty())
 }
 
-/// Headers that we rely on must not be declared hop-by-hop by the caller.
+/// Returns true for a field that riskgate relies on; a client must not declare it hop-by-hop.
 fn is_end_to_end_field(option: &[u8]) -> bool {
-    const OURS: [&[u8]; 8] = [
+    const END_TO_END: [&[u8]; 8] = [
         b"authorization",
         b"host",
         b"origin",
@@ -200,15 +200,15 @@ fn is_end_to_end_field(option: &[u8]) -> bool {
         b"traceparent",
         b"forwarded",
     ];
-    let begins = |with: &[u8]| {
-        option.get(..with.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(with))
+    let has_prefix = |prefix: &[u8]| {
+        option.get(..prefix.len()).is_some_and(|start| start.eq_ignore_ascii_case(prefix))
     };
-    OURS.iter().any(|ours| option.eq_ignore_ascii_case(ours))
-        || begins(b"x-riskgate")
-        || begins(b"x-forwarded")
+    END_TO_END.iter().any(|name| option.eq_ignore_ascii_case(name))
+        || has_prefix(b"x-riskgate")
+        || has_prefix(b"x-forwarded")
 }
 
-/// The authority of an absolute-form target.
+/// Returns the authority of a target in absolute form.
 fn target_authority(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return None;
@@ -219,15 +219,15 @@ fn target_authority(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// A name or an address, and perhaps a port (RFC 3986 section 3.2); no user.
+/// Returns true for a host with an optional port (RFC 3986 section 3.2), without user information.
 fn is_authority(host: &[u8]) -> bool {
-    // The colons of an IPv6 address stand inside of its brackets.
+    // The colons of an IPv6 address are inside its brackets.
     let name_end = match host.first() {
         Some(b'[') => memchr::memchr(b']', host).map_or(0, |at| at + 1),
         _ => memchr::memchr(b':', host).unwrap_or(host.len()),
     };
     let (name, port) = host.split_at(name_end);
-    let good_name = match name.strip_prefix(b"[") {
+    let is_name_valid = match name.strip_prefix(b"[") {
         Some(address) => parse_text::<Ipv6Addr>(&address[..address.len() - 1]).is_some(),
         None => {
             let mark = |byte: &u8| matches!(byte, b'-' | b'.' | b'_' | b'~');
@@ -235,12 +235,12 @@ fn is_authority(host: &[u8]) -> bool {
                 && !name.iter().all(mark)
         }
     };
-    let good_port = match port {
+    let is_port_valid = match port {
         [] | [b':'] => true,
         [b':', digits @ ..] => digits[0].is_ascii_digit() && parse_text::<u16>(digits).is_some(),
         _ => false,
     };
-    host.len() <= 261 && good_name && good_port
+    host.len() <= 261 && is_name_valid && is_port_valid
 }
 
 fn parse_text<T: std::str::FromStr>(text: &[u8]) -> Option<T> {

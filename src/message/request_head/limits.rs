@@ -1,14 +1,14 @@
-//! How large a request may be.
+//! The size limits of a request.
 
-/// Sizes of what comes in.
+/// The size limits of a request.
 #[derive(Clone, Debug)]
 pub struct RequestLimits {
-    /// Bytes of a whole header block, request line included.
+    /// The most bytes of a request head, including the request line.
     pub header_bytes: usize,
-    /// Fields of a header block.
+    /// The most fields of a request head.
     pub header_fields: usize,
-    /// Bytes of a request target.
+    /// The most bytes of a request target.
     pub target_bytes: usize,
-    /// Bytes of a body, on prefixes that take one.
+    /// The most bytes of a body.
     pub body_bytes: usize,
 }

@@ -1,9 +1,9 @@
-//! The lines of a request header.
+//! The lines of a request head.
 
 use crate::model::refusal::Refusal;
 
-/// Lines that end with CRLF. A LF alone is refused; a CR within a line is no part of what stands
-/// in one, and refused there.
+/// Splits a head into lines that end with CRLF. A bare LF is refused here; a CR within a line is
+/// refused by the parser of the line, because no element of a line allows it.
 #[derive(Clone)]
 pub(super) struct CrlfLines<'b>(pub &'b [u8]);
 

@@ -1,4 +1,4 @@
-//! The first line of a request: its grammar, and which targets are taken.
+//! The request line: its grammar, and the targets that riskgate accepts.
 
 use http::uri::PathAndQuery;
 use smol_str::SmolStr;
@@ -7,19 +7,19 @@ use super::byte_tables::{byte_set_with_alphanumerics, is_token_byte};
 use super::limits::RequestLimits;
 use crate::model::refusal::Refusal;
 
-/// Methods of the routes that riskgate serves itself, as `Allow` and CORS name them.
+/// The methods of riskgate's own routes, as written in `Allow` and the CORS headers.
 pub const BUILTIN_METHODS: SmolStr = SmolStr::new_static("GET, HEAD, OPTIONS");
-/// What all readers take in the target of a request for a path.
+/// The bytes that every parser accepts in a target in origin form.
 const COMMON_TARGET_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"/-._~%@+?=&");
 
-/// The first line of a request.
+/// The request line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestLine<'b> {
-    /// The method as it came; a token.
+    /// The method as the client sent it; a token.
     pub method: &'b [u8],
-    /// The target as it came.
+    /// The target as the client sent it.
     pub target: &'b [u8],
-    /// Whether this is HTTP/1.1; HTTP/1.0 if not.
+    /// True for HTTP/1.1, false for HTTP/1.0.
     pub is_http_11: bool,
 }
 
@@ -47,20 +47,20 @@ impl<'b> RequestLine<'b> {
         if self.target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
         }
-        // What is in every target of ours needs no second look.
-        let simple = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
+        // A path of common bytes needs no further check.
+        let is_common = |byte: &u8| COMMON_TARGET_BYTES[usize::from(*byte)];
         let is_connect_or_trace = matches!(self.method, b"CONNECT" | b"TRACE");
         let is_path = self.target.first() == Some(&b'/');
-        if is_path && !is_connect_or_trace && self.target.iter().all(simple) {
+        if is_path && !is_connect_or_trace && self.target.iter().all(is_common) {
             return Ok(());
         }
-        // UTF-8 passes: what it means is decided where the segment is decoded.
-        let bad = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
+        // UTF-8 is accepted here and judged where the segment is decoded.
+        let is_forbidden = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
-        // What Pingora's own parser refuses would get an empty 400 of its own.
+        // If Pingora's parser refused the target, the client would get Pingora's empty 400.
         let is_target = is_connect_or_trace || is_accepted_by_pingora(self.target);
         let is_empty = self.target.is_empty() && !is_connect_or_trace;
-        if is_empty || !is_text || !is_target || self.target.iter().any(bad) {
+        if is_empty || !is_text || !is_target || self.target.iter().any(is_forbidden) {
             return Err(Refusal::BadRequest);
         }
         if is_connect_or_trace {
@@ -70,7 +70,7 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// Whether Pingora takes this target, also one that does not begin with a slash.
+/// Returns true if Pingora accepts this target, with or without a leading slash.
 fn is_accepted_by_pingora(target: &[u8]) -> bool {
     match target.first() {
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),

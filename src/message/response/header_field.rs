@@ -1,16 +1,16 @@
-//! The names of our headers, as HTTP/2 and as HTTP/1.1 write them, and short values.
+//! The names of riskgate's header fields, as HTTP/2 and as HTTP/1.1 write them, and short strings.
 
 use http::header::{self, HeaderName};
 
-/// A header of ours: its name, and the same as Pingora writes it in HTTP/1.1, with what separates
-/// it from its value.
+/// A header field that riskgate writes: its name, and the start of its line (name, colon, space) as
+/// Pingora writes it in HTTP/1.1.
 pub struct HeaderField {
     pub name: HeaderName,
     pub h1_prefix: &'static str,
 }
 
 impl HeaderField {
-    /// A field of this name, which is the same in both.
+    /// Creates a field; `h1_prefix` must contain the same name.
     pub const fn new(name: HeaderName, h1_prefix: &'static str) -> HeaderField {
         HeaderField { name, h1_prefix }
     }
@@ -25,9 +25,9 @@ impl HeaderField {
 
 /// The request's id, in both directions.
 pub const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// Set on every answer at which clients let their own user through.
+/// Set on every response after which clients should let their own user through.
 pub const X_FAIL_OPEN: HeaderName = HeaderName::from_static("x-fail-open");
-/// Says that the upstream answered.
+/// Set on responses that come from an upstream server.
 pub const X_RISKGATE_SOURCE: HeaderName = HeaderName::from_static("x-riskgate-source");
 
 pub static CONTENT_TYPE: HeaderField = HeaderField::new(header::CONTENT_TYPE, "Content-Type: ");
@@ -58,7 +58,7 @@ pub static X_DID_YOU_MEAN: HeaderField =
 /// The limit and its window (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT_POLICY: HeaderField =
     HeaderField::new(HeaderName::from_static("ratelimit-policy"), "ratelimit-policy: ");
-/// What remains, and until when (draft-ietf-httpapi-ratelimit-headers).
+/// The calls that remain, and the time until the reset (draft-ietf-httpapi-ratelimit-headers).
 pub static RATELIMIT: HeaderField =
     HeaderField::new(HeaderName::from_static("ratelimit"), "ratelimit: ");
 pub static ACCESS_CONTROL_ALLOW_ORIGIN: HeaderField =
@@ -72,7 +72,7 @@ pub static ACCESS_CONTROL_ALLOW_HEADERS: HeaderField =
 pub static ACCESS_CONTROL_MAX_AGE: HeaderField =
     HeaderField::new(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
 
-/// A short text that is made without allocating; what has no room is left out.
+/// A short string that is built without allocating; text beyond the capacity is cut off.
 pub struct FixedString<const N: usize> {
     bytes: [u8; N],
     length: usize,
@@ -80,20 +80,20 @@ pub struct FixedString<const N: usize> {
 
 impl<const N: usize> FixedString<N> {
     pub fn new(text: &str) -> FixedString<N> {
-        let mut short = FixedString { bytes: [0; N], length: 0 };
-        short.push_str(text);
-        short
+        let mut string = FixedString { bytes: [0; N], length: 0 };
+        string.push_str(text);
+        string
     }
 
     pub fn from_number(number: u64) -> FixedString<N> {
-        let mut short = FixedString { bytes: [0; N], length: 0 };
-        short.push_number(number);
-        short
+        let mut string = FixedString { bytes: [0; N], length: 0 };
+        string.push_number(number);
+        string
     }
 
     pub fn push_str(&mut self, text: &str) -> &mut FixedString<N> {
-        let room = N - self.length;
-        let text = &text.as_bytes()[..text.len().min(room)];
+        let free = N - self.length;
+        let text = &text.as_bytes()[..text.len().min(free)];
         self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
         self.length += text.len();
         self
@@ -143,17 +143,17 @@ mod tests {
         for field in all {
             let mut header = pingora_http::ResponseHeader::build_no_case(200, None).unwrap();
             header.insert_header(&field.name, "x").unwrap();
-            let mut wire = Vec::new();
-            header.header_to_h1_wire(&mut wire);
-            assert_eq!(String::from_utf8(wire).unwrap(), format!("{}x\r\n", field.h1_prefix));
+            let mut bytes = Vec::new();
+            header.header_to_h1_wire(&mut bytes);
+            assert_eq!(String::from_utf8(bytes).unwrap(), format!("{}x\r\n", field.h1_prefix));
         }
     }
 
     #[test]
     fn a_fixed_string_cuts_off_what_exceeds_its_capacity() {
-        let mut short = FixedString::<8>::new("q=");
-        assert_eq!(short.push_number(1_234).as_bytes(), b"q=1234");
-        assert_eq!(short.push_str("567").as_bytes(), b"q=123456");
+        let mut string = FixedString::<8>::new("q=");
+        assert_eq!(string.push_number(1_234).as_bytes(), b"q=1234");
+        assert_eq!(string.push_str("567").as_bytes(), b"q=123456");
         assert_eq!(FixedString::<20>::from_number(u64::MAX).as_bytes(), b"18446744073709551615");
     }
 }
