@@ -1,4 +1,4 @@
-//! One exchange with an upstream server for a request that passed the gates.
+//! The exchange with an upstream server, for a request that passed the gates.
 
 pub mod gateway;
 pub mod request_body;

@@ -1,8 +1,8 @@
-//! The whole proxy: the table of contents of a request.
+//! The whole proxy on the Pingora path, as the steps of one request.
 //!
-//! `request_filter` judges and answers, `upstream_peer` chooses a server, the other filters say
-//! what crosses in each direction, `fail_to_proxy` turns what went wrong into an answer, and
-//! `logging` counts it. What each step means stands in the room that it calls.
+//! `request_filter` runs the gates, `upstream_peer` chooses a server, the other filters decide what
+//! is forwarded in each direction, `fail_to_proxy` turns an error into a response, and `logging`
+//! counts the request. The rules of each step are in the module that it calls.
 
 use std::sync::Arc;
 
@@ -23,55 +23,57 @@ use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::proxy::upstream::{Attempts, DeadlineGuard, ExchangePermit, Failure, Upstreams};
 
-/// Of what an exchange has left of its time, as much is waited for a client that waits for a 100: 1.5
-/// of 2.5 seconds, since many of them wait for one.
+/// The fraction of an exchange's remaining time that a client which expects a 100 has to start its
+/// body: 1.5 of 2.5 s. Many clients send the body after 1 s without a 100.
 const BODY_START_FRACTION: f32 = 0.6;
 
-/// riskgate as a proxy of its own: a [`Gate`] with an upstream behind it.
+/// riskgate as a complete proxy: a [`Gate`] in front of upstream servers.
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
 }
 
-/// One request on its way through the gateway.
+/// The state of one request in the gateway.
 #[derive(Default)]
 pub struct ProxyContext {
-    visit: RequestContext,
+    request: RequestContext,
     attempts: Attempts,
     server_address: String,
     deadline: Option<DeadlineGuard>,
-    /// All of the server's answer has come.
+    /// The whole response of the upstream server has arrived.
     is_response_complete: bool,
-    /// Its place among the exchanges under way.
+    /// The permit for one of the concurrent exchanges.
     exchange_permit: Option<ExchangePermit>,
 }
 
 impl Gateway {
-    /// A gateway of this gate and these servers.
+    /// Creates a gateway from a gate and its upstream servers.
     pub fn new(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
         Gateway { gate, upstreams }
     }
 
     fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {
-        self.upstreams.is_past_deadline(ctx.visit.started())
+        self.upstreams.is_past_deadline(ctx.request.started())
     }
 
-    /// Answers a client that waits for a 100 in vain: it may ask again without.
+    /// Sends 417 to a client that waits for a 100 which riskgate can't send; the client may repeat
+    /// the request without the expectation.
     async fn refuse_expectation(
         &self,
         session: &mut Session,
         ctx: &mut ProxyContext,
     ) -> Result<bool> {
-        self.gate.refund(&mut ctx.visit);
-        let reply = self.gate.reply_to_refusal(&Refusal::ExpectationFailed, &mut ctx.visit);
-        reply.write(session, &ctx.visit.common_headers).await?;
+        self.gate.refund(&mut ctx.request);
+        let reply = self.gate.reply_to_refusal(&Refusal::ExpectationFailed, &mut ctx.request);
+        reply.write(session, &ctx.request.common_headers).await?;
         Ok(true)
     }
 }
 
 impl ProxyContext {
-    /// Drops the deadline if the exchange is over. Pingora gives the server's connection to the next
-    /// request before it calls `logging`, and that one must not be cut by this one's deadline.
+    /// Drops the deadline if the exchange is complete. Pingora gives the server's connection to the
+    /// next request before it calls `logging`, and this request's deadline must not cut that
+    /// exchange.
     fn cancel_deadline_if_complete(&mut self, session: &mut Session) {
         if self.is_response_complete && session.as_downstream_mut().is_body_done() {
             self.deadline = None;
@@ -79,7 +81,7 @@ impl ProxyContext {
     }
 }
 
-/// Whether a body follows this header of a server's answer (RFC 9112 section 6.3).
+/// Returns true if a body may follow this response header (RFC 9112 section 6.3).
 fn may_have_body(session: &Session, response: &ResponseHeader) -> bool {
     let length = response.headers.get(CONTENT_LENGTH);
     session.req_header().method != http::Method::HEAD
@@ -87,10 +89,11 @@ fn may_have_body(session: &Session, response: &ResponseHeader) -> bool {
         && length.is_none_or(|length| length != "0")
 }
 
-/// Whether a part of a response's header had come: Pingora tells it in words alone.
+/// Returns true if a part of the response header had arrived. Pingora tells this only in the text
+/// of its error.
 fn has_read_response_bytes(error: &Error) -> bool {
-    let said = error.context.as_ref().map(|context| context.as_str());
-    let read = said.and_then(|said| said.rsplit_once("bytes already read: "));
+    let text = error.context.as_ref().map(|context| context.as_str());
+    let read = text.and_then(|text| text.rsplit_once("bytes already read: "));
     read.is_some_and(|(_, read)| read != "0")
 }
 
@@ -102,14 +105,14 @@ impl ProxyHttp for Gateway {
         ProxyContext::default()
     }
 
-    /// None: every module costs each request something, and we need none.
+    /// Adds no module: riskgate needs none, and each costs time in every request.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
-        let is_answered = self.gate.run_gates(session, &mut ctx.visit).await?;
+        let is_answered = self.gate.run_gates(session, &mut ctx.request).await?;
         if !is_answered {
-            // Who sends a body has as long as the exchange.
-            let left = self.upstreams.time_left(ctx.visit.started()).unwrap_or_default();
+            // The client may take as long for its body as the exchange has left.
+            let left = self.upstreams.time_left(ctx.request.started()).unwrap_or_default();
             let (address, upstreams) = (client_address(session), &self.upstreams);
             let client = session.as_downstream_mut();
             client.set_read_timeout(Some(left));
@@ -125,7 +128,7 @@ impl ProxyHttp for Gateway {
             {
                 return self.refuse_expectation(session, ctx).await;
             }
-            let left = self.upstreams.time_left(ctx.visit.started()).unwrap_or_default();
+            let left = self.upstreams.time_left(ctx.request.started()).unwrap_or_default();
             request_body::buffer_short_body(client, address, upstreams, left).await?;
         }
         Ok(is_answered)
@@ -136,16 +139,17 @@ impl ProxyHttp for Gateway {
         session: &mut Session,
         ctx: &mut ProxyContext,
     ) -> Result<Box<HttpPeer>> {
-        if ctx.visit.permit.is_none() {
+        if ctx.request.permit.is_none() {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         }
         if ctx.exchange_permit.is_none() {
-            let full = || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            ctx.exchange_permit =
-                Some(self.upstreams.acquire_exchange(client_address(session)).ok_or_else(full)?);
+            let too_many =
+                || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
+            let permit = self.upstreams.acquire_exchange(client_address(session));
+            ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
-        let peer = self.upstreams.select_peer(ctx.visit.started(), ctx.attempts.is_retry());
+        let peer = self.upstreams.select_peer(ctx.request.started(), ctx.attempts.is_retry());
         let peer = peer.ok_or_else(|| Error::new_up(ErrorType::ConnectTimedout))?;
         ctx.server_address = peer._address.to_string();
         Ok(Box::new(peer))
@@ -174,7 +178,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         ctx.attempts.mark_connected();
         ctx.is_response_complete = false;
-        ctx.deadline = self.upstreams.start_deadline(ctx.visit.started(), connection);
+        ctx.deadline = self.upstreams.start_deadline(ctx.request.started(), connection);
         Ok(())
     }
 
@@ -185,7 +189,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let host = self.upstreams.host_header(&ctx.server_address);
-        self.gate.upstream_request_filter(session, request, &ctx.visit, host)
+        self.gate.upstream_request_filter(session, request, &ctx.request, host)
     }
 
     fn error_while_proxy(
@@ -196,15 +200,16 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
         reused: bool,
     ) -> Box<Error> {
-        let idempotent = session.req_header().method.is_idempotent();
-        let begun = has_response_started(session) || has_read_response_bytes(&error);
-        // Of a long body the beginning is not kept.
-        let is_kept = !session.as_downstream().retry_buffer_truncated();
-        let failure = match begun {
+        let is_idempotent = session.req_header().method.is_idempotent();
+        let is_started = has_response_started(session) || has_read_response_bytes(&error);
+        // The start of a long body is not kept, so the body can't be sent again.
+        let is_body_kept = !session.as_downstream().retry_buffer_truncated();
+        let failure = match is_started {
             true => Failure::ResponseStarted,
-            false => {
-                Failure::ClosedEarly { is_reused: reused, is_retryable: idempotent && is_kept }
-            }
+            false => Failure::ClosedEarly {
+                is_reused: reused,
+                is_retryable: is_idempotent && is_body_kept,
+            },
         };
         match ctx.attempts.may_retry(failure, self.is_past_deadline(ctx)) {
             true => error.retry.decide_reuse(true),
@@ -222,7 +227,7 @@ impl ProxyHttp for Gateway {
         let is_final = !response.status.is_informational();
         ctx.is_response_complete = is_final && !may_have_body(session, response);
         ctx.cancel_deadline_if_complete(session);
-        self.gate.response_filter(session, response, &mut ctx.visit)
+        self.gate.response_filter(session, response, &mut ctx.request)
     }
 
     async fn request_body_filter(
@@ -247,12 +252,12 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         ctx.is_response_complete |= end_of_stream;
         ctx.cancel_deadline_if_complete(session);
-        // What the deadline cut must not look complete.
-        let left = self.upstreams.time_left(ctx.visit.started());
+        // A body that the deadline cut must not look complete.
+        let left = self.upstreams.time_left(ctx.request.started());
         let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
-        // Who reads too slowly must not keep an exchange from others until then.
+        // A client that reads slowly must not hold its exchange permit beyond the deadline.
         let client = session.as_downstream_mut();
-        client.set_write_timeout(client.get_write_timeout().map(|most| most.min(left)));
+        client.set_write_timeout(client.get_write_timeout().map(|limit| limit.min(left)));
         Ok(None)
     }
 
@@ -268,24 +273,24 @@ impl ProxyHttp for Gateway {
             ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
         );
         let upstream_refusal = ctx.attempts.refusal(timed_out || self.is_past_deadline(ctx));
-        // Who was too slow is still there, and hears it.
+        // A client that was too slow is still connected, so it gets a response.
         let is_slow = timed_out && self.is_past_deadline(ctx);
-        self.gate.answer_failure(session, error, &mut ctx.visit, &upstream_refusal, is_slow).await
+        self.gate.answer_failure(session, error, &mut ctx.request, &upstream_refusal, is_slow).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
         (ctx.deadline, ctx.exchange_permit) = (None, None);
-        self.gate.logging(session, error, &mut ctx.visit);
+        self.gate.logging(session, error, &mut ctx.request);
         if session.is_http2() && session.response_written().is_some() {
             request_body::discard_body(session.as_downstream_mut()).await;
         }
     }
 
-    /// Our own log says it, without the target, which may hold an address.
+    /// riskgate logs the error itself, without the target, which may contain an e-mail address.
     fn suppress_error_log(
         &self,
         _session: &Session,
-        _passage: &ProxyContext,
+        _ctx: &ProxyContext,
         _error: &Error,
     ) -> bool {
         true
@@ -294,7 +299,7 @@ impl ProxyHttp for Gateway {
     fn suppress_proxy_warn_log(
         &self,
         _session: &Session,
-        _passage: &ProxyContext,
+        _ctx: &ProxyContext,
         _error: &Error,
         _context: pingora_proxy::ProxyWarnLogContext,
     ) -> bool {

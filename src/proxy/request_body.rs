@@ -1,7 +1,7 @@
-//! Bodies of requests: taken before a server is asked, waited for, or read and dropped.
+//! Request bodies: buffered before an upstream server is asked, awaited, or read and discarded.
 //!
-//! It bounds how long that takes and how much of it there is. What a body means is the server's
-//! business, and whether one may come at all was decided by its header.
+//! Owns the limits of time and size for that. It never interprets a body, and never decides whether
+//! a request may have a body: the parser of the head does.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -18,15 +18,15 @@ use tokio::time::timeout;
 use crate::message::request_head::list_members;
 use crate::proxy::upstream::Upstreams;
 
-/// A body of so many bytes is taken whole before a server is asked: as much as Pingora keeps for
-/// another try. Behind a refusal it is read to its end, too.
+/// A body of at most this many bytes is read completely before a server is asked: as much as
+/// Pingora keeps for a retry. After a refusal, riskgate reads at most as much of the body.
 pub const MAX_BUFFERED_BODY: usize = 64 * 1024;
-/// How long a body is read that nobody wants any more.
+/// The time for which a body is read and discarded.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Takes a short body whole, so that a client who sends it slowly keeps no server waiting, and no
-/// place from others; where too many are waited for already, it is as with too many exchanges. A
-/// long one, or one that does not say how long it is, crosses as it comes.
+/// Reads a short body completely, so that a slow client keeps no server waiting and holds no
+/// exchange permit meanwhile. If too many bodies are awaited already, the request fails as it does
+/// with too many exchanges. A long body, or a body of unknown length, is forwarded as it arrives.
 pub async fn buffer_short_body(
     client: &mut ServerSession,
     address: Option<IpAddr>,
@@ -39,37 +39,37 @@ pub async fn buffer_short_body(
         return Ok(());
     }
     client.enable_retry_buffering();
-    let whole = async {
+    let read_to_end = async {
         while client.read_request_body().await?.is_some() {}
         Ok(())
     };
-    let late = |_| Error::explain(ErrorType::ReadTimedout, "the request body");
-    let mut whole = pin!(whole);
-    // What is there already is not waited for.
-    let taken = match poll_fn(|context| Poll::Ready(whole.as_mut().poll(context))).await {
-        Poll::Ready(taken) => taken,
+    let timed_out = |_| Error::explain(ErrorType::ReadTimedout, "the request body");
+    let mut read_to_end = pin!(read_to_end);
+    // A body that has arrived already needs no permit.
+    let result = match poll_fn(|context| Poll::Ready(read_to_end.as_mut().poll(context))).await {
+        Poll::Ready(result) => result,
         Poll::Pending => {
             let _permit = upstreams.acquire_body(address).ok_or_else(too_many_bodies)?;
-            timeout(left, whole).await.map_err(late).flatten()
+            timeout(left, read_to_end).await.map_err(timed_out).flatten()
         }
     };
-    taken.map_err(|error| error.into_down())
+    result.map_err(|error| error.into_down())
 }
 
 fn too_many_bodies() -> Box<Error> {
     Error::explain(ErrorType::ConnectError, "too many request bodies are being received").into_up()
 }
 
-/// Takes the expectation out of a header, and says whether the client waits for a 100 that nobody
-/// sends. On HTTP/1.1 it is sent where the body is read; Pingora can't send one on HTTP/2.
+/// Removes `Expect` from a header. Returns true if the client waits for a 100 that riskgate can't
+/// send: on HTTP/1.1 the 100 is sent when the body is read, but on HTTP/2 Pingora can't send a 100.
 pub fn remove_expectation(client: &mut ServerSession) -> bool {
-    // Beside the one that is sent here, a server's own is not passed on.
+    // The upstream server must not send a 100 of its own as well.
     let expectation = client.req_header_mut().remove_header(&EXPECT);
     let waits = expectation.is_some_and(|value| list_members(value.as_bytes()).next().is_some());
     waits && client.is_http2() && !client.is_body_done()
 }
 
-/// Whether a body begins within this time; its beginning is kept for the server.
+/// Returns true if a body starts within this time. Its start is kept for the upstream server.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     address: Option<IpAddr>,
@@ -84,8 +84,9 @@ pub async fn wait_for_body_start(
     }
 }
 
-/// Reads and drops what still comes of a body behind the answer to it, so that a client which sends
-/// on is not reset for little. A longer one is reset without an error (RFC 9113 section 8.1).
+/// Reads and discards the rest of a body after the response, so that a client which is still
+/// sending a short body doesn't get a reset. A longer body is reset without an error (RFC 9113
+/// section 8.1).
 pub async fn discard_body(client: &mut ServerSession) {
     let rest = async {
         let mut left = MAX_BUFFERED_BODY;
@@ -96,6 +97,6 @@ pub async fn discard_body(client: &mut ServerSession) {
             left = left.saturating_sub(bytes.len());
         }
     };
-    // One that comes too slowly is reset.
+    // If the body arrives too slowly, the stream is reset.
     let _ = timeout(DISCARD_TIMEOUT, rest).await;
 }

@@ -1,7 +1,8 @@
-//! The servers behind us: which one is asked, for how long, and with which headers.
+//! The upstream servers: which server gets a request, the time that it has, and the request's
+//! header.
 //!
-//! Owns the pool with its active and passive health. It judges no request; who comes here has a
-//! permit.
+//! Owns the set of servers with their active and passive health checks, and the limits on
+//! concurrent exchanges. It judges no request: its callers hold a permit.
 
 mod attempts;
 mod connection;
@@ -35,64 +36,65 @@ pub use connection::UpstreamConnection;
 pub use deadline::DeadlineGuard;
 pub use response::{BodyState, MalformedResponse, ResponseContext, ResponseHead, forward_head};
 
-/// Idle connections that are kept, on each way: Pingora's and the lane's.
+/// The most idle connections that are kept, on each of the two paths.
 pub const MAX_IDLE_CONNECTIONS: usize = 512;
-/// What the kernel may hold of an upstream's answer that its client does not take yet, in bytes; it
-/// doubles the number for its own needs.
+/// The kernel's receive buffer of an upstream connection, in bytes, which holds the part of a
+/// response that the client hasn't read yet. The kernel doubles this number for its bookkeeping.
 const RECV_BUFFER_BYTES: usize = 32 * 1024;
 
-/// Connections, deadlines and health.
+/// The settings of upstream connections, deadlines and health checks.
 #[derive(Clone, Debug)]
 pub struct UpstreamOptions {
     /// `host:port` of each server.
     pub servers: Vec<String>,
-    /// What `Host` says; the server's own name when empty.
+    /// The value of `Host`; the server's own name if `None`.
     pub host: Option<String>,
-    /// Whether TLS is spoken to them, and how.
+    /// TLS to the servers; cleartext if `None`.
     pub tls: Option<UpstreamTls>,
-    /// Exchanges at the same time; what comes beyond is refused at once.
+    /// The most concurrent exchanges; a request beyond them is refused at once.
     pub max_in_flight: usize,
-    /// Of those, for clients of one address (one /64 of IPv6).
+    /// The most concurrent exchanges for clients of one address (one /64 of IPv6).
     pub max_in_flight_per_address: usize,
-    /// Whom that does not concern.
+    /// Clients in these networks are exempt from the limit per address.
     pub exempt_networks: Networks,
-    /// For one connection to be made.
+    /// The time to open a connection.
     pub connect_timeout: Duration,
-    /// For the whole exchange, from the request's header to the last byte of the answer.
+    /// The time for the whole exchange, from the request's header to the last byte of the response.
     pub deadline: Duration,
-    /// How long an idle connection is kept for reuse.
+    /// The time for which an idle connection is kept for reuse.
     pub idle_timeout: Duration,
-    /// How often servers are checked; zero switches it off.
+    /// The interval of health checks; zero turns them off.
     pub health_interval: Duration,
-    /// A path to ask for; a mere connection when empty.
+    /// The path that a health check requests; if `None`, it only opens a connection.
     pub health_path: Option<String>,
-    /// How long a server that refused a connection is passed over.
+    /// The time for which a server that refused a connection is skipped.
     pub eject_for: Duration,
 }
 
 /// TLS to the servers.
 #[derive(Clone, Debug)]
 pub struct UpstreamTls {
-    /// A file with the authorities to trust, instead of the system's; the connector reads it.
+    /// A file with the certificate authorities to trust instead of the system's; the connector
+    /// reads the file.
     pub ca_file: Option<String>,
-    /// The name that their certificate must be for.
+    /// The name that the servers' certificate must be valid for.
     pub server_name: String,
-    /// Whether it is looked at.
+    /// Whether the certificate is verified.
     pub verify: bool,
 }
 
-/// A place among the exchanges under way.
+/// The permit for one of the concurrent exchanges.
 pub struct ExchangePermit {
     _permit: OwnedSemaphorePermit,
-    _share: Option<PerClientGuard>,
+    _client_guard: Option<PerClientGuard>,
 }
 
-/// The servers and how they are.
+/// The upstream servers and their health.
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
     ejected: DashMap<SocketAddr, Instant>,
-    /// Connections of the lane without work.
+    /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
     body_permits: Semaphore,
@@ -102,7 +104,7 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// A pool of these servers; names are resolved here.
+    /// Creates the set of servers and resolves their names.
     pub fn new(options: UpstreamOptions) -> std::io::Result<Upstreams> {
         let mut balancer = LoadBalancer::<RoundRobin>::try_from_iter(&options.servers)?;
         if !options.health_interval.is_zero() {
@@ -116,14 +118,15 @@ impl Upstreams {
                 }
             }
         }
-        let most = options.max_in_flight_per_address;
-        let shares = || Arc::new(PerClientLimit::new(most, options.exempt_networks.clone()));
+        let per_address = options.max_in_flight_per_address;
+        let client_limit =
+            || Arc::new(PerClientLimit::new(per_address, options.exempt_networks.clone()));
         Ok(Upstreams {
             balancer: Arc::new(balancer),
             exchange_permits: Arc::new(Semaphore::new(options.max_in_flight)),
             body_permits: Semaphore::new(options.max_in_flight),
-            bodies_per_client: shares(),
-            exchanges_per_client: shares(),
+            bodies_per_client: client_limit(),
+            exchanges_per_client: client_limit(),
             idle_pool: Arc::new(IdlePool::new(
                 options.max_in_flight.min(MAX_IDLE_CONNECTIONS),
                 options.idle_timeout,
@@ -134,42 +137,43 @@ impl Upstreams {
         })
     }
 
-    /// The pool, to be run as a background service: it does the active checks.
+    /// Returns the balancer, to run as a background service: it does the active health checks.
     pub fn balancer(&self) -> Arc<LoadBalancer<RoundRobin>> {
         Arc::clone(&self.balancer)
     }
 
-    /// Servers that may be asked now, of all.
+    /// Returns the number of servers that may be asked now, and the number of all servers.
     pub fn count_healthy(&self) -> (usize, usize) {
         let backends = self.balancer.backends().get_backend();
-        let good = |backend: &&Backend| {
+        let is_healthy = |backend: &&Backend| {
             self.balancer.backends().ready(backend) && !self.is_ejected(backend)
         };
-        (backends.iter().filter(good).count(), backends.len())
+        (backends.iter().filter(is_healthy).count(), backends.len())
     }
 
-    /// One more exchange for a client of this address, until the answer is dropped; `None` when
-    /// there are too many. Who has no address has no share.
+    /// Returns a permit for one more exchange for a client of this address; `None` if there are too
+    /// many. The exchange counts until the permit is dropped. A client without an address is exempt
+    /// from the limit per address.
     pub fn acquire_exchange(&self, client: Option<IpAddr>) -> Option<ExchangePermit> {
-        let share = acquire_per_client(&self.exchanges_per_client, client)?;
+        let client_guard = acquire_per_client(&self.exchanges_per_client, client)?;
         let permit = Arc::clone(&self.exchange_permits).try_acquire_owned().ok()?;
-        Some(ExchangePermit { _permit: permit, _share: share })
+        Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
     }
 
-    /// Room for one more body that is waited for before a server is asked: for as many as there are
-    /// places, and with the same share for an address, so that bodies take no more memory than
-    /// exchanges do.
+    /// Returns a permit to await one more request body before a server is asked; `None` if there
+    /// are too many. The limits are those of exchanges, so that awaited bodies take no more memory
+    /// than exchanges do.
     pub fn acquire_body(
         &self,
         client: Option<IpAddr>,
     ) -> Option<(SemaphorePermit<'_>, Option<PerClientGuard>)> {
-        let share = acquire_per_client(&self.bodies_per_client, client)?;
-        Some((self.body_permits.try_acquire().ok()?, share))
+        let client_guard = acquire_per_client(&self.bodies_per_client, client)?;
+        Some((self.body_permits.try_acquire().ok()?, client_guard))
     }
 
-    /// The next server to ask, with what is left of the deadline; `None` when there is none or
-    /// no time. A second try takes a connection of its own: of those that are kept, the next could
-    /// have closed like the first.
+    /// Selects the next server for the Pingora path, with the time left as its timeouts; `None` if
+    /// there is no server or no time. A retry opens a new connection, because the next idle
+    /// connection could be closed like the first.
     pub fn select_peer(&self, started: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(started)?;
         let backend = self.select_backend()?;
@@ -189,23 +193,24 @@ impl Upstreams {
             peer.options.idle_timeout = Some(Duration::ZERO);
         }
         peer.options.tcp_recv_buf = Some(RECV_BUFFER_BYTES);
-        // What is for one hop only stays behind by our own rule, as on the lane: Pingora's has no
-        // answer for an option that it does not understand.
+        // riskgate removes hop-by-hop fields by its own rule, on both paths; Pingora's rule can't
+        // handle a Connection option that it doesn't understand.
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
         Some(peer)
     }
 
-    /// Whether a server can be asked on a connection of our own: one that is spoken to in clear.
+    /// Returns true if the fast path can talk to the servers: it speaks no TLS to them.
     pub fn is_cleartext(&self) -> bool {
         self.options.tls.is_none()
     }
 
-    /// The next server to ask on a connection of our own; `None` when there is none.
+    /// Selects the next server for the fast path; `None` if there is none.
     pub fn select_server(&self) -> Option<StdAddr> {
         self.select_backend()?.addr.as_inet().copied()
     }
 
-    /// A connection to this server: one that is kept, where there is one, but for a second try.
+    /// Returns a connection to this server for the fast path. It is an idle one if there is one,
+    /// except for a retry, which opens a new connection.
     pub async fn connect(
         &self,
         server: StdAddr,
@@ -221,52 +226,53 @@ impl Upstreams {
         .await?
     }
 
-    /// Keeps a connection on which an exchange has ended, for the next one.
+    /// Keeps a connection whose exchange has ended, for the next exchange.
     pub fn keep_idle(&self, connection: UpstreamConnection) {
         self.idle_pool.put(connection);
     }
 
-    /// Passes a server over for a while: it did not take a connection.
+    /// Skips a server for `eject_for`, because it did not accept a connection.
     pub fn eject_server(&self, server: &SocketAddr) {
         self.ejected.insert(server.clone(), Instant::now() + self.options.eject_for);
     }
 
     fn select_backend(&self) -> Option<Backend> {
-        let healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
+        let is_healthy = |backend: &Backend, ready: bool| ready && !self.is_ejected(backend);
         self.balancer
-            .select_with(b"", 64, healthy)
-            // When none is known to be well, one that may have recovered is better than none.
+            .select_with(b"", 64, is_healthy)
+            // If no server is healthy, ask any: it may have recovered.
             .or_else(|| self.balancer.select_with(b"", 64, |_, _| true))
     }
 
-    /// When the exchange of a request that began then is out of time.
+    /// Returns the deadline of the exchange for a request that started then.
     pub fn exchange_deadline(&self, started: Instant) -> Instant {
         started + self.options.deadline
     }
 
-    /// What the exchange has left of its time.
+    /// Returns the time that the exchange has left; `None` after its deadline.
     pub fn time_left(&self, started: Instant) -> Option<Duration> {
         let left = self.options.deadline.checked_sub(started.elapsed())?;
         (!left.is_zero()).then_some(left)
     }
 
-    /// Whether the exchange is out of time.
+    /// Returns true after the deadline of the exchange.
     pub fn is_past_deadline(&self, started: Instant) -> bool {
         self.time_left(started).is_none()
     }
 
-    /// Ends the exchange at its deadline whatever trickles: see [`DeadlineGuard`].
+    /// Ends the exchange at its deadline even if bytes still arrive: see [`DeadlineGuard`].
     pub fn start_deadline(&self, started: Instant, connection: RawFd) -> Option<DeadlineGuard> {
         DeadlineGuard::start(self.exchange_deadline(started), connection)
     }
 
-    /// What `Host` says to this server, which is its own name if nothing else is set.
+    /// Returns the value of `Host` for this server: the configured value, or else the server's
+    /// name.
     pub fn host_header<'h>(&'h self, server: &'h str) -> &'h str {
         self.options.host.as_deref().unwrap_or(server)
     }
 
-    /// The request that crosses to `server`, as bytes, for one without a body: the canonical
-    /// target, our headers, nothing forged; from its header, which was found good.
+    /// Appends the request for `server` as bytes, for a request without a body: see
+    /// `forwarding::write_request`. `header` is the client's header, which was parsed before.
     pub fn write_request(
         &self,
         header: &[u8],
@@ -291,16 +297,17 @@ impl Upstreams {
     }
 }
 
-/// One of this address's share; none is needed without an address.
+/// Counts one more for this address; `None` if the limit is reached. Without an address there is no
+/// limit, and so `Some(None)`.
 fn acquire_per_client(
-    shares: &Arc<PerClientLimit>,
+    limit: &Arc<PerClientLimit>,
     client: Option<IpAddr>,
 ) -> Option<Option<PerClientGuard>> {
-    client.map_or(Some(None), |address| shares.acquire(address).map(Some))
+    client.map_or(Some(None), |address| limit.acquire(address).map(Some))
 }
 
 fn tcp_health_check(options: &UpstreamOptions) -> Box<TcpHealthCheck> {
-    // A connection is all that is looked for, also where TLS would be spoken on it.
+    // The check only opens a connection, without a TLS handshake even if TLS is configured.
     let mut check = TcpHealthCheck::new();
     check.peer_template.options.connection_timeout = Some(options.connect_timeout);
     check

@@ -1,30 +1,29 @@
-//! The tries of an exchange: when a server is asked once more, and what the client hears when none
-//! has answered. One rule, whoever asks.
+//! The attempts of an exchange: when riskgate retries, and the refusal that the client gets if no
+//! server has answered. Both paths use this rule.
 
 use crate::model::refusal::Refusal;
 
-/// How many times an exchange may be tried: once, and once more.
+/// The most attempts of an exchange: one, and one retry.
 pub const MAX_ATTEMPTS: usize = 2;
 
-/// How a try ended without an answer to pass on.
+/// How an attempt ended without a response to forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// No connection was made, so no server has seen the request.
+    /// No connection could be opened, so no server has seen the request.
     Connect,
-    /// The connection ended before a byte of an answer came.
+    /// The connection ended before a byte of the response arrived.
     ClosedEarly {
-        /// It was kept from an earlier exchange: its server may have closed it before it saw the
-        /// request.
+        /// The connection was kept from an earlier exchange, so the server may have closed it
+        /// before it saw the request.
         is_reused: bool,
-        /// Asked twice it means what it means asked once (RFC 9110 section 9.2.2), and all of it
-        /// can be sent again.
+        /// The request is idempotent (RFC 9110 section 9.2.2) and can be sent again completely.
         is_retryable: bool,
     },
-    /// An answer had begun, or what came was none.
+    /// A response had started, or the bytes that arrived were no valid response.
     ResponseStarted,
 }
 
-/// The tries of one exchange.
+/// The attempts of one exchange.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
     started: usize,
@@ -32,23 +31,23 @@ pub struct Attempts {
 }
 
 impl Attempts {
-    /// A server is about to be asked.
+    /// Records that an attempt starts.
     pub fn start_attempt(&mut self) {
         self.started += 1;
         self.is_connected = false;
     }
 
-    /// A server has a connection on which the request is being sent.
+    /// Records that the attempt has a connection and sends the request.
     pub fn mark_connected(&mut self) {
         self.is_connected = true;
     }
 
-    /// Whether this one is not the first.
+    /// Returns true if the current attempt is not the first.
     pub fn is_retry(&self) -> bool {
         self.started > 1
     }
 
-    /// Whether a server is asked once more (RFC 9112 section 9.3.1).
+    /// Returns true if the exchange may be retried (RFC 9112 section 9.3.1).
     pub fn may_retry(&self, failure: Failure, is_past_deadline: bool) -> bool {
         let is_safe_to_retry = match failure {
             Failure::Connect => true,
@@ -58,8 +57,8 @@ impl Attempts {
         is_safe_to_retry && self.started < MAX_ATTEMPTS && !is_past_deadline
     }
 
-    /// What the client hears when there is no answer to pass on: a server was too slow, or there was
-    /// none.
+    /// Returns the refusal for an exchange without a response: a timeout if a server was asked and
+    /// the deadline has passed, otherwise `UpstreamUnavailable`.
     pub fn refusal(&self, is_past_deadline: bool) -> Refusal {
         match self.is_connected && is_past_deadline {
             true => Refusal::UpstreamTimeout,

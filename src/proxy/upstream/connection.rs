@@ -1,7 +1,7 @@
-//! Connections of our own to the servers: made, asked, and kept for the next request.
+//! The fast path's connections to the upstream servers, and the pool of idle ones.
 //!
-//! Pingora keeps those of the Pingora path; these are the lane's. Owns how long one is kept without
-//! work, and that nobody gets one that has ended or on which something came unasked.
+//! The Pingora path uses Pingora's own pool. This module owns the idle timeout, and makes sure that
+//! no request gets a connection that has ended or that has received bytes without a request.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Result};
@@ -15,25 +15,26 @@ use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// How often those are looked at that are kept.
+/// The interval at which idle connections are inspected.
 const EVICTION_INTERVAL: Duration = Duration::from_secs(1);
-/// So many are out of the pool while they are looked at: others find all the rest.
+/// The number of connections that are out of the pool while they are inspected; requests can use
+/// all the others meanwhile.
 const EVICTION_BATCH: usize = 16;
 
-/// A connection to a server, for one exchange after the other.
+/// A connection to an upstream server, for one exchange after the other.
 #[derive(Debug)]
 pub struct UpstreamConnection {
     stream: TcpStream,
     server: SocketAddr,
-    /// An exchange took place on it before.
+    /// The connection has served an earlier exchange.
     pub is_reused: bool,
 }
 
 impl UpstreamConnection {
-    /// A new one; `unread` is what the kernel may hold of answers that nobody takes yet, in bytes.
-    pub async fn open(server: SocketAddr, unread: usize) -> Result<UpstreamConnection> {
+    /// Opens a connection; `recv_buffer` is the size of the kernel's receive buffer, in bytes.
+    pub async fn open(server: SocketAddr, recv_buffer: usize) -> Result<UpstreamConnection> {
         let socket = if server.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_recv_buffer_size(u32::try_from(unread).unwrap_or(u32::MAX))?;
+        socket.set_recv_buffer_size(u32::try_from(recv_buffer).unwrap_or(u32::MAX))?;
         let stream = socket.connect(server).await?;
         stream.set_nodelay(true)?;
         Ok(UpstreamConnection { stream, server, is_reused: false })
@@ -44,21 +45,22 @@ impl UpstreamConnection {
         self.stream.write_all(request).await
     }
 
-    /// Reads more of an answer, with room for so many bytes at least; 0 at the end.
-    pub async fn read(&mut self, arrived: &mut BytesMut, room: usize) -> Result<usize> {
-        arrived.reserve(room);
+    /// Reads more of a response, after reserving `capacity` bytes. Returns 0 at the end of the
+    /// connection.
+    pub async fn read(&mut self, arrived: &mut BytesMut, capacity: usize) -> Result<usize> {
+        arrived.reserve(capacity);
         self.stream.read_buf(arrived).await
     }
 
-    /// Whether nothing came since the last answer, also no end. The kernel is asked: what the
-    /// runtime knows is of the last time that it looked.
+    /// Returns true if neither bytes nor the end of the connection have arrived since the last
+    /// response. It asks the kernel, because the runtime's readiness may be out of date.
     fn is_reusable(&self) -> bool {
         let peeked = SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]);
         peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 }
 
-/// Connections without work.
+/// The idle connections to all servers.
 pub struct IdlePool {
     max: usize,
     idle_timeout: Duration,
@@ -68,20 +70,20 @@ pub struct IdlePool {
 #[derive(Default)]
 struct PoolState {
     by_server: HashMap<SocketAddr, Vec<(UpstreamConnection, Instant)>>,
-    /// Somebody looks at them from time to time.
+    /// The task of `evict_periodically` runs.
     is_evictor_running: bool,
 }
 
 impl IdlePool {
-    /// None yet; so many may be kept, and each for so long.
+    /// Creates an empty pool that keeps at most `max` connections, each for `idle_timeout`.
     pub fn new(max: usize, idle_timeout: Duration) -> IdlePool {
         IdlePool { max, idle_timeout, state: Mutex::default() }
     }
 
-    /// The one that had work last.
+    /// Takes the connection out that was used last.
     pub fn checkout(&self, server: SocketAddr) -> Option<UpstreamConnection> {
         loop {
-            // The kernel is asked without the lock.
+            // The lock is released before the kernel is asked.
             let (mut connection, since) = self.lock_state().by_server.get_mut(&server)?.pop()?;
             if since.elapsed() < self.idle_timeout && connection.is_reusable() {
                 connection.is_reused = true;
@@ -90,77 +92,78 @@ impl IdlePool {
         }
     }
 
-    /// Keeps one on which an exchange has ended.
+    /// Keeps a connection whose exchange has ended.
     pub fn put(self: &Arc<Self>, connection: UpstreamConnection) {
-        let mut shelf = self.lock_state();
-        if shelf.by_server.values().map(Vec::len).sum::<usize>() >= self.max {
+        let mut state = self.lock_state();
+        if state.by_server.values().map(Vec::len).sum::<usize>() >= self.max {
             return;
         }
-        let kept = shelf.by_server.entry(connection.server).or_default();
+        let kept = state.by_server.entry(connection.server).or_default();
         kept.push((connection, Instant::now()));
-        if !std::mem::replace(&mut shelf.is_evictor_running, true) {
+        if !std::mem::replace(&mut state.is_evictor_running, true) {
             tokio::spawn(IdlePool::evict_periodically(Arc::downgrade(self)));
         }
     }
 
-    /// Closes what was kept for too long, or has ended, until there is none.
-    async fn evict_periodically(idle: Weak<IdlePool>) {
+    /// Closes connections that were idle for too long or have ended, until the pool is empty.
+    async fn evict_periodically(pool: Weak<IdlePool>) {
         loop {
             tokio::time::sleep(EVICTION_INTERVAL).await;
-            let Some(idle) = idle.upgrade() else { return };
-            idle.evict_unusable(UpstreamConnection::is_reusable).await;
-            let mut shelf = idle.lock_state();
-            shelf.by_server.retain(|_, kept| !kept.is_empty());
-            if shelf.by_server.is_empty() {
-                shelf.is_evictor_running = false;
+            let Some(pool) = pool.upgrade() else { return };
+            pool.evict_unusable(UpstreamConnection::is_reusable).await;
+            let mut state = pool.lock_state();
+            state.by_server.retain(|_, kept| !kept.is_empty());
+            if state.by_server.is_empty() {
+                state.is_evictor_running = false;
                 return;
             }
         }
     }
 
-    /// Closes those that are not good. The kernel is asked without the lock, so that nobody who
-    /// wants a connection waits for it.
-    async fn evict_unusable(&self, is_good: impl Fn(&UpstreamConnection) -> bool) {
+    /// Closes connections that can't be reused. It asks the kernel without holding the lock, so
+    /// that no request waits for it.
+    async fn evict_unusable(&self, is_reusable: impl Fn(&UpstreamConnection) -> bool) {
         let servers: Vec<SocketAddr> = self.lock_state().by_server.keys().copied().collect();
         for server in servers {
             let mut seen = 0;
-            while let Some(mut some) = self.take_batch(server, seen) {
-                some.retain(|(connection, since)| {
-                    since.elapsed() < self.idle_timeout && is_good(connection)
+            while let Some(mut batch) = self.take_batch(server, seen) {
+                batch.retain(|(connection, since)| {
+                    since.elapsed() < self.idle_timeout && is_reusable(connection)
                 });
-                seen += self.put_back_batch(server, seen, some);
+                seen += self.put_back_batch(server, seen, batch);
                 tokio::task::yield_now().await;
             }
         }
     }
 
-    /// Takes some out, of those that had no work for longest and behind so many that were seen.
+    /// Takes the next batch out of the pool. Connections are ordered by idle time, the longest idle
+    /// first; the first `seen` were inspected before.
     fn take_batch(
         &self,
         server: SocketAddr,
         seen: usize,
     ) -> Option<Vec<(UpstreamConnection, Instant)>> {
-        let mut shelf = self.lock_state();
-        let kept = shelf.by_server.get_mut(&server)?;
+        let mut state = self.lock_state();
+        let kept = state.by_server.get_mut(&server)?;
         let end = kept.len().min(seen + EVICTION_BATCH);
         (seen < end).then(|| kept.drain(seen..end).collect())
     }
 
-    /// Puts them back where they were, as far as there is room; how many that were.
+    /// Puts a batch back at its position, up to the pool's limit. Returns the number put back.
     fn put_back_batch(
         &self,
         server: SocketAddr,
         seen: usize,
-        mut some: Vec<(UpstreamConnection, Instant)>,
+        mut batch: Vec<(UpstreamConnection, Instant)>,
     ) -> usize {
-        let mut shelf = self.lock_state();
-        let room = self.max.saturating_sub(shelf.by_server.values().map(Vec::len).sum());
-        let surplus = some.split_off(room.min(some.len()));
-        let (kept, count) = (shelf.by_server.entry(server).or_default(), some.len());
+        let mut state = self.lock_state();
+        let free = self.max.saturating_sub(state.by_server.values().map(Vec::len).sum());
+        let surplus = batch.split_off(free.min(batch.len()));
+        let (kept, count) = (state.by_server.entry(server).or_default(), batch.len());
         let at = seen.min(kept.len());
-        kept.splice(at..at, some);
-        drop(shelf);
-        // Closed without the lock too.
+        kept.splice(at..at, batch);
+        drop(state);
+        // The lock is released before these connections are closed.
         drop(surplus);
         count
     }
@@ -192,7 +195,7 @@ mod tests {
         let mut again = idle.checkout(server).unwrap();
         assert!(again.is_reused && idle.checkout(server).is_none());
         idle.put(again);
-        // Something that nobody asked for, and then an end.
+        // First bytes without a request, then the end of the connection.
         other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
         wait_until_evicted(&idle, server).await;
         (again, other) = made().await;
@@ -201,7 +204,7 @@ mod tests {
         wait_until_evicted(&idle, server).await;
     }
 
-    /// More than a task may ask of the runtime in one go.
+    /// More connections than a task may poll before the runtime makes it yield.
     #[tokio::test]
     async fn of_many_connections_with_unread_bytes_none_is_reused() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -219,7 +222,7 @@ mod tests {
                 .or_default()
                 .push((connection, Instant::now()));
         }
-        // On one machine the kernel has handed over what it took.
+        // On the loopback interface the bytes have arrived once they are sent.
         assert!(tokio::spawn(async move { idle.checkout(server).is_none() }).await.unwrap());
     }
 
@@ -241,13 +244,13 @@ mod tests {
             let gone = KEPT - idle.lock_state().by_server[&server].len();
             assert!(gone <= EVICTION_BATCH + looks.get() / 2, "{gone} of them are out");
             last.set(Some(connection.stream.local_addr().unwrap()));
-            // Every other one has ended.
+            // Every other connection has ended.
             looks.get() % 2 == 0
         })
         .await;
         assert_eq!(looks.get(), KEPT, "each is looked at once");
         assert_eq!(idle.lock_state().by_server[&server].len(), KEPT / 2);
-        // The order is as it was: the one that had work last comes first.
+        // The order is unchanged: the connection that was used last comes out first.
         let first = idle.checkout(server).unwrap();
         assert_eq!(Some(first.stream.local_addr().unwrap()), last.get());
     }
@@ -261,11 +264,11 @@ mod tests {
         assert!(idle.checkout(server).is_none());
         idle.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
         tokio::time::sleep(EVICTION_INTERVAL * 2).await;
-        let shelf = idle.lock_state();
-        assert!(shelf.by_server.is_empty() && !shelf.is_evictor_running);
+        let state = idle.lock_state();
+        assert!(state.by_server.is_empty() && !state.is_evictor_running);
     }
 
-    /// What the other side does reaches this one in its own time.
+    /// Waits, because the other side's close arrives after a delay.
     async fn wait_until_evicted(idle: &Arc<IdlePool>, server: SocketAddr) {
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -7,42 +7,41 @@ use std::time::Instant;
 
 use crate::support::socket_reset::duplicate_fd;
 
-/// Ends an exchange on its connection when the time is up.
+/// Shuts the upstream connection down at the deadline of an exchange.
 ///
-/// Pingora's timers are for each read, so an upstream that trickles would never be late. This
-/// holds a descriptor of its own for the connection and shuts the connection down at the
-/// deadline. Once it was dropped it does nothing more, so drop it before another exchange can take
-/// place on the connection.
+/// Pingora's timers apply to each read, so an upstream server that trickles bytes would never time
+/// out. The guard holds its own file descriptor of the connection. After it is dropped it does
+/// nothing more, so drop the guard before another exchange can use the connection.
 pub struct DeadlineGuard {
     timer: tokio::task::JoinHandle<()>,
     socket: Arc<GuardedSocket>,
 }
 
-/// The connection, for as long as it may be shut down.
+/// The guard's descriptor of the connection; `None` once it was shut down or released.
 struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl DeadlineGuard {
     pub(super) fn start(at: Instant, connection: RawFd) -> Option<DeadlineGuard> {
-        let held = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
-        let at_deadline = Arc::clone(&held);
+        let socket = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
+        let timer_socket = Arc::clone(&socket);
         let timer = tokio::spawn(async move {
             tokio::time::sleep_until(at.into()).await;
-            at_deadline.release_with(|connection| {
-                // Already closed by the other side is as good.
+            timer_socket.release_with(|connection| {
+                // It fails only if the other side has closed the connection already.
                 let _ = TcpStream::from(connection).shutdown(Shutdown::Both);
             });
         });
-        Some(DeadlineGuard { timer, socket: held })
+        Some(DeadlineGuard { timer, socket })
     }
 }
 
 impl GuardedSocket {
-    /// Ends it, once. Under its lock: an abort alone would let a timer that runs already shut the
-    /// connection down after the drop that aborts it.
-    fn release_with(&self, how: impl FnOnce(OwnedFd)) {
-        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(connection) = held.take() {
-            how(connection);
+    /// Passes the descriptor to `release`, at most once. `release` runs under the lock: otherwise a
+    /// timer task that runs already could shut the connection down after the guard was dropped.
+    fn release_with(&self, release: impl FnOnce(OwnedFd)) {
+        let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(connection) = socket.take() {
+            release(connection);
         }
     }
 }
@@ -75,7 +74,7 @@ mod tests {
             });
         });
         begins.recv().unwrap();
-        // The timer is at work: who drops it now waits until it is done.
+        // The timer task holds the lock, so a drop of the guard waits until it is done.
         let (dropped, is_dropped) = channel();
         let dropper = Arc::clone(&held);
         let dropper = std::thread::spawn(move || {

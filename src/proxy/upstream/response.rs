@@ -1,6 +1,7 @@
-//! A server's answer as bytes: its header (RFC 9112 section 4), and what follows it.
+//! The fast path's forwarding of a response: its header (RFC 9112 section 4) and its body.
 //!
-//! Owns how bytes of a server become bytes for a client of HTTP/1.1. It knows no connection.
+//! Owns the conversion of an upstream server's bytes into bytes for an HTTP/1.1 client. It knows no
+//! connection.
 
 mod body;
 
@@ -20,36 +21,36 @@ use crate::message::forwarding::{
     parse_connection_options,
 };
 
-/// Fields of a header, as many as Pingora takes.
+/// The most fields of a header; Pingora's limit.
 const MAX_FIELDS: usize = 256;
-/// Bytes of a header, as many as Pingora takes.
+/// The most bytes of a header; Pingora's limit.
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// What an answer is written for.
+/// The request and connection that a response is forwarded for.
 pub struct ResponseContext<'l> {
-    /// What every answer to this request carries.
+    /// The fields that every response to this request carries.
     pub common: &'l CommonHeaders,
     /// The value of `Date`.
     pub date: &'l [u8],
-    /// The connection closes behind the answer.
+    /// The client's connection closes after the response.
     pub closes: bool,
-    /// It asked with HEAD.
+    /// The request's method is HEAD.
     pub is_head: bool,
 }
 
-/// An answer of which the header was passed on.
+/// A response whose header was forwarded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
-    /// Its status.
+    /// The status code.
     pub status: u16,
-    /// Its body.
+    /// The state of the body.
     pub body: BodyState,
-    /// Whether the server keeps its connection.
+    /// Whether the server keeps its connection open.
     pub is_persistent: bool,
 }
 
-/// Passes on the header at the front of what has arrived, once it is whole, and takes it out. What
-/// a server says before its answer (1xx) is left out.
+/// Forwards the header at the front of `arrived` once it is complete, and removes it from there.
+/// Returns `None` while it is incomplete. Informational responses (1xx) are dropped.
 pub fn forward_head(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
@@ -75,7 +76,7 @@ pub fn forward_head(
                 arrived.advance(length);
                 return Ok(Some(answer));
             }
-            // We asked for no other protocol.
+            // 101: riskgate requested no upgrade.
             _ => return Err(MalformedResponse),
         }
     }
@@ -127,7 +128,7 @@ fn forward_fields(
         (BodyState::Complete, _) if is_chunked => {
             header_field::TRANSFER_ENCODING.write_line(b"chunked", out)
         }
-        // It has no body, and says no length (RFC 9110 section 8.6).
+        // A 204 must not carry Content-Length (RFC 9110 section 8.6).
         (_, Some(length)) if status != 204 => {
             header_field::CONTENT_LENGTH
                 .write_line(header_field::FixedString::<20>::from_number(length).as_bytes(), out);
@@ -137,16 +138,17 @@ fn forward_fields(
     annotate_response(status, has_cache_control, &mut |field, value| field.write_line(value, out));
     context.common.for_each_field(&mut |field, value| field.write_line(value, out));
     write_final_fields(context.date, context.closes, out);
-    // Who ends a body with the connection, or knows no chunks and sends them, has no other answer.
+    // The connection can't be reused if its end ends the body, or if a server of HTTP/1.0 sends
+    // chunks.
     let is_last = body == BodyState::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
         body,
-        is_persistent: !is_last && stays(response.version, &nominated),
+        is_persistent: !is_last && is_kept_alive(response.version, &nominated),
     })
 }
 
-/// What `Content-Length` says, several times perhaps, but nothing else than once.
+/// Parses `Content-Length`. Several values are accepted if all of them are the same number.
 fn parse_content_length<'v>(
     values: impl Iterator<Item = &'v [u8]>,
 ) -> Result<Option<u64>, MalformedResponse> {
@@ -163,17 +165,17 @@ fn parse_content_length<'v>(
     Ok(length)
 }
 
-/// Whether the server keeps the connection (RFC 9112 section 9.3).
-fn stays(version: Option<u8>, options: &[&[u8]]) -> bool {
-    let says = |wanted: &str| options.iter().any(|o| o.eq_ignore_ascii_case(wanted.as_bytes()));
-    !says("close") && (version == Some(1) || says("keep-alive"))
+/// Returns true if the server keeps the connection open (RFC 9112 section 9.3).
+fn is_kept_alive(version: Option<u8>, options: &[&[u8]]) -> bool {
+    let has = |option: &str| options.iter().any(|o| o.eq_ignore_ascii_case(option.as_bytes()));
+    !has("close") && (version == Some(1) || has("keep-alive"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What comes out of an answer that arrives in parts of this size, and what it leaves.
+    /// Forwards a response that arrives in parts of this size. Returns the output and the rest.
     fn forward_in_parts(
         answer: &str,
         is_head: bool,
@@ -200,7 +202,7 @@ mod tests {
         Ok((String::from_utf8(out).unwrap(), answer, arrived.len()))
     }
 
-    /// The body that a client reads, of a length or in chunks.
+    /// Returns the body that a client reads, with a Content-Length or in chunks.
     fn body(passed: &str) -> String {
         let (header, mut rest) = passed.split_once("\r\n\r\n").unwrap();
         if !header.contains("Transfer-Encoding: chunked") {

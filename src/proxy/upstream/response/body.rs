@@ -1,45 +1,45 @@
-//! Where a server's body ends (RFC 9112 section 6), and how it is passed on.
+//! The end of a response body (RFC 9112 section 6), and how the body is forwarded.
 
 use std::io::Write;
 
 use bytes::{Buf, BytesMut};
 use httparse::Status;
 
-/// Bytes of a line between two chunks.
+/// The most bytes of a line between two chunks.
 const MAX_CHUNK_LINE: usize = 4096;
 
-/// It is no answer that could be passed on.
+/// The upstream server's bytes are no response that could be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedResponse;
 
-/// What is missing of a body.
+/// The part of a body that is still missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyState {
     /// Nothing.
     Complete,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
-    /// It ends with the connection; for the client it becomes chunks.
+    /// All bytes until the connection ends; the client gets them as chunks.
     UntilClose,
-    /// Chunks, the next part of which is this.
+    /// Chunks, with the next element.
     Chunks(ChunkState),
 }
 
-/// What comes next of chunks (RFC 9112 section 7.1).
+/// The next element of a chunked body (RFC 9112 section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkState {
-    /// A line with a size.
+    /// A line with a chunk's size.
     Size,
-    /// So many bytes.
+    /// This many bytes of data.
     Data(u64),
-    /// The end of a line behind them.
+    /// The end of line after the data.
     DataEnd,
-    /// Fields, which are not passed on, and an empty line.
+    /// Trailer fields, which are not forwarded, and an empty line.
     Trailers,
 }
 
 impl BodyState {
-    /// Passes on what has arrived of it, and takes that out.
+    /// Forwards the part of the body that has arrived, and removes it from `arrived`.
     pub fn forward(
         &mut self,
         arrived: &mut BytesMut,
@@ -66,7 +66,8 @@ impl BodyState {
         Ok(())
     }
 
-    /// The server has closed: that may be the end.
+    /// Ends the body because the server has closed the connection; an error if the body is
+    /// incomplete.
     pub fn finish_at_eof(&mut self, out: &mut Vec<u8>) -> Result<(), MalformedResponse> {
         match self {
             BodyState::Complete => {}
@@ -79,7 +80,7 @@ impl BodyState {
 }
 
 impl ChunkState {
-    /// What comes next; `None` if this has not arrived.
+    /// Forwards one element. Returns the next state; `None` if the element has not arrived.
     fn forward(
         self,
         arrived: &mut BytesMut,
@@ -123,7 +124,7 @@ impl ChunkState {
     }
 }
 
-/// Passes on up to so many bytes, and says how many are left.
+/// Forwards up to `left` bytes. Returns how many are left.
 fn forward_bytes(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
     let length = arrived.len().min(usize::try_from(left).unwrap_or(usize::MAX));
     out.extend_from_slice(&arrived[..length]);
@@ -132,13 +133,14 @@ fn forward_bytes(arrived: &mut BytesMut, left: u64, out: &mut Vec<u8>) -> u64 {
 }
 
 fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
-    // Memory takes everything.
+    // A write to a Vec can't fail.
     let _ = write!(out, "{:x}\r\n", data.len());
     out.extend_from_slice(data);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Takes a line out, and says how long it was without its end.
+/// Removes a line from `arrived`. Returns its length without the line end; `None` if it is
+/// incomplete.
 fn consume_line(arrived: &mut BytesMut) -> Result<Option<usize>, MalformedResponse> {
     match arrived.iter().take(MAX_CHUNK_LINE).position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
