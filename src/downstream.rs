@@ -1,8 +1,8 @@
-//! The connection: our own thin server app in front of Pingora's HTTP proxy.
+//! Client connections: riskgate's own server app in front of Pingora's HTTP proxy.
 //!
-//! Owns what Pingora leaves open: who may connect, what a connection begins with, deadlines,
-//! sizes, the grammar of what comes in, and the count of what is in flight. It hands on
-//! well-formed requests and knows no key, route or table.
+//! Owns what Pingora leaves open: connection limits, the preamble of a connection, deadlines, size
+//! limits, the strict grammar of requests, and the count of connections and requests in flight. It
+//! passes well-formed requests to the proxy, and knows no key, route or table.
 
 mod app;
 mod boxed;

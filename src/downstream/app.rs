@@ -1,4 +1,4 @@
-//! The server app of a listener: who may connect, and what a connection begins with.
+//! The server app of a listener: connection limits, and the preamble of a connection.
 
 use std::sync::Arc;
 
@@ -23,8 +23,8 @@ use super::preamble::{ProxyHeader, is_http2_preface, parse_proxy_header};
 use crate::gate::Gate;
 use crate::model::network::Networks;
 
-/// The server app of one listener: takes its connections in place of [`HttpProxy`] and hands
-/// requests on to it.
+/// The server app of one listener. It takes the listener's connections in place of [`HttpProxy`]
+/// and passes requests to it.
 pub struct DownstreamApp<P> {
     proxy: Arc<HttpProxy<P>>,
     context: Arc<ConnectionContext>,
@@ -36,31 +36,34 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// A door in front of `proxy`; `gate` counts and logs what is refused here.
+    /// Creates an app in front of `proxy`. Requests that the app refuses are counted and logged by
+    /// `gate`.
     pub fn new(
         proxy: Arc<HttpProxy<P>>,
         gate: Gate,
         options: DownstreamOptions,
-        traffic: Arc<ConnectionTracker>,
+        tracker: Arc<ConnectionTracker>,
     ) -> DownstreamApp<P> {
-        traffic.add_listener();
-        let context = Arc::new(ConnectionContext { gate, options, traffic, upstreams: None });
+        tracker.add_listener();
+        let context = Arc::new(ConnectionContext { gate, options, tracker, upstreams: None });
         DownstreamApp { proxy, context, tls: None }
     }
 
-    /// The same in front of which TLS is spoken.
+    /// Makes the app speak TLS.
     pub fn with_tls(mut self, tls: Acceptor) -> DownstreamApp<P> {
         self.tls = Some(tls);
         self
     }
 
-    /// The same of which the lane asks these servers itself; else what crosses is handed over.
-    pub fn with_upstreams(mut self, servers: ExchangeUpstreams) -> DownstreamApp<P> {
-        Arc::make_mut(&mut self.context).upstreams = Some(servers);
+    /// Lets the fast path forward requests to these servers itself. Without them it falls back to
+    /// the Pingora path for every request that is forwarded.
+    pub fn with_upstreams(mut self, upstreams: ExchangeUpstreams) -> DownstreamApp<P> {
+        Arc::make_mut(&mut self.context).upstreams = Some(upstreams);
         self
     }
 
-    /// What comes before the first request: who is there, TLS, and which HTTP it is.
+    /// Handles the preamble (PROXY header, TLS, HTTP/2 preface) and then the requests of a
+    /// connection.
     async fn serve_connection(
         self: &Arc<Self>,
         mut client_io: Box<ClientIo>,
@@ -74,7 +77,7 @@ where
             || self.context.options.h2c;
         if has_preamble
             && !idle_wait
-                .await_bytes(&mut client_io, &self.context.traffic, accepted, deadline)
+                .await_bytes(&mut client_io, &self.context.tracker, accepted, deadline)
                 .await
         {
             return None;
@@ -85,7 +88,7 @@ where
         let client = client_io.client_address();
         let _address_permit = match client {
             Some(address) => Some(
-                self.context.traffic.track_address(address).or_else(|| self.refuse_connection())?,
+                self.context.tracker.track_address(address).or_else(|| self.refuse_connection())?,
             ),
             None => None,
         };
@@ -121,16 +124,16 @@ where
         None
     }
 
-    /// Reads whom the peer speaks for. From a proxy that is not trusted, or that does not say it,
-    /// nothing is taken.
+    /// Reads the PROXY header, which names the client. If the peer is not a trusted proxy or sends
+    /// no valid header, the connection is refused.
     async fn receive_proxy_header(
         &self,
         client_io: &mut ClientIo,
         proxies: &Networks,
         deadline: Instant,
     ) -> Option<()> {
-        let trusted = client_io.client_address().is_some_and(|peer| proxies.contains(peer));
-        if !trusted {
+        let is_trusted = client_io.client_address().is_some_and(|peer| proxies.contains(peer));
+        if !is_trusted {
             return self.refuse_connection();
         }
         loop {
@@ -146,14 +149,15 @@ where
         }
     }
 
-    /// Counts a connection that is closed before anything is read from it.
+    /// Counts a connection that is refused: it is closed without a response.
     fn refuse_connection<T>(&self) -> Option<T> {
         self.context.gate.state().metrics.connections.connections_rejected.inc();
         None
     }
 }
 
-/// Whether the connection begins with HTTP/2's preface; nothing if it ends before that is known.
+/// Returns true if the connection starts with HTTP/2's preface; `None` if it ends before that is
+/// known.
 async fn detect_http2(client_io: &mut ClientIo, deadline: Instant) -> Option<bool> {
     loop {
         match is_http2_preface(&client_io.read_buf) {
@@ -176,8 +180,8 @@ where
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _connection =
-            self.context.traffic.track_connection().or_else(|| self.refuse_connection())?;
-        // Only wires are given to a door. Whoever was not welcome is gone: nobody is to be told.
+            self.context.tracker.track_connection().or_else(|| self.refuse_connection())?;
+        // ListenerService passes only ClientIo. A refused connection just closes.
         let client_io = stream.into_any().downcast::<ClientIo>().ok();
         if let Some(client_io) = client_io {
             let _ = self.serve_connection(client_io, shutdown).await;
@@ -187,6 +191,6 @@ where
 
     async fn cleanup(&self) {
         self.proxy.http_cleanup().await;
-        self.context.traffic.remove_listener();
+        self.context.tracker.remove_listener();
     }
 }

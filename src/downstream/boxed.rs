@@ -1,9 +1,10 @@
-//! Futures that few connections need.
+//! Boxed futures for rare branches.
 
 use std::pin::Pin;
 
-/// In a place of its own, as all that few connections need: the others hold no room for it. It is
-/// made by a function, since what moves through an async one has its room there all the same.
+/// Boxes a future, so that a rare branch doesn't enlarge every connection's future. It takes a
+/// function that creates the future, because a future that moves through the enclosing async
+/// function would take up space there all the same.
 pub(super) fn boxed<F: Future>(make: impl FnOnce() -> F) -> Pin<Box<F>> {
     Box::pin(make())
 }

@@ -1,8 +1,9 @@
-//! A connection of a client: what was read ahead of it, what is not sent yet, and who the client is,
-//! where a proxy in front of us has said so.
+//! A client's connection: its read and write buffers, and the client's address if a PROXY header
+//! named it.
 //!
-//! Pingora reads ahead to see whether a client left; what it reads then would be lost to us. So it
-//! is given a `RequestIo`, which shows it one request's body and after that a silent client.
+//! Pingora reads ahead to notice a client that left, and those bytes would be lost for the next
+//! request. So riskgate gives Pingora a `RequestIo`, which reads the body of one request and then
+//! stays silent.
 
 mod inner;
 mod read_meter;
@@ -33,40 +34,43 @@ use crate::support::socket_reset::is_reset_on_close;
 use inner::InnerIo;
 pub use read_meter::ReadMeter;
 
-/// What is gathered of an answer before it is sent, in bytes: a header and a short body.
+/// The bytes of a response that are buffered before they are sent: a header and a short body, as
+/// many as fit in one TCP segment.
 const WRITE_BUFFER_BYTES: usize = 1460;
-/// Room for what arrives in one go, in bytes.
+/// The space reserved for one read, in bytes.
 const READ_BUFFER_BYTES: usize = 4096;
 
-/// How long a client may be silent behind its last answer before its connection is closed.
+/// The time for which a client may be silent after its last response before its connection is
+/// closed.
 pub const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-/// Bytes that a client may send on behind its last answer.
+/// The most bytes that riskgate reads from a client after its last response.
 const MAX_DISCARDED_BYTES: usize = 8 << 20;
-/// Room for what is read to be dropped, in bytes.
+/// The size of the buffer for bytes that are discarded.
 const DISCARD_BUFFER_BYTES: usize = 8 * 1024;
-/// A stream with what was read ahead of the request in hand.
+
+/// A client's connection, with the bytes that were read ahead of the current request.
 #[derive(Debug)]
 pub struct ClientIo {
     inner: InnerIo,
-    /// Bytes that arrived and were not handed on.
+    /// Bytes that arrived and were not consumed yet.
     pub read_buf: BytesMut,
-    /// What was written and not sent yet.
+    /// Bytes that were written and not sent yet.
     pub(super) write_buf: BytesMut,
-    /// Counts what is read, where somebody wants to know.
+    /// Counts the bytes that are read, on HTTP/2 connections.
     meter: Option<Arc<ReadMeter>>,
-    /// Nothing that was sent lies in the stream below.
+    /// The inner stream has no unflushed bytes.
     is_inner_flushed: bool,
-    /// The client that a proxy speaks for.
+    /// The client's address, if a PROXY header set it.
     proxied_digest: Option<Arc<SocketDigest>>,
 }
 
 impl ClientIo {
-    /// A connection that was accepted from this peer; everything that arrives may be read.
+    /// Wraps a TCP connection that was accepted from this peer.
     pub fn from_tcp(stream: TcpStream, peer: StdAddr) -> ClientIo {
         ClientIo::new(InnerIo::tcp(stream, peer))
     }
 
-    /// The same over a stream of Pingora's.
+    /// Wraps a stream of Pingora's.
     pub fn from_stream(stream: Stream) -> ClientIo {
         ClientIo::new(InnerIo::Pingora(stream))
     }
@@ -83,17 +87,19 @@ impl ClientIo {
         }
     }
 
-    /// Counts what is read from now on, and tells when it is more than this.
-    pub fn start_meter(&mut self, most: i64) -> Arc<ReadMeter> {
-        Arc::clone(self.meter.insert(Arc::new(ReadMeter::new(most))))
+    /// Starts to count the bytes that are read; the meter reports when they exceed `limit`.
+    pub fn start_meter(&mut self, limit: i64) -> Arc<ReadMeter> {
+        Arc::clone(self.meter.insert(Arc::new(ReadMeter::new(limit))))
     }
 
-    /// Reads more; `false` at the end, on an error, or when the deadline comes first.
+    /// Reads more bytes into `read_buf`. Returns false at the end of the connection, on an error,
+    /// or at the deadline.
     pub async fn read_more(&mut self, deadline: Instant) -> bool {
         timeout_at(deadline, poll_fn(|context| self.poll_read_more(context))).await.unwrap_or(false)
     }
 
-    /// Reads more; `false` at the end or on an error. Who waits keeps no room for what may come.
+    /// Reads more bytes into `read_buf`. Returns false at the end of the connection or on an error.
+    /// While a connection waits it holds no read buffer.
     pub fn poll_read_more(&mut self, context: &mut Context<'_>) -> Poll<bool> {
         if ready!(self.inner.poll_readable(context)).is_err() {
             return Poll::Ready(false);
@@ -110,15 +116,15 @@ impl ClientIo {
         }
     }
 
-    /// Sends these bytes now, behind what was written before.
+    /// Sends these bytes now, after the bytes that were written before.
     pub async fn write_and_flush(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         poll_fn(|context| self.poll_send_buffered(context)).await?;
         self.inner.write_all(bytes).await?;
         self.inner.flush().await
     }
 
-    /// Whether these bytes could be sent in time, and until `end`. Mostly they go at once: only who
-    /// waits needs a clock.
+    /// Sends these bytes within `write_timeout` and before `end`. Returns false if that fails. Most
+    /// writes complete at once, so the timer is created only for a write that has to wait.
     pub async fn send_bytes(
         &mut self,
         bytes: &[u8],
@@ -132,34 +138,35 @@ impl ClientIo {
         let sent = match poll_fn(|context| Poll::Ready(sending.as_mut().poll(context))).await {
             Poll::Ready(sent) => Ok(sent),
             Poll::Pending => {
-                let most = Instant::now() + write_timeout;
-                timeout_at(end.map_or(most, |end| most.min(end)), sending).await
+                let deadline = Instant::now() + write_timeout;
+                timeout_at(end.map_or(deadline, |end| deadline.min(end)), sending).await
             }
         };
         matches!(sent, Ok(Ok(())))
     }
 
-    /// Ends a connection so that its last answer arrives: no more is sent, and what the client
-    /// still sends is read and dropped, until as long after the answer as a header may take.
+    /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
+    /// then reads and discards what the client still sends, until `header_timeout` after the
+    /// response.
     pub async fn close_connection(
         &mut self,
         answered: Instant,
         header_timeout: Duration,
-        traffic: &ConnectionTracker,
+        tracker: &ConnectionTracker,
     ) {
-        // An answer that was cut must not look whole.
+        // A truncated response must not look complete, so the connection is reset.
         if is_reset_on_close(self.id()) {
             return;
         }
         let end = answered + header_timeout;
         let closed = async {
-            // TLS says first that no more comes, which a client that does not read holds up.
+            // TLS sends close_notify first, which blocks if the client doesn't read.
             if AsyncWriteExt::shutdown(self).await.is_ok() {
                 self.discard_input(end).await;
             }
         };
         let drained = async {
-            traffic.wait_for_drain().await;
+            tracker.wait_for_drain().await;
             sleep(LINGER_TIMEOUT).await;
         };
         tokio::select! {
@@ -168,20 +175,21 @@ impl ClientIo {
         }
     }
 
-    /// Whether nothing that was written is still to be sent.
+    /// Returns true if all written bytes were sent.
     pub(super) fn is_all_sent(&self) -> bool {
         self.write_buf.is_empty() && self.is_inner_flushed
     }
 
-    /// Reads and drops what still comes, since unread bytes would turn our close into a reset that
-    /// eats the answer: until the client closes, is silent for `LINGER_TIMEOUT`, or has sent
-    /// `MAX_DISCARDED_BYTES` bytes, and until `end` at the latest.
+    /// Reads and discards what the client still sends, because with unread bytes the kernel would
+    /// turn the close into a reset, and the client could lose the response. It stops when the
+    /// client closes, is silent for `LINGER_TIMEOUT`, or has sent `MAX_DISCARDED_BYTES`, and at
+    /// `end`.
     pub async fn discard_input(&mut self, end: Instant) {
         self.read_buf = BytesMut::new();
         let mut left = MAX_DISCARDED_BYTES;
         while left > 0 {
-            let silent = end.min(Instant::now() + LINGER_TIMEOUT);
-            match timeout_at(silent, poll_fn(|context| self.poll_discard(context))).await {
+            let deadline = end.min(Instant::now() + LINGER_TIMEOUT);
+            match timeout_at(deadline, poll_fn(|context| self.poll_discard(context))).await {
                 Ok(Ok(read @ 1..)) => left = left.saturating_sub(read),
                 Ok(Ok(0) | Err(_)) | Err(_) => return,
             }
@@ -189,25 +197,27 @@ impl ClientIo {
     }
 
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
-        let mut room = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
-        let mut buffer = ReadBuf::uninit(&mut room);
+        let mut space = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
+        let mut buffer = ReadBuf::uninit(&mut space);
         ready!(Pin::new(&mut self.inner).poll_read(context, &mut buffer))?;
         Poll::Ready(Ok(buffer.filled().len()))
     }
 
-    /// The peer's address, or that of the client whom it speaks for, if it said who that is.
+    /// Returns the client's address: from the PROXY header if there was one, otherwise the peer's.
+    /// `None` if the PROXY header names no client.
     pub fn client_address(&self) -> Option<IpAddr> {
         let digest = self.get_socket_digest()?;
         digest.peer_addr().and_then(|address| address.as_inet()).map(StdAddr::ip)
     }
 
-    /// From now on the peer speaks for this client, or for nobody who is known: that one has no
-    /// address, so that nothing which it says of others is believed either.
+    /// Sets the client's address from a PROXY header. `None` means that the header names no client
+    /// (UNKNOWN, LOCAL): the connection then has no client address, and so riskgate doesn't trust
+    /// its `X-Forwarded-` fields either.
     pub fn set_proxied_addr(&mut self, client: Option<StdAddr>) {
-        // No descriptor: what is asked of this digest was said by the proxy, or is not known.
+        // There is no descriptor: the digest knows only what the PROXY header says.
         let digest = SocketDigest::from_raw_fd(-1);
         let local = self.inner.socket_digest().and_then(|d| d.local_addr().cloned());
-        // The cells are new, so that nobody has set them before.
+        // The cells are new, so setting them can't fail.
         let _ = digest.peer_addr.set(client.map(SocketAddr::Inet));
         let _ = digest.local_addr.set(local);
         let _ = digest.original_dst.set(None);
@@ -222,8 +232,8 @@ impl AsyncRead for ClientIo {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<std::io::Result<()>> {
         let this = &mut *self;
-        // Who waits for the client sends first what there is for it. How that went shows when
-        // more is written.
+        // Buffered bytes are sent before riskgate waits for the client. An error shows at the next
+        // write.
         let _ = this.poll_send_buffered(context);
         if this.read_buf.is_empty() {
             let before = buffer.filled().len();
@@ -252,13 +262,13 @@ impl ClientIo {
             }
             self.write_buf.advance(sent);
             if self.write_buf.is_empty() {
-                // A connection that waits keeps no room.
+                // A connection that waits holds no write buffer.
                 self.write_buf = BytesMut::new();
                 self.is_inner_flushed = false;
             }
         }
         if !self.is_inner_flushed {
-            // TLS gathers on its own.
+            // TLS has a buffer of its own.
             ready!(Pin::new(&mut self.inner).poll_flush(context))?;
             self.is_inner_flushed = true;
         }
@@ -302,7 +312,7 @@ impl AsyncWrite for ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
-        // An answer that is broken off goes as far as it was written.
+        // Sends what was written of a truncated response, without waiting.
         let _ = self.poll_send_buffered(&mut Context::from_waker(Waker::noop()));
     }
 }
@@ -310,7 +320,7 @@ impl Drop for ClientIo {
 #[async_trait]
 impl Shutdown for ClientIo {
     async fn shutdown(&mut self) {
-        // Whoever is gone is told nothing.
+        // If the client is gone, the shutdown fails; there is nothing left to do.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }

@@ -1,4 +1,5 @@
-//! What is open and what is under way: for the caps, the drain and the metrics.
+//! The count of open connections and of requests in flight, for the limits, the drain and the
+//! metrics.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -10,18 +11,18 @@ use tokio::sync::Notify;
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
-/// Connections that may be open at the same time.
+/// The limits on open connections.
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
-    /// In all.
+    /// The most connections in total.
     pub connections: usize,
-    /// From one address (one /64 of IPv6).
+    /// The most connections from one address (one /64 of IPv6).
     pub per_address: usize,
-    /// Whom the second does not concern.
+    /// Clients in these networks are exempt from the limit per address.
     pub exempt: Networks,
 }
 
-/// What is open and what is under way.
+/// Counts open connections and requests in flight.
 pub struct ConnectionTracker {
     max_connections: usize,
     listeners: AtomicUsize,
@@ -36,13 +37,16 @@ pub struct ConnectionTracker {
 }
 
 impl ConnectionTracker {
-    /// Nothing yet, under these caps.
-    pub fn new(caps: ConnectionLimits) -> ConnectionTracker {
+    /// Creates a tracker with these limits.
+    pub fn new(limits: ConnectionLimits) -> ConnectionTracker {
         ConnectionTracker {
-            max_connections: caps.connections,
+            max_connections: limits.connections,
             listeners: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
-            connections_per_client: Arc::new(PerClientLimit::new(caps.per_address, caps.exempt)),
+            connections_per_client: Arc::new(PerClientLimit::new(
+                limits.per_address,
+                limits.exempt,
+            )),
             in_flight: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
             drain_keepalive: AtomicU64::new(0),
@@ -51,18 +55,18 @@ impl ConnectionTracker {
         }
     }
 
-    /// Connections that are open.
+    /// Returns the number of open connections.
     pub fn connections(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
-    /// Requests between their first byte and the end of their answer.
+    /// Returns the number of requests between their first byte and the end of their response.
     pub fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// From now on every answer says that its connection closes. Where none was under way, a last
-    /// request is waited for until so long after the answer before it.
+    /// Starts the drain: from now on every response announces that its connection closes. An idle
+    /// connection may still send one request, until `drain_keepalive` after its last response.
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
         self.drain_keepalive.store(millis, Ordering::SeqCst);
@@ -70,17 +74,18 @@ impl ConnectionTracker {
         self.drain_begun.notify_waiters();
     }
 
-    /// Whether the process is about to end.
+    /// Returns true once the drain has started, because the process is about to end.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// How long after its last answer a connection is kept for one more request.
+    /// Returns the time after its last response for which an idle connection is kept for one more
+    /// request.
     pub fn drain_keepalive(&self) -> Duration {
         Duration::from_millis(self.drain_keepalive.load(Ordering::SeqCst))
     }
 
-    /// Resolves once the drain begins.
+    /// Resolves once the drain starts.
     pub async fn wait_for_drain(&self) {
         wait_until(&self.drain_begun, || self.is_draining()).await;
     }
@@ -95,31 +100,32 @@ impl ConnectionTracker {
         wait_until(&self.changed, || self.in_flight() == 0 && self.connections() == 0).await;
     }
 
-    /// A listener begins to accept; one that stopped is [`ConnectionTracker::remove_listener`].
+    /// Counts a listener that starts to accept, until [`ConnectionTracker::remove_listener`].
     pub fn add_listener(&self) {
         self.listeners.fetch_add(1, Ordering::Release);
     }
 
-    /// A listener accepts no more.
+    /// Counts a listener as closed: it accepts no more connections.
     pub fn remove_listener(&self) {
         self.listeners.fetch_sub(1, Ordering::Release);
         self.changed.notify_waiters();
     }
 
-    /// One more connection, if there may be one; it counts until the answer is dropped.
+    /// Counts one more connection until the guard is dropped; `None` if there are too many.
     pub(super) fn track_connection(self: &Arc<Self>) -> Option<InFlightGuard> {
-        let counted = InFlightGuard::start(self, |traffic| &traffic.connections);
+        let counted = InFlightGuard::start(self, |tracker| &tracker.connections);
         (self.connections() <= self.max_connections).then_some(counted)
     }
 
-    /// One more connection from this address, if there may be one.
+    /// Counts one more connection from this address until the guard is dropped; `None` if there are
+    /// too many.
     pub(super) fn track_address(&self, address: IpAddr) -> Option<PerClientGuard> {
         self.connections_per_client.acquire(address)
     }
 
-    /// One more request, until the answer is dropped.
+    /// Counts one more request in flight until the guard is dropped.
     pub(super) fn track_request(self: &Arc<Self>) -> InFlightGuard {
-        InFlightGuard::start(self, |traffic| &traffic.in_flight)
+        InFlightGuard::start(self, |tracker| &tracker.in_flight)
     }
 }
 
@@ -135,7 +141,7 @@ async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     }
 }
 
-/// Counts one connection or request for as long as it lives, panics included.
+/// Counts one connection or request until it is dropped, also by a panic.
 pub(super) struct InFlightGuard {
     tracker: Arc<ConnectionTracker>,
     count: fn(&ConnectionTracker) -> &AtomicUsize,
@@ -143,18 +149,19 @@ pub(super) struct InFlightGuard {
 
 impl InFlightGuard {
     fn start(
-        traffic: &Arc<ConnectionTracker>,
+        tracker: &Arc<ConnectionTracker>,
         count: fn(&ConnectionTracker) -> &AtomicUsize,
     ) -> InFlightGuard {
-        count(traffic).fetch_add(1, Ordering::SeqCst);
-        InFlightGuard { tracker: Arc::clone(traffic), count }
+        count(tracker).fetch_add(1, Ordering::SeqCst);
+        InFlightGuard { tracker: Arc::clone(tracker), count }
     }
 }
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
         (self.count)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
-        // Only the end waits for it: counted down first, then looked, so that none is missed.
+        // Tasks wait for the count only during a drain. The count is decremented before the flag is
+        // read, so that a drain which starts meanwhile misses no change.
         if self.tracker.is_draining() {
             self.tracker.changed.notify_waiters();
         }
@@ -168,12 +175,12 @@ mod tests {
     #[test]
     fn what_is_open_is_counted_and_capped() {
         let caps = ConnectionLimits { connections: 3, per_address: 2, exempt: Networks::default() };
-        let traffic = Arc::new(ConnectionTracker::new(caps));
+        let tracker = Arc::new(ConnectionTracker::new(caps));
         let open: Vec<InFlightGuard> =
-            (0..3).map(|_| traffic.track_connection().unwrap()).collect();
-        assert!(traffic.track_connection().is_none());
+            (0..3).map(|_| tracker.track_connection().unwrap()).collect();
+        assert!(tracker.track_connection().is_none());
         drop(open);
-        assert!(traffic.track_connection().is_some());
-        assert_eq!(traffic.connections(), 0);
+        assert!(tracker.track_connection().is_some());
+        assert_eq!(tracker.connections(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! What all connections of one listener share.
+//! The state that all connections of one listener share.
 
 use std::sync::Arc;
 
@@ -7,19 +7,19 @@ use super::options::DownstreamOptions;
 use crate::gate::Gate;
 use crate::proxy::upstream::Upstreams;
 
-/// The servers that the lane asks.
+/// The upstream servers for the fast path.
 #[derive(Clone)]
 pub struct ExchangeUpstreams {
-    /// The servers.
+    /// The upstream servers.
     pub upstreams: Arc<Upstreams>,
 }
 
-/// What serves a connection beside Pingora's proxy.
+/// The state that all connections of one listener share, beside Pingora's proxy.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub gate: Gate,
     pub options: DownstreamOptions,
-    pub traffic: Arc<ConnectionTracker>,
-    /// Servers that the lane asks itself.
+    pub tracker: Arc<ConnectionTracker>,
+    /// The upstream servers that the fast path may use; without them it forwards no request.
     pub upstreams: Option<ExchangeUpstreams>,
 }

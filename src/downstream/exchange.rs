@@ -1,9 +1,9 @@
-//! The lane's way through to the servers: a request that passed the gates is sent to one, and the
-//! answer comes back, from bytes to bytes.
+//! The fast path's exchange with an upstream server: it sends a request that passed the gates as
+//! bytes, and forwards the bytes of the response.
 //!
-//! It does what the gateway does, in the same order: a place, a server, a connection, the same words
-//! in both directions, one end for all of it, a second try, a refusal. What they mean stands in the
-//! rooms that both call.
+//! It takes the same steps as the gateway, in the same order: exchange permit, server, connection,
+//! forwarding in both directions under one deadline, retry, refusal. The rules of these steps are
+//! in the modules that both call.
 
 use bytes::BytesMut;
 use pingora_core::protocols::Ssl;
@@ -22,49 +22,49 @@ use crate::proxy::upstream::{
     UpstreamConnection, forward_head,
 };
 
-/// Room for what arrives of a header in one go, in bytes.
+/// The space reserved for one read of a response header, in bytes.
 const HEADER_READ_BYTES: usize = 4 * 1024;
-/// The same for a body.
+/// The space reserved for one read of a response body, in bytes.
 const BODY_READ_BYTES: usize = 16 * 1024;
 
-/// How the client's connection goes on.
+/// How the client's connection continues after a request.
 pub(super) enum Disposition {
     KeepAlive,
     Close,
-    /// On the Pingora path.
+    /// The Pingora path takes over.
     Fallback,
-    /// It is of no use to anybody.
+    /// The connection is broken and can't be closed in an orderly way.
     Broken,
 }
 
-/// A request on its way, and what came of it so far.
+/// A request that is being forwarded, and the state of its exchange.
 struct Exchange<'e, 's> {
     servers: &'e ExchangeUpstreams,
     fast_path: &'e mut FastPath<&'s ExchangeUpstreams>,
-    caller: ClientInfo<'e>,
-    visit: &'e RequestContext,
+    client_info: ClientInfo<'e>,
+    ctx: &'e RequestContext,
     header: &'e [u8],
     method: &'static str,
-    traffic: &'e ConnectionTracker,
-    /// The client's connection closes behind the answer.
+    tracker: &'e ConnectionTracker,
+    /// The client's connection closes after the response.
     closes: bool,
-    tries: Attempts,
-    /// What the client is to be sent.
+    attempts: Attempts,
+    /// Bytes to send to the client.
     out: Vec<u8>,
 }
 
-/// An answer that has begun.
+/// A response whose header was forwarded.
 struct UpstreamResponse {
     head: ResponseHead,
     connection: UpstreamConnection,
-    /// What has arrived behind its header.
+    /// The bytes that arrived after the header.
     arrived: BytesMut,
 }
 
-/// An answer that has begun is not passed on to its end.
+/// A response that has started can't be forwarded to its end.
 struct Truncated;
 
-/// Passes a request on, and its answer back, behind the answers that stand before it.
+/// Forwards a request, and its response after the responses in `pending_output`.
 pub(super) async fn proxy_request(
     context: &ConnectionContext,
     servers: &ExchangeUpstreams,
@@ -75,39 +75,39 @@ pub(super) async fn proxy_request(
 ) -> Disposition {
     let write_timeout = context.options.write_timeout;
     let header = client_io.read_buf.split_to(request.header_length);
-    let ProxyRequest { visit: mut ctx, method, target, closes, .. } = request;
+    let ProxyRequest { mut ctx, method, target, closes, .. } = request;
     if !client_io.send_bytes(pending_output, write_timeout, None).await {
         ctx.mark_aborted();
         fast_path.record_request(&ctx, method, &target);
         return Disposition::Broken;
     }
     let address = client_io.client_address();
-    let secure = client_io.get_ssl_digest().is_some();
+    let is_secure = client_io.get_ssl_digest().is_some();
     let end = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
-        caller: context.gate.client_info(&ctx, address, secure),
-        visit: &ctx,
+        client_info: context.gate.client_info(&ctx, address, is_secure),
+        ctx: &ctx,
         header: &header,
         method,
-        traffic: &context.traffic,
+        tracker: &context.tracker,
         closes,
-        tries: Attempts::default(),
+        attempts: Attempts::default(),
         out: Vec::with_capacity(1024),
     };
-    let place = servers.upstreams.acquire_exchange(address);
-    let begun = match &place {
+    let permit = servers.upstreams.acquire_exchange(address);
+    let response = match &permit {
         Some(_) => timeout_at(end, exchange.start_response()).await,
-        // Too many are under way.
-        None => Ok(Err(exchange.tries.refusal(false))),
+        // There are too many exchanges.
+        None => Ok(Err(exchange.attempts.refusal(false))),
     };
-    let begun = begun.unwrap_or_else(|_| Err(exchange.tries.refusal(true)));
+    let response = response.unwrap_or_else(|_| Err(exchange.attempts.refusal(true)));
     let (closes, mut out) = (exchange.closes, std::mem::take(&mut exchange.out));
-    let disposition = match begun {
-        Ok(begun) => {
-            ctx.set_upstream_outcome(begun.head.status);
-            match forward_body(context, servers, client_io, begun, out, end).await {
+    let disposition = match response {
+        Ok(response) => {
+            ctx.set_upstream_outcome(response.head.status);
+            match forward_body(context, servers, client_io, response, out, end).await {
                 Ok(()) if closes => Disposition::Close,
                 Ok(()) => Disposition::KeepAlive,
                 Err(Truncated) => {
@@ -118,7 +118,7 @@ pub(super) async fn proxy_request(
         }
         Err(refusal) => {
             let reply = context.gate.reply_to_refusal(&refusal, &mut ctx);
-            // As on the Pingora path it closes behind a failed exchange.
+            // The connection closes after a failed exchange, as on the Pingora path.
             let options = RenderOptions { should_close: true, is_head_method: method == "HEAD" };
             out.clear();
             reply.render(&ctx.common_headers, fast_path.date(), options, &mut out);
@@ -133,56 +133,57 @@ pub(super) async fn proxy_request(
     disposition
 }
 
-/// Passes back what the header left, and all that follows it.
+/// Sends the rest of the output, and forwards the body of the response.
 async fn forward_body(
     context: &ConnectionContext,
     servers: &ExchangeUpstreams,
     client_io: &mut ClientIo,
-    begun: UpstreamResponse,
+    response: UpstreamResponse,
     mut out: Vec<u8>,
     end: Instant,
 ) -> Result<(), Truncated> {
     let UpstreamResponse {
-        head: ResponseHead { mut body, is_persistent: stays, .. },
+        head: ResponseHead { mut body, is_persistent, .. },
         mut connection,
         mut arrived,
-    } = begun;
+    } = response;
     loop {
-        let passed = body.forward(&mut arrived, &mut out);
+        let forwarded = body.forward(&mut arrived, &mut out);
         if !client_io.send_bytes(&out, context.options.write_timeout, Some(end)).await {
             return Err(Truncated);
         }
         out.clear();
-        passed.map_err(|MalformedResponse| Truncated)?;
+        forwarded.map_err(|MalformedResponse| Truncated)?;
         if body == BodyState::Complete {
             break;
         }
         match timeout_at(end, connection.read(&mut arrived, BODY_READ_BYTES)).await {
             Ok(Ok(1..)) => {}
             Ok(Ok(0)) => body.finish_at_eof(&mut out).map_err(|MalformedResponse| Truncated)?,
-            // What was cut, by the deadline too, must not look complete.
+            // A truncated body must not look complete, also if the deadline cut it.
             Ok(Err(_)) | Err(_) => return Err(Truncated),
         }
     }
-    if stays && arrived.is_empty() {
+    if is_persistent && arrived.is_empty() {
         servers.upstreams.keep_idle(connection);
     }
     Ok(())
 }
 
 impl Exchange<'_, '_> {
-    /// Asks a server, and another one if need be, until an answer begins; its header is in `out`.
+    /// Sends the request to a server, and again if a retry is allowed, until a response starts. Its
+    /// header is then in `out`.
     async fn start_response(&mut self) -> Result<UpstreamResponse, Refusal> {
         let upstreams = &self.servers.upstreams;
-        let (Some(target), Some(_)) = (self.visit.forward(), &self.visit.permit) else {
+        let (Some(target), Some(_)) = (self.ctx.forward(), &self.ctx.permit) else {
             return Err(Refusal::Internal);
         };
         loop {
-            self.tries.start_attempt();
-            let server = upstreams.select_server().ok_or(self.tries.refusal(false))?;
-            let failure = match upstreams.connect(server, self.tries.is_retry()).await {
+            self.attempts.start_attempt();
+            let server = upstreams.select_server().ok_or(self.attempts.refusal(false))?;
+            let failure = match upstreams.connect(server, self.attempts.is_retry()).await {
                 Ok(mut connection) => {
-                    self.tries.mark_connected();
+                    self.attempts.mark_connected();
                     let mut arrived = BytesMut::new();
                     let mut request = Vec::with_capacity(self.header.len() + 512);
                     let request_line = (self.method, target);
@@ -190,13 +191,11 @@ impl Exchange<'_, '_> {
                         self.header,
                         request_line,
                         server,
-                        &self.caller,
+                        &self.client_info,
                         &mut request,
                     );
                     match self.send_and_read_head(&request, &mut connection, &mut arrived).await {
-                        Ok(answer) => {
-                            return Ok(UpstreamResponse { head: answer, connection, arrived });
-                        }
+                        Ok(head) => return Ok(UpstreamResponse { head, connection, arrived }),
                         Err(failure) => failure,
                     }
                 }
@@ -205,14 +204,14 @@ impl Exchange<'_, '_> {
                     Failure::Connect
                 }
             };
-            // Who is late is not here any more.
-            if !self.tries.may_retry(failure, false) {
-                return Err(self.tries.refusal(false));
+            // The client_info's `timeout_at` enforces the deadline, so it has not passed here.
+            if !self.attempts.may_retry(failure, false) {
+                return Err(self.attempts.refusal(false));
             }
         }
     }
 
-    /// Sends the request, and reads until there is a header.
+    /// Sends the request, and reads until the response header is complete.
     async fn send_and_read_head(
         &mut self,
         request: &[u8],
@@ -227,16 +226,16 @@ impl Exchange<'_, '_> {
                 Ok(1..) => failure = Failure::ResponseStarted,
                 Ok(0) | Err(_) => return Err(failure),
             }
-            self.closes |= self.traffic.is_draining();
+            self.closes |= self.tracker.is_draining();
             let context = ResponseContext {
-                common: &self.visit.common_headers,
+                common: &self.ctx.common_headers,
                 date: self.fast_path.date(),
                 closes: self.closes,
                 is_head: self.method == "HEAD",
             };
-            let passed = forward_head(arrived, &context, &mut self.out);
-            if let Some(answer) = passed.map_err(|MalformedResponse| Failure::ResponseStarted)? {
-                return Ok(answer);
+            let head = forward_head(arrived, &context, &mut self.out);
+            if let Some(head) = head.map_err(|MalformedResponse| Failure::ResponseStarted)? {
+                return Ok(head);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The short way for plain requests: from bytes to bytes, without Pingora's proxy.
+//! The fast path for plain requests: from request bytes to response bytes, without Pingora's proxy.
 //!
-//! It has no rule of its own: the header is read as at the door, the gates judge as in the filter,
-//! and the reply is written by the same hand. It answers what a look into memory answers, says what
-//! may cross, and leaves everything else where it lies, with nothing done about it. It knows no
+//! It has no rules of its own: the parser, the gates and the response writer are those of the
+//! Pingora path. It answers requests that memory can answer, and reports requests to forward. It
+//! leaves all other requests unread for the Pingora path, without side effects. It knows no
 //! connection.
 
 use std::net::IpAddr;
@@ -13,10 +13,10 @@ use crate::message::request_head::{RequestHead, RequestLimits, parse_request_hea
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
 
-/// Bytes of answers that are gathered before they are sent.
+/// The bytes of responses that are buffered before they are sent.
 const FLUSH_THRESHOLD: usize = 16 * 1024;
 
-/// The lane of one connection, with a way to servers if there is one.
+/// The fast path of one connection; `S` are the upstream servers that it may forward to.
 pub struct FastPath<S> {
     gate: Gate,
     sizes: RequestLimits,
@@ -25,36 +25,37 @@ pub struct FastPath<S> {
     date: DateCache,
 }
 
-/// A request that may go on to a server: it has passed the gates.
+/// A request that passed the gates and is to be forwarded.
 pub struct ProxyRequest {
-    /// What is known of it.
-    pub visit: RequestContext,
-    /// Bytes of its header.
+    /// The state of the request.
+    pub ctx: RequestContext,
+    /// The length of its header, in bytes.
     pub header_length: usize,
-    /// Its method.
+    /// The method.
     pub method: &'static str,
-    /// Its target as it came.
+    /// The target as the client sent it.
     pub target: Vec<u8>,
-    /// Its client wants the connection to close behind the answer.
+    /// The client wants the connection to close after the response.
     pub closes: bool,
 }
 
-/// What comes next on the connection.
+/// The caller's next action on the connection.
 pub enum Action<S> {
-    /// More requests, of which perhaps a part is here.
+    /// Read more bytes: the rest is empty or an incomplete request.
     ReadMore,
-    /// Sending, before there are more answers.
+    /// Send the buffered responses before answering more requests.
     Flush,
-    /// The end: the last answer says so.
+    /// Send the responses and close the connection, as the last response announces.
     Close,
-    /// One of the servers: what is left begins with a request that crosses.
+    /// Forward the request at the front of the rest to an upstream server.
     Proxy(S, Box<ProxyRequest>),
-    /// The Pingora path: what is left is not for the lane.
+    /// Fall back to the Pingora path with the rest.
     Fallback,
 }
 
 impl<S: Copy> FastPath<S> {
-    /// A lane for this client; without servers what may go on to one is handed over.
+    /// Creates the fast path for a client. Without `servers` it falls back to the Pingora path for
+    /// every request that is to be forwarded.
     pub fn new(
         gate: Gate,
         sizes: RequestLimits,
@@ -64,16 +65,16 @@ impl<S: Copy> FastPath<S> {
         FastPath { gate, sizes, client, servers, date: DateCache::default() }
     }
 
-    /// What `Date` says now.
+    /// Returns the value of `Date` for the current second.
     pub fn date(&mut self) -> &[u8] {
         self.date.format_at(StartTime::now().unix_seconds())
     }
 
-    /// Answers the plain requests at the front of what has arrived, each in its turn. How many
-    /// bytes they were, and what comes next; the answers are appended to `out`.
+    /// Answers the plain requests at the front of `arrived` in order, and appends the responses to
+    /// `out`. Returns the number of bytes consumed and the next action.
     pub fn answer_requests(&mut self, arrived: &[u8], out: &mut Vec<u8>) -> (usize, Action<S>) {
         let mut consumed = 0;
-        // What came together came now.
+        // All requests in the buffer get the same start time.
         let start = StartTime::now();
         while consumed < arrived.len() {
             let head = match parse_request_head(&arrived[consumed..], 0, &self.sizes) {
@@ -85,11 +86,11 @@ impl<S: Copy> FastPath<S> {
             let Some(decision) = self.try_judge_request(&head, &mut ctx) else {
                 return (consumed, Action::Fallback);
             };
-            let wants_end = head.fields.closes;
+            let wants_close = head.fields.closes;
             let reply = match (decision, self.servers) {
                 (Decision::Reply(reply), _) => reply,
                 (Decision::Forward, Some(servers)) => {
-                    let request = Box::new(ProxyRequest::new(&head, ctx, wants_end));
+                    let request = Box::new(ProxyRequest::new(&head, ctx, wants_close));
                     return (consumed, Action::Proxy(servers, request));
                 }
                 (Decision::Forward, None) => {
@@ -97,7 +98,7 @@ impl<S: Copy> FastPath<S> {
                 }
             };
             consumed += head.length;
-            let closes = wants_end || reply.closes();
+            let closes = wants_close || reply.closes();
             let options = RenderOptions {
                 should_close: closes,
                 is_head_method: head.request_line.method == b"HEAD",
@@ -125,7 +126,8 @@ impl<S: Copy> FastPath<S> {
         self.gate.record_request(ctx, method, target, self.client);
     }
 
-    /// What was decided; `None` if it is not for the lane, and then nothing was done.
+    /// Runs the gates. Returns `None` if the Pingora path must serve the request; no call is spent
+    /// then.
     fn try_judge_request(
         &self,
         head: &RequestHead<'_>,
@@ -149,16 +151,16 @@ impl<S: Copy> FastPath<S> {
 impl ProxyRequest {
     fn new(head: &RequestHead<'_>, ctx: RequestContext, closes: bool) -> ProxyRequest {
         let (method, target) = (method_of(head), head.request_line.target.to_vec());
-        ProxyRequest { visit: ctx, header_length: head.length, method, target, closes }
+        ProxyRequest { ctx, header_length: head.length, method, target, closes }
     }
 }
 
-/// The method of a plain request.
+/// Returns the method of a plain request.
 fn method_of(head: &RequestHead<'_>) -> &'static str {
     if head.request_line.method == b"HEAD" { "HEAD" } else { "GET" }
 }
 
-/// The value of `Date`, which changes once a second.
+/// Caches the text of `Date`, which changes once a second.
 #[derive(Default)]
 struct DateCache {
     second: i64,

@@ -1,4 +1,4 @@
-//! The lane's connection: reads what arrives, sends what the lane answers.
+//! The loop of a connection on the fast path: it reads requests and sends responses.
 
 use bytes::Buf;
 use tokio::time::Instant;
@@ -11,19 +11,21 @@ use super::fast_path::{Action, FastPath};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
-/// Bytes of answers in one batch, beyond which it is a long one.
+/// If a batch of responses has more bytes than this, the connection yields to other tasks.
 const YIELD_THRESHOLD: usize = 4 * 1024;
 
-/// Where a connection goes on.
+/// How the fast path leaves a connection.
 pub(super) enum FastPathExit {
-    /// On the Pingora path: since when it is without a request, and until when it may be.
+    /// The Pingora path takes over: the time of the last response, and the deadline for the next
+    /// request to start.
     ToPingora((Instant, Instant)),
-    /// Nowhere: it has ended.
+    /// The connection has ended.
     Ended,
 }
 
-/// Answers plain requests until one comes that is not, or that is not whole, or the connection
-/// ends. It has been without a request since `answered`; the next must begin by `deadline`.
+/// Serves plain requests until the connection ends, or until a request arrives that is not plain or
+/// incomplete. The connection has been idle since `answered`; the next request must start by
+/// `deadline`.
 pub(super) async fn serve_fast_path(
     context: &ConnectionContext,
     client_io: &mut ClientIo,
@@ -41,14 +43,14 @@ pub(super) async fn serve_fast_path(
             match idle_wait.wait(client_io, deadline).await {
                 IdleOutcome::Readable => {}
                 IdleOutcome::Ended => return FastPathExit::Ended,
-                // The Pingora path knows how to end.
+                // The Pingora path handles the drain.
                 IdleOutcome::Shutdown => return FastPathExit::ToPingora((answered, deadline)),
             }
         }
-        if context.traffic.is_draining() {
+        if context.tracker.is_draining() {
             return FastPathExit::ToPingora((answered, deadline));
         }
-        let under_way = context.traffic.track_request();
+        let in_flight = context.tracker.track_request();
         let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
         let (consumed, action) = fast_path.answer_requests(&client_io.read_buf, &mut out);
         client_io.read_buf.advance(consumed);
@@ -60,7 +62,7 @@ pub(super) async fn serve_fast_path(
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Disposition::Broken,
             Action::Close => Disposition::Close,
-            // What comes in pieces is put together on the Pingora path.
+            // The Pingora path waits for the rest of an incomplete request.
             Action::ReadMore if !client_io.read_buf.is_empty() => Disposition::Fallback,
             Action::ReadMore | Action::Flush => Disposition::KeepAlive,
             Action::Fallback => Disposition::Fallback,
@@ -74,16 +76,16 @@ pub(super) async fn serve_fast_path(
             Disposition::Fallback => return FastPathExit::ToPingora((answered, deadline)),
             Disposition::Broken => return FastPathExit::Ended,
             Disposition::Close => {
-                drop(under_way);
+                drop(in_flight);
                 boxed(|| {
-                    client_io.close_connection(Instant::now(), header_timeout, &context.traffic)
+                    client_io.close_connection(Instant::now(), header_timeout, &context.tracker)
                 })
                 .await;
                 return FastPathExit::Ended;
             }
         }
         if out.len() > YIELD_THRESHOLD {
-            // Others have their turn before the next batch.
+            // Other tasks run before the next batch.
             tokio::task::yield_now().await;
         }
     }

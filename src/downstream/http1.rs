@@ -1,4 +1,5 @@
-//! HTTP/1.1 on a connection: one request after the other, each whole before it is handed on.
+//! HTTP/1.1 on a connection: one request after the other. A request's head is complete and checked
+//! before Pingora gets it.
 
 use std::sync::Arc;
 
@@ -22,20 +23,21 @@ use crate::message::response::{CommonHeaders, RenderOptions, Reply};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
-/// What came of waiting for a request.
+/// The result of reading a request head.
 enum ReadOutcome {
     Request(RequestFraming),
     Refused(Refusal),
-    /// Closed, idle for too long, or too slow: there is nobody to answer.
+    /// The client closed the connection or was too slow; it gets no response.
     Disconnected,
 }
 
-/// What the connection must know of a request.
+/// The framing of a request, as the connection needs it.
 struct RequestFraming {
-    /// Bytes of its header, and of its body.
+    /// The length of the header, in bytes.
     header_length: usize,
-    body: usize,
-    /// The client wants the connection to close behind the answer.
+    /// The length of the body, in bytes.
+    body_length: usize,
+    /// The client wants the connection to close after the response.
     closes: bool,
     /// The client waits for a 100 before it sends the body.
     awaits_continue: bool,
@@ -48,17 +50,17 @@ impl From<RequestHead<'_>> for RequestFraming {
         let closes = head.fields.closes;
         RequestFraming {
             header_length: head.length,
-            body: head.body_length,
+            body_length: head.body_length,
             closes,
             awaits_continue,
         }
     }
 }
 
-/// How a connection goes on behind a request.
+/// How a connection continues after a request.
 enum ServedConnection {
     KeepAlive(Box<ClientIo>),
-    /// Its last answer was written then.
+    /// With the time at which the last response was written.
     Close(Box<ClientIo>, Instant),
 }
 
@@ -73,7 +75,7 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Serves requests until the connection ends; the first must begin by `deadline`.
+    /// Serves requests until the connection ends. The first must start by `deadline`.
     pub(super) async fn serve_http1(
         &self,
         mut client_io: Box<ClientIo>,
@@ -102,15 +104,15 @@ where
                 self.serve_pingora_path(client_io, idle_wait, shutdown, answered, deadline)
             });
             match served.await {
-                Some((returned, last)) => (client_io, answered) = (returned, last),
+                Some((returned, at)) => (client_io, answered) = (returned, at),
                 None => return,
             }
             deadline = answered + self.context.options.keepalive_timeout;
         }
     }
 
-    /// Serves requests on the Pingora path: until the connection ends, or until the lane may go on,
-    /// since then without a request.
+    /// Serves requests on the Pingora path. Returns `None` once the connection has ended. If the
+    /// fast path is on, returns the connection after one request, with the time of its response.
     async fn serve_pingora_path(
         &self,
         mut client_io: Box<ClientIo>,
@@ -133,8 +135,8 @@ where
                 ServedConnection::KeepAlive(client_io) => client_io,
                 ServedConnection::Close(mut client_io, answered) => {
                     let header_timeout = self.context.options.header_timeout;
-                    let traffic = &self.context.traffic;
-                    client_io.close_connection(answered, header_timeout, traffic).await;
+                    let tracker = &self.context.tracker;
+                    client_io.close_connection(answered, header_timeout, tracker).await;
                     return None;
                 }
             };
@@ -146,7 +148,7 @@ where
         }
     }
 
-    /// Waits for the first byte of a request, which counts as in flight from then on.
+    /// Waits for the first byte of a request. The request counts as in flight from then on.
     async fn await_request(
         &self,
         client_io: &mut ClientIo,
@@ -154,9 +156,9 @@ where
         answered: Instant,
         deadline: Instant,
     ) -> Option<InFlightGuard> {
-        let has_come =
-            idle_wait.await_bytes(client_io, &self.context.traffic, answered, deadline).await;
-        has_come.then(|| self.context.traffic.track_request())
+        let has_arrived =
+            idle_wait.await_bytes(client_io, &self.context.tracker, answered, deadline).await;
+        has_arrived.then(|| self.context.tracker.track_request())
     }
 
     async fn read_request_head(&self, client_io: &mut ClientIo) -> ReadOutcome {
@@ -175,7 +177,7 @@ where
         }
     }
 
-    /// Has Pingora serve one request. Nothing comes back if Pingora's task has ended by a panic.
+    /// Lets Pingora serve one request. Returns `None` if Pingora's task ended by a panic.
     async fn serve_with_pingora(
         &self,
         mut client_io: Box<ClientIo>,
@@ -183,29 +185,33 @@ where
         shutdown: &ShutdownWatch,
     ) -> Option<ServedConnection> {
         let header = client_io.read_buf.split_to(framing.header_length);
-        let (io, mut returned) = RequestIo::new(client_io, framing.body, framing.awaits_continue);
+        let (io, mut returned) =
+            RequestIo::new(client_io, framing.body_length, framing.awaits_continue);
         let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
-        // Reading the header sets Pingora's keep-alive anew; how often is left to us.
-        let is_last = framing.closes || self.context.traffic.is_draining();
+        // Reading the header overwrites Pingora's keep-alive, but not the number of reuses: 0
+        // closes the connection after this response.
+        let is_last = framing.closes || self.context.tracker.is_draining();
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
-        // Behind an answer that comes first a short body is read to its end, and the connection is
-        // kept. Whether a client that waits for a 100 sends one then, it alone knows.
+        // If the response comes before the end of a short body, the body is read to its end and the
+        // connection is kept. That can't work for a client that waits for a 100: riskgate can't
+        // know whether the client will send the body after the response.
         let is_read_to_end =
-            framing.body <= request_body::MAX_BUFFERED_BODY && !framing.awaits_continue;
+            framing.body_length <= request_body::MAX_BUFFERED_BODY && !framing.awaits_continue;
         session.set_close_on_response_before_downstream_finish(!is_read_to_end);
         session.set_read_timeout(Some(self.context.options.header_timeout));
         session.set_write_timeout(Some(self.context.options.write_timeout));
-        // Who takes longer is closed, which takes no notice of the process's end for so long only.
+        // If the client takes longer, the connection closes. The drain of the process has to wait
+        // for this time, so it is short.
         session
             .set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER_TIMEOUT)));
-        // A client may close its sending side and still wait for the answer.
+        // A client may close its sending side and still wait for the response.
         session.set_abort_on_close(false);
         session.set_ignore_info_resp(true);
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
-        let ReturnedConnection { wire: client_io, body_left, answered_at: answered } =
+        let ReturnedConnection { client_io, body_left, answered_at: answered } =
             returned.try_recv().ok()?;
-        // A body that was not read to its end would be taken for the next request.
+        // The unread rest of a body would be parsed as the next request.
         let is_kept = is_kept && body_left == 0;
         Some(if is_kept {
             ServedConnection::KeepAlive(client_io)
@@ -214,7 +220,7 @@ where
         })
     }
 
-    /// Answers what is no request.
+    /// Answers a head that is not a valid request, and logs it.
     async fn refuse_request(
         &self,
         mut client_io: Box<ClientIo>,

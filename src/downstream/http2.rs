@@ -1,7 +1,7 @@
-//! HTTP/2 on a connection: its limits, its end, and one task for each request.
+//! HTTP/2 on a connection: its limits, its end, and one task per request.
 //!
-//! Frames are the h2 crate's, which closes a connection that floods it with CONTINUATION, SETTINGS
-//! or resets. Each request is held to the same grammar and sizes as one of HTTP/1.1.
+//! The h2 crate handles the frames; it closes a connection that floods it with CONTINUATION frames,
+//! SETTINGS frames or resets. Each request must satisfy the same grammar and limits as in HTTP/1.1.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,32 +29,33 @@ use crate::message::response::{CommonHeaders, Reply};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
-/// What one stream may keep in memory for a client that does not read.
+/// The most bytes that one stream buffers for a client that doesn't read.
 const SEND_BUFFER: usize = 64 * 1024;
-/// Streams that a client may reset before they are looked at, or that we reset for its errors.
+/// The most streams that a client may reset before they are accepted, and the most that riskgate
+/// resets because of the client's errors.
 const MAX_RESETS: usize = 20;
-/// Streams that we reset and still know, and for how long, so that what was under way on them is
-/// ignored.
+/// The number of streams reset by riskgate that it remembers, and for how long, so that their late
+/// frames are ignored.
 const MAX_REMEMBERED_RESETS: usize = 1024;
 const RESET_REMEMBERED_FOR: Duration = Duration::from_secs(10);
-/// Requests on one connection that are malformed beyond what is answered.
+/// The most requests on one connection that are too malformed for a response.
 const MAX_MALFORMED_REQUESTS: usize = 32;
-/// Bytes that a client may send without a request: settings, pings, windows.
+/// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
 const MAX_CONTROL_BYTES: i64 = 64 * 1024;
-/// For a client to take our GOAWAY and close.
+/// The time for a client to receive GOAWAY and close.
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The connection as the h2 crate has it.
+/// The h2 crate's connection.
 type Frames = h2::server::Connection<Stream, Bytes>;
 
-/// The requests of one connection that are under way.
+/// The active streams of one connection.
 #[derive(Default)]
 struct Streams {
     active: AtomicUsize,
     ended: Notify,
 }
 
-/// One of them, for as long as it lives, panics included.
+/// Counts one active stream until it is dropped, also by a panic.
 struct StreamGuard(Arc<Streams>);
 
 impl StreamGuard {
@@ -76,7 +77,7 @@ impl Streams {
         self.active.load(Ordering::SeqCst)
     }
 
-    /// Resolves once nothing has been under way for this long.
+    /// Resolves once no stream has been active for this long.
     async fn wait_until_idle_for(&self, time: Duration) {
         while self.count_active() > 0 {
             self.ended.notified().await;
@@ -92,7 +93,7 @@ fn h2_options(app: &DownstreamOptions) -> H2Options {
         .max_header_list_size(u32::try_from(app.sizes.header_bytes).unwrap_or(u32::MAX))
         .max_send_buffer_size(SEND_BUFFER)
         .max_pending_accept_reset_streams(MAX_RESETS)
-        // A frame that was under way when its stream was reset is no fault of the client's.
+        // A frame that was under way when its stream was reset is not the client's fault.
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
         .reset_stream_duration(RESET_REMEMBERED_FOR)
         .max_local_error_reset_streams(Some(MAX_RESETS));
@@ -117,8 +118,8 @@ pub(super) async fn serve_http2<P>(
         proxy_digest: stream.get_proxy_digest(),
         socket_digest: stream.get_socket_digest(),
     });
-    let begun = handshake(stream, Some(h2_options(&context.options)));
-    let Ok(Ok(mut frames)) = timeout(context.options.header_timeout, begun).await else {
+    let handshake = handshake(stream, Some(h2_options(&context.options)));
+    let Ok(Ok(mut frames)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
     let streams = Arc::new(Streams::default());
@@ -127,18 +128,18 @@ pub(super) async fn serve_http2<P>(
         context,
         shutdown,
         digest: &digest,
-        talk: &control_meter,
+        control_meter: &control_meter,
         streams: &streams,
-        closing: false,
-        malformed: 0,
+        is_closing: false,
+        malformed_count: 0,
     };
-    // The first request has the time of a header. What else a client says gives it no more.
+    // The first request must arrive within the header timeout; other frames don't extend it.
     let idle = streams.wait_until_idle_for(context.options.header_timeout);
     tokio::pin!(idle);
     loop {
         let step = tokio::select! {
             biased;
-            () = context.traffic.wait_for_drain(), if !connection.closing => {
+            () = context.tracker.wait_for_drain(), if !connection.is_closing => {
                 connection.begin_close(&mut frames)
             }
             accepted = HttpSession::from_h2_conn(&mut frames, Arc::clone(&digest)) => {
@@ -150,21 +151,21 @@ pub(super) async fn serve_http2<P>(
                     Ok(None) | Err(_) => Step::End,
                 }
             }
-            () = control_meter.wait_until_exceeded() => connection.on_talk(&mut frames),
+            () = control_meter.wait_until_exceeded() => connection.on_control_limit(&mut frames),
             () = &mut idle => connection.on_idle(&mut frames),
         };
         match step {
-            Step::GoOn => {}
+            Step::Continue => {}
             Step::IdleFor(time) => idle.set(streams.wait_until_idle_for(time)),
             Step::End => return,
         }
     }
 }
 
-/// What follows from something that happened on a connection.
+/// How the loop of a connection continues after an event.
 enum Step {
-    GoOn,
-    /// The connection may be without a request for this long from now on.
+    Continue,
+    /// The connection may be idle for this long from now on.
     IdleFor(Duration),
     End,
 }
@@ -175,10 +176,10 @@ struct Http2Connection<'c, P> {
     context: &'c Arc<ConnectionContext>,
     shutdown: &'c ShutdownWatch,
     digest: &'c Digest,
-    talk: &'c Arc<ReadMeter>,
+    control_meter: &'c Arc<ReadMeter>,
     streams: &'c Arc<Streams>,
-    closing: bool,
-    malformed: usize,
+    is_closing: bool,
+    malformed_count: usize,
 }
 
 impl<P> Http2Connection<'_, P>
@@ -186,41 +187,42 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Takes no more requests, and lets those that are under way finish.
+    /// Accepts no more requests, and lets the active ones finish.
     fn begin_close(&mut self, frames: &mut Frames) -> Step {
-        self.closing = true;
+        self.is_closing = true;
         frames.graceful_shutdown();
         Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
-    /// Ends the connection, since its client asks too much of it.
+    /// Ends the connection with ENHANCE_YOUR_CALM, because the client exceeds a limit.
     fn close_abruptly(&mut self, frames: &mut Frames) -> Step {
-        self.closing = true;
+        self.is_closing = true;
         frames.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
         Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
     fn on_idle(&mut self, frames: &mut Frames) -> Step {
-        if self.closing { Step::End } else { self.begin_close(frames) }
+        if self.is_closing { Step::End } else { self.begin_close(frames) }
     }
 
-    fn on_talk(&mut self, frames: &mut Frames) -> Step {
-        self.talk.reset();
-        // Bodies are counted too, but not when nothing is under way.
-        if self.streams.count_active() == 0 && !self.closing {
+    fn on_control_limit(&mut self, frames: &mut Frames) -> Step {
+        self.control_meter.reset();
+        // The meter counts bodies too, so it says nothing while streams are active.
+        if self.streams.count_active() == 0 && !self.is_closing {
             return self.close_abruptly(frames);
         }
-        Step::GoOn
+        Step::Continue
     }
 
     fn on_session(&mut self, session: HttpSession, frames: &mut Frames) -> Step {
-        // Who resets and asks anew has more under way than its streams show.
+        // A client that resets streams and opens new ones can have more active requests than open
+        // streams, because a request runs on after its stream was reset.
         if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
             return self.close_abruptly(frames);
         }
-        self.talk.reset();
+        self.control_meter.reset();
         self.spawn_request(session, StreamGuard::start(self.streams));
-        Step::IdleFor(if self.closing {
+        Step::IdleFor(if self.is_closing {
             GOAWAY_TIMEOUT
         } else {
             self.context.options.keepalive_timeout
@@ -228,21 +230,21 @@ where
     }
 
     fn on_rejected(&mut self) -> Step {
-        self.malformed += 1;
+        self.malformed_count += 1;
         let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
         let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
         let mut ctx = RequestContext::default();
         ctx.common_headers.request_id = self.context.gate.state().request_ids.generate();
         self.context.gate.record_refusal(&Refusal::BadRequest, &mut ctx, client);
-        if self.malformed > MAX_MALFORMED_REQUESTS { Step::End } else { Step::GoOn }
+        if self.malformed_count > MAX_MALFORMED_REQUESTS { Step::End } else { Step::Continue }
     }
 
     fn spawn_request(&self, stream: HttpSession, active: StreamGuard) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
-        let (control_meter, shutdown) = (Arc::clone(self.talk), self.shutdown.clone());
-        let request = context.traffic.track_request();
+        let (control_meter, shutdown) = (Arc::clone(self.control_meter), self.shutdown.clone());
+        let request = context.tracker.track_request();
         tokio::spawn(async move {
-            let _alive: (StreamGuard, InFlightGuard) = (active, request);
+            let _guards: (StreamGuard, InFlightGuard) = (active, request);
             let mut session = ServerSession::new_http2(stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));
@@ -261,7 +263,7 @@ where
     }
 }
 
-/// Answers what is no request of ours; the connection and its other streams go on.
+/// Answers a stream whose request is refused; the connection and its other streams continue.
 async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusal) {
     let mut ctx = RequestContext::default();
     ctx.common_headers = CommonHeaders {
@@ -270,7 +272,7 @@ async fn refuse_stream(gate: &Gate, mut session: ServerSession, refusal: &Refusa
     };
     let client = session.client_addr().and_then(|a| a.as_inet()).map(|a| a.ip());
     let header = Box::new(Reply::refusal(refusal).to_response_header(&ctx.common_headers));
-    // A client that reset its stream has nobody to tell.
+    // A write fails if the client has reset the stream; there is nothing left to do then.
     let _ = session.write_response_header(header).await;
     let _ = session.write_response_body(Bytes::from(refusal.body()), true).await;
     gate.record_refusal(refusal, &mut ctx, client);

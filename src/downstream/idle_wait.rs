@@ -1,6 +1,7 @@
-//! The time between two requests of a connection: until bytes come, it ends, or the process does.
+//! The wait between two requests of a connection: until bytes arrive, the connection ends, or the
+//! process ends.
 //!
-//! What it takes to wait is made once for a connection and not for each request.
+//! The timer and the shutdown signal are created once per connection, not per request.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -12,29 +13,29 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
 
-/// How it ended.
+/// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IdleOutcome {
-    /// There are bytes.
+    /// Bytes have arrived.
     Readable,
     /// The connection has ended, or the deadline has passed.
     Ended,
-    /// The process is to end.
+    /// The process is about to end.
     Shutdown,
 }
 
-/// Waits, once for each request of a connection.
+/// Waits for the next request of a connection.
 pub(super) struct IdleWait {
     timer: Pin<Box<Sleep>>,
-    /// Until the process is to end; none once it is.
+    /// Resolves when the process is about to end; `None` after that.
     shutdown_signal: Option<Pin<Box<dyn Future<Output = ()> + Send + Sync>>>,
 }
 
 impl IdleWait {
-    /// Of a connection on which nothing was said yet.
+    /// Creates the wait of a new connection.
     pub fn new(deadline: Instant, shutdown: &ShutdownWatch) -> IdleWait {
         let mut shutdown = shutdown.clone();
-        // An error means that there is nobody left to say stop: as good.
+        // An error means that the sender is gone, and so the process ends too.
         let stopped = async move { drop(shutdown.wait_for(|stop| *stop).await) };
         IdleWait {
             timer: Box::pin(sleep_until(deadline)),
@@ -42,8 +43,8 @@ impl IdleWait {
         }
     }
 
-    /// Waits for its end, at most until the deadline. The timer is set anew only when it goes off,
-    /// or would go off too late.
+    /// Waits until bytes arrive, the connection ends or the process ends, at most until the
+    /// deadline. The timer is reset only when it fires, or if it would fire too late.
     pub async fn wait(&mut self, client_io: &mut ClientIo, deadline: Instant) -> IdleOutcome {
         if self.timer.deadline() > deadline {
             self.timer.as_mut().reset(deadline);
@@ -68,11 +69,12 @@ impl IdleWait {
         .await
     }
 
-    /// Waits for bytes on a connection that has been silent since `answered`; `false` if none come.
+    /// Waits for bytes on a connection that has been idle since `answered`. Returns false if none
+    /// arrive.
     pub async fn await_bytes(
         &mut self,
         client_io: &mut ClientIo,
-        traffic: &ConnectionTracker,
+        tracker: &ConnectionTracker,
         answered: Instant,
         deadline: Instant,
     ) -> bool {
@@ -80,9 +82,9 @@ impl IdleWait {
             || match self.wait(client_io, deadline).await {
                 IdleOutcome::Readable => true,
                 IdleOutcome::Ended => false,
-                // Its next request may be under way.
+                // The client's next request may be under way.
                 IdleOutcome::Shutdown => {
-                    let drain_keepalive = answered + traffic.drain_keepalive();
+                    let drain_keepalive = answered + tracker.drain_keepalive();
                     client_io.read_more(deadline.min(drain_keepalive)).await
                 }
             }

@@ -1,28 +1,29 @@
-//! What the config says of client connections.
+//! The settings of client connections.
 
 use std::time::Duration;
 
 use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
 
-/// Time and number at the door.
+/// The settings of client connections.
 #[derive(Clone, Debug)]
 pub struct DownstreamOptions {
-    /// For a whole request header, from its first byte to its last; for a TLS handshake and a
-    /// PROXY header too.
+    /// The time for a whole request header, from its first byte to its last; also for a TLS
+    /// handshake and a PROXY header.
     pub header_timeout: Duration,
-    /// For the next request on a connection to begin.
+    /// The time for the next request on a connection to start.
     pub keepalive_timeout: Duration,
-    /// For a part of an answer to be taken by the client.
+    /// The time for the client to take a part of a response.
     pub write_timeout: Duration,
-    /// Requests at the same time on one HTTP/2 connection.
+    /// The most concurrent requests on one HTTP/2 connection.
     pub max_streams: u32,
-    /// Sizes of what comes in.
+    /// The size limits of requests.
     pub sizes: RequestLimits,
-    /// Whether plain requests are answered on the short way.
+    /// Whether the fast path serves plain requests.
     pub fast_path: bool,
-    /// Whether HTTP/2 is spoken without TLS too, by prior knowledge.
+    /// Whether riskgate accepts HTTP/2 without TLS, with prior knowledge.
     pub h2c: bool,
-    /// The proxies of which every connection begins with a PROXY header; others are refused.
+    /// The proxies whose connections start with a PROXY header; connections from other peers are
+    /// refused. `None` turns the PROXY protocol off.
     pub proxy_protocol: Option<Networks>,
 }

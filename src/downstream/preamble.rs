@@ -1,42 +1,42 @@
-//! What a connection may begin with before its first request: the PROXY protocol's header, or
-//! HTTP/2's preface.
+//! The preamble of a connection before its first request: the PROXY protocol's header, and HTTP/2's
+//! preface.
 //!
-//! It looks at bytes only. Whether they are wanted is the door's to know.
+//! This module only parses bytes. The caller decides whether a preamble is expected.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ppp::v2;
 
-/// What an HTTP/2 connection begins with (RFC 9113 section 3.4).
+/// The start of an HTTP/2 connection (RFC 9113 section 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The longest PROXY header that is read, its additional fields included.
+/// The longest PROXY header that is accepted, in bytes, including its TLVs.
 const MAX_PROXY_HEADER: usize = 2048;
-/// The longest line of version 1, its end included.
+/// The longest line of version 1, in bytes, including CRLF.
 const MAX_V1_LINE: usize = 107;
 
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
 pub enum ProxyHeader {
-    /// So many bytes, and who the proxy speaks for, if it says so: of itself it speaks without a
-    /// name.
+    /// The header's length in bytes, and the client's address; `None` if the header names no client
+    /// (UNKNOWN, LOCAL: the proxy connects on its own behalf).
     Complete(usize, Option<SocketAddr>),
     /// More bytes are needed.
     Partial,
-    /// Something else.
+    /// The bytes are no PROXY header.
     Malformed,
 }
 
-/// Looks for a PROXY header at the front of `bytes`.
+/// Parses the PROXY header at the front of `bytes`.
 pub fn parse_proxy_header(bytes: &[u8]) -> ProxyHeader {
-    const BEGINS: &[u8] = b"PROXY ";
-    if bytes.starts_with(BEGINS) {
+    const V1_START: &[u8] = b"PROXY ";
+    if bytes.starts_with(V1_START) {
         return parse_v1(bytes);
     }
-    if BEGINS.starts_with(bytes) { ProxyHeader::Partial } else { parse_v2(bytes) }
+    if V1_START.starts_with(bytes) { ProxyHeader::Partial } else { parse_v2(bytes) }
 }
 
-/// Version 1: one line of text.
+/// Parses version 1: one line of text.
 fn parse_v1(bytes: &[u8]) -> ProxyHeader {
     let front = &bytes[..bytes.len().min(MAX_V1_LINE)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
@@ -50,10 +50,11 @@ fn parse_v1(bytes: &[u8]) -> ProxyHeader {
     }
 }
 
-/// Whom such a line speaks for, if it is one.
+/// Returns the client that a line of version 1 names; the outer `None` means that the line is
+/// malformed.
 fn parse_v1_client(line: &str) -> Option<Option<SocketAddr>> {
     match line.split(' ').collect::<Vec<_>>()[..] {
-        // Whatever else it says is to be ignored.
+        // The specification says to ignore the rest of the line.
         [_, "UNKNOWN", ..] => Some(None),
         [_, family, source, destination, from, to] => {
             let ends: [IpAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
@@ -69,12 +70,12 @@ fn parse_v1_client(line: &str) -> Option<Option<SocketAddr>> {
     }
 }
 
-/// A port without a sign or leading zeros.
+/// Parses a port without a sign or leading zeros.
 fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port: &u16| port.to_string() == text)
 }
 
-/// Version 2: its length stands in front.
+/// Parses version 2: a binary header that starts with its length.
 fn parse_v2(bytes: &[u8]) -> ProxyHeader {
     const V2_FIXED_BYTES: usize = 16;
     match v2::Header::try_from(bytes) {
@@ -95,7 +96,7 @@ fn parse_v2(bytes: &[u8]) -> ProxyHeader {
     }
 }
 
-/// Whether these bytes are HTTP/2's preface; `None` while they could become it.
+/// Returns true if `bytes` start with HTTP/2's preface; `None` while more bytes are needed.
 pub fn is_http2_preface(bytes: &[u8]) -> Option<bool> {
     if bytes.len() >= HTTP2_PREFACE.len() {
         return Some(bytes.starts_with(HTTP2_PREFACE));

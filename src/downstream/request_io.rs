@@ -1,7 +1,8 @@
-//! The client's connection as Pingora sees it for one request.
+//! The client's connection as Pingora sees it during one request.
 //!
-//! It gives the request's body and nothing behind it, and asks for the body (100 Continue) when
-//! Pingora first wants to read it. It never ends the connection: dropped, it hands it back.
+//! It yields the bytes of the request's body and none after them. It sends 100 Continue when
+//! Pingora first reads the body. It never closes the connection: when it is dropped, it returns the
+//! connection to its owner.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -20,24 +21,24 @@ use tokio::time::Instant;
 
 use super::client_io::ClientIo;
 
-/// What a client may wait for before it sends a body (RFC 9110 section 10.1.1).
+/// The response that a client may wait for before it sends a body (RFC 9110 section 10.1.1).
 const CONTINUE_RESPONSE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 
-/// A connection that came back.
+/// A connection that was returned to its owner.
 #[derive(Debug)]
 pub struct ReturnedConnection {
-    pub wire: Box<ClientIo>,
-    /// Bytes of the request's body that were not read.
+    pub client_io: Box<ClientIo>,
+    /// The bytes of the request's body that were not read.
     pub body_left: usize,
-    /// When the last of the answer was written.
+    /// The time at which the last byte of the response was written.
     pub answered_at: Instant,
 }
 
-/// The connection for as long as Pingora serves one request on it.
+/// A client's connection while Pingora serves one request on it.
 #[derive(Debug)]
 pub struct RequestIo {
-    /// None only once it was handed back.
-    wire: Option<Box<ClientIo>>,
+    /// `None` only after the connection was returned.
+    client_io: Option<Box<ClientIo>>,
     body_left: usize,
     /// The client waits for a 100 before it sends its body.
     awaits_continue: bool,
@@ -46,41 +47,40 @@ pub struct RequestIo {
 }
 
 impl RequestIo {
-    /// The connection for a request with a body of so many bytes, and where it comes back.
+    /// Wraps a connection for a request with a body of `body_length` bytes. The receiver gets the
+    /// connection when the `RequestIo` is dropped.
     pub fn new(
         client_io: Box<ClientIo>,
-        body: usize,
+        body_length: usize,
         awaits_continue: bool,
     ) -> (RequestIo, oneshot::Receiver<ReturnedConnection>) {
-        let (owner, returned) = oneshot::channel();
-        let (client_io, owner, answered) = (Some(client_io), Some(owner), Instant::now());
-        (
-            RequestIo {
-                wire: client_io,
-                body_left: body,
-                awaits_continue,
-                answered_at: answered,
-                return_sender: owner,
-            },
-            returned,
-        )
+        let (return_sender, returned) = oneshot::channel();
+        let request_io = RequestIo {
+            client_io: Some(client_io),
+            body_left: body_length,
+            awaits_continue,
+            answered_at: Instant::now(),
+            return_sender: Some(return_sender),
+        };
+        (request_io, returned)
     }
 
-    fn wire(&mut self) -> std::io::Result<&mut ClientIo> {
-        self.wire.as_deref_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
+    fn client_io(&mut self) -> std::io::Result<&mut ClientIo> {
+        self.client_io.as_deref_mut().ok_or_else(|| std::io::ErrorKind::NotConnected.into())
     }
 
     fn pinned_io(&mut self) -> std::io::Result<Pin<&mut ClientIo>> {
-        self.wire().map(Pin::new)
+        self.client_io().map(Pin::new)
     }
 }
 
 impl Drop for RequestIo {
     fn drop(&mut self) {
-        if let (Some(client_io), Some(owner)) = (self.wire.take(), self.return_sender.take()) {
-            // If nobody waits for it any more, the connection ends here.
-            let _ = owner.send(ReturnedConnection {
-                wire: client_io,
+        if let (Some(client_io), Some(sender)) = (self.client_io.take(), self.return_sender.take())
+        {
+            // If the receiver is gone, the connection closes here.
+            let _ = sender.send(ReturnedConnection {
+                client_io,
                 body_left: self.body_left,
                 answered_at: self.answered_at,
             });
@@ -98,15 +98,15 @@ impl AsyncRead for RequestIo {
         if buffer.remaining() == 0 {
             return Poll::Ready(Ok(()));
         }
-        let (left, asks) = (this.body_left, this.awaits_continue);
-        let client_io = this.wire()?;
+        let (left, awaits_continue) = (this.body_left, this.awaits_continue);
+        let client_io = this.client_io()?;
         if left == 0 {
-            // What the client waits for is sent. Nothing more belongs to this request, and nothing
-            // ever will, so nobody needs to be woken; if the client left, a write shows it.
+            // Send what the client may wait for. No further byte belongs to this request, so the
+            // read stays pending and needs no waker. If the client has left, a write shows it.
             let _ = client_io.poll_send_buffered(context);
             return Poll::Pending;
         }
-        if asks && client_io.read_buf.is_empty() {
+        if awaits_continue && client_io.read_buf.is_empty() {
             client_io.write_buf.extend_from_slice(CONTINUE_RESPONSE);
         }
         let mut part = ReadBuf::new(buffer.initialize_unfilled_to(left.min(buffer.remaining())));
@@ -127,7 +127,7 @@ impl AsyncWrite for RequestIo {
         bytes: &[u8],
     ) -> Poll<std::io::Result<usize>> {
         let this = self.get_mut();
-        // A final answer: the body may still be read, but is not asked for.
+        // A final response has started, so no 100 Continue may follow; the body may still be read.
         this.awaits_continue = false;
         let written = ready!(this.pinned_io()?.poll_write(context, bytes));
         this.answered_at = Instant::now();
@@ -136,8 +136,9 @@ impl AsyncWrite for RequestIo {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
-        // The end of a session flushes once more, behind what it read and dropped.
-        let is_all_sent = this.wire()?.is_all_sent();
+        // At its end a session flushes once more, after it has discarded the rest of the body; that
+        // must not change the time of the response.
+        let is_all_sent = this.client_io()?.is_all_sent();
         let flushed = ready!(this.pinned_io()?.poll_flush(context));
         if !is_all_sent {
             this.answered_at = Instant::now();
@@ -145,7 +146,7 @@ impl AsyncWrite for RequestIo {
         Poll::Ready(flushed)
     }
 
-    /// Sends what was written. The owner ends the connection, once the answer can't be lost by it.
+    /// Only flushes. The owner closes the connection later, so that the response isn't lost.
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         self.poll_flush(context)
     }
@@ -154,42 +155,42 @@ impl AsyncWrite for RequestIo {
 #[async_trait]
 impl Shutdown for RequestIo {
     async fn shutdown(&mut self) {
-        // Whoever is gone is told nothing.
+        // If the client is gone, the flush fails; there is nothing left to do.
         let _ = AsyncWriteExt::shutdown(self).await;
     }
 }
 
 impl UniqueID for RequestIo {
     fn id(&self) -> UniqueIDType {
-        self.wire.as_ref().map_or(-1, |client_io| client_io.id())
+        self.client_io.as_ref().map_or(-1, |client_io| client_io.id())
     }
 }
 
 impl Ssl for RequestIo {
     fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
-        self.wire.as_ref()?.get_ssl_digest()
+        self.client_io.as_ref()?.get_ssl_digest()
     }
 
     fn selected_alpn_proto(&self) -> Option<ALPN> {
-        self.wire.as_ref()?.selected_alpn_proto()
+        self.client_io.as_ref()?.selected_alpn_proto()
     }
 }
 
 impl GetTimingDigest for RequestIo {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
-        self.wire.as_ref().map(|client_io| client_io.get_timing_digest()).unwrap_or_default()
+        self.client_io.as_ref().map(|client_io| client_io.get_timing_digest()).unwrap_or_default()
     }
 }
 
 impl GetProxyDigest for RequestIo {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
-        self.wire.as_ref()?.get_proxy_digest()
+        self.client_io.as_ref()?.get_proxy_digest()
     }
 }
 
 impl GetSocketDigest for RequestIo {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
-        self.wire.as_ref()?.get_socket_digest()
+        self.client_io.as_ref()?.get_socket_digest()
     }
 }
 
@@ -223,7 +224,7 @@ mod tests {
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut more));
         assert!(polled.is_pending());
         drop(io);
-        let ReturnedConnection { wire: mut client_io, body_left, .. } =
+        let ReturnedConnection { client_io: mut client_io, body_left, .. } =
             returned.try_recv().unwrap();
         assert_eq!(body_left, 0);
         client_io.read_exact(&mut more).await.unwrap();

@@ -1,4 +1,4 @@
-//! The stream below a wire: the socket itself, or one of Pingora's that speaks TLS.
+//! The stream inside a `ClientIo`: a TCP socket, or a stream of Pingora's that speaks TLS.
 
 use std::io::Result;
 use std::net::SocketAddr as StdAddr;
@@ -21,12 +21,12 @@ pub enum InnerIo {
 impl InnerIo {
     pub fn tcp(stream: TcpStream, peer: StdAddr) -> InnerIo {
         let digest = SocketDigest::from_raw_fd(stream.as_raw_fd());
-        // The cell is new, so that nobody has set it before.
+        // The cell is new, so setting it can't fail.
         let _ = digest.peer_addr.set(Some(SocketAddr::Inet(peer)));
         InnerIo::Tcp(stream, Arc::new(digest))
     }
 
-    /// The stream that is no mere socket.
+    /// Returns Pingora's stream; `None` for a TCP socket.
     pub fn pingora_stream(&self) -> Option<&Stream> {
         match self {
             InnerIo::Tcp(..) => None,
@@ -48,8 +48,8 @@ impl InnerIo {
         }
     }
 
-    /// Ready when there may be something to read. What TLS has decrypted already can't be asked
-    /// for: whoever reads finds out.
+    /// Ready if there may be bytes to read. A TLS stream can't be asked for bytes that it has
+    /// already decrypted, so it is always ready.
     pub fn poll_readable(&self, context: &mut Context<'_>) -> Poll<Result<()>> {
         match self {
             InnerIo::Tcp(stream, _) => stream.poll_read_ready(context),

@@ -1,25 +1,26 @@
-//! How much a client sends.
+//! A meter of the bytes that a client sends.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::sync::Notify;
 
-/// For how many streams of HTTP/2 bytes are forgiven that come behind their end.
+/// The most HTTP/2 streams whose late bytes are forgiven.
 const MAX_FORGIVEN_STREAMS: i64 = 64;
-/// What may come on a stream behind its end: its window (RFC 9113 section 6.9.2) in small frames.
+/// The bytes that may still arrive on a stream after its end: its window (RFC 9113 section 6.9.2),
+/// doubled for the overhead of small frames.
 const FORGIVEN_BYTES_PER_STREAM: i64 = 2 * 65_535;
 
-/// Counts bytes that are read.
+/// Counts the bytes that are read.
 #[derive(Debug)]
 pub struct ReadMeter {
     limit: i64,
-    /// Below zero while there are bytes that were forgiven and have not come.
+    /// Below zero while forgiven bytes have not arrived.
     read: AtomicI64,
     exceeded: Notify,
 }
 
 impl ReadMeter {
-    /// A meter that tells when more than this was read.
+    /// Creates a meter that reports when more than `limit` bytes were read.
     pub fn new(limit: i64) -> ReadMeter {
         ReadMeter { limit, read: AtomicI64::new(0), exceeded: Notify::new() }
     }
@@ -31,20 +32,20 @@ impl ReadMeter {
         }
     }
 
-    /// Begins anew.
+    /// Sets the count to zero, but keeps forgiven bytes.
     pub fn reset(&self) {
         self.read.fetch_min(0, Ordering::Relaxed);
     }
 
-    /// Does not count what may be under way on a stream that has ended before its body has.
+    /// Forgives the bytes that may still be under way on a stream that ended before its body did.
     pub fn forgive_window(&self) {
-        let least = -MAX_FORGIVEN_STREAMS * FORGIVEN_BYTES_PER_STREAM;
-        let forgiven = |read: i64| Some((read.min(0) - FORGIVEN_BYTES_PER_STREAM).max(least));
-        // The closure always gives a value.
+        let min = -MAX_FORGIVEN_STREAMS * FORGIVEN_BYTES_PER_STREAM;
+        let forgiven = |read: i64| Some((read.min(0) - FORGIVEN_BYTES_PER_STREAM).max(min));
+        // The closure always returns a value, so the update can't fail.
         let _ = self.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
     }
 
-    /// Resolves once there was more than there may be.
+    /// Resolves once more than the limit was read.
     pub async fn wait_until_exceeded(&self) {
         while self.read.load(Ordering::Relaxed) <= self.limit {
             self.exceeded.notified().await;
