@@ -1,4 +1,4 @@
-//! What finding a key costs, beside the SHA-256 of its text. Each bench asserts what it did.
+//! The cost of finding a key, compared with the SHA-256 of its text. Each bench asserts its result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ const NOW: i64 = 1_795_219_200;
 fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let path = folder.path().join("store.db");
     let url = StoreUrl::Sqlite(path);
-    let patience = Duration::from_secs(5);
-    let open = || Store::open(&url, &RedisOptions::default(), patience).expect("a store");
+    let deadline = Duration::from_secs(5);
+    let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
     let options =
-        LedgerOptions { deadline: patience, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+        LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
 }
 
@@ -53,14 +53,14 @@ fn bench_key_lookup(c: &mut Criterion) {
 
     let mut group = c.benchmark_group("key of 10,000");
     group.throughput(Throughput::Elements(1));
-    let mut turn = tokens.iter().cycle();
+    let mut token_cycle = tokens.iter().cycle();
     group.bench_function("baseline: SHA-256 of the token", |b| {
-        b.iter(|| riskgate::keys::sha256(turn.next().expect("a token")));
+        b.iter(|| riskgate::keys::sha256(token_cycle.next().expect("a token")));
     });
-    let mut turn = tokens.iter().cycle();
+    let mut token_cycle = tokens.iter().cycle();
     group.bench_function("known", |b| {
         b.iter(|| {
-            let token = turn.next().expect("a token").as_slice();
+            let token = token_cycle.next().expect("a token").as_slice();
             assert!(authenticate_client(&ring, std::iter::once(token), NOW).is_ok());
         });
     });

@@ -1,7 +1,7 @@
-//! What admitting a call costs: in memory, in operations of the store, and while the store hangs.
+//! The cost of charging a call: in memory, in store operations, and while the store is stopped.
 //!
-//! `cargo bench --bench quota`; `-- --quick` for a short look. Each figure stands beside a plain
-//! one, and everything that is counted is checked.
+//! Run `cargo bench --bench quota`; add `-- --quick` for a short run. Each figure is printed beside
+//! a baseline, and every count is asserted.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -21,8 +21,8 @@ mod stalled;
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
-/// Calls that one thread spends in a row before it gives them back: less than half of a lease, so
-/// that none is asked for.
+/// The calls that one thread spends in a row before it refunds them: less than half of a lease, so
+/// that the ledger requests no new lease.
 const CALLS_PER_BATCH: usize = 12;
 
 fn main() {
@@ -35,21 +35,21 @@ fn main() {
 
 fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let url = StoreUrl::Sqlite(folder.path().join("store.db"));
-    let patience = Duration::from_secs(5);
-    let open = || Store::open(&url, &RedisOptions::default(), patience).expect("a store");
+    let deadline = Duration::from_secs(5);
+    let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
     let options =
-        LedgerOptions { deadline: patience, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+        LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
 }
 
 // --- one charge ---
 
-/// Spends one of `accounts`; what it returns is given back outside of the time that is taken.
+/// A way to spend a call of an account. The bench refunds the call outside of the measured time.
 trait ChargeBench: Sync {
     type Spent;
     fn charge(&self, account: usize) -> Option<Self::Spent>;
     fn refund(&self, account: usize, spent: Self::Spent);
-    /// Makes sure that there is something to spend.
+    /// Makes sure that the account has calls to spend.
     fn refill(&self, account: usize);
 }
 
@@ -61,9 +61,9 @@ struct Padded(AtomicU64);
 impl ChargeBench for AtomicCounters {
     type Spent = ();
     fn charge(&self, account: usize) -> Option<()> {
-        let take = |left: u64| left.checked_sub(1);
-        let word = &self.0[account].0;
-        word.fetch_update(Ordering::AcqRel, Ordering::Acquire, take).ok().map(drop)
+        let decrement = |left: u64| left.checked_sub(1);
+        let counter = &self.0[account].0;
+        counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, decrement).ok().map(drop)
     }
     fn refund(&self, account: usize, (): ()) {
         self.0[account].0.fetch_add(1, Ordering::AcqRel);
@@ -87,7 +87,7 @@ impl ChargeBench for RiskgateLedger<'_> {
     }
     fn refill(&self, account: usize) {
         let lease = &self.leases[account];
-        // Until the lease has grown to its full size.
+        // 64 charges let the lease grow to its full size.
         for _ in 0..64 {
             let charge = self.ledger.charge(lease, self.ledger.month(NOW));
             let _ = self.runtime.block_on(charge).expect("a call");
@@ -120,21 +120,21 @@ impl ChargeBench for KeyedLimiter {
     fn refill(&self, _: usize) {}
 }
 
-/// Nanoseconds for one charge on each thread: the median over many stretches.
+/// Returns the nanoseconds of one charge: the median over the batches of all threads.
 fn median_nanoseconds<C: ChargeBench>(
-    with: &C,
+    bench: &C,
     accounts: usize,
     threads: usize,
     batches: usize,
 ) -> f64 {
-    (0..accounts).for_each(|account| with.refill(account));
+    (0..accounts).for_each(|account| bench.refill(account));
     let barrier = Barrier::new(threads);
     let mut times: Vec<f64> = std::thread::scope(|scope| {
         let run = |thread: usize| {
             let barrier = &barrier;
             move || {
                 barrier.wait();
-                time_batches(with, accounts, thread, batches)
+                time_batches(bench, accounts, thread, batches)
             }
         };
         let running: Vec<_> = (0..threads).map(|thread| scope.spawn(run(thread))).collect();
@@ -145,7 +145,7 @@ fn median_nanoseconds<C: ChargeBench>(
 }
 
 fn time_batches<C: ChargeBench>(
-    with: &C,
+    bench: &C,
     accounts: usize,
     thread: usize,
     batches: usize,
@@ -154,24 +154,24 @@ fn time_batches<C: ChargeBench>(
     let (mut account, mut turn) = (thread * 7, 0);
     while times.len() < batches {
         let mut spent = Vec::with_capacity(CALLS_PER_BATCH);
-        let begun = Instant::now();
+        let started = Instant::now();
         for step in 0..CALLS_PER_BATCH {
-            spent.push(black_box(with.charge((account + step) % accounts)));
+            spent.push(black_box(bench.charge((account + step) % accounts)));
         }
-        let took = begun.elapsed();
-        let whole = spent.iter().all(Option::is_some);
+        let took = started.elapsed();
+        let is_complete = spent.iter().all(Option::is_some);
         for (step, spent) in spent.into_iter().enumerate() {
             turn += 1;
-            // Some stay spent: a lease of which nothing is spent is given back as idle.
+            // Some calls stay spent, because the ledger returns an unused lease as idle.
             if let Some(spent) = spent.filter(|_| turn % 256 != 0) {
-                with.refund((account + step) % accounts, spent);
+                bench.refund((account + step) % accounts, spent);
             }
         }
-        if whole {
+        if is_complete {
             times.push(took.as_secs_f64() * 1e9 / CALLS_PER_BATCH as f64);
         } else {
-            // The lease was given back as idle; that is not what is measured here.
-            (0..CALLS_PER_BATCH).for_each(|step| with.refill((account + step) % accounts));
+            // The ledger returned the lease as idle; this batch is not counted.
+            (0..CALLS_PER_BATCH).for_each(|step| bench.refill((account + step) % accounts));
         }
         account += CALLS_PER_BATCH;
     }
@@ -180,8 +180,8 @@ fn time_batches<C: ChargeBench>(
 
 fn bench_charges(runtime: &Runtime, batches: usize) {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    println!("one charge with the account in hand, ns (median; beside it: times the bare one)\n");
-    println!("{:<28}{:>8}{:>18}{:>18}", "", "bare", "riskgate", "governor");
+    println!("one charge of a leased call, ns (median; in brackets: relative to atomic)\n");
+    println!("{:<28}{:>8}{:>18}{:>18}", "", "atomic", "riskgate", "governor");
     for accounts in [1, 1_000] {
         for threads in [1, cores] {
             let folder = tempfile::tempdir().expect("a folder");
@@ -189,15 +189,15 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
             let lease =
                 |n| ledger.lease(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000));
             let leases = (0..accounts).map(lease).collect();
-            let ours = RiskgateLedger { ledger, leases, runtime };
-            let bare =
+            let riskgate = RiskgateLedger { ledger, leases, runtime };
+            let atomic =
                 AtomicCounters((0..accounts).map(|_| Padded(AtomicU64::new(1 << 40))).collect());
             let names: Vec<String> = (0..accounts).map(|n| format!("account-{n}")).collect();
-            // In turns, so that what else the machine does falls on all alike.
+            // The benches take turns, so that other load on the machine affects all of them alike.
             let mut figures = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..5 {
-                figures[0].push(median_nanoseconds(&bare, accounts, threads, batches));
-                figures[1].push(median_nanoseconds(&ours, accounts, threads, batches));
+                figures[0].push(median_nanoseconds(&atomic, accounts, threads, batches));
+                figures[1].push(median_nanoseconds(&riskgate, accounts, threads, batches));
                 figures[2].push(match accounts {
                     1 => {
                         let limiter = DirectLimiter(RateLimiter::direct(unlimited_quota()));
@@ -210,24 +210,24 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
                     }
                 });
             }
-            let [bare, ours, governor] = figures.map(|mut figures| {
+            let [atomic, riskgate, governor] = figures.map(|mut figures| {
                 figures.sort_by(f64::total_cmp);
                 figures[figures.len() / 2]
             });
             println!(
-                "{:<28}{bare:>8.1}{:>18}{:>18}",
+                "{:<28}{atomic:>8.1}{:>18}{:>18}",
                 format!("{accounts} accounts, {threads} threads"),
-                format!("{ours:.1} ({:.1})", ours / bare),
-                format!("{governor:.1} ({:.1})", governor / bare),
+                format!("{riskgate:.1} ({:.1})", riskgate / atomic),
+                format!("{governor:.1} ({:.1})", governor / atomic),
             );
         }
     }
     println!();
 }
 
-// --- operations of the store ---
+// --- store operations ---
 
-/// Operations of the store for 1,000 calls of an account of 10,000, far from its limit.
+/// Counts the store operations for 1,000 calls of an account with a limit of 10,000, far below it.
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Arc::new(ledger(&folder));
@@ -236,7 +236,7 @@ fn bench_store_operations(runtime: &Runtime) {
         runtime.block_on(async {
             for _ in 0..calls {
                 let _ = ledger.charge(&lease, ledger.month(NOW)).await.expect("a call");
-                // As quickly as requests would come on a busy connection.
+                // The rate of a busy connection.
                 tokio::time::sleep(Duration::from_micros(50)).await;
             }
         });
@@ -245,7 +245,7 @@ fn bench_store_operations(runtime: &Runtime) {
     let before = ledger.status().store_commits;
     spend(1_000);
     let operations = ledger.status().store_commits - before;
-    println!("operations of the store for 1,000 calls of 10,000: {operations} (at most 40)\n");
-    assert!(operations <= 40, "{operations} operations of the store for 1,000 calls");
+    println!("store operations for 1,000 calls of 10,000: {operations} (at most 40)\n");
+    assert!(operations <= 40, "{operations} store operations for 1,000 calls");
     assert_eq!(runtime.block_on(ledger.usage(&lease, ledger.month(NOW))), Ok(2_000));
 }

@@ -1,7 +1,8 @@
-//! What a request costs without a network: its parts, each beside a plain one, and the whole way
-//! from the bytes of a request to the bytes of its answer.
+//! The cost of a request without a network: its parts, each beside a baseline, and the whole
+//! decision from the bytes of a request to the bytes of its response.
 //!
-//! `cargo bench --bench request`; `-- --quick` for a short look. Each asserts what it did.
+//! Run `cargo bench --bench request`; add `-- --quick` for a short run. Each bench asserts its
+//! result.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -31,24 +32,24 @@ const SIZES: RequestLimits = RequestLimits {
     target_bytes: 2_048,
     body_bytes: 1 << 20,
 };
-/// Accounts that ask in turn, so that none asks for more than it has in hand.
+/// The accounts that send requests in turn, so that none exhausts its leased calls.
 const ACCOUNTS: usize = 500;
-/// Requests of one account before all leases are filled up again.
+/// The requests of one account before all leases are refilled.
 const REQUESTS_PER_ACCOUNT: usize = 3;
 
-/// Counts what a thread allocates.
+/// Counts the allocations of each thread.
 struct CountingAllocator;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: it hands everything on to the system's allocator as it came.
+// SAFETY: every call is passed unchanged to the system's allocator.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.set(ALLOCATIONS.get() + 1);
-        // SAFETY: the caller keeps the promises that `System` asks for.
+        // SAFETY: the caller upholds the contract of `GlobalAlloc`, which is that of `System`.
         unsafe { System.alloc(layout) }
     }
 
@@ -158,7 +159,7 @@ fn bench_render(c: &mut Criterion) {
     group.finish();
 }
 
-/// A gate as `riskgate run` has it, with keys of many accounts; and the keys.
+/// Creates a gate like that of `riskgate run` with keys of many accounts. Returns the keys too.
 fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
     let (mut file, mut keys) = (String::new(), Vec::new());
     for number in 0..ACCOUNTS {
@@ -192,17 +193,17 @@ fn bench_whole_decision(c: &mut Criterion) {
         keys.iter().enumerate().map(|(n, key)| request(key, domains[n % domains.len()])).collect();
     let mut fast_path = FastPath::new(gate.clone(), SIZES, None, None::<()>);
     let mut out = Vec::with_capacity(64 * 1024);
-    let mut ask = |request: &[u8]| {
+    let mut answer = |request: &[u8]| {
         out.clear();
-        let said = fast_path.answer_requests(black_box(request), &mut out);
-        matches!(said, (length, Action::ReadMore) if length == request.len())
+        let result = fast_path.answer_requests(black_box(request), &mut out);
+        matches!(result, (length, Action::ReadMore) if length == request.len())
             && out.starts_with(b"HTTP/1.1 200 OK\r\n")
     };
     fill_leases(&gate, &requests);
-    // What is counted once a day for the top list was counted.
-    assert!(requests[..4].iter().all(|request| ask(request)));
+    // The first round makes the allocations for the top list, which counts an account once a day.
+    assert!(requests[..4].iter().all(|request| answer(request)));
     let before = ALLOCATIONS.get();
-    assert!(requests[..4].iter().all(|request| ask(request)));
+    assert!(requests[..4].iter().all(|request| answer(request)));
     let allocated = ALLOCATIONS.get() - before;
     println!("four whole decisions: {allocated} allocations");
     assert!(allocated <= 2 * 4);
@@ -211,13 +212,14 @@ fn bench_whole_decision(c: &mut Criterion) {
     group.warm_up_time(Duration::from_millis(50)).measurement_time(Duration::from_millis(200));
     group.bench_function("bytes in to bytes out", |b| {
         b.iter_custom(|times| {
-            // Meanwhile the leases are filled up. A sample is what all of them give, whatever number
-            // is asked for: after a pause the first few would tell of cold memory alone.
+            // The ledger refills the leases during the pause. A sample always measures a whole
+            // batch and is scaled to the requested number of iterations, because the first few
+            // requests after a pause would measure cold caches only.
             std::thread::sleep(Duration::from_millis(60));
             let batch = ACCOUNTS * REQUESTS_PER_ACCOUNT;
-            let begun = Instant::now();
-            let answered = (0..batch).filter(|n| ask(&requests[n % ACCOUNTS])).count();
-            let took = begun.elapsed();
+            let started = Instant::now();
+            let answered = (0..batch).filter(|n| answer(&requests[n % ACCOUNTS])).count();
+            let took = started.elapsed();
             assert!(answered * 1_000 >= batch * 999, "{answered} of {batch} were answered");
             took.mul_f64(times as f64 / batch as f64)
         });
@@ -225,7 +227,8 @@ fn bench_whole_decision(c: &mut Criterion) {
     group.finish();
 }
 
-/// Each account has something in hand after its first call, which waits for the store.
+/// Charges one call of each account, which waits for the store; afterwards each account holds a
+/// lease.
 fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.expect("a runtime").block_on(async {

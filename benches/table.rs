@@ -1,7 +1,9 @@
-//! What a look-up and a load cost, each beside a hash map of strings that walks the labels.
+//! The cost of a look-up and of a load, each beside a hash map of strings that is asked label by
+//! label.
 //!
-//! Each bench asserts its answers first: a fast wrong table is worth nothing. "Serialised" look-ups
-//! come one at a time; the names of a group are asked in an order that no cache foresees.
+//! Each bench first asserts its results, because a fast table with wrong results is worthless.
+//! Look-ups don't overlap, and the names of a group come in an order that the CPU's caches can't
+//! predict.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -16,7 +18,7 @@ use riskgate::table::{Table, TableLocation};
 const NOW: i64 = 1_795_219_200;
 const NAMES: usize = 65_536;
 
-/// The baseline: every row's own answer under its name.
+/// Builds the baseline: a map from each row's name to its own verdict.
 fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
     table.rows().map(|row| (row.name.to_owned(), row.own.verdict)).collect()
 }
@@ -27,7 +29,8 @@ fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Opt
     ancestor_offsets(name).take_while(|at| *at <= owner).find_map(|at| map.get(&name[at..]))
 }
 
-/// Disposable names of the table, spread over it by a step that shares no factor with its size.
+/// Returns disposable names of the table. The step shares no factor with their number, so the names
+/// are spread over all of them.
 fn listed_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
         .rows()
@@ -52,7 +55,7 @@ fn bench_lookups(c: &mut Criterion) {
     let misses: Vec<Domain> = (0..NAMES)
         .map(|n| Domain::parse(&format!("no-such-row-{n}.com")).expect("a domain"))
         .collect();
-    for (what, domains, is_listed) in
+    for (case, domains, is_listed) in
         [("hit", &hits, true), ("subdomain", &below, true), ("miss", &misses, false)]
     {
         for domain in domains {
@@ -61,12 +64,12 @@ fn bench_lookups(c: &mut Criterion) {
             assert_eq!(found.matched_at.is_some(), is_listed, "{domain}");
             assert_eq!(look_up_in_map(&map, domain).is_some(), is_listed, "{domain}");
         }
-        let mut group = c.benchmark_group(format!("lookup/{what}"));
+        let mut group = c.benchmark_group(format!("lookup/{case}"));
         group.throughput(Throughput::Elements(1));
         let mut at = 0;
         group.bench_function("table", |b| {
             b.iter(|| {
-                // The next name depends on the last answer, so that look-ups do not overlap.
+                // The next name depends on the last result, so that the CPU can't overlap look-ups.
                 let found = table.lookup(&domains[at % domains.len()], NOW);
                 at += 1 + black_box(found.verdict.score.value()) as usize / 101;
                 found.json_tail().len()

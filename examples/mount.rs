@@ -1,11 +1,11 @@
-//! Mounts riskgate's gates in a Pingora proxy of somebody else.
+//! Mounts riskgate's gates in your own Pingora proxy.
 //!
-//! The proxy keeps its own context and its own upstream; riskgate answers and guards what is its to
-//! answer and guard. A [`riskgate::RequestContext`] in the context and one call in each of five filters do
-//! it: they judge the request, make the one that the upstream gets, make the answer that the client
-//! gets, answer where the upstream fails, and count and log what is over.
+//! Your proxy keeps its own context and its own upstream server. It holds a
+//! [`riskgate::RequestContext`] in its context and calls riskgate in five filters: to judge a
+//! request, to prepare the upstream request, to prepare the client's response, to answer if the
+//! upstream server fails, and to count and log the request.
 //!
-//! `mount LISTEN UPSTREAM CONFIG` runs it; make a key with `riskgate keys create -c CONFIG`.
+//! Create a key with `riskgate keys create -c CONFIG`, then run `mount LISTEN UPSTREAM CONFIG`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -30,9 +30,9 @@ struct MyProxy {
 
 #[derive(Default)]
 struct MyContext {
-    /// Theirs.
+    /// Your own state: the number of filtered requests.
     seen: usize,
-    /// riskgate's.
+    /// riskgate's state of the request.
     gate: RequestContext,
 }
 
@@ -46,7 +46,7 @@ impl ProxyHttp for MyProxy {
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut MyContext) -> Result<bool> {
         ctx.seen += 1;
-        // `true` means that riskgate has answered.
+        // True means that riskgate has answered the request.
         self.gate.request_filter(session, &mut ctx.gate).await
     }
 
@@ -56,7 +56,7 @@ impl ProxyHttp for MyProxy {
         _ctx: &mut MyContext,
     ) -> Result<Box<HttpPeer>> {
         let mut peer = HttpPeer::new(self.upstream, false, String::new());
-        // How long it may take is theirs to say.
+        // You choose the timeouts.
         peer.options.connection_timeout = Some(Duration::from_millis(500));
         peer.options.read_timeout = Some(Duration::from_secs(2));
         Ok(Box::new(peer))
@@ -70,7 +70,7 @@ impl ProxyHttp for MyProxy {
     ) -> Result<()> {
         let host = self.upstream.to_string();
         self.gate.upstream_request_filter(session, request, &ctx.gate, &host)?;
-        // What they add themselves comes behind it.
+        // Add your own fields after riskgate's filter.
         request.insert_header("X-Seen", ctx.seen.to_string())
     }
 
@@ -99,7 +99,7 @@ impl ProxyHttp for MyProxy {
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = |what: &str| arguments.next().ok_or(format!("expected {what}"));
+    let mut next = |name: &str| arguments.next().ok_or(format!("expected {name}"));
     let listen: SocketAddr = next("LISTEN")?.parse()?;
     let upstream: SocketAddr = next("UPSTREAM")?.parse()?;
     let file = ConfigFile::Path(PathBuf::from(next("CONFIG")?));
@@ -114,7 +114,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut service = http_proxy_service(&Arc::clone(&server.configuration), my_proxy);
     service.add_tcp(&listen.to_string());
     server.add_service(service);
-    // Keeps table and keys fresh, as the gateway itself does.
+    // Reloads the table and the keys, like the gateway.
     server.add_service(mount.into_reload_service());
     server.run(RunArgs::default());
     gate.close();

@@ -1,4 +1,4 @@
-//! What operators see of a running gateway: logs, metrics, the most asked-for domains.
+//! What operators see of a running gateway: logs, metrics, and the most frequently flagged domains.
 
 pub mod access_log;
 pub mod metrics;

@@ -1,5 +1,5 @@
-//! The deadline of an exchange, in a proxy that calls `logging` late: Pingora has given the
-//! server's connection to the next request by then.
+//! The deadline of an exchange if `logging` runs late: Pingora has then given the upstream server's
+//! connection to the next request already.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,10 +22,10 @@ use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::process::server::{Mount, resolve_upstreams};
 use riskgate::proxy::gateway::ProxyContext;
 
-/// Of an exchange; all other times here are parts of it.
+/// The deadline of an exchange; all other times in this test are fractions of it.
 const DEADLINE: Duration = Duration::from_secs(4);
 
-/// A gateway as it is, but for a thread that does other work before it comes to `logging`.
+/// A gateway whose `logging` runs late, as on a busy thread.
 struct LateLoggingProxy(Gateway);
 
 #[async_trait]
@@ -124,8 +124,8 @@ impl ProxyHttp for LateLoggingProxy {
     }
 }
 
-/// A server that answers with this body at once, but what is asked by POST only after a while.
-fn spawn_server(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
+/// Starts a server that answers at once with `response`, but answers a POST only after a delay.
+fn spawn_server(response: &'static str, connections: Arc<AtomicUsize>) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -140,14 +140,14 @@ fn spawn_server(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAd
                             return;
                         }
                     }
-                    let mut answer = answer;
+                    let mut response = response;
                     if header.starts_with("POST") {
                         reader.read_exact(&mut [0; 4]).unwrap();
-                        // Behind the deadline of the exchange before, and before its own.
+                        // After the deadline of the exchange before, and before its own.
                         std::thread::sleep(DEADLINE / 2);
-                        answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast";
+                        response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast";
                     }
-                    if reader.get_mut().write_all(answer.as_bytes()).is_err() {
+                    if reader.get_mut().write_all(response.as_bytes()).is_err() {
                         return;
                     }
                 }
@@ -157,7 +157,7 @@ fn spawn_server(answer: &'static str, connections: Arc<AtomicUsize>) -> SocketAd
     address
 }
 
-/// Such a gateway in front of a server, and where it listens.
+/// Starts the gateway in front of a server. Returns the address that it listens on.
 fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
     let config = folder.join("riskgate.toml");
     let text = format!(
@@ -181,15 +181,15 @@ fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
         server.add_service(service);
         server.run(RunArgs::default());
     });
-    let begun = Instant::now();
+    let started = Instant::now();
     while TcpStream::connect(address).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "the gateway does not listen");
+        assert!(started.elapsed() < Duration::from_secs(30), "the gateway does not listen");
         std::thread::yield_now();
     }
     address
 }
 
-/// A connection on which this was asked.
+/// Opens a connection and sends this request.
 fn send_request(address: SocketAddr, request: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
@@ -197,41 +197,41 @@ fn send_request(address: SocketAddr, request: &str) -> TcpStream {
     stream
 }
 
-/// What comes until there is this at its end.
+/// Reads until the bytes end with `end`, or the connection ends.
 fn read_until(stream: &mut TcpStream, end: &str) -> String {
-    let mut answer = Vec::new();
-    while !answer.ends_with(end.as_bytes()) {
+    let mut response = Vec::new();
+    while !response.ends_with(end.as_bytes()) {
         let mut byte = [0];
         if stream.read(&mut byte).unwrap_or(0) == 0 {
             break;
         }
-        answer.push(byte[0]);
+        response.push(byte[0]);
     }
-    String::from_utf8(answer).unwrap()
+    String::from_utf8(response).unwrap()
 }
 
-/// Asks once, and then with a POST on the server's same connection, so late that the deadline of
-/// the first comes while the server is at work on the second.
-fn check_next_exchange(method: &str, answer: &'static str, end: &str) {
+/// Sends a first request, and then a POST that Pingora sends on the same upstream connection, so
+/// late that the deadline of the first exchange passes while the server works on the second.
+fn check_next_exchange(method: &str, response: &'static str, end: &str) {
     let folder = tempfile::tempdir().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
-    let address = spawn_gateway(folder.path(), spawn_server(answer, Arc::clone(&connections)));
-    let begun = Instant::now();
+    let address = spawn_gateway(folder.path(), spawn_server(response, Arc::clone(&connections)));
+    let started = Instant::now();
     let mut first = send_request(address, &format!("{method} /form HTTP/1.1\r\nHost: a\r\n\r\n"));
-    let said = read_until(&mut first, end);
-    assert!(said.starts_with("HTTP/1.1 20"), "{said}");
-    std::thread::sleep((DEADLINE * 3 / 4).saturating_sub(begun.elapsed()));
+    let response = read_until(&mut first, end);
+    assert!(response.starts_with("HTTP/1.1 20"), "{response}");
+    std::thread::sleep((DEADLINE * 3 / 4).saturating_sub(started.elapsed()));
     let mut second =
         send_request(address, "POST /form HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nbody");
-    let said = read_until(&mut second, "last");
-    assert!(said.starts_with("HTTP/1.1 200 ") && said.ends_with("last"), "{said}");
-    assert_eq!(connections.load(Ordering::SeqCst), 1, "both on one connection");
+    let response = read_until(&mut second, "last");
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("last"), "{response}");
+    assert_eq!(connections.load(Ordering::SeqCst), 1, "both exchanges use one connection");
 }
 
 #[test]
 fn a_deadline_never_ends_the_next_exchange_on_its_connection() {
     std::thread::scope(|scope| {
-        for (method, answer, end) in [
+        for (method, response, end) in [
             ("GET", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst", "first"),
             (
                 "GET",
@@ -242,7 +242,7 @@ fn a_deadline_never_ends_the_next_exchange_on_its_connection() {
             ("GET", "HTTP/1.1 204 No Content\r\n\r\n", "\r\n\r\n"),
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "\r\n\r\n"),
         ] {
-            scope.spawn(move || check_next_exchange(method, answer, end));
+            scope.spawn(move || check_next_exchange(method, response, end));
         }
     });
 }

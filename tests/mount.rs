@@ -1,4 +1,4 @@
-//! The example that mounts the gates in a foreign proxy, run as its reader would.
+//! Runs the example `mount`, which mounts the gates in another Pingora proxy.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -67,7 +67,7 @@ fn mount() -> MountedProxy {
     mount_in_front_of(upstream_address, serve_upstream(upstream))
 }
 
-/// The example, in front of this address.
+/// Starts the example in front of this upstream address.
 fn mount_in_front_of(upstream_address: SocketAddr, upstream: Receiver<String>) -> MountedProxy {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("riskgate.toml");
@@ -82,9 +82,9 @@ fn mount_in_front_of(upstream_address: SocketAddr, upstream: Receiver<String>) -
         .stdout(Stdio::null())
         .spawn()
         .expect("the example: cargo test builds it, or cargo build --example mount");
-    let begun = Instant::now();
+    let started = Instant::now();
     while TcpStream::connect(address).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(30), "the example does not listen");
+        assert!(started.elapsed() < Duration::from_secs(30), "the example does not listen");
         std::thread::yield_now();
     }
     MountedProxy { process, address, key, upstream, _folder: folder }
@@ -94,7 +94,7 @@ fn get(mounted: &MountedProxy, path: &str, key: &str) -> (String, String) {
     get_with_fields(mounted, path, key, "")
 }
 
-/// The same with further fields, whole lines each.
+/// Sends a GET request with additional header fields; each is a line with its CRLF.
 fn get_with_fields(
     mounted: &MountedProxy,
     path: &str,
@@ -117,11 +117,11 @@ fn send_get(mounted: &MountedProxy, path: &str, key: &str, fields: &str) -> (Str
     (head.to_owned(), body.to_owned())
 }
 
-/// The values of a field, in a header whose lines end with CRLF.
+/// Returns the values of a field in a header whose lines end with CRLF.
 fn field_values<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
     let fields = header.split("\r\n").filter_map(|line| line.split_once(": "));
-    let mine = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
-    mine.map(|(_, value)| value).collect()
+    let named = fields.filter(|(other, _)| other.eq_ignore_ascii_case(name));
+    named.map(|(_, value)| value).collect()
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_server_behind_a_mounting_proxy_gets_the_clients_identity_from_the_gate_alon
     assert_eq!(field_values(&seen, "x-request-id"), ["mine-1"], "{seen}");
     assert_eq!(field_values(&seen, "x-anything"), ["passes"], "{seen}");
     assert!(!seen.contains("boss") && field_values(&seen, "authorization").is_empty(), "{seen}");
-    // The way back is the same as behind `riskgate run`.
+    // The response has the same fields as with `riskgate run`.
     assert_eq!(field_values(&head, "x-riskgate-source"), ["upstream"], "{head}");
     assert_eq!(field_values(&head, "x-request-id"), ["mine-1"], "{head}");
     assert_eq!(field_values(&head, "ratelimit").len(), 1, "{head}");
@@ -153,11 +153,11 @@ fn a_server_behind_a_mounting_proxy_gets_the_clients_identity_from_the_gate_alon
 #[test]
 fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
     let mounted = mount();
-    let many = (0..12).map(|at| format!("x-{at}, ")).collect::<String>();
+    let field_names = (0..12).map(|at| format!("x-{at}, ")).collect::<String>();
     for options in
-        ["a@b, close", "close, keep-alive; timeout=5", "close;, close", &(many + "close")]
+        ["a@b, close", "close, keep-alive; timeout=5", "close;, close", &(field_names + "close")]
     {
-        let fields = format!("Connection: {options}\r\nX-1: of one hop\r\n");
+        let fields = format!("Connection: {options}\r\nX-1: hop-by-hop\r\n");
         let (head, body) = send_get(&mounted, "/v1/check/a@b.com", &mounted.key, &fields);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{options}: {head}");
         let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
@@ -213,7 +213,7 @@ fn a_mounting_proxy_answers_refuses_and_forwards() {
     assert!(seen.starts_with("GET /v1/check/a%40b.com HTTP/1.1\r\n"), "{seen}");
     assert!(seen.to_ascii_lowercase().contains("x-seen: 1\r\n"), "{seen}");
     assert!(!seen.contains(&mounted.key), "{seen}");
-    // The refused request never came here.
+    // The refused request never reached the upstream server.
     assert!(mounted.upstream.try_recv().is_err());
 
     let (_, body) = get(&mounted, "/v1/usage", &mounted.key);

@@ -1,4 +1,4 @@
-//! A panic in a request costs its connection (over HTTP/2 its stream) and a metric, nothing else.
+//! A panic in a request ends only its connection (in HTTP/2 its stream) and is counted in a metric.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -17,7 +17,7 @@ use riskgate::process::listener::{self, ListenerService};
 use riskgate::process::server::{Mount, install_panic_hook};
 use riskgate::{Gate, RequestContext};
 
-/// The gates, with a fault behind one path.
+/// A proxy with the gates that panics on the path `/fault`.
 struct PanickingProxy {
     gate: Gate,
 }
@@ -57,17 +57,17 @@ impl ShutdownSignalWatch for NeverShutdown {
     }
 }
 
-fn ask(stream: &mut TcpStream, path: &str) -> String {
+fn send_get(stream: &mut TcpStream, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
-    let (mut answer, mut bytes) = (String::new(), [0; 4096]);
-    // Every answer here ends with its JSON body.
-    while !answer.ends_with('}') {
+    let (mut response, mut bytes) = (String::new(), [0; 4096]);
+    // Every response in this test ends with a JSON body.
+    while !response.ends_with('}') {
         match stream.read(&mut bytes) {
-            Ok(read @ 1..) => answer.push_str(&String::from_utf8_lossy(&bytes[..read])),
+            Ok(read @ 1..) => response.push_str(&String::from_utf8_lossy(&bytes[..read])),
             _ => break,
         }
     }
-    answer
+    response
 }
 
 fn connect(address: SocketAddr) -> TcpStream {
@@ -89,7 +89,7 @@ fn a_panic_costs_one_connection_and_a_metric() {
     let mount = Mount::new(overrides).unwrap();
     let gate = mount.gate();
     install_panic_hook(gate.state());
-    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
     let socket = listener::bind_listener("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = socket.local_addr().unwrap();
 
@@ -97,22 +97,22 @@ fn a_panic_costs_one_connection_and_a_metric() {
     server.bootstrap();
     let proxy = Arc::new(http_proxy(&server.configuration, PanickingProxy { gate: gate.clone() }));
     let app =
-        DownstreamApp::new(proxy, gate.clone(), config.downstream.clone(), Arc::clone(&traffic));
+        DownstreamApp::new(proxy, gate.clone(), config.downstream.clone(), Arc::clone(&tracker));
     server.add_service(ListenerService::new("http", socket, app, config.downstream.write_timeout));
     std::thread::spawn(move || server.run(RunArgs { shutdown_signal: Box::new(NeverShutdown) }));
 
     let mut other_connection = connect(address);
-    assert!(ask(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
+    assert!(send_get(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
     for panics in 1..=3 {
         let mut failing_connection = connect(address);
-        assert!(ask(&mut failing_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
-        assert_eq!(ask(&mut failing_connection, "/fault"), "", "the connection just ends");
+        assert!(send_get(&mut failing_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
+        assert_eq!(send_get(&mut failing_connection, "/fault"), "", "the connection just ends");
         assert_eq!(gate.state().metrics.connections.panics.get(), panics);
-        assert!(ask(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
+        assert!(send_get(&mut other_connection, "/v1/usage").starts_with("HTTP/1.1 401 "));
     }
-    let begun = std::time::Instant::now();
-    while (traffic.connections(), traffic.in_flight()) != (1, 0) {
-        assert!(begun.elapsed() < Duration::from_secs(20), "what ended by a panic still counts");
+    let started = std::time::Instant::now();
+    while (tracker.connections(), tracker.in_flight()) != (1, 0) {
+        assert!(started.elapsed() < Duration::from_secs(20), "a panicked connection still counts");
         std::thread::sleep(Duration::from_millis(10));
     }
 }

@@ -1,7 +1,8 @@
-//! The request path with its store stopped, beside the same one with its store well.
+//! The latency of requests while the store is stopped, compared with a running store.
 //!
-//! The real gateway on loopback and a real redis-server, stopped with SIGSTOP: it neither answers
-//! nor closes. One connection asks again and again; every answer must be a 200.
+//! It runs the real gateway on the loopback interface and a real redis-server. SIGSTOP stops the
+//! server, so that it neither answers nor closes its connections. One connection sends request
+//! after request, and responses other than 200 are counted.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -18,7 +19,7 @@ struct KillOnDrop(Child);
 
 impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        // It is gone already, or goes now.
+        // Both calls fail only if the gateway has ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -52,7 +53,7 @@ pub fn bench_stopped_store(requests: usize) {
     server.pause();
     measure_latency("store stopped", &mut connection, &key, requests);
     server.resume();
-    measure_latency("store well again", &mut connection, &key, requests);
+    measure_latency("store running again", &mut connection, &key, requests);
     println!();
 }
 
@@ -62,19 +63,19 @@ fn free_address() -> SocketAddr {
 }
 
 fn create_key(config: &Path) -> String {
-    let made = Command::new(BINARY)
+    let output = Command::new(BINARY)
         .args(["keys", "create", "--account", "acme", "-c"])
         .arg(config)
         .output()
         .expect("a key");
-    assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
-    String::from_utf8(made.stdout).expect("a key").trim().to_owned()
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("a key").trim().to_owned()
 }
 
 fn connect(http: SocketAddr, key: &str) -> TcpStream {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        assert!(begun.elapsed() < Duration::from_secs(20), "the gateway does not serve");
+        assert!(started.elapsed() < Duration::from_secs(20), "the gateway does not serve");
         if let Ok(mut connection) = TcpStream::connect(http) {
             connection.set_nodelay(true).expect("a socket");
             if send_request(&mut connection, key) == 200 {
@@ -96,27 +97,27 @@ fn send_request(connection: &mut TcpStream, key: &str) -> u16 {
     loop {
         length += connection.read(&mut response[length..]).expect("an answer");
         let text = String::from_utf8_lossy(&response[..length]);
-        // Every body is one JSON object.
+        // Every body is a JSON object.
         if text.contains("\r\n\r\n") && text.ends_with('}') {
             return text[9..12].parse().expect("a status");
         }
     }
 }
 
-fn measure_latency(what: &str, connection: &mut TcpStream, key: &str, requests: usize) {
+fn measure_latency(case: &str, connection: &mut TcpStream, key: &str, requests: usize) {
     let mut times = Vec::with_capacity(requests);
     let mut refused = 0;
     for _ in 0..requests {
-        let begun = Instant::now();
+        let started = Instant::now();
         let status = send_request(connection, key);
-        times.push(begun.elapsed().as_secs_f64() * 1e6);
+        times.push(started.elapsed().as_secs_f64() * 1e6);
         refused += usize::from(status != 200);
     }
     times.sort_by(f64::total_cmp);
-    let at = |share: f64| times[((times.len() - 1) as f64 * share) as usize];
+    let at = |quantile: f64| times[((times.len() - 1) as f64 * quantile) as usize];
     let refused = if refused == 0 { String::new() } else { format!("  ({refused} were 500)") };
     println!(
-        "{what:<28}{:>8.0}{:>8.0}{:>8.0}{:>10.0}{refused}",
+        "{case:<28}{:>8.0}{:>8.0}{:>8.0}{:>10.0}{refused}",
         at(0.5),
         at(0.99),
         at(0.999),

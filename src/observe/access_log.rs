@@ -1,8 +1,8 @@
-//! One JSON line for each request, written off the request's way.
+//! The access log: one JSON line per request, written by a thread of its own.
 //!
-//! Owns the lines that wait, as bytes, and the thread that writes them. When there is no more room
-//! for them, lines are dropped and counted; no request ever waits for the disk. Entries hold no key
-//! and no local part of an address: whoever makes them has dropped both.
+//! Owns the queue of lines and the thread that writes them. If the queue is full, lines are dropped
+//! and counted; no request ever waits for the disk. Entries contain no key and no local part of an
+//! e-mail address, because the gate removes both before it creates an entry.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
@@ -18,23 +18,24 @@ use crate::model::month::format_rfc3339;
 use crate::model::refusal::push_json_string;
 use crate::support::regular_file::check_creatable;
 
-/// Bytes of lines that may wait for the writer.
+/// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
-/// From so many bytes on they are written at once; so many are kept while they can't be.
+/// A batch of this many bytes is written at once. If the target takes no bytes, the queue and the
+/// writer keep at most this many each.
 const BATCH_BYTES: usize = 64 << 10;
-/// How long a line waits for others to be written with.
+/// The time for which a line waits for others to join its batch.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
-/// Where the lines go.
+/// The target of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LogTarget {
     /// Standard output.
     Stdout,
-    /// A file, appended to, and opened anew after [`AccessLog::reopen`].
+    /// A file, which is appended to, and reopened after [`AccessLog::reopen`].
     File(PathBuf),
 }
 
-/// One request, as it is logged.
+/// The log entry of one request.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogEntry<'e> {
     /// Unix milliseconds.
@@ -43,27 +44,27 @@ pub struct LogEntry<'e> {
     pub request_id: &'e str,
     /// The peer's address, without its port.
     pub client: Option<IpAddr>,
-    /// The method, as far as there was one.
+    /// The method; empty if no request could be parsed.
     pub method: &'e str,
     /// The route's label.
     pub route: &'static str,
-    /// The path in two parts, without query and without local parts.
+    /// The path in two parts, without the query and without the local part of an e-mail address.
     pub path: [&'e str; 2],
-    /// The answer's status; 0 when none was sent.
+    /// The response's status; 0 if none was sent.
     pub status: u16,
-    /// `ok`, the refusal's code, or what became of the exchange.
+    /// `ok`, the refusal's code, or the outcome of the exchange.
     pub outcome: &'static str,
-    /// The verdict's reason, where one was given.
+    /// The verdict's reason, if there is a verdict.
     pub reason: Option<&'static str>,
     /// The key's id.
     pub key_id: Option<&'e str>,
     /// The account.
     pub account: Option<&'e str>,
-    /// From header to end of the answer.
+    /// The time from the request's header to the end of the response.
     pub duration_us: u64,
 }
 
-/// The log and what waits for it.
+/// The access log with its queue.
 pub struct AccessLog {
     shared: Arc<Shared>,
     enabled: AtomicBool,
@@ -71,29 +72,29 @@ pub struct AccessLog {
 }
 
 struct Shared {
-    waiting: Mutex<Queue>,
-    /// Enough waits, or all is over.
+    queue: Mutex<Queue>,
+    /// Notified when a batch is full, or when the log closes.
     batch_ready: Condvar,
     dropped: AtomicU64,
     reopen: AtomicBool,
 }
 
-/// Lines that wait.
+/// The lines that wait for the writer.
 #[derive(Default)]
 struct Queue {
     lines: Vec<u8>,
-    /// The second of the latest line, and how it is written.
+    /// The second of the latest line, and its text.
     formatted_second: (i64, String),
-    /// What was written last could not be written whole.
+    /// The last write was incomplete.
     is_blocked: bool,
-    closed: bool,
+    is_closed: bool,
 }
 
 impl AccessLog {
-    /// Opens the target and starts its thread.
+    /// Opens the target and starts the thread that writes.
     pub fn start(target: LogTarget, enabled: bool) -> std::io::Result<AccessLog> {
         let shared = Arc::new(Shared {
-            waiting: Mutex::new(Queue::default()),
+            queue: Mutex::new(Queue::default()),
             batch_ready: Condvar::new(),
             dropped: AtomicU64::new(0),
             reopen: AtomicBool::new(false),
@@ -113,7 +114,7 @@ impl AccessLog {
         Ok(AccessLog { shared, enabled: AtomicBool::new(enabled), writer })
     }
 
-    /// Whether a log could be started there; leaves nothing behind.
+    /// Checks that a log could be started with this target, without creating the file.
     pub fn check(target: &LogTarget) -> std::io::Result<()> {
         let LogTarget::File(path) = target else { return Ok(()) };
         match open_options(false).open(path) {
@@ -122,7 +123,7 @@ impl AccessLog {
         }
     }
 
-    /// Whether lines are written at all: ask before making an entry.
+    /// Returns true if the log is on. Check it before you create an entry.
     pub fn is_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
     }
@@ -134,32 +135,32 @@ impl AccessLog {
 
     /// Adds a line; never waits for the disk.
     pub fn write_entry(&self, entry: &LogEntry<'_>) {
-        let mut waiting = self.shared.lock_queue();
-        let room = if waiting.is_blocked { BATCH_BYTES } else { MAX_QUEUED_BYTES };
-        if waiting.closed || waiting.lines.len() >= room {
+        let mut queue = self.shared.lock_queue();
+        let max_bytes = if queue.is_blocked { BATCH_BYTES } else { MAX_QUEUED_BYTES };
+        if queue.is_closed || queue.lines.len() >= max_bytes {
             self.shared.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let before = waiting.lines.len();
-        waiting.push_entry(entry);
-        if before < BATCH_BYTES && waiting.lines.len() >= BATCH_BYTES {
+        let before = queue.lines.len();
+        queue.push_entry(entry);
+        if before < BATCH_BYTES && queue.lines.len() >= BATCH_BYTES {
             self.shared.batch_ready.notify_one();
         }
     }
 
-    /// Opens the file anew with the next line: after a rotation.
+    /// Makes the writer reopen the file before the next line, after a log rotation.
     pub fn reopen(&self) {
         self.shared.reopen.store(true, Ordering::Release);
     }
 
-    /// Lines that were dropped.
+    /// Returns the number of dropped lines.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what waits and stops.
+    /// Writes the queued lines and stops the writer.
     pub fn close(&self) {
-        self.shared.lock_queue().closed = true;
+        self.shared.lock_queue().is_closed = true;
         self.shared.batch_ready.notify_one();
         if let Some(writer) = self.writer.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = writer.join();
@@ -169,7 +170,7 @@ impl AccessLog {
 
 impl Shared {
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -185,14 +186,14 @@ impl Queue {
         out.extend_from_slice(b"{\"time\":\"");
         out.extend_from_slice(self.formatted_second.1.as_bytes());
         out.push(b'.');
-        for place in [100, 10, 1] {
-            out.push(b'0' + (millis / place % 10) as u8);
+        for divisor in [100, 10, 1] {
+            out.push(b'0' + (millis / divisor % 10) as u8);
         }
         out.extend_from_slice(b"Z\",\"request_id\":");
         push_json_string(out, &[entry.request_id]);
         out.extend_from_slice(b",\"client\":\"");
         if let Some(client) = entry.client {
-            // Writing to memory does not fail.
+            // A write to a Vec can't fail.
             let _ = write!(out, "{client}");
         }
         out.extend_from_slice(b"\",\"method\":");
@@ -230,11 +231,11 @@ fn open_target(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {
     }
 }
 
-/// How the file is opened. Addresses of callers are in it: it is made for its owner, and for a
-/// group that ships logs.
+/// The options to open the file. It contains clients' addresses, so only its owner may write it and
+/// only its group (for a log shipper) may read it too.
 fn open_options(creates: bool) -> OpenOptions {
     let mut options = OpenOptions::new();
-    // A pipe in its place that nobody reads is an error, and not a wait without an end.
+    // If the path is a pipe that nobody reads, opening it fails instead of blocking forever.
     options.append(true).create(creates).mode(0o640).custom_flags(libc::O_NONBLOCK);
     options
 }
@@ -243,9 +244,9 @@ struct Writer {
     out: Box<dyn Write + Send>,
     target: LogTarget,
     shared: Arc<Shared>,
-    /// Whole lines that are being written; of the first perhaps only the rest.
+    /// The lines that are being written.
     lines: Vec<u8>,
-    /// Of the first line a part was written already.
+    /// A part of the first line is written already; `lines` starts with its rest.
     has_partial_line: bool,
 }
 
@@ -253,7 +254,7 @@ impl Writer {
     fn run(&mut self) {
         loop {
             let has_leftover = !self.lines.is_empty();
-            let closed = self.wait_for_lines();
+            let is_closed = self.wait_for_lines();
             if !self.lines.is_empty() && self.shared.reopen.swap(false, Ordering::AcqRel) {
                 if has_leftover {
                     self.flush();
@@ -268,33 +269,33 @@ impl Writer {
             }
             self.flush();
             self.drop_excess_lines();
-            if closed {
+            if is_closed {
                 return self.drop_lines();
             }
         }
     }
 
-    /// Waits for lines, and takes all that wait, unless some are still to be written: then those
-    /// who come wait, or are dropped. Whether there will be no more.
+    /// Waits for lines and takes all queued ones. If some lines are still to be written, the queue
+    /// keeps the new ones, or drops them if it is full. Returns true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
-        let waiting = self.shared.lock_queue();
+        let queue = self.shared.lock_queue();
         let is_below_batch =
-            |waiting: &mut Queue| !waiting.closed && waiting.lines.len() < BATCH_BYTES;
+            |queue: &mut Queue| !queue.is_closed && queue.lines.len() < BATCH_BYTES;
         let waited =
-            self.shared.batch_ready.wait_timeout_while(waiting, BATCH_DELAY, is_below_batch);
-        let (mut waiting, _) = waited.unwrap_or_else(PoisonError::into_inner);
+            self.shared.batch_ready.wait_timeout_while(queue, BATCH_DELAY, is_below_batch);
+        let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if self.lines.is_empty() {
-            std::mem::swap(&mut self.lines, &mut waiting.lines);
-        } else if waiting.lines.len() >= BATCH_BYTES && !waiting.closed {
-            // The disk is full: it is not asked over and over.
-            drop(waiting);
+            std::mem::swap(&mut self.lines, &mut queue.lines);
+        } else if queue.lines.len() >= BATCH_BYTES && !queue.is_closed {
+            // The target takes no bytes, perhaps because the disk is full: retry after a pause.
+            drop(queue);
             std::thread::sleep(BATCH_DELAY);
             return false;
         }
-        waiting.closed
+        queue.is_closed
     }
 
-    /// Writes what can be written; the rest waits for room, so that no line is ever torn.
+    /// Writes as much as the target takes. The rest is written later, so that no line is torn.
     fn flush(&mut self) {
         let mut written = 0;
         while written < self.lines.len() {
@@ -309,11 +310,11 @@ impl Writer {
             self.has_partial_line = self.lines[written - 1] != b'\n';
         }
         self.lines.drain(..written);
-        // Standard output keeps what lacks the end of its line.
+        // Standard output buffers an incomplete line until it is flushed.
         let _ = self.out.flush();
     }
 
-    /// The rest of a line has no place in another file.
+    /// Drops the rest of a partly written line, because it must not go into another file.
     fn drop_partial_line(&mut self) {
         let end = self.lines.iter().position(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if self.has_partial_line && end > 0 {
@@ -323,22 +324,22 @@ impl Writer {
         }
     }
 
-    /// Keeps no more than a batch of what could not be written, all lines but the first whole.
+    /// Drops the unwritten lines beyond one batch. The cut is at the end of a line.
     fn drop_excess_lines(&mut self) {
         let kept = self.lines.len().min(BATCH_BYTES);
         let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         if end < self.lines.len() {
-            let over = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
-            self.shared.dropped.fetch_add(over as u64, Ordering::Relaxed);
+            let excess = self.lines[end..].iter().filter(|byte| **byte == b'\n').count();
+            self.shared.dropped.fetch_add(excess as u64, Ordering::Relaxed);
             self.lines.truncate(end);
         }
         self.shared.lock_queue().is_blocked = !self.lines.is_empty();
     }
 
-    /// Counts what there was no room for until the end.
+    /// Counts the lines that could not be written until the log closed as dropped.
     fn drop_lines(&self) {
-        let waiting = self.shared.lock_queue();
-        let lines = self.lines.iter().chain(&waiting.lines).filter(|byte| **byte == b'\n').count();
+        let queue = self.shared.lock_queue();
+        let lines = self.lines.iter().chain(&queue.lines).filter(|byte| **byte == b'\n').count();
         self.shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
     }
 }

@@ -1,7 +1,7 @@
-//! Counters and gauges in Prometheus' text format.
+//! The metrics, in Prometheus' text format.
 //!
-//! Owns the registry and every metric's name. Labels are closed sets: no key, account or domain
-//! ever becomes one. It never decides anything.
+//! Owns the registry and every metric's name. Label values are closed sets: no key, account or
+//! domain ever becomes a label. This module decides nothing.
 
 mod connections;
 mod dns;
@@ -24,17 +24,17 @@ use table::TableMetrics;
 /// Every metric of the gateway.
 pub struct Metrics {
     registry: Registry,
-    /// Client connections, and what of them failed.
+    /// Client connections and their failures.
     pub connections: ConnectionMetrics,
-    /// Requests: their routes and outcomes, and what was dropped of their records.
+    /// Requests by route and outcome, and dropped records of requests.
     pub requests: RequestMetrics,
-    /// Reloads, and what they led to that serves now.
+    /// Reloads, and the state that they loaded.
     pub reloads: ReloadMetrics,
-    /// The serving table, and the feeds that its lists come from.
+    /// The table in use, and the feeds that its lists come from.
     pub table: TableMetrics,
-    /// What is learned from the DNS.
+    /// DNS resolutions and their cache.
     pub dns: DnsMetrics,
-    /// The store of the ledger, and the clocks that it goes by.
+    /// The ledger's store and clocks.
     pub store: StoreMetrics,
 }
 
@@ -53,10 +53,10 @@ impl Metrics {
         })
     }
 
-    /// Everything, as a scraper reads it.
+    /// Renders all metrics for a scraper.
     pub fn render(&self) -> Vec<u8> {
         let mut out = Vec::new();
-        // Writing to memory does not fail.
+        // A write to a Vec can't fail.
         let _ = TextEncoder::new().encode(&self.registry.gather(), &mut out);
         out
     }

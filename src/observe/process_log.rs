@@ -1,8 +1,9 @@
-//! What the process itself has to say: warnings and errors of any crate, our own information.
+//! The process log on standard error: riskgate's own messages from level info, and errors of all
+//! other crates.
 //!
-//! Owns the lines that wait for standard error, and the thread that writes them. Whoever logs only
-//! adds a line to memory: a pipe that nobody reads, or a terminal that was stopped, holds up no
-//! thread but that one. When there is no more room, lines are dropped and counted.
+//! Owns the queue of lines and the thread that writes them. Logging only adds a line to memory, so
+//! a pipe that nobody reads or a stopped terminal blocks no thread but the writer. If the queue is
+//! full, lines are dropped and counted.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,44 +11,45 @@ use std::os::fd::AsFd as _;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes of lines that may wait.
+/// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 256 << 10;
-/// Written in one piece: a pipe takes so much whole or not at all (PIPE_BUF), and a predecessor
-/// may write to the same place.
+/// The most bytes of one write. A pipe takes up to PIPE_BUF bytes atomically, and during an upgrade
+/// the old process may write to the same pipe.
 const MAX_ATOMIC_WRITE: usize = 4_096;
-/// How long the last lines may take at the end, all together.
+/// The time for the last lines at the end of the process, in total.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// After a failed start all faults are written, however long they are, as long as some are taken
-/// within this time.
+/// After a failed start all faults are written, however many they are, unless standard error takes
+/// none of them for this long.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The log; when its last owner drops it, the lines that wait are written.
+/// The process log. When it is dropped, the queued lines are written.
 pub struct ProcessLog(Arc<Shared>);
 
-/// The side that the `log` facade speaks to.
+/// The implementation of the `log` facade.
 struct Logger(Arc<Shared>);
 
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Lines came, or were written.
+    /// Notified when lines are added, or when lines are written.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     lines: Vec<u8>,
-    /// Bytes that the writer has taken and not yet written.
+    /// Bytes that the writer has taken from the queue and not written yet.
     in_write: usize,
     dropped: u64,
 }
 
 impl ProcessLog {
-    /// Takes over standard error: what is logged from now on is written by a thread.
+    /// Installs the log: from now on a thread writes all messages to standard error.
     pub fn install() -> io::Result<ProcessLog> {
         let out = File::from(io::stderr().as_fd().try_clone_to_owned()?);
         let log = ProcessLog::start(out)?;
-        // A second log, as in a program that has one of its own, hears nothing.
+        // If the program has installed a logger already, that one stays, and this log gets no
+        // messages.
         if log::set_boxed_logger(Box::new(Logger(Arc::clone(&log.0)))).is_ok() {
             log::set_max_level(log::LevelFilter::Info);
         }
@@ -63,17 +65,18 @@ impl ProcessLog {
         Ok(ProcessLog(shared))
     }
 
-    /// Lines that were dropped, since too many waited or standard error did not take them.
+    /// Returns the number of lines that were dropped because the queue was full or standard error
+    /// did not take them.
     pub fn dropped(&self) -> u64 {
         self.0.lock().dropped
     }
 
-    /// Waits until all lines are written, a second at most.
+    /// Waits until all lines are written, for at most 1 s.
     pub fn flush(&self) {
         self.0.wait_until_written(FLUSH_TIMEOUT, Some(FLUSH_TIMEOUT));
     }
 
-    /// Writes lines as they are, all of them, and waits as long as somebody takes them.
+    /// Writes all these lines unchanged, and waits as long as standard error keeps taking some.
     pub fn write_final_lines(&self, lines: &[String]) {
         for line in lines {
             let mut queue = self.0.lock();
@@ -93,17 +96,17 @@ impl Drop for ProcessLog {
 
 impl log::Log for Logger {
     fn enabled(&self, metadata: &log::Metadata<'_>) -> bool {
-        let ours = metadata.target().starts_with("riskgate");
-        metadata.level() <= if ours { log::Level::Info } else { log::Level::Error }
+        let is_own = metadata.target().starts_with("riskgate");
+        metadata.level() <= if is_own { log::Level::Info } else { log::Level::Error }
     }
 
     fn log(&self, record: &log::Record<'_>) {
         if self.enabled(record.metadata()) {
             let level = record.level().as_str().to_ascii_lowercase();
-            let said = record.args().to_string();
-            // Pingora quotes a header that it can't read whole, with the key or token in it.
-            let said = said.split("buf: ").next().unwrap_or_default().trim_end();
-            self.0.push_line(&format!("riskgate: {level}: {said}\n"));
+            let message = record.args().to_string();
+            // Pingora quotes a header that it can't parse, and the header may contain a key.
+            let message = message.split("buf: ").next().unwrap_or_default().trim_end();
+            self.0.push_line(&format!("riskgate: {level}: {message}\n"));
         }
     }
 
@@ -129,29 +132,29 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// Writes what comes, for as long as the process lives.
+    /// Writes queued lines as long as the process lives.
     fn write_lines(&self, mut out: impl Write) {
         let (mut lines, mut dropped_reported) = (Vec::new(), 0);
         loop {
             let queue = self.lock();
-            let waits = |queue: &mut Queue| queue.lines.is_empty();
-            let waited = self.changed.wait_while(queue, waits);
+            let is_empty = |queue: &mut Queue| queue.lines.is_empty();
+            let waited = self.changed.wait_while(queue, is_empty);
             let mut queue = waited.unwrap_or_else(PoisonError::into_inner);
             std::mem::swap(&mut lines, &mut queue.lines);
             let dropped = queue.dropped - dropped_reported;
             if dropped > 0 {
                 dropped_reported = queue.dropped;
-                let words = "lines were dropped because standard error was not read";
-                // Writing to memory does not fail.
-                let _ = writeln!(lines, "riskgate: warn: {dropped} {words}");
+                let text = "lines were dropped because standard error was not read";
+                // A write to a Vec can't fail.
+                let _ = writeln!(lines, "riskgate: warn: {dropped} {text}");
             }
             queue.in_write = lines.len();
             drop(queue);
             for piece in split_at_lines(&lines) {
-                let lost = write_chunk(&mut out, piece);
+                let dropped = write_chunk(&mut out, piece);
                 let mut queue = self.lock();
                 queue.in_write -= piece.len();
-                queue.dropped += lost;
+                queue.dropped += dropped;
                 drop(queue);
                 self.changed.notify_all();
             }
@@ -160,7 +163,8 @@ impl Shared {
         }
     }
 
-    /// Waits until nothing is left, `total` at most, or until nothing was written for `idle`.
+    /// Waits until all lines are written, at most for `total`, and only as long as some bytes are
+    /// written within `idle`.
     fn wait_until_written(&self, idle: Duration, total: Option<Duration>) {
         let begun = Instant::now();
         let mut queue = self.lock();
@@ -170,8 +174,8 @@ impl Shared {
             if left == 0 || time.is_zero() {
                 return;
             }
-            let same = |queue: &mut Queue| queue.lines.len() + queue.in_write >= left;
-            let waited = self.changed.wait_timeout_while(queue, time, same);
+            let is_unchanged = |queue: &mut Queue| queue.lines.len() + queue.in_write >= left;
+            let waited = self.changed.wait_timeout_while(queue, time, is_unchanged);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
                 return;
@@ -181,22 +185,23 @@ impl Shared {
     }
 }
 
-/// Writes these lines, and returns how many of them were not written whole. Another process may have
-/// made standard error non-blocking; it then takes only what its buffer has room for.
+/// Writes these lines. Returns how many were not written completely: if another process has made
+/// standard error non-blocking, a write takes only as many bytes as fit into the buffer.
 fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
     let mut left = piece;
     while !left.is_empty() {
         match out.write(left) {
             Ok(written @ 1..) => left = &left[written..],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            // Nobody is left to be told why.
+            // There is no other place to report the error to.
             Ok(0) | Err(_) => break,
         }
     }
     left.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// Whole lines together up to [`PIECE`] bytes; a longer one alone.
+/// Splits `lines` into pieces of whole lines, each of at most [`MAX_ATOMIC_WRITE`] bytes; a longer
+/// line is a piece of its own.
 fn split_at_lines(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
@@ -225,7 +230,7 @@ mod tests {
         assert_eq!(split_at_lines(b"").count(), 0);
     }
 
-    /// Takes nothing for some times, as a full pipe does that is not waited for.
+    /// Fails the first writes with WouldBlock, like a full non-blocking pipe.
     struct BlockedWriter(u32, Arc<Mutex<Vec<u8>>>);
 
     impl Write for BlockedWriter {
@@ -250,7 +255,7 @@ mod tests {
             log.0.push_line(lines);
             log.flush();
         }
-        // Three of ours, and the line that told of the first two.
+        // The first three lines, and the line that reported the first two as dropped.
         assert_eq!(log.dropped(), 4);
         let text = String::from_utf8(taken.lock().unwrap().clone()).unwrap();
         assert!(text.starts_with("four\nriskgate: warn: 2 lines were dropped"), "{text}");
@@ -270,7 +275,7 @@ mod tests {
         }
         log.flush();
         assert!(begun.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", begun.elapsed());
-        // Who reads again gets all lines but the dropped ones, and hears how many those are.
+        // A reader that resumes gets all lines but the dropped ones, and the number of those.
         let reading = std::thread::spawn(move || {
             let mut text = String::new();
             let mut reader = io::BufReader::new(reader);

@@ -1,9 +1,9 @@
 //! The most frequently flagged domains that this deployment has answered.
 //!
-//! Owns the decayed counts, who was counted today, and the ranked list that requests read. Each
-//! account counts once for each row and day. Memory is bounded: at most [`MAX_ROWS`] rows by the
-//! space-saving rule (Metwally, Agrawal, El Abbadi 2005), so that a row's count can stand too
-//! high by at most the smallest count kept, and never too low. It asks no clock on a request.
+//! Owns the decayed counts, the accounts that were counted today, and the ranked list that requests
+//! read. Each account counts once per row and day. Memory is bounded to [`MAX_ROWS`] rows by the
+//! space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a row's count may be too high by at
+//! most the smallest count kept, and is never too low. It reads no clock while a request is served.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::hash::{Hash, Hasher};
@@ -22,35 +22,36 @@ use crate::model::verdict::{Reason, Score};
 use crate::store::{MAX_TOP_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
 use crate::support::snapshot::SnapshotCell;
 
-/// Rows that are counted at the same time.
+/// The most rows that are counted at the same time.
 pub const MAX_ROWS: usize = 10_000;
-/// Account, row and day triples remembered for a day; beyond them a look-up is not counted.
+/// The most marks, which are hashes of account, row and day, that are remembered for a day. A
+/// look-up beyond them is not counted.
 pub const MAX_MARKS: usize = 1_000_000;
-/// What the first name of the seed order counts from the start; the n-th counts an n-th of it.
+/// The initial count of the first name of the seed list; the n-th name gets an n-th of it.
 pub const SEED_COUNT: f64 = 120.0;
 
 const MAX_QUEUED_LOOKUPS: usize = 8_192;
 const SECONDS_PER_DAY: i64 = 86_400;
 
-/// How the list is made.
+/// The options of the list.
 #[derive(Clone, Copy, Debug)]
 pub struct TopOptions {
-    /// Entries in the list.
+    /// The most entries in the list.
     pub limit: usize,
-    /// Different accounts that must stand behind a row before its count matters.
+    /// The number of different accounts that must have looked a row up before its count is used.
     pub min_accounts: usize,
-    /// After this many seconds a count is half of what it was.
+    /// The seconds after which a count has decayed to a half.
     pub half_life: f64,
 }
 
-/// What the table that serves now says of a name: flagged and how, or nothing.
+/// Returns the reason and the score of a name if the current table flags the name.
 pub type VerdictFn = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
-/// The time that counts are decayed by, in Unix seconds: the one that requests are judged by.
+/// Returns the time in Unix seconds for the decay of counts: the time that requests are judged by.
 pub type ClockFn = Box<dyn Fn() -> i64 + Send>;
-/// The seed order of the table that serves now.
+/// Returns the seed list of the current table, in order.
 pub type SeedFn = Box<dyn Fn() -> Vec<String> + Send>;
 
-/// The counts, and the list made of them.
+/// The counts, and the ranked list.
 pub struct TopList {
     list: Arc<SnapshotCell<Bytes>>,
     seen_marks: Arc<DashSet<u64>>,
@@ -62,7 +63,7 @@ pub struct TopList {
     worker: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// A flagged look-up that counts.
+/// A flagged look-up that is counted.
 struct FlaggedLookup {
     domain: String,
     account: u64,
@@ -71,7 +72,7 @@ struct FlaggedLookup {
 }
 
 impl TopList {
-    /// Starts counting where the store left off.
+    /// Starts with the counts that are in the store.
     pub fn start(
         mut store: Store,
         options: TopOptions,
@@ -81,15 +82,15 @@ impl TopList {
     ) -> Result<TopList, StoreError> {
         let unix_now = now();
         let (rows, marks) = match store.read_top(unix_now.div_euclid(SECONDS_PER_DAY)) {
-            // A server that does not answer yet is read from once it does.
+            // If Redis doesn't answer yet, the counts are read later.
             Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
         };
         let (sender, receiver) = sync_channel(MAX_QUEUED_LOOKUPS);
         let list = Arc::new(SnapshotCell::new(Bytes::new()));
-        let seen = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
+        let seen_marks = Arc::new(marks.into_iter().collect::<DashSet<u64>>());
         let options = Arc::new(SnapshotCell::new(options));
-        let stale = Arc::new(AtomicBool::new(false));
+        let is_stale = Arc::new(AtomicBool::new(false));
         let dropped = Arc::new(AtomicU64::new(0));
         let mut worker = Worker {
             stored_domains: rows.iter().map(|row| row.domain.clone()).collect(),
@@ -100,7 +101,7 @@ impl TopList {
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
             list: Arc::clone(&list),
             options: Arc::clone(&options),
-            is_stale: Arc::clone(&stale),
+            is_stale: Arc::clone(&is_stale),
             unsaved: BTreeMap::new(),
             unsaved_marks: 0,
             dropped: Arc::clone(&dropped),
@@ -114,17 +115,17 @@ impl TopList {
             .map_err(|error| StoreError::Conflict(format!("expected a thread, found {error}")))?;
         Ok(TopList {
             list,
-            seen_marks: seen,
+            seen_marks,
             day: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
             dropped,
             options,
-            is_stale: stale,
+            is_stale,
             sender: Mutex::new(Some(sender)),
             worker: Mutex::new(Some(worker)),
         })
     }
 
-    /// The answer's body: the list as it stood at most a second ago.
+    /// Returns the body of the response: the list, at most 1 s old.
     pub fn body(&self) -> Bytes {
         Bytes::clone(&self.list.peek())
     }
@@ -133,7 +134,7 @@ impl TopList {
     pub fn count_lookup(&self, row: &str, account: &str, unix_now: i64) {
         let day = unix_now.div_euclid(SECONDS_PER_DAY);
         let today = day.cast_unsigned();
-        // Looked at first: what nobody changes stays with every core.
+        // A load before the swap keeps the cache line shared between cores.
         let is_new = self.day.load(Ordering::Relaxed) != today;
         if is_new && self.day.swap(today, Ordering::Relaxed) != today {
             self.seen_marks.clear();
@@ -159,23 +160,24 @@ impl TopList {
         }
     }
 
-    /// Takes new options.
+    /// Replaces the options.
     pub fn set_options(&self, options: TopOptions) {
         self.options.publish(options);
         self.mark_stale();
     }
 
-    /// Looks at the table anew: it is another one.
+    /// Makes the worker rebuild the list, because the table or the options have changed.
     pub fn mark_stale(&self) {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Look-ups that were not counted: the queue was full, or too many were not saved yet.
+    /// Returns the number of look-ups that were not counted because the queue was full or too many
+    /// were not saved yet.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Saves what was counted and stops.
+    /// Saves the counts and stops the worker.
     pub fn close(&self) {
         drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
         if let Some(worker) = self.worker.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -191,7 +193,8 @@ impl Drop for TopList {
 }
 
 fn stable_hash(value: &impl Hash) -> u64 {
-    // Fixed keys: the marks outlive the process. Names that collide cost one count.
+    // The hash has a fixed key, because the store keeps the marks across restarts. A collision
+    // loses one count.
     let mut hasher = SipHasher13::new();
     value.hash(&mut hasher);
     hasher.finish()
@@ -202,23 +205,24 @@ struct Worker {
     judge: VerdictFn,
     seed: SeedFn,
     now: ClockFn,
-    /// As the store has them, and what was counted since.
+    /// The store's rows, with the counts that were added since.
     rows: HashMap<String, TopRow>,
     list: Arc<SnapshotCell<Bytes>>,
     options: Arc<SnapshotCell<TopOptions>>,
     is_stale: Arc<AtomicBool>,
-    /// What the store does not have yet, by day: marks are of a day, and an outage may last longer.
+    /// The counts that the store doesn't have yet, by day: a mark belongs to one day, and an outage
+    /// may last longer.
     unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_marks: usize,
     dropped: Arc<AtomicU64>,
-    /// The rows that the store has too.
+    /// The domains whose rows are also in the store.
     stored_domains: HashSet<String>,
-    /// Rows that made room, and that the store still has.
+    /// The evicted rows that are still in the store.
     evicted: BTreeSet<String>,
     read_at: Instant,
 }
 
-/// What other nodes counted is read this often.
+/// The interval at which the counts of other nodes are read.
 const READ_INTERVAL: Duration = Duration::from_secs(10);
 
 impl Worker {
@@ -274,25 +278,25 @@ impl Worker {
         });
         credit.at = credit.at.max(at);
         credit.sightings.push((mark, account));
-        // Shown at once, whatever becomes of the saving.
+        // The list shows the count at once, even if saving it fails later.
         let row = self.rows.remove(&domain);
         let now = TopCredit { base, at, sightings: Vec::new(), domain: domain.clone() };
         self.rows.insert(domain, TopRow::with_credit(row, &now, &[account], half_life));
     }
 
-    /// The row that counts least makes room, and the new one takes its count over.
+    /// Evicts the row with the smallest count. Returns that count, with which the new row starts.
     fn evict_smallest_row(&mut self, at: i64, half_life: f64) -> f64 {
-        let least = self
+        let smallest = self
             .rows
             .iter()
             .map(|(domain, row)| (row.count_at(at, half_life), domain))
             .min_by(|a, b| a.0.total_cmp(&b.0))
             .map(|(count, domain)| (count, domain.clone()));
-        let Some((count, domain)) = least else { return 0.0 };
+        let Some((count, domain)) = smallest else { return 0.0 };
         self.rows.remove(&domain);
         for credits in self.unsaved.values_mut() {
-            let forgotten = credits.remove(&domain).map_or(0, |credit| credit.sightings.len());
-            self.unsaved_marks -= forgotten;
+            let removed = credits.remove(&domain).map_or(0, |credit| credit.sightings.len());
+            self.unsaved_marks -= removed;
         }
         if self.stored_domains.remove(&domain) {
             self.evicted.insert(domain);
@@ -312,12 +316,12 @@ impl Worker {
         for (seed_rank, domain) in seed.iter().enumerate() {
             *counts.entry(domain).or_default() += SEED_COUNT / (seed_rank + 1) as f64;
         }
-        let places: HashMap<&str, usize> = seed
+        let seed_ranks: HashMap<&str, usize> = seed
             .iter()
             .enumerate()
             .map(|(seed_rank, domain)| (domain.as_str(), seed_rank))
             .collect();
-        let seed_rank = |domain: &str| places.get(domain).copied().unwrap_or(usize::MAX);
+        let seed_rank = |domain: &str| seed_ranks.get(domain).copied().unwrap_or(usize::MAX);
         let mut ranked: Vec<(&str, f64)> = counts.into_iter().collect();
         ranked.sort_unstable_by(|a, b| {
             let by_count = b.1.total_cmp(&a.1);
@@ -336,21 +340,23 @@ impl Worker {
         self.list.publish(Bytes::from(body));
     }
 
-    /// Tells the store what was counted here, and takes over what all nodes have counted.
+    /// Saves this node's counts to the store, and takes over the counts of all nodes. Returns false
+    /// if the store fails.
     fn save_counts(&mut self) -> bool {
         let half_life = self.options.peek().half_life;
         while let Some(day_credits) = self.unsaved.first_entry() {
             let (day, credits) = (*day_credits.key(), day_credits.get().values().cloned());
             let credits: Vec<TopCredit> = credits.collect();
-            let gone: Vec<String> = self.evicted.iter().cloned().collect();
-            match self.store.credit_top(&credits, &gone, day, half_life) {
+            let evicted: Vec<String> = self.evicted.iter().cloned().collect();
+            match self.store.credit_top(&credits, &evicted, day, half_life) {
                 Ok(rows) => {
                     day_credits.remove();
                     self.unsaved_marks -=
                         credits.iter().map(|it| it.sightings.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
-                    // What is counted here of a later day is in no answer yet.
+                    // The store's rows lack this node's counts of later days, so rows with such
+                    // counts keep their own state.
                     let saved = rows.into_iter().filter(|row| !self.is_unsaved(&row.domain));
                     let saved: Vec<TopRow> = saved.collect();
                     self.rows.extend(saved.into_iter().map(|row| (row.domain.clone(), row)));
@@ -368,7 +374,8 @@ impl Worker {
         self.unsaved.values().any(|credits| credits.contains_key(domain))
     }
 
-    /// Takes over what other nodes have counted meanwhile; what is not saved yet stays.
+    /// Takes over the counts of other nodes. Rows with unsaved counts stay as they are. Returns
+    /// true if a row has changed.
     fn merge_stored_rows(&mut self) -> bool {
         self.read_at = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };

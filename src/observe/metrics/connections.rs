@@ -1,14 +1,14 @@
-//! Client connections, and what of them failed.
+//! The metrics of client connections.
 
 use prometheus::{Error, IntCounter, IntGauge, Registry};
 
 use super::register::{counter, gauge};
 
-/// Client connections, and what of them failed.
+/// Client connections and their failures.
 pub struct ConnectionMetrics {
     /// Connections that are open.
     pub connections: IntGauge,
-    /// Requests between their header and the end of their answer.
+    /// Requests between their first byte and the end of their response.
     pub in_flight: IntGauge,
     /// Connections that ended by a panic.
     pub panics: IntCounter,

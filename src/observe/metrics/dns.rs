@@ -1,10 +1,10 @@
-//! What is learned from the DNS.
+//! The metrics of DNS resolutions.
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
 
 use super::register::{counter, counters, gauge};
 
-/// What is learned from the DNS.
+/// DNS resolutions and their cache.
 pub struct DnsMetrics {
     dns_queries: IntCounterVec,
     dns_learned: IntGauge,
@@ -39,21 +39,21 @@ impl DnsMetrics {
         })
     }
 
-    /// Shows how the DNS is learned from; `asked` is how many names led to each outcome so far.
+    /// Sets the DNS metrics. `resolved` is the number of names resolved so far, by outcome.
     pub fn set_dns(
         &self,
-        known: usize,
+        learned: usize,
         queue: usize,
         dropped: u64,
-        asked: impl Iterator<Item = (&'static str, u64)>,
+        resolved: impl Iterator<Item = (&'static str, u64)>,
     ) {
         let raise = |counter: &IntCounter, to: u64| {
             counter.inc_by(to.saturating_sub(counter.get()));
         };
-        self.dns_learned.set(known as i64);
+        self.dns_learned.set(learned as i64);
         self.dns_queue.set(queue as i64);
         raise(&self.dns_dropped, dropped);
-        for (outcome, names) in asked {
+        for (outcome, names) in resolved {
             raise(&self.dns_queries.with_label_values(&[outcome]), names);
         }
     }

@@ -1,4 +1,4 @@
-//! How a metric comes into the registry.
+//! Helpers that create a metric and register it.
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 

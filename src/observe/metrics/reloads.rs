@@ -1,10 +1,10 @@
-//! Reloads, and what they led to that serves now.
+//! The metrics of reloads.
 
 use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
 use super::register::{counters, gauge, gauges};
 
-/// Reloads, and what they led to that serves now.
+/// Reloads, and the state that they loaded.
 pub struct ReloadMetrics {
     reloads: IntCounterVec,
     reload_failing: IntGaugeVec,
@@ -39,9 +39,9 @@ impl ReloadMetrics {
     }
 
     /// Counts a reload of a part (`table`, `keys`, `config`).
-    pub fn count_reload(&self, part: &'static str, good: bool) {
-        let outcome = if good { "ok" } else { "failed" };
+    pub fn count_reload(&self, part: &'static str, is_good: bool) {
+        let outcome = if is_good { "ok" } else { "failed" };
         self.reloads.with_label_values(&[part, outcome]).inc();
-        self.reload_failing.with_label_values(&[part]).set(i64::from(!good));
+        self.reload_failing.with_label_values(&[part]).set(i64::from(!is_good));
     }
 }

@@ -1,10 +1,10 @@
-//! Requests: their routes and outcomes, and what was dropped of their records.
+//! The metrics of requests.
 
 use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntGauge, Registry};
 
 use super::register::{counter, counters, gauge, register};
 
-/// Which door a request went through; the `route` label.
+/// The route of a request; the `route` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RouteLabel {
     /// `/v1/public/top-domains`
@@ -15,16 +15,16 @@ pub enum RouteLabel {
     Check,
     /// `/v1/usage`
     Usage,
-    /// A prefix of `[[upstream.route]]`.
+    /// A route of `[[upstream.route]]`.
     Upstream,
     /// OPTIONS.
     Options,
-    /// None of ours, or refused before a route was found.
+    /// No route matched, or the request was refused before it was routed.
     None,
 }
 
 impl RouteLabel {
-    /// All labels.
+    /// All labels, in the order of the enum.
     pub const ALL: [RouteLabel; 7] = [
         RouteLabel::TopDomains,
         RouteLabel::Domain,
@@ -49,7 +49,7 @@ impl RouteLabel {
     }
 }
 
-/// How a request ended; the `outcome` label. Refusals use their `error` code.
+/// The outcomes of a request; the `outcome` label. A refusal uses its `error` code.
 pub const OUTCOMES: [&str; 18] = [
     "ok",
     "bad_request",
@@ -71,7 +71,7 @@ pub const OUTCOMES: [&str; 18] = [
     "other",
 ];
 
-/// Requests: their routes and outcomes, and what was dropped of their records.
+/// Requests by route and outcome, and dropped records of requests.
 pub struct RequestMetrics {
     requests: Vec<IntCounter>,
     duration: Histogram,
@@ -83,7 +83,7 @@ pub struct RequestMetrics {
     pub top_dropped: IntGauge,
     /// Requests served by the fast path.
     pub fast_path_requests: IntCounter,
-    /// Calls given back, since we failed to serve them.
+    /// Calls refunded because riskgate failed to serve them.
     pub quota_refunds: IntCounter,
 }
 
@@ -138,7 +138,7 @@ impl RequestMetrics {
         })
     }
 
-    /// Counts an answer.
+    /// Counts a request that is over, and observes its duration.
     pub fn count_request(&self, route: RouteLabel, outcome: &'static str, seconds: f64) {
         let other = OUTCOMES.len() - 1;
         let index = OUTCOMES.iter().position(|known| *known == outcome).unwrap_or(other);

@@ -1,24 +1,24 @@
-//! The store of the ledger, and the clocks that it goes by.
+//! The metrics of the ledger's store and clocks.
 
 use prometheus::{Error, IntGauge, Registry};
 
 use super::register::gauge;
 
-/// The store of the ledger, and the clocks that it goes by.
+/// The ledger's store and clocks.
 pub struct StoreMetrics {
-    /// 1 while a clock is doubted, or calls were counted in a month that has not begun.
+    /// 1 while a clock is suspect, or calls are counted in a month that has not begun.
     pub clock_suspect: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
-    /// How many of `store.wait_replicas` lack what was last stated.
+    /// The replicas of `store.wait_replicas` that have not acknowledged the last report.
     pub replicas_missing: IntGauge,
-    /// 1 while all nodes restate their numbers.
+    /// 1 while all nodes report their totals again because the store may have lost data.
     pub store_recovering: IntGauge,
     /// Commits of the ledger.
     pub store_commits: IntGauge,
     /// Failed operations of the ledger.
     pub store_failures: IntGauge,
-    /// Calls admitted while the store was down, not yet settled.
+    /// Calls admitted while the store was down and not reported to it yet.
     pub store_unsettled: IntGauge,
 }
 

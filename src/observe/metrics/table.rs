@@ -1,4 +1,4 @@
-//! The serving table, and the feeds that its lists come from.
+//! The metrics of the table in use and of its feeds.
 
 use prometheus::core::Collector;
 use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
@@ -6,7 +6,7 @@ use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 use super::register::{counters, gauge, gauges};
 use crate::feed::FeedStatus;
 
-/// The serving table, and the feeds that its lists come from.
+/// The table in use, and the feeds that its lists come from.
 pub struct TableMetrics {
     /// Rows of the serving table.
     pub table_rows: IntGauge,
@@ -60,14 +60,14 @@ impl TableMetrics {
         self.feed_fetches.with_label_values(&[feed, outcome]).inc();
     }
 
-    /// Shows these feeds and no others.
+    /// Sets the gauges of these feeds, and removes those of all others.
     pub fn set_feeds(&self, feeds: &[FeedStatus]) {
         for gauges in [&self.feed_rows, &self.feed_fetched, &self.feed_changed] {
             let shown = gauges.collect();
             let shown = shown.iter().flat_map(|family| family.get_metric());
             let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
             for gone in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
-                // Only this thread removes any.
+                // Only this thread removes gauges, so the removal can't fail.
                 let _ = gauges.remove_label_values(&[gone]);
             }
         }

@@ -84,7 +84,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let counted = top(&path, OPTIONS);
-    // Nobody else can write for as long as this transaction lasts.
+    // This transaction blocks all other writers.
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     let midnight = (unix_now() / SECONDS_PER_DAY + 1) * SECONDS_PER_DAY;
@@ -93,7 +93,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
         ("both.com", midnight - 1),
         ("both.com", midnight),
         ("after.com", midnight),
-        // Two requests may look at the clock in one order and be counted in the other.
+        // Two requests may read the clock in one order and be counted in the other.
         ("late.com", midnight - 1),
         ("later.com", midnight + SECONDS_PER_DAY),
     ] {
@@ -111,7 +111,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
     assert_eq!(counts, [1.0, 2.0, 1.0, 1.0, 1.0]);
 }
 
-/// The side that counts, without its thread.
+/// Creates a worker without its thread.
 fn worker(path: &Path) -> Worker {
     Worker {
         store: Store::open(
@@ -158,7 +158,8 @@ fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     outage.execute_batch("ROLLBACK").unwrap();
     assert!(worker.save_counts());
     assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);
-    // What the store still has comes back with no reading, and is told once.
+    // An evicted row that the store still has doesn't return when the store is read, and is removed
+    // from the store once.
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     for round in 1..=3 {
         worker.count_names(MAX_ROWS * 2..MAX_ROWS * 2 + 100 * round, unix_now() + 1);
