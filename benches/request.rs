@@ -238,7 +238,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let keys = state.keys.snapshot();
             let ring = Option::as_ref(&keys).expect("keys");
             let head =
-                parse_request_head(request, 0, &SIZES).expect("a header").expect("a whole one");
+                parse_request_head(request, 0, &SIZES).expect("a head").expect("a complete one");
             let now = RequestContext::default().unix_now();
             let sent = head.fields.authorization.into_iter();
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();

@@ -1,5 +1,5 @@
-//! HTTP messages: the parsed request head, the responses that riskgate writes, and the header fields
-//! that riskgate forwards in each direction.
+//! HTTP messages: the parsed request head, the responses that riskgate writes, and the header
+//! fields that riskgate forwards in each direction.
 
 pub mod forwarding;
 mod forwarding_headers;

@@ -174,8 +174,9 @@ mod tests {
 
     #[test]
     fn what_is_open_is_counted_and_capped() {
-        let caps = ConnectionLimits { connections: 3, per_address: 2, exempt: Networks::default() };
-        let tracker = Arc::new(ConnectionTracker::new(caps));
+        let limits =
+            ConnectionLimits { connections: 3, per_address: 2, exempt: Networks::default() };
+        let tracker = Arc::new(ConnectionTracker::new(limits));
         let open: Vec<InFlightGuard> =
             (0..3).map(|_| tracker.track_connection().unwrap()).collect();
         assert!(tracker.track_connection().is_none());

@@ -204,7 +204,7 @@ impl Exchange<'_, '_> {
                     Failure::Connect
                 }
             };
-            // The client_info's `timeout_at` enforces the deadline, so it has not passed here.
+            // The caller's `timeout_at` enforces the deadline, so it has not passed here.
             if !self.attempts.may_retry(failure, false) {
                 return Err(self.attempts.refusal(false));
             }

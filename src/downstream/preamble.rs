@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(parse_proxy_header(line), complete(37, "[2001:db8::1]:4000"));
         let line = b"PROXY UNKNOWN\r\n";
         assert_eq!(parse_proxy_header(line), complete(15, ""));
-        let more = b"PROXY UNKNOWN what it says does not matter to us\r\n";
+        let more = b"PROXY UNKNOWN the rest of the line is ignored\r\n";
         assert_eq!(parse_proxy_header(more), complete(more.len(), ""));
         for cut in 0..line.len() {
             assert_eq!(parse_proxy_header(&line[..cut]), ProxyHeader::Partial, "{cut}");
@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(
             parse_proxy_header(&binary),
             complete(28, ""),
-            "a health check of the proxy's own"
+            "a health check by the proxy itself"
         );
     }
 

@@ -218,14 +218,13 @@ mod tests {
         let mut body = [0; 4];
         io.read_exact(&mut body).await.unwrap();
         assert_eq!(&body, b"body");
-        // A reader that waits on is not told of an end: the client may have half-closed.
+        // A further read stays pending and reports no end: the client may have half-closed.
         let mut context = Context::from_waker(Waker::noop());
         let mut more = [0; 4];
         let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut more));
         assert!(polled.is_pending());
         drop(io);
-        let ReturnedConnection { client_io: mut client_io, body_left, .. } =
-            returned.try_recv().unwrap();
+        let ReturnedConnection { mut client_io, body_left, .. } = returned.try_recv().unwrap();
         assert_eq!(body_left, 0);
         client_io.read_exact(&mut more).await.unwrap();
         assert_eq!(&more, b"GET ");
@@ -244,26 +243,26 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_is_asked_for_once_and_not_behind_an_answer() {
-        for (answers_first, said) in
+        for (answers_first, expected) in
             [(false, CONTINUE_RESPONSE), (true, b"HTTP/1.1 404 Not Found\r\n")]
         {
             let (mut client, client_io) = connected().await;
             let (mut io, returned) = RequestIo::new(client_io, 4, true);
             if answers_first {
-                io.write_all(said).await.unwrap();
+                io.write_all(expected).await.unwrap();
             }
             let reading = tokio::spawn(async move {
                 let mut body = [0; 4];
                 io.read_exact(&mut body).await.unwrap();
                 body
             });
-            let mut heard = vec![0; said.len()];
-            client.read_exact(&mut heard).await.unwrap();
-            assert_eq!(heard, said);
+            let mut received = vec![0; expected.len()];
+            client.read_exact(&mut received).await.unwrap();
+            assert_eq!(received, expected);
             client.write_all(b"body").await.unwrap();
             assert_eq!(&reading.await.unwrap(), b"body");
             drop(returned);
-            assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "and nothing else");
+            assert_eq!(client.read(&mut [0]).await.unwrap(), 0, "no further bytes");
         }
     }
 }

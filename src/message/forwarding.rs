@@ -249,7 +249,7 @@ mod tests {
             format!("{}: {value}", name.to_ascii_lowercase())
         };
         let pairs = request.headers.iter();
-        let mut said: Vec<String> =
+        let mut filtered: Vec<String> =
             pairs.map(|(name, value)| text(name.as_str().as_bytes(), value.as_bytes())).collect();
         let mut out = Vec::new();
         write_request(
@@ -259,14 +259,14 @@ mod tests {
             &client_info,
             &mut out,
         );
-        let mut result: Vec<String> =
+        let mut written: Vec<String> =
             iter_fields(&out).map(|(name, value)| text(name, value)).collect();
-        said.sort();
-        result.sort();
-        assert_eq!(said, result);
-        let ours = ["host: ", "x-request-id: "];
-        said.retain(|line| !ours.iter().any(|name| line.starts_with(name)));
-        said
+        filtered.sort();
+        written.sort();
+        assert_eq!(filtered, written);
+        let always_set = ["host: ", "x-request-id: "];
+        filtered.retain(|line| !always_set.iter().any(|name| line.starts_with(name)));
+        filtered
     }
 
     #[test]

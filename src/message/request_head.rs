@@ -145,7 +145,7 @@ pub fn check_http2_request(
     fields.host = authority.unwrap_or_default();
     fields.host_count = usize::from(authority.is_some());
     for (name, value) in &request.headers {
-        // Host may repeat the authority; the h2 decoder refuses a different Host.
+        // Host may repeat the authority; a different Host was refused when the request was decoded.
         if !(name == HOST && authority.is_some()) {
             fields.add_field(name.as_str().as_bytes(), value.as_bytes())?;
         }

@@ -166,11 +166,12 @@ impl Shared {
     /// Waits until all lines are written, at most for `total`, and only as long as some bytes are
     /// written within `idle`.
     fn wait_until_written(&self, idle: Duration, total: Option<Duration>) {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut queue = self.lock();
         loop {
             let left = queue.lines.len() + queue.in_write;
-            let time = total.map_or(idle, |total| idle.min(total.saturating_sub(begun.elapsed())));
+            let total_left = total.map(|total| total.saturating_sub(started.elapsed()));
+            let time = total_left.map_or(idle, |total_left| idle.min(total_left));
             if left == 0 || time.is_zero() {
                 return;
             }
@@ -249,15 +250,15 @@ mod tests {
 
     #[test]
     fn lines_that_standard_error_does_not_take_are_counted_and_told() {
-        let taken = Arc::default();
-        let log = ProcessLog::start(BlockedWriter(3, Arc::clone(&taken))).unwrap();
+        let written = Arc::default();
+        let log = ProcessLog::start(BlockedWriter(3, Arc::clone(&written))).unwrap();
         for lines in ["one\ntwo\n", "three\n", "four\n"] {
             log.0.push_line(lines);
             log.flush();
         }
         // The first three lines, and the line that reported the first two as dropped.
         assert_eq!(log.dropped(), 4);
-        let text = String::from_utf8(taken.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         assert!(text.starts_with("four\nriskgate: warn: 2 lines were dropped"), "{text}");
     }
 
@@ -266,15 +267,15 @@ mod tests {
         let (reader, writer) = io::pipe().unwrap();
         let log = ProcessLog::start(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
         let line = format!("{}\n", "x".repeat(1_000));
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut added = 0;
         while log.dropped() == 0 {
             log.0.push_line(&line);
             added += 1;
-            assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "there is no bound");
+            assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "no bound");
         }
         log.flush();
-        assert!(begun.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", begun.elapsed());
+        assert!(started.elapsed() < FLUSH_TIMEOUT * 10, "{:?}", started.elapsed());
         // A reader that resumes gets all lines but the dropped ones, and the number of those.
         let reading = std::thread::spawn(move || {
             let mut text = String::new();

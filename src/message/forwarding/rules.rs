@@ -1,4 +1,4 @@
-//! The rules which header fields are forwarded, in each direction.
+//! The rules for which header fields are forwarded, in each direction.
 
 use crate::message::forwarding_headers::is_x_forwarded_field;
 use crate::message::request_head::{MAX_CONNECTION_OPTIONS, list_members};

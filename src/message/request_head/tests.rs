@@ -146,8 +146,8 @@ fn sizes_have_their_own_answers() {
     assert_eq!(status(&format!("GET /{}", "a".repeat(3000))), Err(414));
     let method = "M".repeat(200);
     let text = format!("{method} /{} HTTP/1.1\r\nHost: a\r\n\r\n", "a".repeat(2_000));
-    assert_eq!(status(&text), Err(414), "whole");
-    assert_eq!(status(&text[..2_120]), Err(414), "as it comes");
+    assert_eq!(status(&text), Err(414), "complete");
+    assert_eq!(status(&text[..2_120]), Err(414), "incomplete");
     let fields = "A: b\r\n".repeat(63);
     assert!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\n{fields}\r\n")).is_ok());
     assert_eq!(status(&format!("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\n{fields}\r\n")), Err(431));

@@ -34,18 +34,18 @@ const OPTIONS: TopOptions = TopOptions { limit: 100, min_accounts: 1, half_life:
 fn the_seed_leads_until_calls_say_otherwise() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let counted = top(&path, OPTIONS);
-    assert_eq!(names(&counted), ["first.com", "second.com"]);
-    counted.count_lookup("third.com", "acme", unix_now());
-    counted.close();
-    let counted = top(&path, OPTIONS);
-    assert_eq!(names(&counted), ["first.com", "second.com", "third.com"]);
+    let top_list = top(&path, OPTIONS);
+    assert_eq!(names(&top_list), ["first.com", "second.com"]);
+    top_list.count_lookup("third.com", "acme", unix_now());
+    top_list.close();
+    let top_list = top(&path, OPTIONS);
+    assert_eq!(names(&top_list), ["first.com", "second.com", "third.com"]);
     for account in 0..130 {
-        counted.count_lookup("third.com", &format!("account-{account}"), unix_now());
+        top_list.count_lookup("third.com", &format!("account-{account}"), unix_now());
     }
-    counted.close();
-    let counted = top(&path, OPTIONS);
-    assert_eq!(names(&counted), ["third.com", "first.com", "second.com"]);
+    top_list.close();
+    let top_list = top(&path, OPTIONS);
+    assert_eq!(names(&top_list), ["third.com", "first.com", "second.com"]);
 }
 
 #[test]
@@ -53,11 +53,11 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     for _ in 0..3 {
-        let counted = top(&path, OPTIONS);
+        let top_list = top(&path, OPTIONS);
         for _ in 0..200 {
-            counted.count_lookup("third.com", "acme", unix_now());
+            top_list.count_lookup("third.com", "acme", unix_now());
         }
-        counted.close();
+        top_list.close();
     }
     let mut store = store(&path);
     let (rows, marks) = store.read_top(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
@@ -69,13 +69,13 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
 fn too_few_accounts_do_not_outrank_the_seed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-    counted.count_lookup("third.com", "acme", unix_now());
-    counted.close();
-    let counted = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-    assert_eq!(names(&counted), ["first.com", "second.com"]);
-    counted.count_lookup("third.com", "other", unix_now());
-    counted.close();
+    let top_list = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
+    top_list.count_lookup("third.com", "acme", unix_now());
+    top_list.close();
+    let top_list = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
+    assert_eq!(names(&top_list), ["first.com", "second.com"]);
+    top_list.count_lookup("third.com", "other", unix_now());
+    top_list.close();
     assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
 }
 
@@ -83,7 +83,7 @@ fn too_few_accounts_do_not_outrank_the_seed() {
 fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let counted = top(&path, OPTIONS);
+    let top_list = top(&path, OPTIONS);
     // This transaction blocks all other writers.
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -93,15 +93,15 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
         ("both.com", midnight - 1),
         ("both.com", midnight),
         ("after.com", midnight),
-        // Two requests may read the clock in one order and be counted in the other.
+        // Two requests may read the clock in one order and be top_list in the other.
         ("late.com", midnight - 1),
         ("later.com", midnight + SECONDS_PER_DAY),
     ] {
-        counted.count_lookup(domain, "acme", at);
+        top_list.count_lookup(domain, "acme", at);
     }
     outage.execute_batch("ROLLBACK").unwrap();
-    counted.close();
-    assert_eq!(counted.dropped(), 0);
+    top_list.close();
+    assert_eq!(top_list.dropped(), 0);
     let rows = store(&path).top_rows().unwrap();
     let count = |domain: &str| {
         let row = rows.iter().find(|row| row.domain == domain);
@@ -154,7 +154,7 @@ fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     worker.count_names(0..MAX_ROWS + 200, unix_now());
     assert!(!worker.save_counts());
-    assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 0), "nobody else knows them");
+    assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 0), "the store has no row");
     outage.execute_batch("ROLLBACK").unwrap();
     assert!(worker.save_counts());
     assert_eq!(worker.store.top_rows().unwrap().len(), MAX_ROWS);

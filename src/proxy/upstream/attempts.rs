@@ -75,32 +75,32 @@ mod tests {
     fn asks_once_more_what_no_server_can_have_answered() {
         let closed_early =
             |is_reused, is_retryable| Failure::ClosedEarly { is_reused, is_retryable };
-        let mut tries = Attempts::default();
-        tries.start_attempt();
-        assert!(!tries.is_retry());
-        assert!(tries.may_retry(Failure::Connect, false));
-        assert!(tries.may_retry(closed_early(true, true), false));
+        let mut attempts = Attempts::default();
+        attempts.start_attempt();
+        assert!(!attempts.is_retry());
+        assert!(attempts.may_retry(Failure::Connect, false));
+        assert!(attempts.may_retry(closed_early(true, true), false));
         for failure in
             [closed_early(false, true), closed_early(true, false), Failure::ResponseStarted]
         {
-            assert!(!tries.may_retry(failure, false), "{failure:?}");
+            assert!(!attempts.may_retry(failure, false), "{failure:?}");
         }
-        assert!(!tries.may_retry(Failure::Connect, true));
-        tries.start_attempt();
-        assert!(tries.is_retry());
-        assert!(!tries.may_retry(Failure::Connect, false));
-        assert!(!tries.may_retry(closed_early(true, true), false));
+        assert!(!attempts.may_retry(Failure::Connect, true));
+        attempts.start_attempt();
+        assert!(attempts.is_retry());
+        assert!(!attempts.may_retry(Failure::Connect, false));
+        assert!(!attempts.may_retry(closed_early(true, true), false));
     }
 
     #[test]
     fn only_a_server_that_was_asked_can_be_too_slow() {
-        let mut tries = Attempts::default();
-        assert_eq!(tries.refusal(true), Refusal::UpstreamUnavailable);
-        tries.start_attempt();
-        tries.mark_connected();
-        assert_eq!(tries.refusal(false), Refusal::UpstreamUnavailable);
-        assert_eq!(tries.refusal(true), Refusal::UpstreamTimeout);
-        tries.start_attempt();
-        assert_eq!(tries.refusal(true), Refusal::UpstreamUnavailable);
+        let mut attempts = Attempts::default();
+        assert_eq!(attempts.refusal(true), Refusal::UpstreamUnavailable);
+        attempts.start_attempt();
+        attempts.mark_connected();
+        assert_eq!(attempts.refusal(false), Refusal::UpstreamUnavailable);
+        assert_eq!(attempts.refusal(true), Refusal::UpstreamTimeout);
+        attempts.start_attempt();
+        assert_eq!(attempts.refusal(true), Refusal::UpstreamUnavailable);
     }
 }

@@ -183,25 +183,25 @@ mod tests {
     async fn only_a_connection_without_unread_bytes_is_reused() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        let idle = Arc::new(IdlePool::new(1, Duration::from_secs(60)));
-        assert!(idle.checkout(server).is_none());
-        let made = async || {
+        let pool = Arc::new(IdlePool::new(1, Duration::from_secs(60)));
+        assert!(pool.checkout(server).is_none());
+        let connect = async || {
             let connection = UpstreamConnection::open(server, 32 * 1024).await.unwrap();
             (connection, listener.accept().await.unwrap().0)
         };
-        let (connection, mut other) = made().await;
+        let (connection, mut other) = connect().await;
         assert!(!connection.is_reused);
-        idle.put(connection);
-        let mut again = idle.checkout(server).unwrap();
-        assert!(again.is_reused && idle.checkout(server).is_none());
-        idle.put(again);
+        pool.put(connection);
+        let mut reused = pool.checkout(server).unwrap();
+        assert!(reused.is_reused && pool.checkout(server).is_none());
+        pool.put(reused);
         // First bytes without a request, then the end of the connection.
         other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
-        wait_until_evicted(&idle, server).await;
-        (again, other) = made().await;
-        idle.put(again);
+        wait_until_evicted(&pool, server).await;
+        (reused, other) = connect().await;
+        pool.put(reused);
         drop(other);
-        wait_until_evicted(&idle, server).await;
+        wait_until_evicted(&pool, server).await;
     }
 
     /// More connections than a task may poll before the runtime makes it yield.
@@ -209,21 +209,21 @@ mod tests {
     async fn of_many_connections_with_unread_bytes_none_is_reused() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        let idle = IdlePool::new(300, Duration::from_secs(60));
+        let pool = IdlePool::new(300, Duration::from_secs(60));
         let mut others = Vec::new();
         for _ in 0..300 {
             let connection = UpstreamConnection::open(server, 32 * 1024).await.unwrap();
             let (mut other, _) = listener.accept().await.unwrap();
             other.write_all(b"HTTP/1.1 408 Late\r\n\r\n").await.unwrap();
             others.push(other);
-            idle.lock_state()
+            pool.lock_state()
                 .by_server
                 .entry(server)
                 .or_default()
                 .push((connection, Instant::now()));
         }
         // On the loopback interface the bytes have arrived once they are sent.
-        assert!(tokio::spawn(async move { idle.checkout(server).is_none() }).await.unwrap());
+        assert!(tokio::spawn(async move { pool.checkout(server).is_none() }).await.unwrap());
     }
 
     #[tokio::test]
@@ -231,27 +231,28 @@ mod tests {
         const KEPT: usize = 50;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        let idle = Arc::new(IdlePool::new(KEPT, Duration::from_secs(60)));
+        let pool = Arc::new(IdlePool::new(KEPT, Duration::from_secs(60)));
         let mut others = Vec::new();
         for _ in 0..KEPT {
-            idle.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
+            pool.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
             others.push(listener.accept().await.unwrap());
         }
-        let (looks, last) = (Cell::new(0), Cell::new(None));
-        idle.evict_unusable(|connection| {
-            assert!(idle.state.try_lock().is_ok(), "the pool is locked during a look");
-            looks.set(looks.get() + 1);
-            let gone = KEPT - idle.lock_state().by_server[&server].len();
-            assert!(gone <= EVICTION_BATCH + looks.get() / 2, "{gone} of them are out");
+        let (inspected, last) = (Cell::new(0), Cell::new(None));
+        pool.evict_unusable(|connection| {
+            assert!(pool.state.try_lock().is_ok(), "the pool is locked during an inspection");
+            inspected.set(inspected.get() + 1);
+            let missing = KEPT - pool.lock_state().by_server[&server].len();
+            let closed = inspected.get() / 2;
+            assert!(missing <= EVICTION_BATCH + closed, "{missing} are out of the pool");
             last.set(Some(connection.stream.local_addr().unwrap()));
             // Every other connection has ended.
-            looks.get() % 2 == 0
+            inspected.get() % 2 == 0
         })
         .await;
-        assert_eq!(looks.get(), KEPT, "each is looked at once");
-        assert_eq!(idle.lock_state().by_server[&server].len(), KEPT / 2);
+        assert_eq!(inspected.get(), KEPT, "each is inspected once");
+        assert_eq!(pool.lock_state().by_server[&server].len(), KEPT / 2);
         // The order is unchanged: the connection that was used last comes out first.
-        let first = idle.checkout(server).unwrap();
+        let first = pool.checkout(server).unwrap();
         assert_eq!(Some(first.stream.local_addr().unwrap()), last.get());
     }
 
@@ -259,24 +260,24 @@ mod tests {
     async fn no_connection_is_kept_beyond_the_idle_timeout() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
-        let idle = Arc::new(IdlePool::new(1, Duration::ZERO));
-        idle.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
-        assert!(idle.checkout(server).is_none());
-        idle.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
+        let pool = Arc::new(IdlePool::new(1, Duration::ZERO));
+        pool.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
+        assert!(pool.checkout(server).is_none());
+        pool.put(UpstreamConnection::open(server, 32 * 1024).await.unwrap());
         tokio::time::sleep(EVICTION_INTERVAL * 2).await;
-        let state = idle.lock_state();
+        let state = pool.lock_state();
         assert!(state.by_server.is_empty() && !state.is_evictor_running);
     }
 
     /// Waits, because the other side's close arrives after a delay.
-    async fn wait_until_evicted(idle: &Arc<IdlePool>, server: SocketAddr) {
+    async fn wait_until_evicted(pool: &Arc<IdlePool>, server: SocketAddr) {
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(10)).await;
-            match idle.checkout(server) {
-                Some(connection) => idle.put(connection),
+            match pool.checkout(server) {
+                Some(connection) => pool.put(connection),
                 None => return,
             }
         }
-        panic!("still kept");
+        panic!("the connection is still in the pool");
     }
 }

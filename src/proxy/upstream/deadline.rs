@@ -62,29 +62,29 @@ mod tests {
 
     #[test]
     fn a_dropped_guard_shuts_nothing_down_even_after_its_deadline() {
-        let (ours, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        let held = Arc::new(GuardedSocket(Mutex::new(duplicate_fd(ours.as_raw_fd()))));
-        let (began, begins) = channel();
-        let (leave, left) = channel::<()>();
-        let timer = Arc::clone(&held);
+        let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
+        let socket = Arc::new(GuardedSocket(Mutex::new(duplicate_fd(stream.as_raw_fd()))));
+        let (send_started, started) = channel();
+        let (send_release, release) = channel::<()>();
+        let timer = Arc::clone(&socket);
         let timer = std::thread::spawn(move || {
             timer.release_with(|_| {
-                began.send(()).unwrap();
-                left.recv().unwrap();
+                send_started.send(()).unwrap();
+                release.recv().unwrap();
             });
         });
-        begins.recv().unwrap();
+        started.recv().unwrap();
         // The timer task holds the lock, so a drop of the guard waits until it is done.
         let (dropped, is_dropped) = channel();
-        let dropper = Arc::clone(&held);
+        let dropper = Arc::clone(&socket);
         let dropper = std::thread::spawn(move || {
             dropper.release_with(drop);
             dropped.send(()).unwrap();
         });
         assert!(is_dropped.recv_timeout(Duration::from_millis(50)).is_err());
-        leave.send(()).unwrap();
+        send_release.send(()).unwrap();
         is_dropped.recv().unwrap();
-        held.release_with(|_| panic!("it was ended before"));
+        socket.release_with(|_| panic!("the socket was released before"));
         timer.join().unwrap();
         dropper.join().unwrap();
     }

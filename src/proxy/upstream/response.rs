@@ -203,8 +203,8 @@ mod tests {
     }
 
     /// Returns the body that a client reads, with a Content-Length or in chunks.
-    fn body(passed: &str) -> String {
-        let (header, mut rest) = passed.split_once("\r\n\r\n").unwrap();
+    fn body(forwarded: &str) -> String {
+        let (header, mut rest) = forwarded.split_once("\r\n\r\n").unwrap();
         if !header.contains("Transfer-Encoding: chunked") {
             return rest.to_owned();
         }
@@ -234,27 +234,28 @@ mod tests {
         ] {
             let answer = format!("HTTP/1.1 200 OK\r\nA: b\r\n{framing}\r\n{sent}");
             for size in 1..=answer.len() {
-                let (passed, answer, behind) = forward_in_parts(&answer, false, size).unwrap();
-                assert!(passed.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{passed}");
+                let (forwarded, answer, rest) = forward_in_parts(&answer, false, size).unwrap();
+                assert!(forwarded.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{forwarded}");
                 assert_eq!(
-                    (body(&passed).as_str(), answer.body),
+                    (body(&forwarded).as_str(), answer.body),
                     ("hello", BodyState::Complete),
                     "{framing}"
                 );
-                assert_eq!(behind, left, "{framing}");
+                assert_eq!(rest, left, "{framing}");
             }
         }
     }
 
     #[test]
     fn an_answer_without_a_body_says_what_it_would_be() {
-        let said = |answer: &str, is_head| forward_in_parts(answer, is_head, 9).unwrap().0;
-        let length = said("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
+        let forward = |answer: &str, is_head| forward_in_parts(answer, is_head, 9).unwrap().0;
+        let length = forward("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
         assert!(length.contains("\r\nContent-Length: 5\r\n") && length.ends_with("\r\n\r\n"));
-        assert!(said("HTTP/1.1 304 x\r\nContent-Length: 5\r\n\r\n", false).contains(": 5\r\n"));
-        assert!(!said("HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\n", false).contains("Content-Le"));
+        assert!(forward("HTTP/1.1 304 x\r\nContent-Length: 5\r\n\r\n", false).contains(": 5\r\n"));
+        let no_content = forward("HTTP/1.1 204 x\r\nContent-Length: 5\r\n\r\n", false);
+        assert!(!no_content.contains("Content-Length"));
         let interim = "HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n";
-        let after = said(&format!("{interim}HTTP/1.1 204 No\r\n\r\n"), false);
+        let after = forward(&format!("{interim}HTTP/1.1 204 No\r\n\r\n"), false);
         assert!(after.starts_with("HTTP/1.1 204 No Content\r\n") && !after.contains("Link"));
     }
 
@@ -291,23 +292,23 @@ mod tests {
 
     #[test]
     fn a_connection_is_persistent_unless_close_or_http_10_says_otherwise() {
-        let said = |version: u8, connection: &str| {
-            stays(
+        let is_kept = |version: u8, connection: &str| {
+            is_kept_alive(
                 Some(version),
                 &parse_connection_options([connection.as_bytes()].into_iter()).unwrap(),
             )
         };
-        assert!(said(1, "") && said(1, "keep-alive") && said(0, "x, Keep-Alive"));
-        assert!(!said(0, "") && !said(1, "close") && !said(1, "keep-alive, Close"));
+        assert!(is_kept(1, "") && is_kept(1, "keep-alive") && is_kept(0, "x, Keep-Alive"));
+        assert!(!is_kept(0, "") && !is_kept(1, "close") && !is_kept(1, "keep-alive, Close"));
     }
 
     #[test]
     fn fields_that_a_server_may_not_set_are_not_forwarded() {
         let answer = "HTTP/1.1 503 x\r\nServer: x\r\nDate: then\r\nConnection: keep-alive, X-Hop\r\n\
                       X-Hop: 1\r\nVary: Accept\r\nCache-Control: max-age=1\r\nContent-Length: 0\r\n\r\n";
-        let (passed, answer, _) = forward_in_parts(answer, false, 1_000).unwrap();
+        let (forwarded, answer, _) = forward_in_parts(answer, false, 1_000).unwrap();
         assert_eq!(
-            passed,
+            forwarded,
             "HTTP/1.1 503 Service Unavailable\r\nVary: Accept\r\nCache-Control: max-age=1\r\n\
              Content-Length: 0\r\nx-riskgate-source: upstream\r\nx-fail-open: true\r\n\
              x-request-id: \r\nDate: now\r\nConnection: keep-alive\r\n\r\n"
