@@ -17,8 +17,7 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let url = StoreUrl::Sqlite(path);
     let deadline = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
-    let options =
-        LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
 }
 

@@ -37,8 +37,7 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
     let url = StoreUrl::Sqlite(folder.path().join("store.db"));
     let deadline = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
-    let options =
-        LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
+    let options = LedgerOptions { deadline, on_failure: FailurePolicy::Closed, max_unsettled: 0 };
     Ledger::start(open(), open(), options, NOW).expect("a ledger")
 }
 
@@ -158,7 +157,7 @@ fn time_batches<C: ChargeBench>(
         for step in 0..CALLS_PER_BATCH {
             spent.push(black_box(bench.charge((account + step) % accounts)));
         }
-        let took = started.elapsed();
+        let elapsed = started.elapsed();
         let is_complete = spent.iter().all(Option::is_some);
         for (step, spent) in spent.into_iter().enumerate() {
             turn += 1;
@@ -168,7 +167,7 @@ fn time_batches<C: ChargeBench>(
             }
         }
         if is_complete {
-            times.push(took.as_secs_f64() * 1e9 / CALLS_PER_BATCH as f64);
+            times.push(elapsed.as_secs_f64() * 1e9 / CALLS_PER_BATCH as f64);
         } else {
             // The ledger returned the lease as idle; this batch is not counted.
             (0..CALLS_PER_BATCH).for_each(|step| bench.refill((account + step) % accounts));

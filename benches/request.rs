@@ -219,9 +219,9 @@ fn bench_whole_decision(c: &mut Criterion) {
             let batch = ACCOUNTS * REQUESTS_PER_ACCOUNT;
             let started = Instant::now();
             let answered = (0..batch).filter(|n| answer(&requests[n % ACCOUNTS])).count();
-            let took = started.elapsed();
+            let elapsed = started.elapsed();
             assert!(answered * 1_000 >= batch * 999, "{answered} of {batch} were answered");
-            took.mul_f64(times as f64 / batch as f64)
+            elapsed.mul_f64(times as f64 / batch as f64)
         });
     });
     group.finish();

@@ -243,9 +243,9 @@ impl AsyncRead for ClientIo {
             }
             return Poll::Ready(Ok(()));
         }
-        let taken = buffer.remaining().min(this.read_buf.len());
-        buffer.put_slice(&this.read_buf[..taken]);
-        this.read_buf.advance(taken);
+        let copied = buffer.remaining().min(this.read_buf.len());
+        buffer.put_slice(&this.read_buf[..copied]);
+        this.read_buf.advance(copied);
         Poll::Ready(Ok(()))
     }
 }

@@ -23,9 +23,8 @@ pub(super) enum FastPathExit {
     Ended,
 }
 
-/// Serves plain requests until the connection ends, or until a request arrives that is not plain or
-/// incomplete. The connection has been idle since `answered`; the next request must start by
-/// `deadline`.
+/// Serves plain requests until the connection ends, or until a request is incomplete or not plain.
+/// The connection has been idle since `answered`; the next request must start by `deadline`.
 pub(super) async fn serve_fast_path(
     context: &ConnectionContext,
     client_io: &mut ClientIo,

@@ -59,12 +59,12 @@ fn parse_v1_client(line: &str) -> Option<Option<SocketAddr>> {
         [_, family, source, destination, from, to] => {
             let ends: [IpAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
             let (from, _) = (parse_port(from)?, parse_port(to)?);
-            let fits = match family {
+            let is_family_valid = match family {
                 "TCP4" => ends.iter().all(IpAddr::is_ipv4),
                 "TCP6" => ends.iter().all(IpAddr::is_ipv6),
                 _ => false,
             };
-            fits.then(|| Some(SocketAddr::new(ends[0], from)))
+            is_family_valid.then(|| Some(SocketAddr::new(ends[0], from)))
         }
         _ => None,
     }

@@ -220,14 +220,14 @@ mod tests {
         assert_eq!(&body, b"body");
         // A further read stays pending and reports no end: the client may have half-closed.
         let mut context = Context::from_waker(Waker::noop());
-        let mut more = [0; 4];
-        let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut more));
+        let mut next_bytes = [0; 4];
+        let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut next_bytes));
         assert!(polled.is_pending());
         drop(io);
         let ReturnedConnection { mut client_io, body_left, .. } = returned.try_recv().unwrap();
         assert_eq!(body_left, 0);
-        client_io.read_exact(&mut more).await.unwrap();
-        assert_eq!(&more, b"GET ");
+        client_io.read_exact(&mut next_bytes).await.unwrap();
+        assert_eq!(&next_bytes, b"GET ");
     }
 
     #[tokio::test]

@@ -283,9 +283,9 @@ fn match_route_and_key<'r>(
 /// origin. If no key set could be loaded, any browser may: it must learn that it should let its
 /// user through (`X-Fail-Open`).
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
-    let allows = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
+    let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
     match origin {
-        OriginHeader::Valid(origin, text) if allows(origin) => Cors::Allowed(text.clone()),
+        OriginHeader::Valid(origin, text) if is_allowed(origin) => Cors::Allowed(text.clone()),
         _ => Cors::Denied,
     }
 }

@@ -146,9 +146,7 @@ pub(super) fn choose_request_id<'h>(
     };
     match id {
         Some(id)
-            if !is_key(id)
-                && !contains_key(id)
-                && !contains_sent_key(id, authorization_values) =>
+            if !is_key(id) && !contains_key(id) && !contains_sent_key(id, authorization_values) =>
         {
             RequestId::parse(id).unwrap_or_else(|| ids.generate())
         }

@@ -21,8 +21,12 @@ pub(crate) fn has_response_started(session: &Session) -> bool {
 pub(super) async fn send_continue(session: &mut Session) -> Result<()> {
     let client = session.as_downstream_mut();
     let expects = |value: &[u8]| value.eq_ignore_ascii_case(b"100-continue");
-    let waits = client.req_header().headers.get(EXPECT).is_some_and(|v| expects(v.as_bytes()));
-    if waits && client.req_header().version == http::Version::HTTP_11 && !client.is_body_done() {
+    let awaits_continue =
+        client.req_header().headers.get(EXPECT).is_some_and(|v| expects(v.as_bytes()));
+    if awaits_continue
+        && client.req_header().version == http::Version::HTTP_11
+        && !client.is_body_done()
+    {
         client.write_continue_response().await?;
     }
     // The upstream server's own 1xx responses are not forwarded.

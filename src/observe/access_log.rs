@@ -281,8 +281,7 @@ impl Writer {
         let queue = self.shared.lock_queue();
         let is_below_batch =
             |queue: &mut Queue| !queue.is_closed && queue.lines.len() < BATCH_BYTES;
-        let waited =
-            self.shared.batch_ready.wait_timeout_while(queue, BATCH_DELAY, is_below_batch);
+        let waited = self.shared.batch_ready.wait_timeout_while(queue, BATCH_DELAY, is_below_batch);
         let (mut queue, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if self.lines.is_empty() {
             std::mem::swap(&mut self.lines, &mut queue.lines);

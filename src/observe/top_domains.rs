@@ -171,8 +171,7 @@ impl TopList {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Returns the number of look-ups that were not counted because the queue was full or too many
-    /// were not saved yet.
+    /// Returns the number of dropped look-ups: the queue was full, or too many were unsaved.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -210,8 +209,7 @@ struct Worker {
     list: Arc<SnapshotCell<Bytes>>,
     options: Arc<SnapshotCell<TopOptions>>,
     is_stale: Arc<AtomicBool>,
-    /// The counts that the store doesn't have yet, by day: a mark belongs to one day, and an outage
-    /// may last longer.
+    /// The unsaved counts by day: a mark belongs to one day, and an outage may last longer.
     unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_marks: usize,
     dropped: Arc<AtomicU64>,

@@ -287,12 +287,7 @@ impl ProxyHttp for Gateway {
     }
 
     /// riskgate logs the error itself, without the target, which may contain an e-mail address.
-    fn suppress_error_log(
-        &self,
-        _session: &Session,
-        _ctx: &ProxyContext,
-        _error: &Error,
-    ) -> bool {
+    fn suppress_error_log(&self, _session: &Session, _ctx: &ProxyContext, _error: &Error) -> bool {
         true
     }
 

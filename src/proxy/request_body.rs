@@ -65,8 +65,9 @@ fn too_many_bodies() -> Box<Error> {
 pub fn remove_expectation(client: &mut ServerSession) -> bool {
     // The upstream server must not send a 100 of its own as well.
     let expectation = client.req_header_mut().remove_header(&EXPECT);
-    let waits = expectation.is_some_and(|value| list_members(value.as_bytes()).next().is_some());
-    waits && client.is_http2() && !client.is_body_done()
+    let awaits_continue =
+        expectation.is_some_and(|value| list_members(value.as_bytes()).next().is_some());
+    awaits_continue && client.is_http2() && !client.is_body_done()
 }
 
 /// Returns true if a body starts within this time. Its start is kept for the upstream server.

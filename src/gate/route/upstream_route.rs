@@ -60,15 +60,15 @@ fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
                 || byte.is_ascii_control()
         };
         // Some servers strip parameters from a segment before they compare it.
-        let bare = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
-        let end = bare.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
-        let bare = &bare[..end.map_or(0, |last| last + 1)];
-        let is_empty = bare.is_empty() && !(is_last && decoded.is_empty());
+        let stripped = decoded.split(|byte| matches!(byte, b';' | b':')).next().unwrap_or_default();
+        let end = stripped.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
+        let stripped = &stripped[..end.map_or(0, |last| last + 1)];
+        let is_empty = stripped.is_empty() && !(is_last && decoded.is_empty());
         if is_empty || decoded.iter().any(is_structure) {
             return None;
         }
         decoded_path.push(b'/');
-        decoded_path.extend_from_slice(bare);
+        decoded_path.extend_from_slice(stripped);
     }
     Some(decoded_path)
 }

@@ -58,7 +58,7 @@ impl StoreMetrics {
             store_unsettled: gauge(
                 registry,
                 "riskgate_store_unsettled_calls",
-                "Calls admitted while the store was down, not yet settled.",
+                "Calls admitted while the store was down and not reported to it yet.",
             )?,
         })
     }

@@ -66,9 +66,9 @@ impl TableMetrics {
             let shown = gauges.collect();
             let shown = shown.iter().flat_map(|family| family.get_metric());
             let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
-            for gone in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
+            for removed in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
                 // Only this thread removes gauges, so the removal can't fail.
-                let _ = gauges.remove_label_values(&[gone]);
+                let _ = gauges.remove_label_values(&[removed]);
             }
         }
         for FeedStatus { name, state, .. } in feeds {
