@@ -123,7 +123,7 @@ fn a_disk_that_fails_for_good_is_served_without_and_what_it_held_is_there_after_
     assert_eq!(gateway.get_month_count(&key), 150);
     gateway.send_signal("TERM");
     assert!(gateway.wait_for_exit().success());
-    assert!(gateway.stderr().contains("unspent calls are lost"), "{}", gateway.stderr());
+    assert!(gateway.stderr().contains("unspent leased calls are lost"), "{}", gateway.stderr());
     disk.repair();
     let gateway = gateway.start_again();
     let counted = gateway.get_month_count(&key);

@@ -115,7 +115,7 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
         old.reverse();
         server.respond_with(&list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
         wait_until("riskgate reports it", || {
-            feed_problem(&gateway).contains("found an older one again")
+            feed_problem(&gateway).contains("found one that was fetched before")
         });
         assert!(serves_list_of_day(&gateway, &key, 2));
     });

@@ -6,7 +6,7 @@ use crate::redis_server::RedisServer;
 
 const USAGE: &str = "/v1/usage";
 /// The Redis keys of the key ring.
-const RING_KEYS: [&str; 5] = ["mark", "keys", "digests", "accounts", "changed"];
+const RING_KEYS: [&str; 5] = ["meta", "keys", "digests", "accounts", "changed"];
 
 fn status(gateway: &Gateway, key: &str) -> u16 {
     gateway.get(USAGE, key).status
@@ -128,7 +128,7 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
         wait_until("all is well", || {
             degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
         });
-        let reported = "keys is degraded: the store lost what it had acknowledged";
+        let reported = "keys is degraded: the store lost data that it had acknowledged";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         let other = store.setup().start();
         assert_eq!((status(&other, &first), status(&other, &second)), (401, 401));

@@ -84,7 +84,7 @@ fn a_server_that_was_wiped_takes_no_key_away() {
     });
     assert_eq!((status(&gateway, &key), status(&gateway, &other)), (200, 401));
     assert_eq!(gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""]), 1.0);
-    let reported = || gateway.stderr().matches("lost its mark").count();
+    let reported = || gateway.stderr().matches("the store is another one or was emptied").count();
     wait_until("standard error reports both states", || reported() >= 2);
     assert_eq!(reported(), 2, "each state is reported once: {}", gateway.stderr());
     // By restarting riskgate, the operator confirms the new store.
