@@ -63,7 +63,7 @@ def mean_length(port, lines):
     return total / len(lines)
 
 
-def check(subject, mix, count=200):
+def check_subject(subject, mix, count=200):
     """Asks some of the mix and compares; then what the gates of the subject must refuse."""
     connection = http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
     left = []
@@ -111,7 +111,7 @@ def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
     return json.loads(found[1])
 
 
-def window(subject, mix, seconds, warm=1, **how):
+def measure_with_retry(subject, mix, seconds, warm=1, **how):
     """One subject under wrk, anew where wrk itself failed."""
     for last in (False, False, True):
         try:
@@ -126,20 +126,20 @@ def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     if warm:
         wrk(subject, mix, warm, pipelined, connections)
     subject.truncate_log()
-    counted = count(subject)
+    counted = count_responses(subject)
     dropped = subject.metric("riskgate_access_log_lines_dropped_total") if counted is not None else 0
     behind = subject.world.behind
-    before = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.used()[0] if behind else 0
-    total, user, system = subject.processes.used()
+    before = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
+    total, user, system = subject.processes.cpu_seconds()
     said = wrk(subject, mix, seconds, pipelined, connections)
-    now_total, now_user, now_system = subject.processes.used()
-    after = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.used()[0] if behind else 0
+    now_total, now_user, now_system = subject.processes.cpu_seconds()
+    after = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
     answers = said["answers"]
     if said["bad_status"] or said["broken"] or not answers:
         raise WrongResponse(f"{subject.name}: {said}")
     if counted is not None:
         # What was under way when wrk ended is counted and was not waited for; before as well.
-        beyond = count(subject) - counted - answers
+        beyond = count_responses(subject) - counted - answers
         if not 0 <= beyond <= 2 * connections * pipelined:
             raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
     length = said["bytes"] / answers
@@ -164,7 +164,7 @@ def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     return found
 
 
-def count(subject):
+def count_responses(subject):
     """What riskgate itself says that it answered."""
     return subject.metric("riskgate_requests_total") if hasattr(subject, "metric") else None
 

@@ -37,7 +37,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, ask, patience=TIMEOUT_SECONDS):
+def wait_until(what, ask, patience=TIMEOUT_SECONDS):
     begun = time.monotonic()
     while not (found := ask()):
         if time.monotonic() - begun > patience:
@@ -83,33 +83,33 @@ class Processes:
                                f"{self.said.read_text(errors='replace')[-2000:]}")
         return is_listening(port)
 
-    def ids(self):
+    def process_ids(self):
         """Its own and its children's: all of its session."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
-                fields = stat(entry)
+                fields = process_stat(entry)
                 if fields and int(fields[3]) == self.child.pid:
                     found.append(int(entry.name))
         return found
 
-    def used(self):
+    def cpu_seconds(self):
         """Seconds of CPU so far, in all and in user mode's share of ticks."""
         total = user = system = 0
-        for pid in self.ids():
+        for pid in self.process_ids():
             for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
                 try:
                     total += int(task.read_text().split()[0])
                 except OSError:
                     pass
-            if fields := stat(Path(f"/proc/{pid}")):
+            if fields := process_stat(Path(f"/proc/{pid}")):
                 user, system = user + int(fields[11]), system + int(fields[12])
         return total / 1e9, user / TICKS_PER_SECOND, system / TICKS_PER_SECOND
 
     def resident(self):
         """Bytes of memory, what several of them share counted once."""
         total = 0
-        for pid in self.ids():
+        for pid in self.process_ids():
             try:
                 said = Path(f"/proc/{pid}/smaps_rollup").read_text()
                 total += int(re.search(r"^Pss:\s+(\d+)", said, re.MULTILINE)[1]) * 1024
@@ -124,7 +124,7 @@ class Processes:
                 self.child.wait(5)
             except subprocess.TimeoutExpired:
                 pass
-        for pid in self.ids():
+        for pid in self.process_ids():
             try:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
@@ -132,7 +132,7 @@ class Processes:
         self.child.wait()
 
 
-def stat(folder):
+def process_stat(folder):
     """The fields of a process behind its name; none if it is gone."""
     try:
         return (folder / "stat").read_text().rpartition(")")[2].split()

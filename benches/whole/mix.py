@@ -122,7 +122,7 @@ class Workload:
         return self.lines[::step]
 
 
-def spread(keys, requests, draw):
+def assign_keys(keys, requests, draw):
     """Which key asks each time: all of them, as evenly as may be, in no order."""
     chosen = [at * keys.number // requests if keys.number > requests else at % keys.number
               for at in range(requests)]
@@ -130,7 +130,7 @@ def spread(keys, requests, draw):
     return [(keys.text(at), ORIGIN if keys.is_web(at % keys.accounts) else "") for at in chosen]
 
 
-def domains(rows, count, draw):
+def draw_domains(rows, count, draw):
     """Names of the mix: a few free providers often, disposable ones, names below them, others."""
     by_kind = {"free": [], "disposable": []}
     for name, facts in rows.facts.items():
@@ -154,17 +154,17 @@ def domains(rows, count, draw):
     return found
 
 
-def answered(rows, keys, path, requests=REQUESTS):
+def lookup_workload(rows, keys, path, requests=REQUESTS):
     draw = random.Random(SEED)
-    names = domains(rows, requests, draw)
-    callers = spread(keys, requests, draw)
+    names = draw_domains(rows, requests, draw)
+    callers = assign_keys(keys, requests, draw)
     return Workload([(f"/v1/public/domain/{name}", key, origin, rows.body(name))
                 for name, (key, origin) in zip(names, callers)], path)
 
 
-def passed(keys, path, requests=REQUESTS):
+def check_workload(keys, path, requests=REQUESTS):
     draw = random.Random(SEED + 1)
-    callers = spread(keys, requests, draw)
+    callers = assign_keys(keys, requests, draw)
     return Workload([(f"/v1/check/user{draw.getrandbits(32)}%40example.com", key, origin,
                  '{"risk_score":10}') for key, origin in callers], path)
 

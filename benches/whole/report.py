@@ -28,29 +28,29 @@ GROWTH = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
           ("system", "system_us", number), ("requests/s", "rate", number),
           ("memory MB", "resident", megabytes), ("ready after s", "ready_s", number)]
 COLUMNS = {
-    "answer": THROUGHPUT, "pipelined": PIPELINED, "proxied": THROUGHPUT, "workers": THROUGHPUT,
-    "open": [("most/s", "most", number)] + [
+    "lookup": THROUGHPUT, "pipelined": PIPELINED, "proxied": THROUGHPUT, "workers": THROUGHPUT,
+    "open-loop": [("most/s", "most", number)] + [
         (f"{share} %: {label}", f"{share} {name}", number) for share in (50, 80)
         for label, name in (("p50", "p50"), ("p99", "p99"), ("p99.9", "p999"))],
     "idle": [("each kB", "each", lambda value: f"{value / 1000:.1f}"),
              ("before MB", "before", megabytes), ("with them MB", "resident", megabytes)],
     "reload": [("rate/s", "rate", number), ("reloads", "reloads", number),
                ("p50 µs", "p50", number), ("p99", "p99", number), ("p99.9", "p999", number)],
-    "table": GROWTH + [("built in s", "build_s", number)],
-    "keys": GROWTH + [("imported in s", "import_s", number)],
+    "table-size": GROWTH + [("built in s", "build_s", number)],
+    "key-count": GROWTH + [("imported in s", "import_s", number)],
 }
-REFERENCE_SUBJECT = {"answer": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
+REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
           "workers": "nginx map, 1 workers"}
 
 # What the ratios of CPU for a request are held to: section, subject, beside whom, at most.
 RATIO_TARGETS = [
-    ("answer", "riskgate fast path", "nginx map, gates", 0.80),
-    ("answer", "riskgate fast path", "nginx map", 0.90),
-    ("answer", "riskgate fast path", "nginx + Lua", 0.70),
-    ("answer", "riskgate fast path", "hyper", 1.20),
-    ("answer", "riskgate fast path, log", "nginx map, log", 0.95),
-    ("answer", "riskgate Pingora path", "nginx map", 1.15),
-    ("answer", "riskgate Pingora path", "nginx + Lua", 0.90),
+    ("lookup", "riskgate fast path", "nginx map, gates", 0.80),
+    ("lookup", "riskgate fast path", "nginx map", 0.90),
+    ("lookup", "riskgate fast path", "nginx + Lua", 0.70),
+    ("lookup", "riskgate fast path", "hyper", 1.20),
+    ("lookup", "riskgate fast path, log", "nginx map, log", 0.95),
+    ("lookup", "riskgate Pingora path", "nginx map", 1.15),
+    ("lookup", "riskgate Pingora path", "nginx + Lua", 0.90),
     ("pipelined", "riskgate fast path", "nginx map", 0.20),
     ("pipelined", "riskgate Pingora path", "nginx map", 0.20),
     ("proxied", "riskgate fast path, proxy", "nginx, proxy", 1.30),
@@ -81,7 +81,7 @@ def table(section):
     return "\n".join(lines)
 
 
-def marks(sections):
+def check_targets(sections):
     """Each mark with what was found; those whose subjects did not run are left out."""
     by_name = {section.name: section for section in sections}
     found = []
@@ -96,7 +96,7 @@ def marks(sections):
                 found.append((f"idle: {subject}, kB each", IDLE_BYTES / 1000, row["each"] / 1000))
     if "workers" in by_name:
         rows = by_name["workers"].rows
-        for form in ("lane", "filter"):
+        for form in ("fast path", "Pingora path"):
             if f"{form}, 2 workers" in rows:
                 ratio = rows[f"{form}, 2 workers"]["rate"] / rows[f"{form}, 1 workers"]["rate"]
                 found.append((f"workers: {form}, one / two (rates)", 1 / 1.8, 1 / ratio))
@@ -140,7 +140,7 @@ LEFT, BAR, GAP, WIDTH, TITLE = 190, 16, 6, 860, 40
 
 def chart(sections):
     """CPU for a request as bars, user and system, section by section."""
-    shown = [s for s in sections if s.name in ("answer", "proxied", "pipelined") and s.rows]
+    shown = [s for s in sections if s.name in ("lookup", "proxied", "pipelined") and s.rows]
     height = 40 + sum(TITLE + len(s.rows) * (BAR + GAP) for s in shown)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
            f'viewBox="0 0 {WIDTH} {height}" font-family="sans-serif" font-size="12">',
@@ -176,11 +176,11 @@ def write(folder, world, machine, sections):
     """The Markdown, which is also given back; the chart and the raw figures beside it."""
     add_ratios(sections)
     parts = [head(world, machine, sections), *map(table, sections)]
-    if not world.quick and (found := marks(sections)):
+    if not world.quick and (found := check_targets(sections)):
         parts.append(targets_table(found))
     text = "\n".join(parts)
     (folder / "bench.md").write_text(text)
-    if any(s.name in ("answer", "proxied", "pipelined") for s in sections):
+    if any(s.name in ("lookup", "proxied", "pipelined") for s in sections):
         (folder / "bench.svg").write_text(chart(sections))
     raw = {"machine": machine, "quick": world.quick, "seconds": world.seconds, "sections": [
         {"name": s.name, "title": s.title, "medians": s.rows, "rounds": s.rounds,

@@ -59,20 +59,20 @@ def interleaved(several, rounds):
 
 def throughput(section, several, asked, world, **how):
     for subject in several:
-        load.check(subject, asked)
+        load.check_subject(subject, asked)
     for subject in interleaved(several, world.rounds):
-        world.say(f"{section.name}: {subject.name}")
-        section.add(subject.name, load.window(subject, asked, world.seconds, world.warm, **how))
+        world.log(f"{section.name}: {subject.name}")
+        section.add(subject.name, load.measure_with_retry(subject, asked, world.seconds, world.warm, **how))
     for subject in several:
-        load.check(subject, asked, 50)
+        load.check_subject(subject, asked, 50)
 
 
-def answer(world):
+def lookup(world):
     """Everything answered from memory, as fast as it goes."""
-    section = world.begin("answer", "Answered from the table, 64 connections")
-    several = subjects.answering(world) + subjects.logging_subjects(world)
+    section = world.begin("lookup", "Answered from the table, 64 connections")
+    several = subjects.lookup_subjects(world) + subjects.logging_subjects(world)
     with running(several):
-        throughput(section, several, world.answered, world)
+        throughput(section, several, world.lookup_workload, world)
     for subject in several:
         if "log_dropped" in section.rounds[subject.name][0]:
             lost = max(each["log_dropped"] for each in section.rounds[subject.name])
@@ -83,22 +83,22 @@ def answer(world):
 def pipelined(world):
     """Sixteen requests at a time on each connection."""
     section = world.begin("pipelined", "Pipelined by 16, 64 connections")
-    several = subjects.answering(world)
+    several = subjects.lookup_subjects(world)
     with running(several):
-        throughput(section, several, world.answered, world, pipelined=load.PIPELINED)
+        throughput(section, several, world.lookup_workload, world, pipelined=load.PIPELINED)
 
 
 def proxied(world):
     """Passed on to one small service."""
     section = world.begin("proxied", "Passed upstream, 64 connections")
     behind = subjects.Nginx("upstream", world, "nginx-upstream.conf", "answers", gates=False)
-    behind.processes = machine.Processes(behind.words(), behind.folder, machine.LOAD_CORES)
+    behind.processes = machine.Processes(behind.command_line(), behind.folder, machine.LOAD_CORES)
     try:
-        machine.until("the upstream listens", lambda: behind.processes.is_up(behind.port))
+        machine.wait_until("the upstream listens", lambda: behind.processes.is_up(behind.port))
         world.behind = behind.processes
-        several = subjects.proxying(world, behind.port)
+        several = subjects.proxy_subjects(world, behind.port)
         with running(several):
-            throughput(section, several, world.passed, world)
+            throughput(section, several, world.check_workload, world)
     finally:
         world.behind = None
         behind.stop()
@@ -106,21 +106,21 @@ def proxied(world):
 
 def open_loop(world):
     """Latency at a constant rate, below what each can do at most."""
-    section = world.begin("open", "Latency at a constant rate (µs, from when each request was due)")
-    several = subjects.answering(world)
+    section = world.begin("open-loop", "Latency at a constant rate (µs, from when each request was due)")
+    several = subjects.lookup_subjects(world)
     with running(several):
         most = {}
         for subject in several:
-            load.check(subject, world.answered)
+            load.check_subject(subject, world.lookup_workload)
             # Asked as in the windows that count: alone, one by one on each connection.
-            most[subject.name] = load.window(
-                subject, world.answered, world.seconds, world.warm)["rate"]
+            most[subject.name] = load.measure_with_retry(
+                subject, world.lookup_workload, world.seconds, world.warm)["rate"]
         for subject in interleaved(several, world.rounds):
             found = {"most": most[subject.name]}
             for share in (50, 80):
                 rate = int(most[subject.name] * share / 100)
-                world.say(f"open: {subject.name} at {rate}/s")
-                said = load.measure_at_rate(subject, world.answered, rate, world.seconds,
+                world.log(f"open-loop: {subject.name} at {rate}/s")
+                said = load.measure_at_rate(subject, world.lookup_workload, rate, world.seconds,
                                     2 * world.warm)
                 found |= {f"{share} {name}": said[name] for name in ("p50", "p99", "p999")}
                 found |= {f"{share} {name}": said[name] for name in ("longest_stall", "late")}
@@ -138,12 +138,12 @@ def idle(world):
     """What a connection costs that waits."""
     number = 500 if world.quick else 10_000
     section = world.begin("idle", f"{number:,} idle connections, each after one answer")
-    for subject in subjects.answering(world):
+    for subject in subjects.lookup_subjects(world):
         with running([subject]):
-            load.wrk(subject, world.answered, 1)
+            load.wrk(subject, world.lookup_workload, 1)
             before = subject.processes.resident()
-            world.say(f"idle: {subject.name}")
-            held = load.open_idle_connections(subject, world.answered, number)
+            world.log(f"idle: {subject.name}")
+            held = load.open_idle_connections(subject, world.lookup_workload, number)
             with_them = subject.processes.resident()
             for link in held:
                 link.close()
@@ -162,24 +162,24 @@ def reload(world):
         shutil.copytree(world.root / "data", source)
         with open(source / "disposable-a.txt", "a") as names:
             names.write(f"bench-{number}.com a\n")
-        build(world, source, version)
-    several = [s for s in subjects.answering(world) if isinstance(s, subjects.Riskgate)]
+        build_table(world, source, version)
+    several = [s for s in subjects.lookup_subjects(world) if isinstance(s, subjects.Riskgate)]
     for subject in several:
         text = subject.config.read_text()
         served = subject.folder / "served"
         shutil.copy(versions[0], served)
         subject.config.write_text(text.replace(f'"{world.folder / "table"}"', f'"{served}"'))
     with running(several):
-        rates = {s.name: load.window(s, world.answered, world.seconds, world.warm)["rate"] / 2
+        rates = {s.name: load.measure_with_retry(s, world.lookup_workload, world.seconds, world.warm)["rate"] / 2
                  for s in several}
         for subject in interleaved(several, world.rounds):
             for replaced in (False, True):
-                world.say(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
+                world.log(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
                 before = subject.metric("riskgate_reloads_total")
                 # Two reloads at least fit into a window.
                 seconds = max(world.seconds, 5)
                 with replace_table_repeatedly(subject.folder / "served", versions if replaced else []):
-                    said = load.measure_at_rate(subject, world.answered, int(rates[subject.name]), seconds,
+                    said = load.measure_at_rate(subject, world.lookup_workload, int(rates[subject.name]), seconds,
                                         2 * world.warm)
                 reloads = subject.metric("riskgate_reloads_total") - before
                 if replaced and not reloads:
@@ -211,7 +211,7 @@ def replace_table_repeatedly(served, versions):
         thread.join()
 
 
-def build(world, source, target):
+def build_table(world, source, target):
     subprocess.run([world.binary, "table", "build", source, "-o", target], check=True,
                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
@@ -223,9 +223,9 @@ def start_timed(subject):
     return time.monotonic() - begun
 
 
-def table(world):
+def table_size(world):
     """Growth with the table: rows of one list, none of which a person wrote."""
-    section = world.begin("table", "Growth with the table (riskgate)")
+    section = world.begin("table-size", "Growth with the table (riskgate)")
     draw = random.Random(mix.SEED)
     grown, loads, found = [], {}, {}
     for rows in ([1_000, 10_000] if world.quick else [10_000, 200_000, 1_000_000]):
@@ -237,10 +237,10 @@ def table(world):
         (source / "manifest.toml").write_text(
             '[[list]]\nfile = "names.txt"\nkind = "disposable"\ntier = "a"\n')
         begun = time.monotonic()
-        build(world, source, world.folder / f"table-{rows}")
+        build_table(world, source, world.folder / f"table-{rows}")
         built = time.monotonic() - begun
         lines = []
-        callers = mix.spread(world.keys, mix.REQUESTS, draw)
+        callers = mix.assign_keys(world.keys, mix.REQUESTS, draw)
         for key, origin in callers:
             hit = draw.random() < 0.5
             asked = draw.choice(names) if hit else f"u{draw.getrandbits(48):012x}.com"
@@ -259,8 +259,8 @@ def table(world):
 def riskgate_subjects(world, name, **how):
     """riskgate's forms, in a row of growth."""
     if world.has_fast_path:
-        yield subjects.Riskgate(f"lane, {name}", world, lane=True, **how)
-    yield subjects.Riskgate(f"filter, {name}", world, **how)
+        yield subjects.Riskgate(f"fast path, {name}", world, fast_path=True, **how)
+    yield subjects.Riskgate(f"Pingora path, {name}", world, **how)
 
 
 def measure_growth(section, world, grown, found, loads):
@@ -269,10 +269,10 @@ def measure_growth(section, world, grown, found, loads):
         for subject in grown:
             started.append(subject)
             loads[subject.name]["ready_s"] = start_timed(subject)
-            load.check(subject, found[subject.name])
+            load.check_subject(subject, found[subject.name])
         for subject in interleaved(grown, world.rounds):
-            world.say(f"{section.name}: {subject.name}")
-            said = load.window(subject, found[subject.name], world.seconds, world.warm)
+            world.log(f"{section.name}: {subject.name}")
+            said = load.measure_with_retry(subject, found[subject.name], world.seconds, world.warm)
             section.add(subject.name, loads[subject.name] | {
                 key: said[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident",
                                            "others", "stolen")})
@@ -281,16 +281,16 @@ def measure_growth(section, world, grown, found, loads):
             subject.stop()
 
 
-def keys(world):
+def key_count(world):
     """Growth with the number of keys, all of which ask in turn, as far as a mix reaches."""
-    section = world.begin("keys", "Growth with the number of keys (riskgate)")
+    section = world.begin("key-count", "Growth with the number of keys (riskgate)")
     grown, loads, found = [], {}, {}
     for number in ([10, 1_000] if world.quick else [10, 10_000, 1_000_000]):
         name = f"{number:,} keys"
         ring = mix.Keys(number)
-        world.say(f"keys: writing {name}")
+        world.log(f"key-count: writing {name}")
         ring.file(world.folder / f"keys-{number}.toml")
-        requests = mix.answered(world.rows, ring, world.folder / f"keys-{number}.tsv",
+        requests = mix.lookup_workload(world.rows, ring, world.folder / f"keys-{number}.tsv",
                                 max(mix.REQUESTS, min(number, 40_000)))
         # Without a limit, so that no account is spent. Each holds 64 calls at most all the same: ten
         # go for more often, ten thousand each for its own.
@@ -325,8 +325,8 @@ def workers(world):
         several.append(subjects.Nginx(f"nginx map, {number} workers", world, "nginx-map.conf",
                                       "the same bytes", gates=False, workers=number))
     with running(several):
-        throughput(section, several, world.answered, world)
+        throughput(section, several, world.lookup_workload, world)
 
 
-ALL = {"lookup": answer, "pipelined": pipelined, "proxied": proxied, "open-loop": open_loop,
-       "idle": idle, "reload": reload, "table-size": table, "key-count": keys, "workers": workers}
+ALL = {"lookup": lookup, "pipelined": pipelined, "proxied": proxied, "open-loop": open_loop,
+       "idle": idle, "reload": reload, "table-size": table_size, "key-count": key_count, "workers": workers}

@@ -27,7 +27,7 @@ class Subject:
         self.log = None
         self.workers = 1
 
-    def fill(self, template, **more):
+    def fill_template(self, template, **more):
         text = (self.world.peers / template).read_text()
         known = {"PORT": self.port, "FOLDER": self.folder, "WORKERS": self.workers,
                  "VERSION": self.world.version, "RESET": mix.month_ends(),
@@ -41,9 +41,9 @@ class Subject:
 
     def start(self):
         self.processes = machine.Processes(
-            self.words(), self.folder, machine.SERVER_CORES[:self.workers])
+            self.command_line(), self.folder, machine.SERVER_CORES[:self.workers])
         try:
-            machine.until(f"{self.name} listens", lambda: self.processes.is_up(self.port))
+            machine.wait_until(f"{self.name} listens", lambda: self.processes.is_up(self.port))
         except BaseException:
             self.stop()
             raise
@@ -62,7 +62,7 @@ class Subject:
 
 
 class Riskgate(Subject):
-    def __init__(self, name, world, *, lane=False, log=False, keys="keys.toml", table="table",
+    def __init__(self, name, world, *, fast_path=False, log=False, keys="keys.toml", table="table",
                  plan=mix.LIMIT, upstream=9, workers=1, store="riskgate.db"):
         super().__init__(name, ALL_GATES + (", log" if log else ""), world)
         self.workers, self.admin = workers, machine.free_port()
@@ -74,7 +74,7 @@ class Riskgate(Subject):
 http = "127.0.0.1:{self.port}"
 admin = "127.0.0.1:{self.admin}"
 threads = {workers}
-{"lane = true" if lane else ""}
+{"fast_path = true" if fast_path else ""}
 max_connections = 14000
 max_connections_per_address = 14000
 keepalive_timeout = "600s"
@@ -89,7 +89,7 @@ path = "{world.folder / table}"
 [store]
 url = "sqlite:{self.folder}/{store}"
 [process]
-folder = ""
+runtime_dir = ""
 [keys]
 {f'file = "{world.folder / keys}"' if keys else ""}
 [plans]
@@ -97,13 +97,13 @@ free = 100
 bench = {plan if isinstance(plan, int) else f'"{plan}"'}
 """)
 
-    def words(self):
+    def command_line(self):
         return [self.world.binary, "run", "-c", self.config]
 
     def start(self):
         super().start()
         try:
-            machine.until(f"{self.name} is ready", lambda: self.ask("/readyz"))
+            machine.wait_until(f"{self.name} is ready", lambda: self.ask("/readyz"))
         except BaseException:
             self.stop()
             raise
@@ -133,14 +133,14 @@ class Nginx(Subject):
         super().__init__(name, does + (", log" if log else ""), world, gates)
         self.workers = workers
         self.log = self.folder / "access.log" if log else None
-        (self.folder / "common.conf").write_text(self.fill("nginx-common.conf"))
-        (self.folder / "nginx.conf").write_text(self.fill(template, **more))
+        (self.folder / "common.conf").write_text(self.fill_template("nginx-common.conf"))
+        (self.folder / "nginx.conf").write_text(self.fill_template(template, **more))
         self.link_files(table__map="table.map", table__tsv="table.tsv", keys__tsv="keys.tsv",
                    keys__map="nginx-keys.map", origins__map="nginx-origins.map",
                    bodies__map="bodies.map")
         (self.folder / "gate.lua").symlink_to(world.peers / "gate.lua")
 
-    def words(self):
+    def command_line(self):
         return ["nginx", "-p", self.folder, "-c", self.folder / "nginx.conf", "-e", "stderr"]
 
 
@@ -148,11 +148,11 @@ class Haproxy(Subject):
     def __init__(self, name, world, template, does, *, gates=True, workers=1, **more):
         super().__init__(name, does, world, gates)
         self.workers = workers
-        (self.folder / "haproxy.cfg").write_text(self.fill(template, **more))
+        (self.folder / "haproxy.cfg").write_text(self.fill_template(template, **more))
         self.link_files(covers__map="covers.map", alone__map="alone.map",
                    keys__map="haproxy-keys.map", origins__map="haproxy-origins.map")
 
-    def words(self):
+    def command_line(self):
         return ["haproxy", "-f", self.folder / "haproxy.cfg", "-db"]
 
 
@@ -160,7 +160,7 @@ class Baseline(Subject):
     def __init__(self, name, world):
         super().__init__(name, "the same bytes", world, gates=False)
 
-    def words(self):
+    def command_line(self):
         return [self.world.rust / "baseline", self.port, self.world.folder / "answered.tsv"]
 
 
@@ -168,7 +168,7 @@ def lookup_subjects(world):
     """All that answer for themselves. A subject that this machine or binary lacks is left out."""
     found = []
     if world.has_fast_path:
-        found.append(Riskgate("riskgate fast path", world, lane=True))
+        found.append(Riskgate("riskgate fast path", world, fast_path=True))
     found.append(Riskgate("riskgate Pingora path", world))
     found += [
         Nginx("nginx map", world, "nginx-map.conf", "the same bytes", gates=False),
@@ -182,7 +182,7 @@ def lookup_subjects(world):
 
 def logging_subjects(world):
     """Those whose access log has its price measured."""
-    found = [Riskgate("riskgate fast path, log", world, lane=True, log=True)] if world.has_fast_path else []
+    found = [Riskgate("riskgate fast path, log", world, fast_path=True, log=True)] if world.has_fast_path else []
     return found + [
         Riskgate("riskgate Pingora path, log", world, log=True),
         Nginx("nginx map, log", world, "nginx-map.conf", "the same bytes", gates=False, log=True),
@@ -192,7 +192,7 @@ def logging_subjects(world):
 def proxy_subjects(world, upstream):
     found = []
     if world.has_fast_path:
-        found.append(Riskgate("riskgate fast path, proxy", world, lane=True, upstream=upstream))
+        found.append(Riskgate("riskgate fast path, proxy", world, fast_path=True, upstream=upstream))
     return found + [
         Riskgate("riskgate Pingora path, proxy", world, upstream=upstream),
         Nginx("nginx, proxy", world, "nginx-proxy.conf", "passes on", gates=False,
@@ -203,8 +203,8 @@ def proxy_subjects(world, upstream):
 
 
 def supports_fast_path(binary, folder):
-    probe = folder / "lane.toml"
-    probe.write_text("[listen]\nlane = true\n")
+    probe = folder / "fast-path.toml"
+    probe.write_text("[listen]\nfast_path = true\n")
     ran = subprocess.run([binary, "check", "-c", probe], cwd=folder, stdout=subprocess.DEVNULL,
                          stderr=subprocess.PIPE, text=True)
     return "listen.fast_path" not in ran.stderr

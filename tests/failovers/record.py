@@ -49,7 +49,7 @@ class PrimaryTerm:
 class Record:
     """What happened in a round."""
 
-    reigns: list = field(default_factory=list)
+    terms: list = field(default_factory=list)
     # Of each node, by term: since when its link leads to the server that reigns, and until when.
     contacts: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)

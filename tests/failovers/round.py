@@ -55,7 +55,7 @@ class Round:
         self.commands = await self.link("commands", self.primary.port)
         self.command_config = config(self.folder, "commands", self.commands.port, self)
         await self.fill()
-        self.record.reigns.append(await self.read_term(self.primary))
+        self.record.terms.append(await self.read_term(self.primary))
         self.note(f"wait_replicas {self.wait_replicas}, on_failure {self.on_failure}")
         await asyncio.gather(
             *(self.add_node(self.primary.port) for _ in range(self.draw.choice([2, 3]))))
@@ -129,10 +129,10 @@ class Round:
 
     def mark_contact(self, node):
         """From now on this node's link leads to the server that reigns."""
-        self.record.contacts[node, len(self.record.reigns) - 1] = [now(), float("inf")]
+        self.record.contacts[node, len(self.record.terms) - 1] = [now(), float("inf")]
 
     def mark_contact_lost(self, node):
-        contact = self.record.contacts.get((node, len(self.record.reigns) - 1))
+        contact = self.record.contacts.get((node, len(self.record.terms) - 1))
         if contact and contact[1] > now():
             contact[1] = now()
 
@@ -157,7 +157,7 @@ class Round:
     async def make_change(self, change, how=None):
         """Makes a change with the server that commands reach now. A key is created by an import,
         so that callers have it whatever comes of it, by `create`, or by a rotation."""
-        target, reigns = self.commands.target, len(self.record.reigns)
+        target, terms = self.commands.target, len(self.record.terms)
         is_current = target == self.current().port
         change.started = now()
         self.record.changes.append(change)
@@ -176,12 +176,12 @@ class Round:
         else:
             said = await self.run_command("keys", "create", "--account", change.account, "--json")
         change.ended, change.done, change.said = now(), said[0] == 0, said[2].strip()
-        if self.commands.target == target and len(self.record.reigns) == reigns:
-            change.reign = reigns - 1 if is_current else -1
+        if self.commands.target == target and len(self.record.terms) == terms:
+            change.term = terms - 1 if is_current else -1
         if how in ("rotate", "create"):
             self.take_new_key(change, how, said[1])
-        self.note(f"{how or ''} {change}: {'done' if change.done else 'failed'} in reign "
-                  f"{change.reign}, begun {change.started - self.begun:.3f} {change.said[:120]}")
+        self.note(f"{how or ''} {change}: {'done' if change.done else 'failed'} in term "
+                  f"{change.term}, begun {change.started - self.begun:.3f} {change.said[:120]}")
 
     def take_new_key(self, change, how, out):
         """Gives callers the key that a command showed."""
@@ -198,7 +198,7 @@ class Round:
 
     def current(self):
         """The server that reigns."""
-        return next(s for s in self.servers if s.name == self.record.reigns[-1].server)
+        return next(s for s in self.servers if s.name == self.record.terms[-1].server)
 
     async def change_at(self, moment, draw, made):
         """A drawn change at a drawn moment."""
@@ -232,13 +232,13 @@ class Round:
         await asyncio.sleep(window * self.draw.uniform(0.7, 1.6))
         how = self.fail_primary()
         await asyncio.sleep(self.draw.choice([0.0, self.draw.uniform(0, 0.6)]))
-        self.record.reigns[-1].until = now()
+        self.record.terms[-1].until = now()
         for node in self.nodes:
             self.mark_contact_lost(node.number)
         await self.replica.promote()
-        self.record.reigns.append(await self.read_term(self.replica))
-        self.note(f"{self.replica.name} is promoted with {self.record.reigns[-1].keys}, "
-                  f"{self.record.reigns[-1].limits}")
+        self.record.terms.append(await self.read_term(self.replica))
+        self.note(f"{self.replica.name} is promoted with {self.record.terms[-1].keys}, "
+                  f"{self.record.terms[-1].limits}")
         late, _ = self.changes_within(self.draw.choice([0, 1, 2, 3]), 1.2)
         again = self.draw.random()
         await asyncio.gather(
@@ -301,7 +301,7 @@ class Round:
     async def redo_lost_changes(self, made, share):
         """What was lost is made again on the promoted server, by who reads its lists."""
         await asyncio.sleep(self.draw.uniform(0.1, 1.0))
-        held, draw = self.record.reigns[-1], random.Random(share)
+        held, draw = self.record.terms[-1], random.Random(share)
         for old in list(made):
             if draw.random() > share or self.commands.target != self.current().port:
                 continue
@@ -341,7 +341,7 @@ class Round:
         faults = rules.find_violations(self.record)
         faults += await rules.compare_nodes_with_store(self, await self.read_term(self.current()))
         faults += await rules.resolve_lost_limits(self)
-        faults += rules.told_of_losses(self.record, [node.said() for node in self.nodes])
+        faults += rules.check_losses_reported(self.record, [node.said() for node in self.nodes])
         for node in self.nodes:
             if (code := await node.end()) != 0 or "panicked" in node.said():
                 faults.append(f"expected {node.name} to end with 0 and no panic, but found {code}")

@@ -36,10 +36,10 @@ def find_violations(record):
     return [*found.values(), *_check_limits_kept(record, samples)]
 
 
-def _reign_at(record, node, moment):
+def _term_at(record, node, moment):
     """The number of the term, and since when the node was in contact with it; or None."""
-    for number in range(len(record.reigns) - 1, -1, -1):
-        term = record.reigns[number]
+    for number in range(len(record.terms) - 1, -1, -1):
+        term = record.terms[number]
         if term.since <= moment:
             since, until = record.contacts.get((node, number), (float("inf"), 0.0))
             return (number, since) if since <= moment < min(until, term.until) else None
@@ -70,7 +70,7 @@ class _KeyRules:
                 self.created[change.key] = change
 
     def check_sample(self, sample):
-        at = _reign_at(self.record, sample.node, sample.sent)
+        at = _term_at(self.record, sample.node, sample.sent)
         if sample.status == 401:
             return self.check_refused(sample, at)
         return self.check_accepted(sample, at)
@@ -122,12 +122,12 @@ class _KeyRules:
 
     def revoked_in(self, key, number):
         """Since when the server that reigns holds a revocation."""
-        term = self.record.reigns[number]
+        term = self.record.terms[number]
         held = [term.since] if term.keys.get(key) else []
         return held + [change.ended for change in self.revoked[key] if change.term == number]
 
     def good_in(self, key, number):
-        term = self.record.reigns[number]
+        term = self.record.terms[number]
         held = [term.since] if term.keys.get(key) is False else []
         change = self.created.get(key)
         return held + ([change.ended] if change and change.term == number else [])
@@ -141,7 +141,7 @@ class _KeyRules:
 
 def limit_in_force(record, account, number, sent, received):
     """The limit that the server which reigns holds, and since when; None if that is open."""
-    term = record.reigns[number]
+    term = record.terms[number]
     changes = [change for change in record.changes
                if change.kind == "limit" and change.account == account
                and change.started < received and change.term in (number, None)
@@ -158,7 +158,7 @@ def limit_in_force(record, account, number, sent, received):
 
 
 def _limit_faults(record, sample):
-    at = _reign_at(record, sample.node, sample.sent)
+    at = _term_at(record, sample.node, sample.sent)
     if sample.limit is None or at is None:
         return
     number, contact = at
@@ -177,7 +177,7 @@ def _check_limits_kept(record, samples):
     admitted = defaultdict(int)
     for sample in samples:
         admitted[sample.account] += sample.admitted
-    most = {account: limit for account, limit in record.reigns[0].limits.items()}
+    most = {account: limit for account, limit in record.terms[0].limits.items()}
     for change in record.changes:
         if change.kind == "limit":
             most[change.account] = max(most[change.account], change.value)
@@ -187,7 +187,7 @@ def _check_limits_kept(record, samples):
         # A limit that was raised and lowered again, and who was cut off for long.
         changed = account not in ("steady", "tight")
         leases = record.nodes * (changed + _count_late_nodes(record))
-        bound = limit + record.nodes * unsettled * (len(record.reigns) - 1) + leases * lease
+        bound = limit + record.nodes * unsettled * (len(record.terms) - 1) + leases * lease
         if admitted[account] > bound:
             yield (f"expected at most {bound} calls of account {account} with a limit of {limit}, "
                    f"but found {admitted[account]}")
@@ -196,7 +196,7 @@ def _check_limits_kept(record, samples):
 def _count_late_nodes(record):
     """How many failovers some node heard of late."""
     late = 0
-    for number in range(1, len(record.reigns)):
+    for number in range(1, len(record.terms)):
         since = [contact[0] for (_, of), contact in record.contacts.items() if of == number]
         late += max(since) - min(since) > SETTLING
     return late
@@ -210,12 +210,12 @@ def check_losses_reported(record, said):
     for sample in samples:
         list(keys.check_sample(sample))
     lost = []
-    for number in range(1, len(record.reigns)):
+    for number in range(1, len(record.terms)):
         for key, nodes in keys.revokers.items():
             for node, since in nodes.items():
                 contact = record.contacts.get((node, number))
                 if (contact and since < contact[0]
-                        and not record.reigns[number].keys.get(key)
+                        and not record.terms[number].keys.get(key)
                         and not _is_made_again(record, number, key, contact[0] + DIRECT_SECONDS)):
                     lost.append((node, key))
     if lost and not any("the store lost" in text for text in said):
@@ -227,7 +227,7 @@ def check_losses_reported(record, said):
 def _is_made_again(record, number, key, before):
     return any(change.kind == "revoke" and change.key == key
                and change.term in (number, None, number - 1)
-               and record.reigns[number].since <= change.ended and change.started < before
+               and record.terms[number].since <= change.ended and change.started < before
                for change in record.changes)
 
 
@@ -238,10 +238,10 @@ def _check_lost_limits_reported(record, samples):
                        and change.started < sample.sent and sample.received < contact
                        and sample.limit == change.value for sample in samples):
                 continue
-            since = record.reigns[number].since
+            since = record.terms[number].since
             begun = [it.started for it in record.changes if it.kind == "limit"
                      and it.account == change.account and it.ended >= since]
-            end = min([until, record.reigns[number].until, *begun])
+            end = min([until, record.terms[number].until, *begun])
             for told in record.status_reports:
                 if (told.node == node and told.at < end
                         and _is_due(record, contact, DIRECT_SECONDS, told.at)
@@ -253,8 +253,8 @@ def _check_lost_limits_reported(record, samples):
 
 def _lost_limits(record, number):
     """Of each account the last limit of the term before, if the server that reigns lost it."""
-    for account in record.reigns[0].limits if number else ():
-        before, term = record.reigns[number - 1:number + 1]
+    for account in record.terms[0].limits if number else ():
+        before, term = record.terms[number - 1:number + 1]
         changes = [change for change in record.changes
                    if change.kind == "limit" and change.account == account
                    and change.ended >= before.since and change.started < term.since]

@@ -175,7 +175,7 @@ def config(folder, name, port, draw, listen=""):
     path = folder / f"{name}.toml"
     plans = "".join(f"{plan} = {limit}\n" for plan, limit in draw.plans.items())
     path.write_text(
-        f'{listen}[log]\npath = "{folder}/{name}.log"\n[process]\nfolder = ""\n'
+        f'{listen}[log]\npath = "{folder}/{name}.log"\n[process]\nruntime_dir = ""\n'
         f'[table]\npath = "{folder}/table"\n[drain]\ngrace = "5s"\n'
         f'[store]\nurl = "redis://127.0.0.1:{port}/0"\non_failure = "{draw.on_failure}"\n'
         f'max_unsettled = {MAX_UNSETTLED}\ndeadline = "250ms"\n'
@@ -204,7 +204,7 @@ class Node:
         for _ in range(5):
             self.http, self.admin = free_port(), free_port()
             listen = (f'[listen]\nhttp = "127.0.0.1:{self.http}"\n'
-                      f'admin = "127.0.0.1:{self.admin}"\nlane = {str(self.fast).lower()}\n'
+                      f'admin = "127.0.0.1:{self.admin}"\nfast_path = {str(self.fast).lower()}\n'
                       'threads = 1\n')
             path = config(self.folder, f"node-{self.number}", self.link.port, self.draw, listen)
             self.process = spawn([self.binary, "run", "-c", str(path)], self.stderr)

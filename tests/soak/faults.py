@@ -9,7 +9,6 @@ import json
 import random
 import signal
 import threading
-import time
 
 from .load import KEY_MARGIN
 from .world import now, until
@@ -95,11 +94,11 @@ class KeyChanger(threading.Thread):
 class FaultInjector(threading.Thread):
     """One after another, with a rest between them."""
 
-    def __init__(self, name, run, troubles, rest):
+    def __init__(self, name, run, faults, rest):
         super().__init__(name=name, daemon=True)
         self.run_, self.random = run, random.Random(f"{run.seed}-{name}")
-        self.troubles, self.rest = troubles, rest
-        self.counts = {trouble.__name__: 0 for trouble in troubles}
+        self.faults, self.rest = faults, rest
+        self.counts = {fault.__name__: 0 for fault in faults}
 
     def run(self):
         while True:
@@ -108,18 +107,18 @@ class FaultInjector(threading.Thread):
                 return
             # Each once before any comes again.
             least = min(self.counts.values())
-            trouble = self.random.choice(
-                [t for t in self.troubles if self.counts[t.__name__] == least])
-            self.counts[trouble.__name__] += 1
+            fault = self.random.choice(
+                [t for t in self.faults if self.counts[t.__name__] == least])
+            self.counts[fault.__name__] += 1
             try:
-                trouble(self.run_, self.random)
+                fault(self.run_, self.random)
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told
-                self.run_.violations.add(f"{trouble.__name__}: {type(error).__name__}: {error}")
+                self.run_.violations.add(f"{fault.__name__}: {type(error).__name__}: {error}")
 
 
 def store_fault(begin, end):
     """A trouble of the store that lasts for a while; commands wait meanwhile."""
-    def trouble(run, random_):
+    def inject(run, random_):
         with run.store_lock:
             run.fault_windows.begin("store")
             begin(run)
@@ -129,7 +128,7 @@ def store_fault(begin, end):
         until("the store is well again", lambda: all(
             g.metric("riskgate_store_down") == 0 and g.metric("riskgate_store_recovering") == 0
             for g in run.gateways if g.store == "redis"))
-    return trouble
+    return inject
 
 
 store_stopped = store_fault(
@@ -202,16 +201,16 @@ def quit_alone(run, random_):
 
 
 def upstream_fault(mode):
-    def trouble(run, random_):
+    def inject(run, random_):
         run.fault_windows.begin("upstream")
         run.upstream.set_mode(mode)
         run.done.wait(random_.uniform(0.5, 4.0))
-        run.upstream.set_mode("well")
+        run.upstream.set_mode("healthy")
         # What was taken while it was silent stays silent, until the gateway gives up.
         run.done.wait(2.5)
         run.fault_windows.end("upstream")
-    trouble.__name__ = f"upstream {mode}"
-    return trouble
+    inject.__name__ = f"upstream {mode}"
+    return inject
 
 
 def upstream_dropped(run, _random):

@@ -89,7 +89,7 @@ class Caller(threading.Thread):
     def run(self):
         weights, actions = zip(*self.actions)
         while not self.run_.done.is_set() and not self.run_.violations.stop.is_set():
-            self.run_.pause.wait()
+            self.run_.may_send.wait()
             action = self.random.choices(actions, weights)[0]
             gateway = self.random.choice(self.run_.gateways)
             if gateway.away.is_set():
@@ -101,7 +101,7 @@ class Caller(threading.Thread):
             except Exception as error:  # noqa: BLE001 - whatever it is, it is told
                 self.report_violation(f"{type(error).__name__}: {error}", action.__name__, gateway)
                 self.close_connection(gateway)
-            time.sleep(self.random.uniform(0, 2 * self.run_.rest))
+            time.sleep(self.random.uniform(0, 2 * self.run_.pause_seconds))
         for gateway in list(self.connections):
             self.close_connection(gateway)
 
@@ -197,7 +197,7 @@ class Caller(threading.Thread):
         return f"s{self.number}-{self.asked}-{self.random.getrandbits(32):08x}"
 
     def totals(self, gateway, name="main"):
-        return self.run_.books[gateway.store, name]
+        return self.run_.account_totals[gateway.store, name]
 
     def domain(self, gateway, name, totals, method="GET", id_=None):
         headers = [("X-Request-Id", id_)] if id_ else []

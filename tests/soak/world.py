@@ -142,7 +142,7 @@ class Gateway:
             "listen": {"http": f'"127.0.0.1:{self.http}"', "admin": f'"127.0.0.1:{self.admin}"'},
             "log": {"path": f'"{self.folder}/{self.name}.log"'},
             "drain": {"delay": '"2s"', "grace": '"20s"'},
-            "process": {"folder": f'"{self.folder}/run-{self.name}"'},
+            "process": {"runtime_dir": f'"{self.folder}/run-{self.name}"'},
         }
         for setting, value in self.settings.items():
             section, key = setting.split(".")

@@ -32,7 +32,7 @@ impl ExpectedExchange {
 }
 
 /// Reads a mix: path, key, origin and body, with tabs between them.
-pub fn read_mix(path: &Path) -> Vec<ExpectedExchange> {
+pub fn read_workload(path: &Path) -> Vec<ExpectedExchange> {
     let text = std::fs::read_to_string(path).expect("a file of requests");
     let mix: Vec<ExpectedExchange> = text
         .lines()

@@ -16,7 +16,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use riskgate_bench::{ExpectedExchange, read_mix};
+use riskgate_bench::{ExpectedExchange, read_workload};
 use rustix::event::epoll;
 
 /// For the last answers; what has not come by then is waited for no longer.
@@ -38,7 +38,7 @@ struct Outcome {
 }
 
 /// How long the whole answer is, once its header is there.
-fn length(read_buf: &[u8]) -> Option<(usize, usize)> {
+fn response_length(read_buf: &[u8]) -> Option<(usize, usize)> {
     let head = read_buf.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read_buf[..head]).ok()?;
     let body = text.lines().find_map(|line| {
@@ -73,7 +73,7 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(error) => panic!("a connection broke: {error}"),
         }
-        let Some((head, whole)) = length(&self.read_buf) else { return false };
+        let Some((head, whole)) = response_length(&self.read_buf) else { return false };
         if self.read_buf.len() < whole {
             return false;
         }
@@ -155,7 +155,7 @@ fn main() {
     let [port, mix, rate, warm, seconds, connections] = &words[..] else {
         panic!("usage: open_loop PORT MIX RATE WARM SECONDS CONNECTIONS")
     };
-    let mix = read_mix(Path::new(mix));
+    let mix = read_workload(Path::new(mix));
     let plan = Plan {
         rate: rate.parse().expect("a rate"),
         warm: warm.parse().expect("seconds to warm up"),
