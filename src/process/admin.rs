@@ -1,7 +1,8 @@
-//! The operator's door: health, readiness, metrics, status, reload, and the OpenAPI document.
+//! The admin listener: health, readiness, metrics, status, reload, and the OpenAPI document.
 //!
-//! Owns what is told about the process and to whom. From elsewhere than the host everything but
-//! health and readiness needs a token. It shows no key and no address, and serves no caller.
+//! Owns what the process reveals and to whom. Unless the request comes from the same host, all
+//! paths but health and readiness need the admin token. No response contains a key or an e-mail
+//! address, and the API is not served here.
 
 pub(super) mod connection;
 mod connection_limit;
@@ -33,9 +34,9 @@ use responses::{
     HTML, JSON, YAML, build_response, method_not_allowed, text_response, to_pretty_json,
 };
 
-/// How long a door that does not answer is waited for.
+/// How long readiness waits for the HTTP listener to accept a connection.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
-/// What both listeners answer.
+/// The OpenAPI document of both listeners.
 const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
 /// The app behind `listen.admin`.
@@ -55,7 +56,7 @@ pub struct AdminApp {
 }
 
 impl AdminApp {
-    /// An app that tells about these.
+    /// Creates the app, which reports on the given parts.
     pub fn new(
         state: Arc<GateState>,
         traffic: Arc<ConnectionTracker>,
@@ -80,7 +81,7 @@ impl AdminApp {
         }
     }
 
-    /// Also tells what was dropped from this log.
+    /// Also reports how many lines of this log were dropped.
     pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
         self.error_log = Some(Arc::clone(log));
         self
@@ -118,8 +119,8 @@ impl AdminApp {
         }
     }
 
-    /// With a token set, only who has it; without, only who asks for the host itself, so that no
-    /// web page can reach in by a name of its own (DNS rebinding).
+    /// If a token is configured, the request must carry it. Otherwise the listener must be on
+    /// loopback and Host must name loopback, so that no web page can reach it by DNS rebinding.
     fn is_authorized(&self, headers: &HeaderMap) -> bool {
         match &self.token {
             Some(token) => {
@@ -143,8 +144,8 @@ impl AdminApp {
         let Some(outcome) = self.trigger.reload_and_wait().await else {
             return text_response(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         };
-        let good = outcome.values().all(Option::is_none);
-        let status = if good { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
+        let is_ok = outcome.values().all(Option::is_none);
+        let status = if is_ok { StatusCode::OK } else { StatusCode::UNPROCESSABLE_ENTITY };
         let parts: serde_json::Map<String, Value> = outcome
             .into_iter()
             .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
@@ -152,10 +153,10 @@ impl AdminApp {
         build_response(status, JSON, to_pretty_json(&Value::Object(parts)))
     }
 
-    /// Everybody may ask; the reasons, which name files, are for who may look.
+    /// Anybody may request readiness. The reasons name files, so only authorized clients get them.
     async fn respond_readiness(&self, is_authorized: bool) -> Response<Vec<u8>> {
         let draining = self.traffic.is_draining();
-        // Without a first key ring nobody can be served: another process should go on instead.
+        // Without a key ring every key would be refused, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
         let ready = !draining && has_keys && self.is_listening().await;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
@@ -167,18 +168,18 @@ impl AdminApp {
         build_response(status, JSON, to_pretty_json(&body))
     }
 
-    /// Whether the door is open: asked until it was once.
+    /// Returns true if the HTTP listener accepts connections. Probes it until the first success.
     async fn is_listening(&self) -> bool {
         if self.was_listening.load(Ordering::Relaxed) {
             return true;
         }
         let connect = tokio::net::TcpStream::connect(self.http_address);
-        let open = matches!(timeout(PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
-        self.was_listening.store(open, Ordering::Relaxed);
-        open
+        let is_open = matches!(timeout(PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
+        self.was_listening.store(is_open, Ordering::Relaxed);
+        is_open
     }
 
-    /// What does not stop us from serving, but should be seen to.
+    /// Lists problems that the operator should fix, although the process serves.
     fn list_problems(&self) -> Vec<String> {
         let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
@@ -196,8 +197,8 @@ impl AdminApp {
             )),
             false if missing == 0 => {}
             false => degraded.push(format!(
-                "store: {missing} of store.wait_replicas are missing: what is reported now is stored on \
-                 one server alone"
+                "store: {missing} of store.wait_replicas are missing: what is reported now is stored \
+                 on one server alone"
             )),
         }
         if store.store_recovering {
@@ -287,7 +288,7 @@ impl AdminApp {
     }
 }
 
-/// An address of the host for one that means all of them.
+/// Replaces 0.0.0.0 and :: with the loopback address, because a client can't connect to them.
 fn loopback_if_unspecified(mut address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => address.set_ip(Ipv4Addr::LOCALHOST.into()),

@@ -1,7 +1,7 @@
-//! Sockets that listen: bound at the start or taken over, and the loops that accept on them.
+//! Binds the listening sockets and accepts connections on them.
 //!
-//! Owns the options of sockets, and how many descriptors may go to whom. What is done with a
-//! connection is its app's matter. A loop never ends for want of descriptors.
+//! Owns the socket options and the budget of file descriptors. It passes each connection to its
+//! app, and keeps accepting if the process runs out of descriptors.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -19,32 +19,33 @@ use tokio::time::timeout;
 use crate::downstream::ClientIo;
 use crate::process::systemd::Heartbeat;
 
-/// Connections that the kernel keeps until they are accepted; it has a limit of its own.
+/// Connections that the kernel keeps until riskgate accepts them. The kernel's own limit
+/// (net.core.somaxconn) may be lower.
 const LISTEN_BACKLOG: i32 = 65_535;
-/// What the kernel may hold of an answer beyond what the client has room for, in bytes. Left alone
-/// it grows to megabytes, and a thousand slow readers of large answers leave no memory to other
-/// sockets. What is on its way to a fast client is not counted, so that it costs none of the speed.
+/// How many unsent bytes the kernel may buffer for a connection. Without this limit the buffer
+/// grows to megabytes, and a thousand slow readers of large responses leave no memory to other
+/// sockets. Bytes in flight do not count as unsent, so fast clients are not slowed down.
 const NOTSENT_LOWAT_BYTES: u32 = 16 * 1024;
-/// For descriptors to come free, when there are none.
+/// How long the loop waits after a failed accept, for descriptors to be closed.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
-/// Between two complaints of one kind.
+/// The shortest time between two log lines about failed accepts.
 const ACCEPT_ERROR_LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How often an accepting loop shows that it lives.
+/// How often an accept loop counts in the heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// Descriptors for everything but connections: store, log, table, listeners, the runtime's own.
+/// Descriptors reserved for the store, the log, the table, the listeners and the runtime.
 const RESERVED_DESCRIPTORS: u64 = 128;
-/// Open files without which no process begins.
+/// The process does not start if its limit of open files is lower.
 pub const MIN_OPEN_FILES: u64 = 64;
 
-/// Binds a socket that listens.
+/// Binds a listening socket.
 pub fn bind_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     rustix::net::listen(&listener, LISTEN_BACKLOG)?;
     Ok(listener)
 }
 
-/// Sets what connections inherit from the socket that they come from: at no cost for each. They
-/// are served without, where the kernel does not know an option.
+/// Sets options that accepted connections inherit, which saves a system call for each of them. If
+/// the kernel does not know an option, connections are served without it.
 fn set_socket_options(name: &str, listener: &TcpListener, user_timeout: Duration) {
     let socket = SockRef::from(listener);
     let set = socket
@@ -56,24 +57,24 @@ fn set_socket_options(name: &str, listener: &TcpListener, user_timeout: Duration
     }
 }
 
-/// How many connections may be open, and how many exchanges with the upstream under way.
+/// How many connections and exchanges with upstream servers may be open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorBudget {
-    /// Connections of clients.
+    /// Client connections.
     pub connections: usize,
-    /// Exchanges with the upstream.
+    /// Exchanges with upstream servers.
     pub exchanges: usize,
 }
 
 impl DescriptorBudget {
-    /// Raises the limit of open files as far as it goes, and shares it out: some are kept back
-    /// for the process itself, a connection takes one, an exchange three: its own, a duplicate that
-    /// ends it, and an idle one of the other way. What was wanted is given where there is enough.
-    /// The limit, where that is not enough to begin with.
+    /// Raises the limit of open files to its hard limit, and divides it: a reserve for the process,
+    /// one descriptor for each connection, three for each exchange (its own, a duplicate that can
+    /// end it, and an idle connection in the other path's pool). Returns `wanted`, lowered if the
+    /// limit does not suffice; or the limit, if it is below [`MIN_OPEN_FILES`].
     pub fn allocate(wanted: DescriptorBudget) -> Result<DescriptorBudget, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
-        // What can't be raised is shared out as it is.
+        // If the limit can't be raised, the current one is divided.
         let current = match setrlimit(Resource::Nofile, raised) {
             Ok(()) => limit.maximum,
             Err(_) => limit.current,
@@ -93,15 +94,15 @@ impl DescriptorBudget {
     }
 }
 
-/// A service that accepts on one socket and gives each connection to its app, which bounds them.
+/// Accepts on one socket and passes each connection to its app, which limits their number.
 pub struct ListenerService<A> {
     name: &'static str,
     socket: Option<TcpListener>,
     app: Arc<A>,
     threads: usize,
-    /// For what was sent to be acknowledged, before the peer is taken for dead.
+    /// How long sent bytes may stay unacknowledged before the kernel closes the connection.
     user_timeout: Duration,
-    heart: Heartbeat,
+    heartbeat: Heartbeat,
     last_error_logged: Mutex<Option<Instant>>,
 }
 
@@ -113,24 +114,32 @@ impl<A> ListenerService<A> {
         app: A,
         user_timeout: Duration,
     ) -> ListenerService<A> {
-        let (socket, app, heart) = (Some(socket), Arc::new(app), Heartbeat::default());
+        let (socket, app, heartbeat) = (Some(socket), Arc::new(app), Heartbeat::default());
         let last_error_logged = Mutex::new(None);
-        ListenerService { name, socket, app, threads: 1, user_timeout, heart, last_error_logged }
+        ListenerService {
+            name,
+            socket,
+            app,
+            threads: 1,
+            user_timeout,
+            heartbeat,
+            last_error_logged,
+        }
     }
 
-    /// The same with this many threads, and a heart that beats for as long as it accepts.
-    pub fn with_threads(mut self, threads: usize, heart: Heartbeat) -> ListenerService<A> {
-        (self.threads, self.heart) = (threads, heart);
+    /// Sets the number of threads, and the heartbeat that counts while the service accepts.
+    pub fn with_threads(mut self, threads: usize, heartbeat: Heartbeat) -> ListenerService<A> {
+        (self.threads, self.heartbeat) = (threads, heartbeat);
         self
     }
 }
 
 impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
-    /// Says what goes wrong, but not at each of many times.
+    /// Logs a failed accept, at most once per [`ACCEPT_ERROR_LOG_INTERVAL`].
     fn log_accept_error(&self, error: &io::Error) {
-        let mut told = self.last_error_logged.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|told| told.elapsed() > ACCEPT_ERROR_LOG_INTERVAL) {
-            *told = Some(Instant::now());
+        let mut last_logged = self.last_error_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_logged.is_none_or(|at| at.elapsed() > ACCEPT_ERROR_LOG_INTERVAL) {
+            *last_logged = Some(Instant::now());
             log::error!("{}: accepting failed, and goes on: {error}", self.name);
         }
     }
@@ -147,7 +156,7 @@ impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
                     }
                 });
             }
-            // The one client left before it was accepted.
+            // The client closed the connection before riskgate accepted it.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => {
                 self.log_accept_error(&error);
@@ -178,11 +187,12 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
                     tokio::select! {
                         biased;
                         _ = shutdown.wait_for(|stop| *stop) => break,
-                        _ = heartbeat_interval.tick() => self.heart.beat(),
+                        _ = heartbeat_interval.tick() => self.heartbeat.beat(),
                         () = self.accept(&socket, &stopping) => {}
                     }
                 }
-                // Closing resets who is connected and waits; they are served like all others.
+                // Closing the socket would reset connections that wait in the backlog, so they are
+                // accepted and served first.
                 while timeout(Duration::ZERO, self.accept(&socket, &stopping)).await.is_ok() {}
             }
             Some(Err(error)) => log::error!("{}: expected to listen, but found {error}", self.name),

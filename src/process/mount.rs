@@ -1,5 +1,4 @@
-//! What a Pingora server of somebody else's mounts: the gate, and the service that keeps its state
-//! fresh.
+//! What another Pingora server mounts: the gate, and the service that updates its state.
 
 use std::sync::Arc;
 
@@ -11,7 +10,8 @@ use crate::config::ConfigOverrides;
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
 
-/// A gate for a Pingora server of your own: the same state, kept fresh the same way.
+/// A gate for a Pingora server of your own, with the same state and the same reloads as `riskgate
+/// run`.
 pub struct Mount {
     gate: Gate,
     reloader: Reloader,
@@ -27,7 +27,7 @@ impl Mount {
         Ok(Mount { gate: Gate::new(state, trusted_proxies), reloader })
     }
 
-    /// The gate: it can be cloned into as many proxies as there are.
+    /// The gate. Clones share its state, so each of your proxies can have one.
     pub fn gate(&self) -> Gate {
         self.gate.clone()
     }

@@ -1,8 +1,9 @@
-//! Keeps table, key ring and config fresh: the only writer of state beside requests.
+//! Reloads table, key ring, config and certificates when their sources change.
 //!
-//! Looks at files four times a second, which sees renames, writes in place and Kubernetes'
-//! `..data` swaps alike, and at the store's key version; SIGHUP and `POST /reload` ask at once.
-//! Each part is taken whole or keeps its last good state, and none holds back the others.
+//! Polls the files and the store's key version four times a second, which detects renames, writes
+//! in place and Kubernetes' `..data` swaps alike. SIGHUP and `POST /reload` reload at once. Each
+//! part reloads completely or keeps its last good state; a fault in one part does not hold back the
+//! others.
 
 mod dns;
 mod feeds;
@@ -33,21 +34,21 @@ use status_reporter::StatusReporter;
 use table::TableReader;
 use watch::{FileWatch, POLL_INTERVAL};
 
-/// How the last reload of each part went: nothing, or what was wrong.
+/// The outcome of a reload by part: None, or the fault.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
 
-/// Asks for a reload of everything, now.
+/// Requests a reload of all parts.
 #[derive(Clone)]
 pub struct ReloadTrigger(mpsc::UnboundedSender<Option<oneshot::Sender<ReloadOutcome>>>);
 
 impl ReloadTrigger {
-    /// Asks and goes on.
+    /// Requests a reload without waiting for it.
     pub fn request_reload(&self) {
-        // Nobody listens any more only when the process ends.
+        // The receiver is gone only when the process ends.
         let _ = self.0.send(None);
     }
 
-    /// Asks and waits for how it went.
+    /// Requests a reload and waits for its outcome.
     pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
         let (sender, receiver) = oneshot::channel();
         self.0.send(Some(sender)).ok()?;
@@ -65,7 +66,7 @@ pub struct Reloader {
 struct ReloadState {
     state: Arc<GateState>,
     config: Config,
-    /// The config that the process began with: what takes a restart is as it says.
+    /// The config at process start. Settings that need a restart keep its values.
     startup_config: Config,
     overrides: ConfigOverrides,
     keys: KeyRingUpdater,
@@ -79,7 +80,7 @@ struct ReloadState {
 }
 
 impl Reloader {
-    /// Keeps `state` fresh, beginning with what was just read.
+    /// Creates a reloader that updates `state`, which was built from these parts.
     pub fn new(
         state: Arc<GateState>,
         config: Config,
@@ -116,7 +117,7 @@ impl Reloader {
         Ok((reloader, ReloadTrigger(sender)))
     }
 
-    /// What stands between what is there and what serves.
+    /// The parts that serve an older state than their sources, and why.
     pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
         self.report.status()
     }
@@ -125,70 +126,72 @@ impl Reloader {
 #[async_trait]
 impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
-        let mut asked = self.requests.lock().await;
+        let mut requests = self.requests.lock().await;
         loop {
             let request = tokio::select! {
-                request = asked.recv() => request,
+                request = requests.recv() => request,
                 () = tokio::time::sleep(POLL_INTERVAL) => None,
                 _ = shutdown.changed() => return,
             };
-            let everything = request.is_some();
-            // However many ask at once, one reload serves them all.
+            let is_requested = request.is_some();
+            // One reload answers all requests that have arrived so far.
             let mut replies: Vec<oneshot::Sender<ReloadOutcome>> =
                 request.flatten().into_iter().collect();
-            while let Ok(further) = asked.try_recv() {
+            while let Ok(further) = requests.try_recv() {
                 replies.extend(further);
             }
             let parts = Arc::clone(&self.parts);
-            // Reading and building take their time; no runtime thread should.
+            // Reading and building block, so they run outside the runtime's threads.
             let reloaded = tokio::task::spawn_blocking(move || {
                 let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-                if everything {
+                if is_requested {
                     return Some(parts.reload_all());
                 }
                 parts.reload_changed();
                 None
             });
             if let Ok(Some((outcome, table))) = reloaded.await {
-                // What is asked meanwhile does not wait for the table.
+                // The loop goes on while the table's reader works.
                 tokio::spawn(send_outcome(replies, outcome, table));
             }
         }
     }
 }
 
-/// Says how it went, once the table was read too.
+/// Sends the outcome to the requesters once the table was read too.
 async fn send_outcome(
     replies: Vec<oneshot::Sender<ReloadOutcome>>,
     mut outcome: ReloadOutcome,
     table: oneshot::Receiver<Option<String>>,
 ) {
-    let nobody = |_| Some("expected the table to be read, but its reader has stopped".to_owned());
-    outcome.insert("table", table.await.unwrap_or_else(nobody));
+    let reader_stopped =
+        |_| Some("expected the table to be read, but its reader has stopped".to_owned());
+    outcome.insert("table", table.await.unwrap_or_else(reader_stopped));
     for reply in replies {
-        // Whoever asked may have left.
+        // The requester may be gone.
         let _ = reply.send(outcome.clone());
     }
 }
 
 impl ReloadState {
-    /// Takes what has changed; the table's reader looks for itself.
+    /// Reloads what has changed. The table's reader polls its own files.
     fn reload_changed(&mut self) {
         if self.config_watch.is_due() {
             self.reload_config();
         }
-        // All of them are looked at, so that each keeps its time.
+        // Every watch is polled, because each one measures how long its file has been unchanged.
         let due =
             self.certificate_watches.iter_mut().filter_map(|watch| watch.is_due().then_some(()));
         if due.count() > 0 {
             self.reload_certificates();
         }
-        let took_something = self.keys.look(&self.state, &self.config.plans);
-        self.report_keys(took_something);
+        let keys_changed = self.keys.reload_if_changed(&self.state, &self.config.plans);
+        self.report_keys(keys_changed);
         self.update_gauges();
     }
 
-    /// Everything; the table is still being read.
+    /// Reloads all parts. The receiver gets the outcome of the table, which is read on its own
+    /// thread.
     fn reload_all(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
         self.state.access_log.reopen();
         let mut outcome = ReloadOutcome::new();
@@ -253,7 +256,7 @@ impl ReloadState {
         self.state.top_domains.set_options(config.top);
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
         if config.table != serving.table {
-            // How it goes is told where tables are read.
+            // The table's reader reports the outcome.
             drop(self.table.read_table(config.table.clone()));
         }
         if config.feeds != serving.feeds {
@@ -262,7 +265,7 @@ impl ReloadState {
         if config.dns != serving.dns
             && let Err(error) = self.dns.set_options(config.dns.clone())
         {
-            log::error!("expected a thread that asks the DNS, but found {error}");
+            log::error!("expected a thread for DNS queries, but found {error}");
         }
         if self.config.certificates != serving.certificates {
             self.certificate_watches = watch_certificates(&self.config);
@@ -279,7 +282,7 @@ impl ReloadState {
         }
     }
 
-    /// Tells how keys and store stand; answers what is wrong with the keys.
+    /// Records the state of keys and store. Returns the problem of the keys, if any.
     fn report_keys(&self, is_counted: bool) -> Option<String> {
         let problem = self.keys.problem();
         self.report.record("keys", problem.as_deref(), is_counted);
@@ -287,7 +290,7 @@ impl ReloadState {
         problem
     }
 
-    /// Brings the gauges of what serves up to date.
+    /// Updates the gauges of keys and certificates.
     fn update_gauges(&mut self) {
         let metrics = &self.state.metrics;
         let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());

@@ -1,6 +1,6 @@
-//! The process: starts whole or not at all, listens, drains, ends.
+//! The process: starts completely or not at all, listens, drains, ends.
 //!
-//! Owns the order of start and end, the signals, and what Pingora's server is told. It decides
+//! Owns the order of start and exit, the signals, and the config of Pingora's server. It decides
 //! nothing about a request.
 
 mod exit;
@@ -40,12 +40,12 @@ use signals::{SignalHandler, SignalStreams};
 use sockets::{DownstreamListeners, ListenSockets};
 use startup::build_state;
 
-/// How the process begins.
+/// How the process gets its sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StartMode {
     /// It binds its own sockets.
     Standalone,
-    /// It takes them over from the process that serves, if there is one.
+    /// It takes the sockets over from the serving process, if there is one.
     Upgrade,
 }
 
@@ -57,8 +57,8 @@ pub fn run(
     exit_hook: Option<ExitHook>,
 ) -> Result<(), StartError> {
     signals::ignore_sighup();
-    // A successor is in place before it has read everything: who hands over waits for it. What is
-    // wrong with the config is told with all other faults.
+    // The successor opens its socket before it reads its inputs, so that the serving process can
+    // already connect. A faulty config is reported below, together with all other faults.
     let upgrade = match (start, Config::read(&overrides)) {
         (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
         _ => None,
@@ -68,8 +68,9 @@ pub fn run(
     let (config, upstreams) = resolve_resources(&wanted)?;
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
-    let (folder, upgrade_socket) = upgrade.unwrap_or_else(|| (open_runtime_dir(&config), None));
-    let mut upgrade = open_upgrade(&config, folder, upgrade_socket.is_some())?;
+    let (runtime_dir, upgrade_socket) =
+        upgrade.unwrap_or_else(|| (open_runtime_dir(&config), None));
+    let mut upgrade = open_upgrade(&config, runtime_dir, upgrade_socket.is_some())?;
     let (state, reloader, reload_trigger) = build_state(inputs, certificates.clone(), overrides)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
@@ -80,7 +81,7 @@ pub fn run(
     let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = upgrade;
     let gate = Gate::new(state, config.trusted_proxies.clone());
     let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    let upgrade_state = UpgradeState { folder: runtime_dir, sockets: sockets.try_clone()? };
+    let upgrade_state = UpgradeState { runtime_dir, sockets: sockets.try_clone()? };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
@@ -98,37 +99,37 @@ pub fn run(
         upstreams: &upstreams,
         traffic: &traffic,
         certificates,
-        heart: &Heartbeat::default(),
+        heartbeat: &Heartbeat::default(),
     };
     add_services(&mut server, listeners, sockets, admin, reloader)?;
     let upgrade_state = Arc::new(Mutex::new(upgrade_state));
     let process_log = Arc::clone(process_log);
-    let end =
-        Arc::new(ExitTasks { gate, at_end: Mutex::new(exit_hook), upgrade_state, process_log });
+    let exit_tasks =
+        Arc::new(ExitTasks { gate, exit_hook: Mutex::new(exit_hook), upgrade_state, process_log });
     let signals = SignalHandler {
         traffic,
         trigger: reload_trigger,
-        exit_tasks: Arc::clone(&end),
+        exit_tasks: Arc::clone(&exit_tasks),
         drain_delay: config.drain_delay,
         predecessor: Mutex::new(predecessor),
-        heard: Mutex::new(signal_streams),
+        signal_streams: Mutex::new(signal_streams),
     };
     server.run(RunArgs { shutdown_signal: Box::new(signals) });
-    end.run();
+    exit_tasks.run();
     Ok(())
 }
 
-/// What a process has before it serves, and its successor takes over from it.
+/// The sockets and the runtime directory of a process that has not begun to serve.
 struct PreparedStart {
     runtime_dir: Option<RuntimeDir>,
     sockets: ListenSockets,
-    /// Signals, from when this process can be found.
+    /// Signals that have arrived since the process can be found by its pid file.
     signal_streams: Option<SignalStreams>,
     /// The process that serves until this one does.
     predecessor: Option<Predecessor>,
 }
 
-/// Claims the directory and binds the sockets, unless a predecessor hands them over.
+/// Claims the runtime directory and binds the sockets, unless a predecessor transfers them.
 fn open_upgrade(
     config: &Config,
     mut runtime_dir: Option<RuntimeDir>,
@@ -139,13 +140,13 @@ fn open_upgrade(
         return Ok(PreparedStart { runtime_dir, sockets, signal_streams: None, predecessor: None });
     }
     let signal_streams = Some(signals::install_signals());
-    // Before it binds: who comes to succeed it now waits, and binds nothing.
+    // Claimed before binding, so that a successor that starts now waits and does not bind.
     claim_runtime_dir(&mut runtime_dir);
     let sockets = ListenSockets::bind(config, Vec::new())?;
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
-/// Takes the sockets over, and binds those that nobody hands over.
+/// Receives the sockets of the predecessor, and binds those that it does not have.
 fn take_over_sockets(
     config: &Config,
     start: &mut PreparedStart,
@@ -167,7 +168,7 @@ fn take_over_sockets(
     Ok(())
 }
 
-/// Adds what serves, and what runs beside it.
+/// Adds the listeners and the background services to Pingora's server.
 fn add_services(
     server: &mut Server,
     listeners: DownstreamListeners<'_>,
@@ -180,7 +181,7 @@ fn add_services(
         let timeout = listeners.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let (balancer, heartbeat) = (listeners.upstreams.balancer(), listeners.heart.clone());
+    let (balancer, heartbeat) = (listeners.upstreams.balancer(), listeners.heartbeat.clone());
     listeners.add_services(server, sockets)?;
     server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
@@ -191,9 +192,9 @@ fn add_services(
     Ok(())
 }
 
-/// What a start needs beside what was read: the config with limits that can be had, and the pool of
-/// servers; or all that keeps a process from starting with it. It starts nothing and makes nothing,
-/// so `check` asks it too.
+/// Fits the config to the limit of open files and resolves the upstream servers. Returns all faults
+/// that would keep a process from starting. It starts nothing and writes nothing, so `riskgate
+/// check` calls it too.
 pub fn resolve_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
     let files = check_log_file(config);
     let limited = fit_descriptor_limit(config.clone());
@@ -208,7 +209,7 @@ pub fn resolve_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), St
     }
 }
 
-/// The pool of servers that a config names.
+/// Resolves the upstream servers of a config.
 pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> {
     let upstreams = Upstreams::new(config.upstream.clone()).map_err(|error| {
         let servers = config.upstream.servers.join(", ");
@@ -218,7 +219,7 @@ pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> 
     Ok(Arc::new(upstreams))
 }
 
-/// The config with as many connections and exchanges as there are descriptors for.
+/// Lowers the limits on connections and exchanges to what the limit of open files allows.
 fn fit_descriptor_limit(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
         connections: config.connection_limits.connections,
@@ -238,11 +239,11 @@ fn fit_descriptor_limit(mut config: Config) -> Result<Config, StartError> {
     Ok(config)
 }
 
-/// The process's directory, without which it serves all the same.
+/// Opens the runtime directory. Without it the process serves, but can't be upgraded.
 fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     let path = config.runtime_dir.as_ref()?;
     match RuntimeDir::open(path) {
-        Ok(folder) => Some(folder),
+        Ok(runtime_dir) => Some(runtime_dir),
         Err(error) => {
             log::warn!("an upgrade will not be possible: {}", runtime_dir_error(path, &error));
             None
@@ -250,8 +251,8 @@ fn open_runtime_dir(config: &Config) -> Option<RuntimeDir> {
     }
 }
 
-/// The process's directory, without which there is nobody to succeed, and the meeting place in it, if
-/// there is somebody to meet.
+/// Opens the runtime directory, which an upgrade requires, and the upgrade socket in it if a
+/// process serves from there.
 fn open_upgrade_socket(
     config: &Config,
 ) -> Result<(Option<RuntimeDir>, Option<UpgradeSocket>), StartError> {
@@ -263,23 +264,24 @@ fn open_upgrade_socket(
         ]));
     };
     let failed = |error| StartError::Failed(runtime_dir_error(path, &error));
-    let folder = RuntimeDir::open(path).map_err(failed)?;
-    if !folder.is_claimed() {
+    let runtime_dir = RuntimeDir::open(path).map_err(failed)?;
+    if !runtime_dir.is_claimed() {
         log::info!("no process serves from process.runtime_dir: starting as without --upgrade");
-        return Ok((Some(folder), None));
+        return Ok((Some(runtime_dir), None));
     }
-    let upgrade_socket = folder.bind_upgrade_socket().map_err(failed)?;
-    Ok((Some(folder), Some(upgrade_socket)))
+    let upgrade_socket = runtime_dir.bind_upgrade_socket().map_err(failed)?;
+    Ok((Some(runtime_dir), Some(upgrade_socket)))
 }
 
 fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
     let path = path.display();
     format!(
-        "process.runtime_dir: expected a directory that only this user can write to, but found {error}: {path}"
+        "process.runtime_dir: expected a directory that only this user can write to, but found \
+         {error}: {path}"
     )
 }
 
-/// Says what begins to serve, and what of the config could not be had.
+/// Logs what the process serves, and which configured limits had to be lowered.
 fn log_startup(config: &Config, wanted: &Config, state: &GateState) {
     let (connections, exchanges) =
         (config.connection_limits.connections, config.upstream.max_in_flight);
@@ -313,10 +315,10 @@ fn log_startup(config: &Config, wanted: &Config, state: &GateState) {
 fn pingora_server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // One thread has nobody to look for work at.
+        // A single thread has no other thread to steal work from.
         work_stealing: config.threads > 1,
         max_retries: MAX_ATTEMPTS,
-        // The drain ends by our own count; this is only how long it may take at the latest.
+        // The drain ends once the tracker counts no connections; this is its upper limit.
         grace_period_seconds: Some(config.drain_grace.as_secs_f64().ceil() as u64),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: MAX_IDLE_CONNECTIONS,
@@ -325,7 +327,7 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// A panic costs its connection; it is counted, and told with where it happened.
+/// Counts and logs each panic with its backtrace. A panic ends only its own connection.
 pub fn install_panic_hook(state: &Arc<GateState>) {
     let state = Arc::clone(state);
     let default = std::panic::take_hook();
@@ -334,7 +336,7 @@ pub fn install_panic_hook(state: &Arc<GateState>) {
         if !log::log_enabled!(log::Level::Error) {
             return default(info);
         }
-        // By the log, which waits for nobody; the library's own hook writes to standard error.
+        // The log does not block; the standard library's hook writes to standard error, which may.
         let trace = Backtrace::capture();
         match trace.status() {
             BacktraceStatus::Captured => log::error!("{info}\n{trace}"),

@@ -1,7 +1,6 @@
-//! What a service manager is told (systemd's sd_notify protocol): ready, reloading, stopping, and
-//! that we are alive.
+//! Notifies systemd (sd_notify protocol) that the process is ready, reloading, stopping or alive.
 //!
-//! Without one, nothing is told to nobody. It takes no orders: those come as signals.
+//! Without a service manager it does nothing. It receives no commands: those come as signals.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -18,12 +17,12 @@ use sd_notify::NotifyState;
 
 use crate::config::Config;
 
-/// Beats as long as connections are accepted.
+/// Counts the turns of the accept loops. The watchdog is notified only while this count grows.
 #[derive(Clone, Debug, Default)]
 pub struct Heartbeat(Arc<AtomicU64>);
 
 impl Heartbeat {
-    /// Shows life.
+    /// Counts one turn of an accept loop.
     pub fn beat(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
@@ -33,12 +32,13 @@ impl Heartbeat {
     }
 }
 
-/// The process serves.
+/// Tells systemd that the process serves.
 pub fn notify_ready() {
     notify(&[NotifyState::Ready, NotifyState::MainPid(std::process::id())]);
 }
 
-/// Says so if there is a manager that can't be told anything: a virtual machine's host, for one.
+/// Logs a warning if NOTIFY_SOCKET names a socket that riskgate can't write to, such as the vsock
+/// of a virtual machine's host.
 pub fn warn_if_unreachable() {
     if let Some(other) = notify_socket_address().filter(|address| !is_socket_address(address)) {
         let expected = "NOTIFY_SOCKET: expected a path, or a name that begins with @";
@@ -46,7 +46,7 @@ pub fn warn_if_unreachable() {
     }
 }
 
-/// Where the service manager listens.
+/// Returns the address in NOTIFY_SOCKET, if it is set.
 fn notify_socket_address() -> Option<OsString> {
     Config::env_var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
 }
@@ -55,7 +55,7 @@ fn is_socket_address(address: &OsStr) -> bool {
     matches!(address.as_bytes(), [b'/' | b'@', ..])
 }
 
-/// The process reads its config anew.
+/// Tells systemd that the process reloads its config.
 pub fn notify_reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
@@ -63,7 +63,7 @@ pub fn notify_reloading() {
     }
 }
 
-/// The process takes no more and finishes what it has.
+/// Tells systemd that the process accepts no more connections and finishes those that are open.
 pub fn notify_stopping() {
     notify(&[NotifyState::Stopping]);
 }
@@ -77,9 +77,9 @@ fn notify(states: &[NotifyState<'_>]) {
     }
 }
 
-/// Sends one message, and waits for nobody: who tells it may be about to serve or to end.
+/// Sends one datagram without blocking, because a blocked notification would delay start or exit.
 fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> {
-    let message: String = states.iter().map(|word| format!("{word}\n")).collect();
+    let message: String = states.iter().map(|state| format!("{state}\n")).collect();
     let address = match address.as_bytes().strip_prefix(b"@") {
         Some(name) => SocketAddr::from_abstract_name(name)?,
         None => SocketAddr::from_pathname(address)?,
@@ -89,7 +89,7 @@ fn send_datagram(address: &OsStr, states: &[NotifyState<'_>]) -> io::Result<()> 
     socket.send_to_addr(message.as_bytes(), &address).map(drop)
 }
 
-/// The background service that feeds the manager's watchdog for as long as the heart beats.
+/// The background service that notifies systemd's watchdog while the accept loops run.
 pub struct Watchdog(pub Heartbeat);
 
 #[async_trait]
@@ -107,7 +107,8 @@ impl BackgroundService for Watchdog {
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
-        // What is in flight may take its time now; the manager has its own limit for that.
+        // The accept loops have ended, so their count no longer says anything. Requests in flight
+        // may take their time; systemd limits that with TimeoutStopSec.
         loop {
             notify(&[NotifyState::Watchdog]);
             tokio::time::sleep(interval / 3).await;

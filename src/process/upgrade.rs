@@ -1,9 +1,10 @@
-//! Handing the listening sockets over to a successor, and the directory where both meet.
+//! Transfers the listening sockets to a successor process.
 //!
-//! The successor waits at a socket in a private directory; the process that serves gives it the
-//! listeners, waits until it accepts on them, and says goodbye. Until the goodbye either side can
-//! fail and the one that served goes on serving. No connection is refused: the kernel keeps them
-//! with the socket, whoever holds it.
+//! The successor waits at a Unix socket in a private directory. The serving process sends it the
+//! listening sockets, waits until the successor accepts connections, and then sends a final
+//! message. If either process fails before that message, the old one keeps serving. No connection
+//! is refused, because the kernel keeps waiting connections with the socket, whichever process has
+//! it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -20,28 +21,29 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// How long either side waits for the other's next word.
+/// How long each process waits for the other's next message.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
-/// How often who waits looks whether it should.
+/// How often a waiting process checks whether it should stop waiting.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// The most sockets that are handed over.
+/// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
 const ACCEPTING_MESSAGE: &[u8] = b"accepting\n";
 const RELEASED_MESSAGE: &[u8] = b"released\n";
 
-/// The process's directory: for its owner only, with its pid and the socket of a successor.
+/// The runtime directory, which only its owner can write to. It contains the pid file of the
+/// serving process and the socket of a successor.
 #[derive(Debug)]
 pub struct RuntimeDir {
     path: PathBuf,
-    /// Held, and locked, by the process that serves from here.
+    /// Open and locked while this process serves from the directory.
     pid_file: Option<File>,
 }
 
 impl RuntimeDir {
-    /// Opens the directory, and makes it if it is not there.
+    /// Opens the directory, and creates it if it does not exist.
     pub fn open(path: &Path) -> io::Result<RuntimeDir> {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-        // Not what a link leads to: who made the link could make it lead elsewhere.
+        // Symbolic links are not followed, because the owner of a link could redirect it later.
         let meta = fs::symlink_metadata(path)?;
         if !meta.is_dir() {
             return Err(io::Error::other("something that is not a directory"));
@@ -55,7 +57,7 @@ impl RuntimeDir {
         Ok(RuntimeDir { path: path.to_owned(), pid_file: None })
     }
 
-    /// Writes the pid down; `false` if another process serves from here.
+    /// Writes the pid file. Returns false if another process serves from this directory.
     pub fn claim(&mut self) -> io::Result<bool> {
         if self.pid_file.is_some() {
             return Ok(true);
@@ -75,18 +77,18 @@ impl RuntimeDir {
     /// Lets another process claim the directory.
     pub fn release(&mut self) {
         if let Some(file) = self.pid_file.take() {
-            // An empty file says that nobody serves.
+            // An empty pid file means that no process serves.
             let _ = file.set_len(0);
         }
     }
 
-    /// Whether a process serves from here.
+    /// Returns true if a process serves from this directory.
     pub fn is_claimed(&self) -> bool {
         let file = OpenOptions::new().read(true).open(self.path.join("riskgate.pid"));
         file.is_ok_and(|file| file.try_lock_shared().is_err())
     }
 
-    /// Opens the meeting place, as a successor; there can be one at a time.
+    /// Opens the upgrade socket, as the successor. Only one successor can wait at a time.
     pub fn bind_upgrade_socket(&self) -> io::Result<UpgradeSocket> {
         let path = self.socket_path();
         let mut options = OpenOptions::new();
@@ -95,7 +97,7 @@ impl RuntimeDir {
         if lock.try_lock().is_err() {
             return Err(io::Error::other("another waiting successor"));
         }
-        // One that was left behind by a process that died.
+        // A successor that died may have left its socket behind.
         let _ = fs::remove_file(&path);
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, Permissions::from_mode(0o600))?;
@@ -103,9 +105,9 @@ impl RuntimeDir {
         Ok(UpgradeSocket { listener, path, _lock: lock })
     }
 
-    /// Gives the sockets to a successor, if one is in place and takes over; an error says why
-    /// not, and that nothing has changed. This process should stop accepting then.
-    /// `gives_up` is asked while there is no answer.
+    /// Sends the sockets to the waiting successor. If it returns `Ok`, the successor accepts
+    /// connections and this process should stop. After an error nothing has changed.
+    /// `is_cancelled` is polled while the successor has not replied.
     pub fn transfer_sockets(
         &mut self,
         sockets: &[(&str, OwnedFd)],
@@ -118,7 +120,7 @@ impl RuntimeDir {
         expect_message(&mut successor, ACCEPTING_MESSAGE, is_cancelled)?;
         self.release();
         successor.write_all(RELEASED_MESSAGE).inspect_err(|_| {
-            // It has left after all: we are the one who serves.
+            // The successor has died after all, so this process keeps serving.
             let _ = self.claim();
         })
     }
@@ -128,7 +130,7 @@ impl RuntimeDir {
     }
 }
 
-/// Where a successor waits for the process that serves.
+/// The socket at which a successor waits for the serving process.
 pub struct UpgradeSocket {
     listener: UnixListener,
     path: PathBuf,
@@ -137,20 +139,20 @@ pub struct UpgradeSocket {
 
 impl Drop for UpgradeSocket {
     fn drop(&mut self) {
-        // A socket that stays behind answers nobody.
+        // If it can't be removed, connecting to it fails, which does no harm.
         let _ = fs::remove_file(&self.path);
     }
 }
 
 impl UpgradeSocket {
-    /// Waits until the predecessor comes, and takes its sockets, by their names; nothing if it
-    /// ends without having come.
-    pub fn receive_sockets(self, folder: &RuntimeDir) -> io::Result<Option<InheritedSockets>> {
+    /// Waits for the predecessor and receives its sockets. Returns None if the predecessor ends
+    /// without connecting.
+    pub fn receive_sockets(self, runtime_dir: &RuntimeDir) -> io::Result<Option<InheritedSockets>> {
         let stream = loop {
             match self.listener.accept() {
                 Ok((stream, _)) => break stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if !folder.is_claimed() {
+                    if !runtime_dir.is_claimed() {
                         return Ok(None);
                     }
                     std::thread::sleep(POLL_INTERVAL);
@@ -167,23 +169,24 @@ impl UpgradeSocket {
     }
 }
 
-/// Sockets by their names, and the process that they come from.
+/// Sockets by name, and the process that sent them.
 pub type InheritedSockets = (Vec<(String, TcpListener)>, Predecessor);
 
-/// The process that served before, until it has said goodbye.
+/// The connection to the process that served before.
 pub struct Predecessor(UnixStream);
 
 impl Predecessor {
-    /// Tells that this process accepts; `Ok` once the other one has said goodbye, or is no more.
-    pub fn confirm_accepting(mut self, folder: &RuntimeDir) -> io::Result<()> {
+    /// Tells the predecessor that this process accepts connections. Returns `Ok` once the
+    /// predecessor has released the sockets or has ended.
+    pub fn confirm_accepting(mut self, runtime_dir: &RuntimeDir) -> io::Result<()> {
         let reply = self
             .0
             .write_all(ACCEPTING_MESSAGE)
             .and_then(|()| expect_message(&mut self.0, RELEASED_MESSAGE, &|| false));
-        let begun = Instant::now();
-        // What it held is free a moment after its words end.
-        while reply.is_err() && begun.elapsed() < 5 * POLL_INTERVAL {
-            if !folder.is_claimed() {
+        let started = Instant::now();
+        // If the predecessor has died, the kernel unlocks its pid file a moment later.
+        while reply.is_err() && started.elapsed() < 5 * POLL_INTERVAL {
+            if !runtime_dir.is_claimed() {
                 return Ok(());
             }
             std::thread::sleep(POLL_INTERVAL);
@@ -197,18 +200,18 @@ fn expect_message(
     message: &[u8],
     is_cancelled: &dyn Fn() -> bool,
 ) -> io::Result<()> {
-    let (begun, mut heard) = (Instant::now(), 0);
+    let (started, mut received) = (Instant::now(), 0);
     let mut bytes = vec![0; message.len()];
     stream.set_read_timeout(Some(POLL_INTERVAL))?;
-    while heard < message.len() {
-        match stream.read(&mut bytes[heard..]) {
+    while received < message.len() {
+        match stream.read(&mut bytes[received..]) {
             Ok(0) => return Err(io::Error::other("the other process has left")),
-            Ok(read) => heard += read,
+            Ok(read) => received += read,
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock) => {
                 if is_cancelled() {
                     return Err(io::Error::other("SIGTERM came first"));
                 }
-                if begun.elapsed() > REPLY_TIMEOUT {
+                if started.elapsed() > REPLY_TIMEOUT {
                     return Err(io::Error::other("the other process sent nothing for 30 s"));
                 }
             }
@@ -219,14 +222,14 @@ fn expect_message(
     if bytes == message { Ok(()) } else { Err(io::Error::other("another message than expected")) }
 }
 
-/// Sends the sockets with their names, one name a line, in one message.
+/// Sends the sockets and their names, one per line, in one message.
 fn send_fds(stream: &UnixStream, sockets: &[(&str, OwnedFd)]) -> io::Result<()> {
     let names: String = sockets.iter().map(|(name, _)| format!("{name}\n")).collect();
     let fds: Vec<_> = sockets.iter().map(|(_, fd)| fd.as_fd()).collect();
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !ancillary.push(SendAncillaryMessage::ScmRights(&fds)) {
-        return Err(io::Error::other("more sockets than can be handed over"));
+        return Err(io::Error::other("more sockets than can be transferred"));
     }
     let sent =
         sendmsg(stream, &[IoSlice::new(names.as_bytes())], &mut ancillary, SendFlags::NOSIGNAL)?;
@@ -269,27 +272,29 @@ mod tests {
         let mut serving = RuntimeDir::open(folder.path()).unwrap();
         assert!(serving.claim().unwrap() && serving.is_claimed());
         let sockets = || [("http", OwnedFd::from(listener.try_clone().unwrap()))];
-        assert!(serving.transfer_sockets(&sockets(), &|| false).is_err(), "nobody is there");
+        assert!(serving.transfer_sockets(&sockets(), &|| false).is_err(), "no successor waits");
 
         let path = folder.path().to_owned();
         let successor = RuntimeDir::open(&path).unwrap();
-        let meeting = successor.bind_upgrade_socket().unwrap();
-        assert!(successor.bind_upgrade_socket().is_err(), "one is there");
-        let leaves = std::thread::spawn(move || drop(meeting.receive_sockets(&successor).unwrap()));
-        assert!(serving.transfer_sockets(&sockets(), &|| false).is_err(), "it left again");
+        let upgrade_socket = successor.bind_upgrade_socket().unwrap();
+        assert!(successor.bind_upgrade_socket().is_err(), "one successor waits already");
+        let leaves =
+            std::thread::spawn(move || drop(upgrade_socket.receive_sockets(&successor).unwrap()));
+        assert!(serving.transfer_sockets(&sockets(), &|| false).is_err(), "the successor left");
         assert!(serving.is_claimed());
         leaves.join().unwrap();
 
         let successor = RuntimeDir::open(&path).unwrap();
-        let meeting = successor.bind_upgrade_socket().unwrap();
+        let upgrade_socket = successor.bind_upgrade_socket().unwrap();
         let stays = std::thread::spawn(move || {
-            let (mut sockets, predecessor) = meeting.receive_sockets(&successor).unwrap().unwrap();
+            let (mut sockets, predecessor) =
+                upgrade_socket.receive_sockets(&successor).unwrap().unwrap();
             predecessor.confirm_accepting(&successor).unwrap();
             sockets.remove(0)
         });
         serving.transfer_sockets(&sockets(), &|| false).unwrap();
-        let (name, taken) = stays.join().unwrap();
-        assert_eq!((name.as_str(), taken.local_addr().unwrap()), ("http", address));
+        let (name, received) = stays.join().unwrap();
+        assert_eq!((name.as_str(), received.local_addr().unwrap()), ("http", address));
         let mut successor = RuntimeDir::open(&path).unwrap();
         assert!(!successor.is_claimed() && successor.claim().unwrap());
     }
@@ -302,29 +307,29 @@ mod tests {
         let path = folder.path().to_owned();
         let waiting = || {
             let successor = RuntimeDir::open(&path).unwrap();
-            let meeting = successor.bind_upgrade_socket().unwrap();
-            std::thread::spawn(move || match meeting.receive_sockets(&successor).unwrap() {
-                None => "nobody came",
+            let upgrade_socket = successor.bind_upgrade_socket().unwrap();
+            std::thread::spawn(move || match upgrade_socket.receive_sockets(&successor).unwrap() {
+                None => "the predecessor did not connect",
                 Some((_, predecessor)) => match predecessor.confirm_accepting(&successor) {
-                    Ok(()) => "it is no more",
-                    Err(_) => "it serves on",
+                    Ok(()) => "the predecessor has ended",
+                    Err(_) => "the predecessor keeps serving",
                 },
             })
         };
-        // It dies before its goodbye: what it held is free.
+        // The predecessor dies before its final message.
         let waits = waiting();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = UnixStream::connect(folder.path().join("successor.sock")).unwrap();
         send_fds(&stream, &[("http", OwnedFd::from(listener))]).unwrap();
         (&stream).read_exact(&mut [0; ACCEPTING_MESSAGE.len()]).unwrap();
         drop((stream, serving));
-        assert_eq!(waits.join().unwrap(), "it is no more");
-        // It dies before it comes.
+        assert_eq!(waits.join().unwrap(), "the predecessor has ended");
+        // The predecessor dies before it connects.
         let mut serving = RuntimeDir::open(folder.path()).unwrap();
         assert!(serving.claim().unwrap());
         let waits = waiting();
         drop(serving);
-        assert_eq!(waits.join().unwrap(), "nobody came");
+        assert_eq!(waits.join().unwrap(), "the predecessor did not connect");
     }
 
     #[test]

@@ -1,7 +1,7 @@
-//! One connection of the admin listener: a place, a request, an answer.
+//! One connection of the admin listener: one request, one response.
 //!
-//! Owns how long each of them may take. What a client does wrong is told to it alone, so that
-//! nobody fills the log by it.
+//! Owns its time limits. Faults of a client are answered but not logged, so that no client can fill
+//! the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use super::AdminApp;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 
-/// Connections at the same time: their descriptors are among those kept back.
+/// Open connections. Their descriptors come from the reserve of the descriptor budget.
 const MAX_CONNECTIONS: usize = 64;
 /// Of those, connections from one IPv4 address or one /64 of IPv6.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
-/// How long a header may take, and how long an answer may take to be sent.
+/// How long riskgate waits for the request header, and how long the response may take to send.
 const IO_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The server app of `listen.admin`.
@@ -42,10 +42,10 @@ impl ServerApp for AdminListener {
         let digest = stream.get_socket_digest()?;
         let client = digest.peer_addr().and_then(|address| address.as_inet())?;
         let mut guard = self.limit.register(client.ip())?;
-        let place = guard.place();
+        let busy_flag = guard.busy_flag();
         tokio::select! {
             biased;
-            () = self.serve_connection(stream, &place) => {}
+            () = self.serve_connection(stream, &busy_flag) => {}
             () = guard.wait_until_evicted() => {}
         }
         None
@@ -53,7 +53,7 @@ impl ServerApp for AdminListener {
 }
 
 impl AdminListener {
-    /// A listener that answers as this app does.
+    /// Creates a listener that serves this app.
     pub fn new(admin: AdminApp) -> AdminListener {
         AdminListener {
             admin,
@@ -61,13 +61,13 @@ impl AdminListener {
         }
     }
 
-    /// Answers one request: no place is kept by who asks seldom.
-    async fn serve_connection(&self, stream: Stream, place: &BusyFlag) {
+    /// Serves one request and closes, so that idle clients don't hold connections.
+    async fn serve_connection(&self, stream: Stream, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
         let response = match timeout(IO_TIMEOUT, session.read_request()).await {
             Ok(Ok(true)) => {
-                // Who waits for an answer keeps its place until there is one.
-                let _busy = place.mark_busy();
+                // A connection that waits for its response must not be evicted.
+                let _busy = busy_flag.mark_busy();
                 self.respond(&session).await
             }
             Ok(Err(error)) if !is_disconnected(error.etype()) => {
@@ -76,7 +76,7 @@ impl AdminListener {
             _ => return,
         };
         session.set_keepalive(None);
-        // Whoever takes it too slowly, or is gone, has nobody to complain to.
+        // A failed or slow write concerns only this client, so it is not logged.
         let _ = timeout(IO_TIMEOUT, send(session, response)).await;
     }
 
@@ -91,7 +91,7 @@ impl AdminListener {
     }
 }
 
-/// Whether there is nobody to answer.
+/// Returns true if the client is gone and can't receive a response.
 fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
 }

@@ -1,8 +1,8 @@
-//! How many connections one listener keeps open, in all and for each client.
+//! Limits the open connections of a listener, in total and per client.
 //!
-//! If a client has its share, or all places are taken, an older connection is closed for a new one,
-//! so that no client can keep others out by holding connections open. One whose answer is being
-//! made is not closed: only where all are such, the new one is. It knows no protocol and reads
+//! If either limit is reached, a new connection evicts an older one, so that no client can keep
+//! others out by holding connections open. A connection whose response is being prepared is not
+//! evicted; if all are busy, the new connection is closed. This module knows no protocol and reads
 //! nothing.
 
 use std::net::IpAddr;
@@ -34,11 +34,11 @@ struct OpenConnection {
     id: u64,
     client: ClientPrefix,
     busy_flag: BusyFlag,
-    /// Dropped to close the connection.
+    /// The connection closes when this sender is dropped.
     _keep_open: oneshot::Sender<()>,
 }
 
-/// The place of one connection, until it is dropped.
+/// Counts one connection until it is dropped.
 #[derive(Debug)]
 pub struct ConnectionGuard {
     connection_limit: Arc<ConnectionLimit>,
@@ -47,16 +47,16 @@ pub struct ConnectionGuard {
     evicted: oneshot::Receiver<()>,
 }
 
-/// Whether a connection keeps its place.
+/// Set while a connection must not be evicted.
 #[derive(Clone, Debug, Default)]
 pub struct BusyFlag(Arc<AtomicBool>);
 
-/// A place that is kept, until it is dropped.
+/// Keeps a connection from being evicted until it is dropped.
 #[derive(Debug)]
-pub struct BusyGuard<'p>(&'p BusyFlag);
+pub struct BusyGuard<'f>(&'f BusyFlag);
 
 impl BusyFlag {
-    /// Nobody displaces this connection until the answer is dropped.
+    /// Keeps the connection from being evicted until the returned guard is dropped.
     pub fn mark_busy(&self) -> BusyGuard<'_> {
         self.0.store(true, Ordering::SeqCst);
         BusyGuard(self)
@@ -74,37 +74,31 @@ impl Drop for BusyGuard<'_> {
 }
 
 impl ConnectionLimit {
-    /// Nothing is open yet.
+    /// Creates a limit with no open connection.
     pub fn new(max: usize, max_per_client: usize) -> ConnectionLimit {
         ConnectionLimit { max, max_per_client, open: Mutex::default() }
     }
 
-    /// Takes a place for a connection from `address`, and closes another one for it if it must;
-    /// none where all those keep theirs.
+    /// Registers a connection from `address`, and evicts another if a limit is reached. Returns
+    /// None if all that could be evicted are busy.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = ClientPrefix::from(address);
-        let (keep_open, displaced) = oneshot::channel();
+        let (keep_open, evicted) = oneshot::channel();
         let mut open = self.lock_open();
         if open.count_of(client) >= self.max_per_client {
             open.evict_oldest_of(client)?;
         } else if open.connections.len() >= self.max {
             open.evict_oldest_of_largest_client()?;
         }
-        let (id, place) = (open.next_id, BusyFlag::default());
+        let (id, busy_flag) = (open.next_id, BusyFlag::default());
         open.next_id += 1;
-        let kept = place.clone();
         open.connections.push(OpenConnection {
             id,
             client,
-            busy_flag: kept,
+            busy_flag: busy_flag.clone(),
             _keep_open: keep_open,
         });
-        Some(ConnectionGuard {
-            connection_limit: Arc::clone(self),
-            id,
-            busy_flag: place,
-            evicted: displaced,
-        })
+        Some(ConnectionGuard { connection_limit: Arc::clone(self), id, busy_flag, evicted })
     }
 
     fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -125,7 +119,7 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Of clients that have equally many, the one whose oldest connection is older.
+    /// Between clients with equally many connections, evicts the oldest connection.
     fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
         let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
         let largest =
@@ -135,8 +129,8 @@ impl OpenConnections {
 }
 
 impl ConnectionGuard {
-    /// What keeps it from being displaced.
-    pub fn place(&self) -> BusyFlag {
+    /// The flag that keeps this connection from being evicted.
+    pub fn busy_flag(&self) -> BusyFlag {
         self.busy_flag.clone()
     }
 
@@ -164,7 +158,7 @@ mod tests {
         limit.register(address.parse().unwrap()).unwrap()
     }
 
-    /// One that was displaced has no sender any more.
+    /// An evicted connection has no sender any more.
     fn is_open(guard: &mut ConnectionGuard) -> bool {
         matches!(guard.evicted.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
@@ -180,7 +174,7 @@ mod tests {
         assert!(is_open(&mut other));
         drop(second);
         let _fourth = register(&limit, "192.0.2.1");
-        assert!(is_open(&mut third), "a place that came free is used first");
+        assert!(is_open(&mut third), "a closed connection makes room first");
     }
 
     #[test]
@@ -193,7 +187,7 @@ mod tests {
         assert!(!is_open(&mut many[0]) && is_open(&mut many[1]) && is_open(&mut many[2]));
         assert_eq!(limit.lock_open().connections.len(), 4);
         drop((alone, many, newcomer));
-        assert!(limit.lock_open().connections.is_empty(), "nothing is kept of who left");
+        assert!(limit.lock_open().connections.is_empty(), "closed connections are not kept");
     }
 
     #[test]
@@ -210,22 +204,22 @@ mod tests {
         let limit = limit(3, 2);
         let (mut first, mut second) =
             (register(&limit, "192.0.2.1"), register(&limit, "192.0.2.1"));
-        let (place, other) = (first.place(), second.place());
-        let held = place.mark_busy();
+        let (first_flag, second_flag) = (first.busy_flag(), second.busy_flag());
+        let first_busy = first_flag.mark_busy();
         let mut third = register(&limit, "192.0.2.1");
         assert!(is_open(&mut first) && !is_open(&mut second) && is_open(&mut third));
         drop(second);
-        // It is another place's that was given up.
-        drop(other.mark_busy());
-        let last = third.place();
-        let other = last.mark_busy();
-        assert!(limit.register("192.0.2.1".parse().unwrap()).is_none(), "both keep theirs");
+        // The flag of a closed connection has no effect on others.
+        drop(second_flag.mark_busy());
+        let third_flag = third.busy_flag();
+        let third_busy = third_flag.mark_busy();
+        assert!(limit.register("192.0.2.1".parse().unwrap()).is_none(), "both are busy");
         assert!(is_open(&mut first) && is_open(&mut third));
-        // Where all places are taken, the smaller client has the only one that may go.
+        // The listener is full, and only the client with one connection has one that is not busy.
         let mut small = register(&limit, "192.0.2.7");
         let _newcomer = register(&limit, "192.0.2.9");
         assert!(is_open(&mut first) && is_open(&mut third) && !is_open(&mut small));
-        drop((held, other));
+        drop((first_busy, third_busy));
         let _latest = register(&limit, "192.0.2.1");
         assert!(!is_open(&mut first) && is_open(&mut third));
     }

@@ -1,4 +1,4 @@
-//! The forms of an answer on the admin listener.
+//! Builds the responses of the admin listener.
 
 use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
@@ -19,7 +19,7 @@ pub(super) fn text_response(status: StatusCode, text: &str) -> Response<Vec<u8>>
     build_response(status, TEXT, text.as_bytes().to_vec())
 }
 
-/// Another method than these (RFC 9110 section 15.5.6).
+/// A 405 with the allowed methods (RFC 9110 section 15.5.6).
 pub(super) fn method_not_allowed(methods: &'static str, text: &str) -> Response<Vec<u8>> {
     let mut response = text_response(StatusCode::METHOD_NOT_ALLOWED, text);
     response.headers_mut().insert(ALLOW, http::HeaderValue::from_static(methods));

@@ -1,7 +1,8 @@
-//! Asks the DNS about names that no list has, on a thread that lets requests go first.
+//! Queries the DNS for names that no list has, on a low-priority thread.
 //!
-//! Requests only leave names with it. It asks as many at a time as it may, believes resolvers that
-//! know the mail hosts of large providers, and exchanges what it learned with the store each second.
+//! Requests only queue names and never wait. The thread limits its concurrent queries, trusts
+//! resolvers only if they know the mail hosts of large providers, and exchanges what it learned
+//! with the store each second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,26 +16,26 @@ use crate::config::StoreOptions;
 use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, QueryTasks};
 use crate::gate::GateState;
 
-/// How often it writes and reads what nodes learn, and says how it stands.
+/// How often the thread syncs with the store and publishes its status.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// How long resolvers that told the truth are believed.
+/// How long resolvers are trusted after a successful probe.
 const PROBE_EVERY: Duration = Duration::from_mins(1);
-/// How soon those that did not are tried again.
+/// How soon resolvers are probed again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
-/// How far its thread stands behind those of requests where both want a processor (`nice`).
+/// The `nice` value of the thread, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
-/// Learns; it ends with this.
+/// Controls the thread that queries the DNS. The thread ends when this is dropped.
 pub(super) struct DnsLearner {
     state: Arc<GateState>,
     report: StatusReporter,
     store: StoreOptions,
-    /// Where the thread hears of other options; none where it was never wanted.
+    /// Sends changed options to the thread; None until learning is first enabled.
     changes: Option<watch::Sender<DnsOptions>>,
 }
 
 impl DnsLearner {
-    /// Learns with these options from now on, and keeps what it learns in this store.
+    /// Starts the thread if learning is enabled.
     pub(super) fn start(
         state: Arc<GateState>,
         report: StatusReporter,
@@ -46,7 +47,7 @@ impl DnsLearner {
         Ok(learner)
     }
 
-    /// Learns with other options from now on, or not any more.
+    /// Applies changed options. Starts the thread when learning is enabled for the first time.
     pub(super) fn set_options(&mut self, options: DnsOptions) -> std::io::Result<()> {
         if let Some(changes) = &self.changes {
             changes.send_replace(options);
@@ -64,7 +65,7 @@ impl DnsLearner {
             };
             let thread = std::thread::Builder::new().name("dns".to_owned());
             thread.spawn(move || {
-                // Without it the work is done all the same.
+                // If this fails, the thread works at normal priority.
                 let _ = rustix::process::nice(THREAD_NICENESS);
                 runtime.block_on(worker.run(option_changes));
             })?;
@@ -79,7 +80,7 @@ struct Worker {
     report: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
-    /// None while it is not open.
+    /// None while the store is not open.
     sync: Option<LearnedSync>,
     store_problem: Option<String>,
 }
@@ -105,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Asks and learns, for as long as it is let.
+    /// Queries and records findings until the caller cancels this future.
     async fn learn(&mut self, options: &DnsOptions) {
         let cache = &Arc::clone(&self.state).dns;
         let mut sync_timer = interval(SYNC_EVERY);
@@ -144,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Tells the store what was learned, and hears what other nodes have.
+    /// Writes what was learned to the store, and reads what other nodes have learned.
     async fn sync_with_store(&mut self) {
         let (state, store, sync) = (Arc::clone(&self.state), self.store.clone(), self.sync.take());
         let synced = spawn_blocking(move || {
@@ -165,7 +166,7 @@ impl Worker {
         };
     }
 
-    /// Tells how it stands.
+    /// Publishes the status and the metrics.
     fn publish_status(&self, problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
@@ -183,11 +184,11 @@ impl Worker {
     }
 }
 
-/// Whom is asked, and whether they are believed.
+/// The resolvers, and whether they are trusted.
 struct Resolvers {
     options: DnsOptions,
     state: Arc<GateState>,
-    /// All clients share it, so that a new one does not raise the rate.
+    /// Shared by all clients, so that a new client does not raise the rate.
     pacer: Arc<Pacer>,
     client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
@@ -201,12 +202,13 @@ impl Resolvers {
         Resolvers { options, state, pacer, client: None, probes, probe_at, problem: None }
     }
 
-    /// Those that are believed.
+    /// The client, if its resolvers are trusted.
     fn trusted_client(&self) -> Option<&Arc<DnsClient>> {
         self.client.as_ref()
     }
 
-    /// Looks whether they can be believed. The system's resolvers may be others each time.
+    /// Starts a probe of the resolvers if it is due. The system's resolvers are read anew each
+    /// time, because they may have changed.
     fn probe_if_due(&mut self) {
         if Instant::now() < self.probe_at || !self.probes.is_empty() {
             return;

@@ -1,7 +1,7 @@
-//! Fetches feeds when they are due, on a thread that lets requests go first.
+//! Fetches feeds when they are due, on a low-priority thread.
 //!
-//! It only brings their files up to date: the table's reader sees the files change. A fetch that
-//! takes its time holds back other feeds, and nothing else.
+//! It only updates their files; the table's reader detects that the files changed. A slow fetch
+//! delays other feeds and nothing else.
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,16 +13,16 @@ use super::status_reporter::StatusReporter;
 use crate::feed::{Feed, Feeds, LastAttempt};
 use crate::gate::GateState;
 
-/// How often it looks whether a feed is due.
+/// How often the thread checks whether a feed is due.
 const POLL_INTERVAL: Duration = Duration::from_millis(500);
-/// How far its thread stands behind those of requests where both want a processor (`nice`).
+/// The `nice` value of the thread, so that request threads go first if processors are busy.
 const THREAD_NICENESS: i32 = 10;
 
-/// Fetches feeds; it ends with this.
+/// Controls the thread that fetches feeds. The thread ends when this is dropped.
 pub(super) struct FeedFetcher(Sender<Feeds>);
 
 impl FeedFetcher {
-    /// Fetches these feeds from now on.
+    /// Starts the thread.
     pub(super) fn start(
         state: Arc<GateState>,
         report: StatusReporter,
@@ -37,9 +37,9 @@ impl FeedFetcher {
         Ok(FeedFetcher(sender))
     }
 
-    /// Fetches other feeds from now on.
+    /// Replaces the feeds to fetch.
     pub(super) fn set_feeds(&self, feeds: Feeds) {
-        // Nobody listens any more only when the process ends.
+        // The receiver is gone only when the process ends.
         let _ = self.0.send(feeds);
     }
 }
@@ -48,25 +48,26 @@ struct Worker {
     state: Arc<GateState>,
     report: StatusReporter,
     feeds: Feeds,
-    /// So that nodes do not fetch together for ever.
+    /// Random, so that nodes do not fetch at the same time.
     jitter_seed: u64,
-    /// When each feed was tried last, and what was wrong: also where the directory takes no file.
+    /// The last attempt of each feed and its fault. Kept in memory, because the feed directory may
+    /// not be writable.
     last_attempts: HashMap<String, (i64, Option<String>)>,
 }
 
 impl Worker {
     fn run(mut self, changes: &Receiver<Feeds>) {
-        // Without it the work is done all the same.
+        // If this fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
             for feed in self.feeds.feeds.clone() {
                 self.fetch_if_due(&feed);
             }
-            self.show();
+            self.publish_status();
             match changes.recv_timeout(POLL_INTERVAL) {
                 Ok(feeds) => {
                     self.feeds = feeds;
-                    // What was tried may have come from another place.
+                    // A feed of the same name may have another URL now.
                     self.last_attempts.clear();
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -89,12 +90,12 @@ impl Worker {
         };
         self.state.metrics.table.count_fetch(&feed.name, fault.is_none());
         self.last_attempts.insert(feed.name.clone(), (now, fault));
-        // The next one may take its time.
-        self.show();
+        // Published now, because the next fetch may take long.
+        self.publish_status();
     }
 
-    /// Later than it could be, by up to a tenth of the interval, or a minute after a fault; and at
-    /// once if the clock was ahead when it was tried last.
+    /// Delays each feed by a random time of up to a tenth of its interval, or a minute after a
+    /// fault. A feed is due at once if the clock was ahead at its last attempt.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
         let tried = self.last_attempts.get(&feed.name);
         let tried = tried.map(|(at, fault)| LastAttempt { at: *at, has_failed: fault.is_some() });
@@ -112,10 +113,10 @@ impl Worker {
         now >= due_at.saturating_add(delay.cast_signed()) || was_ahead
     }
 
-    fn show(&self) {
+    fn publish_status(&self) {
         let mut status = self.feeds.status(self.state.ledger.now());
         for feed in &mut status {
-            // What the directory says is later where it could be written, or a command has fetched.
+            // The directory's state is newer if it was writable, or if a command has fetched since.
             if let Some((at, Some(fault))) = self.last_attempts.get(&feed.name)
                 && feed.state.attempted_at.is_none_or(|attempted_at| attempted_at < *at)
             {

@@ -1,9 +1,9 @@
-//! The key ring, kept fresh from the store and the key file.
+//! Updates the key ring from the store and the key file.
 //!
-//! Follows the store in small steps: what changed there is read, and makes a new ring of the one
-//! that serves. A whole ring is built when the key file or the plans changed, on request, and
-//! where there is none yet. Another store than the one that serves is not taken. Of one that lost
-//! what it had acknowledged, keys and their ends stay in force, and are written back.
+//! Normally it reads only what changed in the store and derives a new ring from the current one. It
+//! builds the whole ring if the key file or the plans changed, on request, and if there is none
+//! yet. It refuses another store than the one that the ring came from. If the store lost keys or
+//! revocations that it had acknowledged, they stay in force here and are written back.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -16,36 +16,38 @@ use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 
-/// How often the store is asked whether it is still one that we can use.
+/// How often the store's settings are checked again.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// So many faults of single keys and accounts are told by name.
+/// At most this many faults of keys and accounts are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
 
-/// Where keys come from, and what was read of them.
+/// The sources of the key ring, and the rows that were read from them.
 pub struct KeyRingUpdater {
     store: Store,
-    /// What the store held last, with what it lost; none before it was read.
+    /// The rows of the store, including those that it lost; None before the first read.
     rows: Option<RingRows>,
     lost: LostRows,
     write_back: WriteBack,
-    /// The keys of the key file that serve.
+    /// The keys of the key file that are in the ring.
     declared: Vec<DeclaredKey>,
     watch: FileWatch,
     rechecked_at: Instant,
-    /// Why the store is not followed.
+    /// Why the last sync with the store failed.
     sync_error: Option<String>,
-    /// Which keys and accounts can't be served, and why.
+    /// Faults of single keys and accounts, which are left out of the ring.
     build_errors: Vec<String>,
-    /// Why the key file is not taken.
+    /// Why the key file was refused.
     file_error: Option<String>,
-    /// Why the store does not answer, or should not be used.
+    /// Why the store does not answer.
     store_error: Option<String>,
+    /// Which settings of the store endanger what it acknowledges.
     store_misconfigured: Option<String>,
 }
 
 impl KeyRingUpdater {
-    /// Reads keys for the first time; a server may come, or come back, while we serve. Without a
-    /// ring there must be a reason: a fault of the file, the rows or an embedded store is an error.
+    /// Reads the keys for the first time. If a Redis server does not answer or is empty, the
+    /// process starts without a ring and waits for the server. A fault of the key file or of SQLite
+    /// is an error.
     pub fn load(
         mut store: Store,
         declared: Vec<DeclaredKey>,
@@ -53,12 +55,12 @@ impl KeyRingUpdater {
         ledger: &Ledger,
     ) -> Result<(KeyRingUpdater, Option<KeyRing>), String> {
         let is_optional = matches!(store, Store::Redis(_));
-        let (rows, astray) = match store.ring_rows() {
+        let (rows, sync_error) = match store.ring_rows() {
             Ok(Some(rows)) => (Some(rows), None),
             Ok(None) => (None, Some(SyncError::EmptyServer.to_string())),
             Err(error) => (None, Some(error.to_string())),
         };
-        if let Some(problem) = astray.as_ref().filter(|_| !is_optional) {
+        if let Some(problem) = sync_error.as_ref().filter(|_| !is_optional) {
             return Err(problem.clone());
         }
         if let Some(rows) = &rows {
@@ -75,7 +77,7 @@ impl KeyRingUpdater {
             declared,
             watch: FileWatch::new(config.key_file.clone()),
             rechecked_at: Instant::now(),
-            sync_error: astray,
+            sync_error,
             build_errors: ring.as_ref().map_or(Vec::new(), describe_faults),
             file_error: None,
             store_error: None,
@@ -84,9 +86,9 @@ impl KeyRingUpdater {
         Ok((keys, ring))
     }
 
-    /// What keeps keys from being as they should.
+    /// The problems of keys, one per line.
     pub(super) fn problem(&self) -> Option<String> {
-        // A store that does not answer is not followed either.
+        // If the store does not answer, the ring can't be updated either.
         let sync_problem = self.sync_error.as_ref().or(self.store_error.as_ref());
         let mut problems: Vec<String> =
             [sync_problem, self.file_error.as_ref()].into_iter().flatten().cloned().collect();
@@ -97,33 +99,33 @@ impl KeyRingUpdater {
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
 
-    /// What is wrong with the store itself.
+    /// The problem of the store itself.
     pub(super) fn store_problem(&self) -> Option<&str> {
         self.store_error.as_deref().or(self.store_misconfigured.as_deref())
     }
 
-    /// Takes what changed; true if there was something to take.
-    pub(super) fn look(&mut self, state: &GateState, plans: &Plans) -> bool {
-        let followed = self.sync(state, plans, false);
+    /// Reloads what changed. Returns true if anything did.
+    pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
+        let store_changed = self.sync(state, plans, false);
         let file_changed = self.watch.is_due();
         if file_changed {
             self.reload_key_file(state, plans);
         }
-        followed || file_changed
+        store_changed || file_changed
     }
 
-    /// Reads everything anew.
+    /// Reads the whole store and the key file again.
     pub(super) fn reload(&mut self, state: &GateState, plans: &Plans) {
         self.sync(state, plans, true);
         self.reload_key_file(state, plans);
     }
 
-    /// From now on another key file.
+    /// Watches another key file from now on.
     pub(super) fn set_key_file(&mut self, key_file: Option<PathBuf>) {
         self.watch = FileWatch::new(key_file);
     }
 
-    /// Builds the ring anew, with other plans.
+    /// Rebuilds the ring with changed plans.
     pub(super) fn apply_plans(&mut self, state: &GateState, plans: &Plans) {
         if let Some(rows) = &self.rows {
             let ring = KeyRing::build(rows, &self.declared, plans, &state.ledger);
@@ -132,21 +134,22 @@ impl KeyRingUpdater {
         self.retry_key_file(state, plans);
     }
 
-    /// Reads the key file. A broken one holds nothing back that changes in the store.
+    /// Reads the key file. If it is faulty, its last good keys stay, and changes in the store are
+    /// still applied.
     pub(super) fn reload_key_file(&mut self, state: &GateState, plans: &Plans) {
         self.watch.mark_read();
         let read = |path| read_key_file(path, &Config::env_var);
         let declared = self.watch.path().map_or(Ok(Vec::new()), read).map_err(|faults| {
             faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         });
-        let made = declared.and_then(|declared| match &self.rows {
+        let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
                 .map(|()| KeyRing::build(rows, &declared, plans, &state.ledger))
                 .map(|ring| (declared, Some(ring)))
                 .map_err(|error| error.to_string()),
             None => Ok((declared, None)),
         });
-        self.file_error = match made {
+        self.file_error = match built {
             Ok((declared, ring)) => {
                 self.declared = declared;
                 if let Some(ring) = ring {
@@ -158,7 +161,8 @@ impl KeyRingUpdater {
         };
     }
 
-    /// Looks where the store stands and goes there; `anew` reads all of it. True if it moved.
+    /// Brings the ring to the store's version; `is_full` reads all rows. Returns true if it
+    /// changed.
     fn sync(&mut self, state: &GateState, plans: &Plans, is_full: bool) -> bool {
         let outcome = self.sync_once(state, plans, is_full);
         (self.store_error, self.sync_error) = match &outcome {
@@ -167,7 +171,7 @@ impl KeyRingUpdater {
                 let error = error.to_string();
                 (Some(error.clone()), self.rows.is_none().then_some(error))
             }
-            Err(astray) => (None, Some(astray.to_string())),
+            Err(error) => (None, Some(error.to_string())),
         };
         if outcome.is_ok() {
             self.write_back.restore_if_due(&self.lost, &mut self.store, Instant::now());
@@ -179,7 +183,8 @@ impl KeyRingUpdater {
         has_changed
     }
 
-    /// It may have been the rows or the plans that a key file did not go with.
+    /// Reads a refused key file again: it may have conflicted with rows or plans that changed
+    /// since.
     fn retry_key_file(&mut self, state: &GateState, plans: &Plans) {
         if self.file_error.is_some() {
             self.reload_key_file(state, plans);
@@ -192,7 +197,7 @@ impl KeyRingUpdater {
         plans: &Plans,
         is_full: bool,
     ) -> Result<bool, SyncError> {
-        let mark = self.store.ring_version()?;
+        let version = self.store.ring_version()?;
         if self.rechecked_at.elapsed() >= RECHECK_INTERVAL {
             self.rechecked_at = Instant::now();
             self.store_misconfigured =
@@ -200,17 +205,19 @@ impl KeyRingUpdater {
         }
         let serving = state.keys.snapshot();
         if let Some(ring) = serving.as_ref() {
-            ring.check_succession(mark.as_ref())?;
+            ring.check_succession(version.as_ref())?;
         }
-        let mark = mark.ok_or(SyncError::EmptyServer)?;
+        let version = version.ok_or(SyncError::EmptyServer)?;
         let known = self.rows.as_ref().map(RingRows::ring_version);
         match known {
             None => self.reload_rows(state, plans, false),
-            Some(known) if known.store_id != mark.store_id => self.reload_rows(state, plans, false),
-            Some(known) if known == mark && !is_full => Ok(false),
-            // The same number of another history, or an older state.
-            Some(known) if known.version >= mark.version => {
-                self.reload_rows(state, plans, known != mark)
+            Some(known) if known.store_id != version.store_id => {
+                self.reload_rows(state, plans, false)
+            }
+            Some(known) if known == version && !is_full => Ok(false),
+            // The version has the same number but another history, or it is older.
+            Some(known) if known.version >= version.version => {
+                self.reload_rows(state, plans, known != version)
             }
             Some(known) if !is_full => self.apply_changes(state, plans, &known),
             Some(known) => {
@@ -232,18 +239,18 @@ impl KeyRingUpdater {
             return self.reload_rows_with_changes(state, plans, &changes, known);
         };
         self.lost.keep_lost_rows_in(&mut changes);
-        let next = serving.as_ref().as_ref();
-        let next =
-            next.and_then(|ring| ring.with_changes(&changes, &self.declared, plans, &state.ledger));
+        let ring = serving.as_ref().as_ref();
+        let ring =
+            ring.and_then(|ring| ring.with_changes(&changes, &self.declared, plans, &state.ledger));
         rows.apply_changes(changes);
         let ring =
-            next.unwrap_or_else(|| KeyRing::build(rows, &self.declared, plans, &state.ledger));
+            ring.unwrap_or_else(|| KeyRing::build(rows, &self.declared, plans, &state.ledger));
         self.publish(state, ring);
         Ok(true)
     }
 
-    /// Takes all rows where what changed since those that are known does not lead on from them,
-    /// or not alone.
+    /// Reads all rows, because the changes do not continue the known version, or because a full
+    /// read was requested.
     fn reload_rows_with_changes(
         &mut self,
         state: &GateState,
@@ -252,14 +259,15 @@ impl KeyRingUpdater {
         known: &RingVersion,
     ) -> Result<bool, SyncError> {
         let has_lost = changes.shows_loss_since(known);
-        let taken = self.reload_rows(state, plans, has_lost)?;
+        let has_changed = self.reload_rows(state, plans, has_lost)?;
         if has_lost {
             self.lost.forget_reset_accounts(changes);
         }
-        Ok(taken)
+        Ok(has_changed)
     }
 
-    /// `has_lost` is true if the store is known not to hold what was read of it before.
+    /// Reads all rows. `has_lost` is true if the store is known to have lost rows that were read
+    /// before.
     fn reload_rows(
         &mut self,
         state: &GateState,
@@ -270,7 +278,7 @@ impl KeyRingUpdater {
         if let Some(ring) = state.keys.snapshot().as_ref() {
             ring.check_succession(Some(&rows.ring_version()))?;
         }
-        if let Some(known) = self.rows.as_ref().filter(|it| it.store_id == rows.store_id) {
+        if let Some(known) = self.rows.as_ref().filter(|known| known.store_id == rows.store_id) {
             if has_lost {
                 let (before, now) = (known.version, rows.version);
                 log::warn!(
@@ -296,7 +304,7 @@ impl KeyRingUpdater {
     }
 }
 
-/// What is wrong with single keys and accounts, in words.
+/// Describes the faults of single keys and accounts.
 fn describe_faults(ring: &KeyRing) -> Vec<String> {
     let faults = ring.faults();
     let mut lines: Vec<String> =
@@ -307,7 +315,7 @@ fn describe_faults(ring: &KeyRing) -> Vec<String> {
     lines
 }
 
-/// Why the store is not followed.
+/// Why a sync with the store failed.
 #[derive(Debug, thiserror::Error)]
 enum SyncError {
     #[error(transparent)]

@@ -1,4 +1,4 @@
-//! How each part stands: told once, shown, and counted.
+//! Records the state of each reloadable part: logs each change once, counts it and publishes it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,20 +7,20 @@ use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::GateState;
 
-/// What stands between what is there and what serves.
+/// The parts that serve an older state than their sources, and why.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadStatus {
-    /// Parts that serve their last good state, and why.
+    /// Parts that serve their last good state, with the fault.
     pub failing: BTreeMap<&'static str, String>,
-    /// Changed settings that take a restart.
+    /// Changed settings that take effect at the next restart.
     pub needs_restart: Vec<&'static str>,
-    /// How each feed stands.
+    /// The status of each feed.
     pub feeds: Vec<FeedStatus>,
-    /// How the DNS is learned from.
+    /// The status of DNS learning.
     pub dns: DnsStatus,
 }
 
-/// Where parts say how they stand.
+/// Receives the status of all parts.
 #[derive(Clone)]
 pub(super) struct StatusReporter {
     state: Arc<GateState>,
@@ -40,17 +40,16 @@ impl StatusReporter {
         self.lock().needs_restart = settings;
     }
 
-    /// Keeps how feeds stand.
     pub(super) fn set_feeds(&self, feeds: Vec<FeedStatus>) {
         self.lock().feeds = feeds;
     }
 
-    /// Keeps how the DNS is learned from.
     pub(super) fn set_dns(&self, dns: DnsStatus) {
         self.lock().dns = dns;
     }
 
-    /// Keeps how a part stands, tells it once, and counts it.
+    /// Records the problem of a part, or that it has none. Logs a problem that is new, and counts
+    /// the reload.
     pub(super) fn record(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock().failing.insert(part, problem.to_owned()),

@@ -1,5 +1,5 @@
-//! The table's own reader: looks at its files, and reads them on a thread that lets requests go
-//! first. However long that takes, no other part waits for it.
+//! Polls the table's files and rebuilds the table on a low-priority thread, so that no other part
+//! waits for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -14,50 +14,49 @@ use crate::gate::GateState;
 use crate::support::regular_file::read_regular_text;
 use crate::table::{Table, TableInputs};
 
-/// How far its thread stands behind those of requests where both want a processor: it has a quarter
-/// of one then (`nice`).
-const BEHIND_REQUESTS: i32 = 5;
+/// The `nice` value of the thread. If processors are busy, it gets about a quarter of one.
+const THREAD_NICENESS: i32 = 5;
 
-/// How long a table waits that could not be made anew when an override ended.
+/// The pause after a failed rebuild that an expired override had caused.
 const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// The largest file of overrides that is kept in memory, in bytes.
-const MAX_OVERRIDES: u64 = 64 << 20;
+/// The largest overrides file that is kept in memory, in bytes.
+const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
-/// Asks the reader; it ends with this.
+/// Controls the reader thread. The thread ends when this is dropped.
 pub(super) struct TableReader(Sender<ReadRequest>);
 
-/// To read the table of these sources, now, and to say what was wrong with it.
+/// Requests that the table be read from these sources; the reply is the fault, if any.
 struct ReadRequest {
     sources: TableInputs,
     reply: oneshot::Sender<Option<String>>,
 }
 
 impl TableReader {
-    /// Follows `sources`, of which what serves was just read.
+    /// Starts the thread. The current table was just built from `sources`.
     pub(super) fn start(
         state: Arc<GateState>,
         report: StatusReporter,
         sources: TableInputs,
     ) -> std::io::Result<TableReader> {
-        let (sender, asks) = channel();
+        let (sender, requests) = channel();
         let watch = FileWatch::for_paths(sources.paths());
         let good_overrides = read_overrides(&sources);
         let reader =
             Worker { state, report, sources, watch, expiry_tried_at: None, good_overrides };
-        reader.show();
+        reader.update_gauges();
         let thread = std::thread::Builder::new().name("table".to_owned());
-        thread.spawn(move || reader.run(&asks))?;
+        thread.spawn(move || reader.run(&requests))?;
         Ok(TableReader(sender))
     }
 
-    /// Has the table of these sources read anew. The answer says what was wrong; there is none only if
-    /// nobody reads any more.
+    /// Requests a rebuild from these sources. The receiver gets the fault, if any; it gets nothing
+    /// only if the reader has stopped.
     pub(super) fn read_table(&self, sources: TableInputs) -> oneshot::Receiver<Option<String>> {
-        let (answered, answer) = oneshot::channel();
-        // Who does not get it is told by the channel's end.
-        let _ = self.0.send(ReadRequest { sources, reply: answered });
-        answer
+        let (reply, outcome) = oneshot::channel();
+        // If the reader has stopped, the sender is dropped and the receiver notices.
+        let _ = self.0.send(ReadRequest { sources, reply });
+        outcome
     }
 }
 
@@ -66,19 +65,19 @@ struct Worker {
     report: StatusReporter,
     sources: TableInputs,
     watch: FileWatch,
-    /// When the table was made anew last because an override had ended.
+    /// The last rebuild that an expired override caused.
     expiry_tried_at: Option<Instant>,
-    /// The operator's overrides as they were read last without a fault.
+    /// The text of the operator's overrides when they last had no fault.
     good_overrides: Option<String>,
 }
 
 impl Worker {
-    fn run(mut self, asks: &Receiver<ReadRequest>) {
-        // Without it the work is done all the same.
-        let _ = rustix::process::nice(BEHIND_REQUESTS);
+    fn run(mut self, requests: &Receiver<ReadRequest>) {
+        // If this fails, the thread works at normal priority.
+        let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
-            match asks.recv_timeout(POLL_INTERVAL) {
-                Ok(ask) => self.handle_requests(ask, asks),
+            match requests.recv_timeout(POLL_INTERVAL) {
+                Ok(request) => self.handle_requests(request, requests),
                 Err(RecvTimeoutError::Timeout) if self.watch.is_due() || self.is_expiry_due() => {
                     drop(self.reload());
                 }
@@ -88,22 +87,20 @@ impl Worker {
         }
     }
 
-    /// However many ask at once, one reading serves them all.
-    fn handle_requests(&mut self, first: ReadRequest, asks: &Receiver<ReadRequest>) {
+    /// Answers all requests that have arrived so far with one rebuild.
+    fn handle_requests(&mut self, first: ReadRequest, requests: &Receiver<ReadRequest>) {
         let mut waiting = Vec::new();
-        for ReadRequest { sources, reply: answered } in
-            std::iter::once(first).chain(asks.try_iter())
-        {
+        for ReadRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
             if sources != self.sources {
                 self.watch = FileWatch::for_paths(sources.paths());
                 self.sources = sources;
             }
-            waiting.push(answered);
+            waiting.push(reply);
         }
         let problem = self.reload();
-        for answered in waiting {
-            // Whoever asked may have left.
-            let _ = answered.send(problem.clone());
+        for reply in waiting {
+            // The requester may be gone.
+            let _ = reply.send(problem.clone());
         }
     }
 
@@ -117,7 +114,7 @@ impl Worker {
                     None
                 }
                 Err(problem) => {
-                    self.follow_all_but_overrides();
+                    self.serve_with_last_good_overrides();
                     Some(problem)
                 }
             };
@@ -125,8 +122,8 @@ impl Worker {
         problem
     }
 
-    /// Serves the other parts as they are now while the file of overrides is broken.
-    fn follow_all_but_overrides(&mut self) {
+    /// Serves the current lists with the last good overrides while the overrides file is faulty.
+    fn serve_with_last_good_overrides(&mut self) {
         let last_good_overrides = self.good_overrides.clone();
         if self.sources.overrides.is_none() || last_good_overrides.is_none() {
             return;
@@ -146,12 +143,12 @@ impl Worker {
         log::info!("table {} serves, {} rows", table.version(), table.row_count());
         self.state.table.publish(table);
         self.state.top_domains.mark_stale();
-        self.show();
+        self.update_gauges();
     }
 
-    /// A table that may serve.
+    /// Builds a table and checks that it may replace the current one.
     fn read_table(&mut self) -> Result<Table, String> {
-        // Read again if it changed meanwhile; a directory in constant change is left alone.
+        // If the files changed during the build, it is repeated. After three times it is an error.
         for _ in 0..3 {
             self.watch.mark_read();
             let table = Table::build(&self.sources, self.state.ledger.now());
@@ -167,8 +164,8 @@ impl Worker {
         Err("expected files that do not change while they are read".to_owned())
     }
 
-    /// Whether an override of the table that serves has ended. A table that can't be made anew is
-    /// told, and tried again in a minute.
+    /// Returns true if an override of the current table has expired. If the rebuild fails, it is
+    /// due again after [`EXPIRY_RETRY_INTERVAL`].
     fn is_expiry_due(&mut self) -> bool {
         let end = self.state.table.peek().next_override_expiry();
         let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());
@@ -180,16 +177,16 @@ impl Worker {
         is_due
     }
 
-    /// Brings the gauges of what serves up to date.
-    fn show(&self) {
+    /// Updates the gauges of the table.
+    fn update_gauges(&self) {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
         self.state.metrics.table.table_built.set(table.built_at());
     }
 }
 
-/// The text of the operator's overrides; empty without a file.
+/// The text of the overrides file, empty if it can't be read; None if none is configured.
 fn read_overrides(sources: &TableInputs) -> Option<String> {
     let path = sources.overrides.as_ref()?;
-    Some(read_regular_text(path, MAX_OVERRIDES).unwrap_or_default())
+    Some(read_regular_text(path, MAX_OVERRIDES_BYTES).unwrap_or_default())
 }

@@ -1,18 +1,18 @@
-//! Files, seen from outside: whether something changed and was then left alone.
+//! Detects by metadata that files changed and have then stayed unchanged for a while.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// How often sources are looked at.
+/// How often files are polled.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// A source is read only once it has been left alone for this long.
+/// A file is read only after it has stayed unchanged for this long.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 
-/// What a file, or each file of a directory, looks like from outside.
+/// Path, inode, size, device, mtime and ctime of a file, or of each file of a directory.
 type Fingerprints = Vec<(PathBuf, u64, u64, u64, i64, i64)>;
 
-/// Sees when one of several paths changed and all were then left alone.
+/// Detects that one of several paths changed and that all have then stayed unchanged.
 pub(super) struct FileWatch {
     paths: Vec<PathBuf>,
     last_read: Fingerprints,
@@ -21,12 +21,12 @@ pub(super) struct FileWatch {
 }
 
 impl FileWatch {
-    /// A file or a directory, if there is one to look at.
+    /// Watches one file or directory, or nothing.
     pub(super) fn new(path: Option<PathBuf>) -> FileWatch {
         FileWatch::for_paths(path.into_iter().collect())
     }
 
-    /// Files and directories, each of which may be missing.
+    /// Watches files and directories. Each may be missing.
     pub(super) fn for_paths(paths: Vec<PathBuf>) -> FileWatch {
         let last_read = fingerprint_paths(&paths);
         FileWatch { paths, last_seen: last_read.clone(), last_read, seen_at: Instant::now() }
@@ -37,7 +37,7 @@ impl FileWatch {
         self.paths.first().map(PathBuf::as_path)
     }
 
-    /// Whether it differs from what was read last, and has been quiet for long enough.
+    /// Returns true if the paths differ from what was last read and have settled.
     pub(super) fn is_due(&mut self) -> bool {
         let now = fingerprint_paths(&self.paths);
         if now != self.last_seen {
@@ -47,7 +47,7 @@ impl FileWatch {
         self.last_seen != self.last_read && self.seen_at.elapsed() >= SETTLE_TIME
     }
 
-    /// What is there now is what is being read.
+    /// Records the current state as read. Called just before reading.
     pub(super) fn mark_read(&mut self) {
         self.last_read = fingerprint_paths(&self.paths);
         self.last_seen = self.last_read.clone();
@@ -62,10 +62,10 @@ fn fingerprint_paths(paths: &[PathBuf]) -> Fingerprints {
     paths.iter().flat_map(|path| fingerprint_path(path)).collect()
 }
 
-/// What a file, or a directory and each file in it, look like.
+/// The fingerprint of a file, or of a directory and each file in it.
 fn fingerprint_path(path: &Path) -> Fingerprints {
     let fingerprint = |path: PathBuf| {
-        // Follows links, so a swapped link shows as another inode; what is gone shows as zeros.
+        // Follows links, so that a swapped link shows as another inode. A missing file has zeros.
         let meta = std::fs::metadata(&path).ok();
         let get = |read: fn(&std::fs::Metadata) -> u64| meta.as_ref().map_or(0, read);
         let (inode, size, device) =

@@ -1,27 +1,28 @@
-//! Writing back what the store lost: offered at once, and then ever less often.
+//! Writes back keys and accounts that the store lost: at once, and then with growing pauses.
 //!
-//! What the store took comes back with its next changes; some of it may never, such as a key that
-//! an unfinished import holds.
+//! Rows that the store accepted return with its next changes. Some rows may never be accepted, such
+//! as a key whose id another key has taken.
 
 use std::time::{Duration, Instant};
 
 use crate::store::{AccountRow, KeyRow, LostRows, Store};
 
-/// A store that did not take it is left alone for this long, then for twice as long each time.
+/// The first pause after a write that the store did not accept. Each further pause is twice as
+/// long.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// How far it is.
+/// The progress of writing back.
 #[derive(Default)]
 pub(super) struct WriteBack {
-    /// What was offered last.
+    /// The rows of the last attempt.
     keys: Vec<KeyRow>,
     accounts: Vec<AccountRow>,
-    /// It was written, and fewer replicas have it than `store.wait_replicas`.
+    /// The rows were written, but fewer replicas than `store.wait_replicas` have them.
     lacks_replicas: bool,
-    /// What keeps it from being done.
+    /// Why the rows are not written back yet.
     problem: Option<String>,
-    /// Not before this moment, and how long the pause before it is.
+    /// The earliest time of the next attempt, and the pause before it.
     not_before: Option<Instant>,
     backoff: Duration,
 }
@@ -31,12 +32,12 @@ impl WriteBack {
         self.problem.as_deref()
     }
 
-    /// Something was lost anew.
+    /// Tries again at once, because the store lost further rows.
     pub(super) fn reset_backoff(&mut self) {
         (self.not_before, self.backoff) = (None, Duration::ZERO);
     }
 
-    /// Offers the store what it lost, if it is time to; true if it did.
+    /// Writes the lost rows back if it is time to. Returns true if it tried.
     pub(super) fn restore_if_due(
         &mut self,
         lost: &LostRows,
@@ -57,8 +58,8 @@ impl WriteBack {
             Ok(missing) => {
                 self.lacks_replicas = missing > 0;
                 let what = "what the store lost is written back";
-                let told = || format!("{what}, but {missing} of store.wait_replicas lack it");
-                self.lacks_replicas.then(told)
+                let describe = || format!("{what}, but {missing} of store.wait_replicas lack it");
+                self.lacks_replicas.then(describe)
             }
             Err(error) => Some(error.to_string()),
         };
@@ -74,11 +75,11 @@ mod tests {
     use crate::store::{RedisOptions, RingRows, StoreUrl};
 
     #[test]
-    fn a_store_that_never_takes_what_it_lost_is_asked_ever_less_often() {
+    fn a_store_that_never_accepts_lost_rows_is_tried_ever_less_often() {
         let folder = tempfile::tempdir().unwrap();
         let url = StoreUrl::Sqlite(folder.path().join("store.db"));
-        let patience = Duration::from_secs(5);
-        let mut store = Store::open(&url, &RedisOptions::default(), patience).unwrap();
+        let timeout = Duration::from_secs(5);
+        let mut store = Store::open(&url, &RedisOptions::default(), timeout).unwrap();
         let key = |digest: u8| KeyRow {
             id: "web".to_owned(),
             account: "acme".to_owned(),
@@ -90,24 +91,24 @@ mod tests {
             expires_at: None,
             revoked_at: None,
         };
-        // The id is another key's by now, of which nothing is heard yet.
+        // Another key has the id by now, and this node does not know that key yet.
         store.add_keys(&[(key(2), None)]).unwrap();
         let known = RingRows { keys: vec![key(1)], ..RingRows::default() };
         let mut lost = LostRows::default();
         lost.keep_lost_rows(&known, &mut RingRows::default(), true);
-        let (mut write_back, begun) = (WriteBack::default(), Instant::now());
-        let mut offer = |quarters: u32| {
-            let now = begun + Duration::from_millis(250) * quarters;
+        let (mut write_back, started) = (WriteBack::default(), Instant::now());
+        let mut try_at = |quarters: u32| {
+            let now = started + Duration::from_millis(250) * quarters;
             write_back.restore_if_due(&lost, &mut store, now)
         };
-        assert!(offer(0), "at once");
-        assert!(!offer(3) && offer(4), "after a second");
-        let offers = (5..2_400).filter(|quarters| offer(*quarters)).count();
-        assert!((10..=15).contains(&offers), "{offers} in ten minutes");
+        assert!(try_at(0), "at once");
+        assert!(!try_at(3) && try_at(4), "after a second");
+        let attempts = (5..2_400).filter(|quarters| try_at(*quarters)).count();
+        assert!((10..=15).contains(&attempts), "{attempts} in ten minutes");
         write_back.reset_backoff();
         assert!(
-            write_back.restore_if_due(&lost, &mut store, begun),
-            "what is lost anew waits for none"
+            write_back.restore_if_due(&lost, &mut store, started),
+            "a new loss resets the pause"
         );
     }
 }

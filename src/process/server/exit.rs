@@ -1,4 +1,4 @@
-//! What is done when the process ends, and what it hands to a successor.
+//! What the process does when it ends, and what it transfers to a successor.
 
 use std::net::TcpListener;
 use std::os::fd::OwnedFd;
@@ -8,13 +8,13 @@ use crate::gate::Gate;
 use crate::observe::process_log::ProcessLog;
 use crate::process::upgrade::RuntimeDir;
 
-/// What happens when the process ends in order.
+/// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
 
-/// The last things, done once however the process ends.
+/// What the process does last, once, whichever signal ends it.
 pub(super) struct ExitTasks {
     pub gate: Gate,
-    pub at_end: Mutex<Option<ExitHook>>,
+    pub exit_hook: Mutex<Option<ExitHook>>,
     pub upgrade_state: Arc<Mutex<UpgradeState>>,
     pub process_log: Arc<ProcessLog>,
 }
@@ -23,25 +23,25 @@ impl ExitTasks {
     pub fn run(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets();
-        let at_end = self.at_end.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(at_end) = at_end {
-            at_end();
+        let exit_hook = self.exit_hook.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(exit_hook) = exit_hook {
+            exit_hook();
         }
         self.process_log.flush();
     }
 }
 
-/// What one process has that serves, and its successor takes over.
+/// What the serving process has and its successor takes over.
 pub(super) struct UpgradeState {
-    pub folder: Option<RuntimeDir>,
-    /// Duplicates of the sockets that are accepted on, by name.
+    pub runtime_dir: Option<RuntimeDir>,
+    /// Duplicates of the listening sockets, by name.
     pub sockets: Vec<(String, TcpListener)>,
 }
 
-/// Writes down that this process serves, so that a successor finds it.
-pub(super) fn claim_runtime_dir(folder: &mut Option<RuntimeDir>) {
-    let Some(folder) = folder else { return };
-    match folder.claim() {
+/// Writes this process's id to its runtime directory, so that a successor finds the process.
+pub(super) fn claim_runtime_dir(runtime_dir: &mut Option<RuntimeDir>) {
+    let Some(runtime_dir) = runtime_dir else { return };
+    match runtime_dir.claim() {
         Ok(true) => {}
         Ok(false) => log::warn!(
             "another process serves from the same process.runtime_dir: it cannot be upgraded"
@@ -51,8 +51,12 @@ pub(super) fn claim_runtime_dir(folder: &mut Option<RuntimeDir>) {
 }
 
 impl UpgradeState {
-    pub fn transfer_to_successor(&mut self, gives_up: &dyn Fn() -> bool) -> std::io::Result<()> {
-        let no_folder =
+    /// Sends the sockets to the successor that waits in the runtime directory.
+    pub fn transfer_to_successor(
+        &mut self,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> std::io::Result<()> {
+        let no_runtime_dir =
             || std::io::Error::other("process.runtime_dir is not set, so no successor can connect");
         let duplicate = |(name, socket): &(String, TcpListener)| {
             Ok((name.clone(), OwnedFd::from(socket.try_clone()?)))
@@ -64,14 +68,15 @@ impl UpgradeState {
             .iter()
             .map(|(name, fd)| Ok((name.as_str(), fd.try_clone()?)))
             .collect::<std::io::Result<_>>()?;
-        self.folder.as_mut().ok_or_else(no_folder)?.transfer_sockets(&named, gives_up)
+        self.runtime_dir.as_mut().ok_or_else(no_runtime_dir)?.transfer_sockets(&named, is_cancelled)
     }
 
-    /// Closes what would keep the sockets open when nobody accepts on them any more.
+    /// Closes the duplicates, which would keep the sockets open after their accept loops have
+    /// ended.
     pub fn close_sockets(&mut self) {
         self.sockets.clear();
-        if let Some(folder) = &mut self.folder {
-            folder.release();
+        if let Some(runtime_dir) = &mut self.runtime_dir {
+            runtime_dir.release();
         }
     }
 }

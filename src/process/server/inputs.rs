@@ -1,4 +1,4 @@
-//! What a start reads before anything is started, and why it may fail.
+//! Reads config, table, keys and certificates before the process starts anything.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::support::certificates::{self, CertificateSet};
 use crate::support::regular_file::is_same_file;
 use crate::table::Table;
 
-/// Why the process did not start; nothing was started and nothing overwritten.
+/// Why the process did not start. It has started nothing and overwritten nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// Config or data: exit code 78.
@@ -22,20 +22,20 @@ pub enum StartError {
     Failed(String),
 }
 
-/// Everything that was read, as `run` needs it and `check` reports it.
+/// Everything that `riskgate run` needs and `riskgate check` reports.
 pub struct StartupInputs {
     /// The config.
     pub config: Config,
     /// The table.
     pub table: Table,
-    /// Keys declared in a file.
+    /// Keys that the key file declares.
     pub declared_keys: Vec<crate::keys::DeclaredKey>,
-    /// What is shown where TLS is listened for.
+    /// Certificates of the HTTPS listener, if there is one.
     pub certificates: Option<CertificateSet>,
 }
 
 impl StartupInputs {
-    /// Reads config, table and key file; or every fault of all of them.
+    /// Reads config, table, key file and certificates. Returns every fault of all of them.
     pub fn read(overrides: &ConfigOverrides) -> Result<StartupInputs, Vec<String>> {
         let (config, mut faults) = Config::read_collecting_faults(overrides);
         let Some(config) = config else { return Err(faults) };
@@ -71,14 +71,14 @@ impl StartupInputs {
     }
 }
 
-/// Whether the files that the process writes can be written, and no other file is written to.
+/// Checks that the access log can be written, and that its path names no other file of riskgate.
 pub(in crate::process) fn check_log_file(config: &Config) -> Result<(), StartError> {
     let log = AccessLog::check(&config.log_target);
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
     let LogTarget::File(log) = &config.log_target else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();
     if let StoreUrl::Sqlite(store) = &config.store.url {
-        // SQLite writes beside its file too, and what is appended there damages a store as well.
+        // SQLite has more files beside the database; a log line in any of them damages the store.
         for suffix in ["", "-wal", "-shm", "-journal"] {
             let mut file = store.as_os_str().to_owned();
             file.push(suffix);
@@ -99,7 +99,7 @@ pub(in crate::process) fn check_log_file(config: &Config) -> Result<(), StartErr
     Ok(())
 }
 
-/// Why the log can't be written where the config says.
+/// The start error for an access log that can't be written.
 pub(super) fn access_log_error(target: &LogTarget, error: &std::io::Error) -> StartError {
     let target = match target {
         LogTarget::File(path) => path.display().to_string(),

@@ -1,7 +1,7 @@
-//! Signals, and the end of the process: Pingora's own would stop accepting at once and then sleep
-//! blindly, and knows nothing of SIGHUP.
+//! Handles signals: SIGHUP reloads, SIGTERM drains, SIGINT stops, SIGQUIT upgrades to a successor.
 //!
-//! SIGHUP reloads, SIGTERM drains, SIGINT stops, SIGQUIT hands over to a successor.
+//! It replaces Pingora's own handler, which stops accepting at once, then sleeps for a fixed time,
+//! and does not handle SIGHUP.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,20 +18,20 @@ use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::Predecessor;
 
-/// How long after its last answer a connection counts as busy when the process ends: its next
-/// request may be under way.
+/// How long the drain keeps a connection open after its last response, because the client's next
+/// request may be on its way.
 const DRAIN_LINGER: Duration = Duration::from_millis(250);
-/// The same when a successor serves: nothing else waits for this process to end.
+/// The same after an upgrade. It is longer, because nothing waits for this process to end.
 const UPGRADE_DRAIN_LINGER: Duration = Duration::from_secs(10);
 
-/// From now on SIGHUP ends nothing: until this process serves there is nothing to reload, and
-/// what changes meanwhile is seen then.
+/// Keeps SIGHUP from ending the process while it starts. There is nothing to reload yet: the
+/// reloader compares all files once the process serves.
 pub(super) fn ignore_sighup() {
-    // What listens for it first stays in place for as long as the process lives.
+    // Tokio keeps its handler installed for the life of the process, also without a stream.
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// What was heard since it was listened for.
+/// The signals that have arrived since [`install_signals`] was called.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,
@@ -40,7 +40,8 @@ pub(super) struct SignalStreams {
     interrupt: Option<Signal>,
 }
 
-/// From now on the signals are ours: one that comes before this process serves is heard then.
+/// Installs the handlers. A signal that arrives before the process serves is handled once it
+/// serves.
 pub(super) fn install_signals() -> SignalStreams {
     let kinds = [
         SignalKind::hangup(),
@@ -58,7 +59,8 @@ pub(super) fn install_signals() -> SignalStreams {
     }
 }
 
-/// Listens in a runtime of its own, which is gone then: whichever runs later brings what comes.
+/// Registers the signals in a temporary runtime. Tokio's registry is global, so the runtime that
+/// polls the streams later receives the signals.
 fn open_signal_streams(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
     let warn = |error| log::warn!("expected to handle a signal, but found: {error}");
     match tokio::runtime::Builder::new_current_thread().enable_io().build() {
@@ -73,7 +75,7 @@ fn open_signal_streams(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
     }
 }
 
-/// Our own signals.
+/// The signal handler that riskgate gives to Pingora's server.
 pub(super) struct SignalHandler {
     pub traffic: Arc<ConnectionTracker>,
     pub trigger: ReloadTrigger,
@@ -81,14 +83,15 @@ pub(super) struct SignalHandler {
     pub drain_delay: Duration,
     /// The process that serves until this one does.
     pub predecessor: Mutex<Option<Predecessor>>,
-    /// Signals since this process became one to be found.
-    pub heard: Mutex<Option<SignalStreams>>,
+    /// The streams that were opened at start, so that no signal is lost.
+    pub signal_streams: Mutex<Option<SignalStreams>>,
 }
 
 #[async_trait]
 impl ShutdownSignalWatch for SignalHandler {
     async fn recv(&self) -> ShutdownSignal {
-        let signal_streams = self.heard.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let signal_streams =
+            self.signal_streams.lock().unwrap_or_else(PoisonError::into_inner).take();
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
         if !self.replace_predecessor().await {
@@ -102,16 +105,16 @@ impl ShutdownSignalWatch for SignalHandler {
                 () = wait_for_signal(&mut hangup) => self.reload(),
                 () = wait_for_signal(&mut quit) => {
                     let is_cancelled = Arc::new(AtomicBool::new(false));
-                    let handed = self.transfer_sockets(Arc::clone(&is_cancelled));
-                    tokio::pin!(handed);
-                    let (handed, terminated) = tokio::select! {
-                        handed = &mut handed => (handed, false),
+                    let transfer = self.transfer_sockets(Arc::clone(&is_cancelled));
+                    tokio::pin!(transfer);
+                    let (is_transferred, terminated) = tokio::select! {
+                        done = &mut transfer => (done, false),
                         () = wait_for_signal(&mut terminate) => {
                             is_cancelled.store(true, Ordering::Relaxed);
-                            (handed.await, true)
+                            (transfer.await, true)
                         }
                     };
-                    if handed {
+                    if is_transferred {
                         self.traffic.start_drain(UPGRADE_DRAIN_LINGER);
                         systemd::notify_stopping();
                         return self.drain(interrupt, 0).await;
@@ -150,21 +153,23 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 }
 
 impl SignalHandler {
-    /// Tells the predecessor, if there is one, that this process accepts; `false` if it serves on.
+    /// Tells the predecessor, if there is one, that this process accepts connections. Returns false
+    /// if the predecessor keeps serving.
     async fn replace_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
-        let taken = spawn_blocking(move || {
+        let replaced = spawn_blocking(move || {
             let mut upgrade_state = lock_upgrade_state(&upgrade_state);
-            let (Some(predecessor), Some(folder)) = (predecessor, &upgrade_state.folder) else {
+            let (Some(predecessor), Some(runtime_dir)) = (predecessor, &upgrade_state.runtime_dir)
+            else {
                 return Ok(());
             };
-            predecessor.confirm_accepting(folder)?;
-            claim_runtime_dir(&mut upgrade_state.folder);
+            predecessor.confirm_accepting(runtime_dir)?;
+            claim_runtime_dir(&mut upgrade_state.runtime_dir);
             log::info!("took over");
             Ok::<(), std::io::Error>(())
         });
-        match taken.await {
+        match replaced.await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {
                 log::error!(
@@ -179,7 +184,8 @@ impl SignalHandler {
         }
     }
 
-    /// Gives the sockets to a successor; `false` if there is none, or it failed, and we serve on.
+    /// Transfers the sockets to a successor. Returns false if there is none or the transfer failed;
+    /// this process keeps serving then.
     async fn transfer_sockets(&self, is_cancelled: Arc<AtomicBool>) -> bool {
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let is_cancelled = move || is_cancelled.load(Ordering::Relaxed);
@@ -207,17 +213,17 @@ impl SignalHandler {
         let reload_trigger = self.trigger.clone();
         tokio::spawn(async move {
             systemd::notify_reloading();
-            // How it went is in the log, in metrics and on /readyz.
+            // The outcome is in the log, in the metrics and on /readyz.
             let _ = reload_trigger.reload_and_wait().await;
             systemd::notify_ready();
         });
     }
 
-    /// Stops accepting, and ends the process as soon as nothing is in flight: Pingora's grace is
-    /// a blind sleep.
+    /// Stops accepting, and ends the process as soon as nothing is in flight. Pingora's own grace
+    /// period would always last its full time.
     async fn drain(&self, mut interrupt: Option<Signal>, code: i32) -> ShutdownSignal {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets();
-        let (connections, end) = (Arc::clone(&self.traffic), Arc::clone(&self.exit_tasks));
+        let (connections, exit_tasks) = (Arc::clone(&self.traffic), Arc::clone(&self.exit_tasks));
         tokio::spawn(async move {
             let drained = async {
                 connections.wait_until_listeners_closed().await;
@@ -227,8 +233,8 @@ impl SignalHandler {
                 () = drained => {}
                 () = wait_for_signal(&mut interrupt) => {}
             }
-            let exit_tasks = spawn_blocking(move || end.run()).await;
-            std::process::exit(if exit_tasks.is_err() { 1 } else { code });
+            let finished = spawn_blocking(move || exit_tasks.run()).await;
+            std::process::exit(if finished.is_err() { 1 } else { code });
         });
         ShutdownSignal::GracefulTerminate
     }

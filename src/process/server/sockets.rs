@@ -1,4 +1,4 @@
-//! The sockets that listen, and the doors behind them.
+//! The listening sockets, and the services that accept on them.
 
 use std::collections::HashMap;
 use std::net::TcpListener;
@@ -18,12 +18,12 @@ use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
 use crate::support::certificates::{self, CurrentCertificates};
 
-/// The sockets that listen, each by its name and its address in the config.
+/// The listening sockets. Each name has two words: the listener and its address in the config.
 #[derive(Default)]
 pub(super) struct ListenSockets(Vec<(String, TcpListener)>);
 
 impl ListenSockets {
-    /// Those that were handed over where they fit, and new ones.
+    /// Uses an inherited socket if its name matches a configured listener, and binds the others.
     pub fn bind(
         config: &Config,
         inherited: Vec<(String, TcpListener)>,
@@ -46,7 +46,7 @@ impl ListenSockets {
         bound.collect::<Result<_, _>>().map(ListenSockets)
     }
 
-    /// The same sockets once more, to hand over.
+    /// Duplicates the sockets, to transfer them to a successor later.
     pub fn try_clone(&self) -> Result<Vec<(String, TcpListener)>, StartError> {
         let duplicate =
             |(name, socket): &(String, TcpListener)| Ok((name.clone(), socket.try_clone()?));
@@ -57,25 +57,25 @@ impl ListenSockets {
         })
     }
 
-    /// Takes one out, by the first word of its name.
+    /// Removes and returns the socket of a listener: `http`, `https` or `admin`.
     pub fn remove(&mut self, name: &str) -> Option<TcpListener> {
         let at = self.0.iter().position(|(found, _)| found.split(' ').next() == Some(name))?;
         Some(self.0.swap_remove(at).1)
     }
 }
 
-/// What doors are made of.
+/// What the HTTP and HTTPS listeners are made of.
 pub(super) struct DownstreamListeners<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
     pub upstreams: &'d Arc<Upstreams>,
     pub traffic: &'d Arc<ConnectionTracker>,
     pub certificates: Option<Arc<CurrentCertificates>>,
-    pub heart: &'d Heartbeat,
+    pub heartbeat: &'d Heartbeat,
 }
 
 impl DownstreamListeners<'_> {
-    /// Adds a door for each socket that takes requests.
+    /// Adds a service for the HTTP socket and for the HTTPS socket, if there is one.
     pub fn add_services(
         self,
         server: &mut Server,
@@ -94,14 +94,14 @@ impl DownstreamListeners<'_> {
         };
         let mut add = |name, socket, app| {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
-            server.add_service(service.with_threads(config.threads, self.heart.clone()));
+            server.add_service(service.with_threads(config.threads, self.heartbeat.clone()));
         };
         if let Some(socket) = sockets.remove("http") {
             add("http", socket, app());
         }
         if let (Some(socket), Some(certificates)) = (sockets.remove("https"), self.certificates) {
             let tls = certificates::tls_server_config(certificates).map_err(|error| {
-                StartError::Failed(format!("expected to speak TLS, but found {error}"))
+                StartError::Failed(format!("expected a TLS config, but found {error}"))
             })?;
             add("https", socket, app().with_tls(Acceptor::from_server_config(Arc::new(tls))));
         }

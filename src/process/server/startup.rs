@@ -1,4 +1,4 @@
-//! Makes the state that requests are judged by, and the one that keeps it fresh.
+//! Builds the state that the gate uses, and the reloader that updates it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::store::StoreError;
 use crate::support::certificates::CurrentCertificates;
 use crate::support::snapshot::SnapshotCell;
 
-/// Makes the state that requests are judged by, and the one that keeps it fresh.
+/// Builds the state that the gate uses, the reloader that updates it, and the reloader's trigger.
 pub(in crate::process) fn build_state(
     inputs: StartupInputs,
     certificates: Option<Arc<CurrentCertificates>>,
@@ -39,16 +39,16 @@ pub(in crate::process) fn build_state(
     let (keys, ring) = KeyRingUpdater::load(ring_store, declared, &config, &ledger)
         .map_err(|problem| StartError::Config(vec![problem]))?;
     let table = Arc::new(SnapshotCell::new(table));
-    let (judge, seed) = (Arc::clone(&table), Arc::clone(&table));
+    let (table_of_verdicts, table_of_seeds) = (Arc::clone(&table), Arc::clone(&table));
     let top = TopList::start(
         open().map_err(unusable)?,
         config.top,
         Box::new(move |name| {
-            let table = judge.peek();
+            let table = table_of_verdicts.peek();
             let verdict = table.find_row(name)?.own.verdict;
             verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
         }),
-        Box::new(move || seed.peek().seed().to_vec()),
+        Box::new(move || table_of_seeds.peek().seed().to_vec()),
         Box::new(ledger.uptime_ms()),
     )
     .map_err(unusable)?;
