@@ -1,8 +1,8 @@
-"""The books: for each account, what clients saw admitted, against what the gateways say was spent.
+"""Compares the admitted calls of each account with the usage that gateways report.
 
-Counts as admitted: every answer with RateLimit headers or of an account without a limit that the
-table or the upstream gave, whole or not. `unknown` is a call whose connection ended before its
-answer began: it may have been counted.
+A call counts as admitted if the table or the upstream server answered it, even if the response was
+cut off. `unknown` counts calls whose connection ended before the response began: the gateway may
+have charged them or not.
 """
 
 import json
@@ -19,7 +19,7 @@ class AccountTotals:
         self.lock = threading.Lock()
         self.keys = []
         self.admitted = self.quota_exceeded = self.failed = self.unknown = 0
-        # Given back while the store was in trouble: the lease may have been closed by then.
+        # Refunds during a fault of the store: the lease may have been closed before the refund.
         self.refunded = 0
 
     def add(self, field):
@@ -27,7 +27,7 @@ class AccountTotals:
             setattr(self, field, getattr(self, field) + 1)
 
     def lease(self):
-        """The most that one process holds unspent."""
+        """The most leased calls that one process holds."""
         return max(1, min(self.limit // 100, 64))
 
     def is_within_limit(self, slack):
@@ -37,19 +37,22 @@ class AccountTotals:
         answer = client.get(gateway.http, "/v1/usage", key=self.keys[0])
         return json.loads(answer.body)["month_count"] if answer.status == 200 else None
 
-    def balance(self, gateways, patience=20.0):
-        """What each gateway says was spent, and whether that agrees with the clients."""
-        begun = now()
+    def compare_with_usage(self, gateways, timeout=20.0):
+        """Returns the usage that each gateway reports, and whether it agrees with the clients."""
+        started = now()
         while True:
-            said = [self.month_count(gateway) for gateway in gateways]
+            reported = [self.month_count(gateway) for gateway in gateways]
             most = self.admitted + self.unknown + self.refunded
-            good = None not in said and self.admitted <= min(said) == max(said) <= most
-            if good or now() - begun > patience:
-                return said, good
+            is_balanced = (None not in reported
+                           and self.admitted <= min(reported) == max(reported) <= most)
+            if is_balanced or now() - started > timeout:
+                return reported, is_balanced
             time.sleep(0.2)
 
     def spend_remaining(self, gateways):
-        """Asks on until nothing came for longer than others may hold something idle."""
+        """Sends requests until no call was admitted for four seconds.
+
+        Idle leases end before that."""
         last = now()
         while now() - last < 4.0:
             for gateway in gateways:

@@ -1,6 +1,6 @@
-"""A raw HTTP/1.1 client: sends the bytes that it is given and reads answers exactly.
+"""A raw HTTP/1.1 client: sends the given bytes and reads exactly one response at a time.
 
-It judges nothing; who asks knows what may come back.
+It does not check responses; its callers do.
 """
 
 import socket
@@ -9,7 +9,9 @@ TIMEOUT_SECONDS = 20.0
 
 
 class ConnectionClosed(Exception):
-    """The connection ended before a whole answer; `status` is 0 if none had begun."""
+    """The connection ended before the response was complete.
+
+    `status` is 0 if no response had begun."""
 
     def __init__(self, what, status=0, headers=None):
         super().__init__(what)
@@ -18,11 +20,11 @@ class ConnectionClosed(Exception):
 
 
 class ConnectFailed(Exception):
-    """Nobody took the connection."""
+    """The connection was refused."""
 
 
 class Response:
-    """One whole answer; header names are in lower case, values of one name in a list."""
+    """A complete response. Header names are in lower case; each name has a list of values."""
 
     def __init__(self, status, headers, body):
         self.status = status
@@ -32,7 +34,7 @@ class Response:
     def header(self, name):
         values = self.headers.get(name, [])
         if len(values) > 1:
-            raise ConnectionClosed(f"{name} stands there twice: {values}", self.status)
+            raise ConnectionClosed(f"{name} is there twice: {values}", self.status)
         return values[0] if values else None
 
     def __str__(self):
@@ -40,7 +42,7 @@ class Response:
 
 
 class Connection:
-    """A connection that is kept."""
+    """A persistent connection."""
 
     def __init__(self, port):
         try:
@@ -59,7 +61,7 @@ class Connection:
 
     def read(self, head=False):
         while b"\r\n\r\n" not in self.read_buf:
-            self.read_buf += self.more("before the end of a header")
+            self.read_buf += self.receive("before the end of a header")
         block, self.read_buf = self.read_buf.split(b"\r\n\r\n", 1)
         lines = block.decode("latin-1").split("\r\n")
         status = int(lines[0].split(" ")[1])
@@ -78,26 +80,26 @@ class Connection:
         if "transfer-encoding" in headers:
             return self.read_chunks()
         length = int(headers["content-length"][0])
-        return self.exactly(length)
+        return self.read_exactly(length)
 
     def read_chunks(self):
         whole = b""
         while True:
             while b"\r\n" not in self.read_buf:
-                self.read_buf += self.more("inside a chunked body")
+                self.read_buf += self.receive("inside a chunked body")
             size, self.read_buf = self.read_buf.split(b"\r\n", 1)
-            chunk = self.exactly(int(size, 16) + 2)
+            chunk = self.read_exactly(int(size, 16) + 2)
             if chunk == b"\r\n":
                 return whole
             whole += chunk[:-2]
 
-    def exactly(self, length):
+    def read_exactly(self, length):
         while len(self.read_buf) < length:
-            self.read_buf += self.more(f"{len(self.read_buf)} of {length} bytes into a body")
+            self.read_buf += self.receive(f"{len(self.read_buf)} of {length} bytes into a body")
         taken, self.read_buf = self.read_buf[:length], self.read_buf[length:]
         return taken
 
-    def more(self, where):
+    def receive(self, where):
         try:
             data = self.socket.recv(65536)
         except OSError as error:
@@ -111,7 +113,7 @@ class Connection:
 
 
 def request(target, method="GET", key=None, headers=()):
-    """The bytes of a request."""
+    """Returns the bytes of a request."""
     lines = [f"{method} {target} HTTP/1.1", "Host: gate.test"]
     if key is not None:
         lines.append(f"Authorization: Bearer {key}")
@@ -120,7 +122,7 @@ def request(target, method="GET", key=None, headers=()):
 
 
 def get(port, target, **more):
-    """The answer on a connection of its own."""
+    """Sends a request on a new connection and returns the response."""
     connection = Connection(port)
     try:
         connection.send(request(target, **more))

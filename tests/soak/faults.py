@@ -1,7 +1,8 @@
-"""What befalls the gateways during a run: four threads, each drawing its troubles from the seed.
+"""Injects faults during a run: four threads, each drawing its faults from the seed.
 
-Store troubles, broken tables and restarts take turns; reloads, the upstream's moods and changes of
-keys run beside them. Each marks when it was on, so that answers are judged by their own time.
+Faults of the store, faulty tables and restarts take turns. Reloads, faults of the upstream server
+and key changes run beside them. Each fault records its time window, so that every response is
+checked against the faults of its own time.
 """
 
 import hashlib
@@ -15,7 +16,7 @@ from .world import now, until
 
 
 class Key:
-    """A key that was created, and perhaps ended, during the run."""
+    """A key that was created during the run, and perhaps revoked or rotated."""
 
     def __init__(self, text, id_, run, store):
         self.text, self.id, self.run, self.store = text, id_, run, store
@@ -26,7 +27,7 @@ class Key:
         self.ends, self.ended = begin, end
 
     def allowed(self, since, until_):
-        """The statuses that a call at this time may get."""
+        """The statuses that a call in this time window may get."""
         def settled(moment):
             if self.store != "redis":
                 return moment + KEY_MARGIN
@@ -44,7 +45,7 @@ class Key:
 
 
 class KeyChanger(threading.Thread):
-    """Creates, rotates and revokes keys by the command line."""
+    """Creates, rotates and revokes keys with riskgate commands."""
 
     def __init__(self, run):
         super().__init__(name="keys", daemon=True)
@@ -60,7 +61,7 @@ class KeyChanger(threading.Thread):
         while not self.run_.done.is_set():
             store = self.random.choice(["redis", "sqlite"])
             gateway = next(g for g in self.run_.gateways if g.store == store)
-            # Commands need the store; they don't begin while it is in trouble.
+            # Commands need the store, so they wait until its fault is over.
             with self.run_.store_lock:
                 try:
                     self.change(store, gateway)
@@ -71,28 +72,28 @@ class KeyChanger(threading.Thread):
     def change(self, store, gateway):
         keys = self.keys[store]
         live = [key for key in keys if key.ends == float("inf")]
-        what = self.random.choice(["created", "rotated", "revoked"]) if live else "created"
-        self.counts[what] += 1
-        if what == "created":
+        action = self.random.choice(["created", "rotated", "revoked"]) if live else "created"
+        self.counts[action] += 1
+        if action == "created":
             made = json.loads(gateway.cli("keys", "create", "--account", "keyed", "--json"))
             keys.append(Key(made["key"], made["id"], self.run_, store))
-        elif what == "rotated":
-            key, begun = self.random.choice(live), now()
-            words = ("keys", "rotate", key.id, "--overlap", "3s", "--json")
-            made = json.loads(gateway.cli(*words))
-            # It expires by the clock, whatever becomes of the store.
-            key.end(begun + 2.0, now() + 3.0)
+        elif action == "rotated":
+            key, started = self.random.choice(live), now()
+            arguments = ("keys", "rotate", key.id, "--overlap", "3s", "--json")
+            made = json.loads(gateway.cli(*arguments))
+            # The old key expires by the clock, even if the store is down.
+            key.end(started + 2.0, now() + 3.0)
             keys.append(Key(made["key"], made["id"], self.run_, store))
         else:
-            key, begun = self.random.choice(live), now()
+            key, started = self.random.choice(live), now()
             gateway.cli("keys", "revoke", key.id)
-            key.end(begun, now())
-        # What ended long ago is asked for now and then, the rest is forgotten.
+            key.end(started, now())
+        # The callers use only the latest keys, some of them ended.
         del keys[:-12]
 
 
 class FaultInjector(threading.Thread):
-    """One after another, with a rest between them."""
+    """Injects one fault after another, with a random pause between them."""
 
     def __init__(self, name, run, faults, rest):
         super().__init__(name=name, daemon=True)
@@ -105,19 +106,19 @@ class FaultInjector(threading.Thread):
             self.run_.done.wait(self.random.uniform(*self.rest))
             if self.run_.done.is_set():
                 return
-            # Each once before any comes again.
+            # Every fault is injected once before any is repeated.
             least = min(self.counts.values())
             fault = self.random.choice(
                 [t for t in self.faults if self.counts[t.__name__] == least])
             self.counts[fault.__name__] += 1
             try:
                 fault(self.run_, self.random)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            except Exception as error:  # noqa: BLE001 - every exception is a violation
                 self.run_.violations.add(f"{fault.__name__}: {type(error).__name__}: {error}")
 
 
 def store_fault(begin, end):
-    """A trouble of the store that lasts for a while; commands wait meanwhile."""
+    """Creates a fault of the store with a random duration. Commands wait until it is over."""
     def inject(run, random_):
         with run.store_lock:
             run.fault_windows.begin("store")
@@ -125,7 +126,7 @@ def store_fault(begin, end):
             run.done.wait(random_.uniform(0.3, 5.0))
             end(run)
             run.fault_windows.end("store")
-        until("the store is well again", lambda: all(
+        until("the store has recovered", lambda: all(
             g.metric("riskgate_store_down") == 0 and g.metric("riskgate_store_recovering") == 0
             for g in run.gateways if g.store == "redis"))
     return inject
@@ -142,7 +143,7 @@ store_cut.__name__ = "store connections cut"
 
 
 def restart_gateway(run, _random):
-    """SIGTERM to one of the two that share a server, and a new process in its place."""
+    """Sends SIGTERM to one of the gateways that share Redis, and starts a new process."""
     gateway = run.restarted
     code = gateway.terminate(notice=0.8)
     if code != 0:
@@ -151,29 +152,31 @@ def restart_gateway(run, _random):
 
 
 def upgrade(run, _random):
-    """A new binary takes over from one of the two that share a server; nobody is sent away."""
+    """Upgrades one of the gateways that share Redis. No client may notice."""
     gateway = run.restarted
     code = gateway.upgrade()
     if code != 0:
-        run.violations.add(f"gateway {gateway.name} ended with {code} after a hand-over")
+        run.violations.add(f"gateway {gateway.name} ended with {code} after an upgrade")
 
 
 def broken_table(run, random_):
-    """A table with a fault in it: the last good one serves, and /readyz says why."""
+    """Links a faulty table: gateways must keep the last good one and report it on /readyz."""
     with run.table_lock:
         run.tables.link_to(run.tables.broken)
         for gateway in run.gateways:
-            until("a broken table is told", lambda g=gateway: b"table: " in g.page("/readyz").body)
+            until("a faulty table is reported",
+                  lambda g=gateway: b"table: " in g.page("/readyz").body)
         run.done.wait(random_.uniform(0.0, 2.0))
         run.tables.link_to(run.tables.sources[run.tables.current])
         for gateway in run.gateways:
-            until("a mended one too", lambda g=gateway: b"table: " not in g.page("/readyz").body)
+            until("a repaired table is reported",
+                  lambda g=gateway: b"table: " not in g.page("/readyz").body)
 
 
 def swap_table(run, _random):
     with run.table_lock:
         run.tables.swap()
-        # Before the next: an answer names its table, and each must be seen to come.
+        # Waits, so that every gateway serves this table before the next swap.
         for gateway in run.gateways:
             if not gateway.away.is_set():
                 wanted = run.tables.ids[run.tables.current].encode()
@@ -189,13 +192,13 @@ def send_sighup(run, random_):
 def reload_page(run, random_):
     gateway = random_.choice([g for g in run.gateways if g is not run.restarted])
     status = gateway.page("/reload", method="POST").status
-    # A broken table, or a store in trouble, is told with 422.
+    # A faulty table or an unreachable store makes it a 422.
     if status not in (200, 422):
         run.violations.add(f"POST /reload on {gateway.name}: {status}")
 
 
 def quit_alone(run, random_):
-    """SIGQUIT without a successor in place is refused, and the process serves on."""
+    """Sends SIGQUIT without a waiting successor: the process must keep serving."""
     gateway = random_.choice([g for g in run.gateways if g is not run.restarted])
     gateway.child.send_signal(signal.SIGQUIT)
 
@@ -206,7 +209,7 @@ def upstream_fault(mode):
         run.upstream.set_mode(mode)
         run.done.wait(random_.uniform(0.5, 4.0))
         run.upstream.set_mode("healthy")
-        # What was taken while it was silent stays silent, until the gateway gives up.
+        # Requests that arrived while it was silent get no response; the gateway times out.
         run.done.wait(2.5)
         run.fault_windows.end("upstream")
     inject.__name__ = f"upstream {mode}"
@@ -214,17 +217,17 @@ def upstream_fault(mode):
 
 
 def upstream_dropped(run, _random):
-    """All kept connections end at once, some of them under a request."""
+    """Closes all connections of the upstream server, some of them during a request."""
     run.fault_windows.begin("upstream")
     run.upstream.drop()
     run.fault_windows.end("upstream")
 
 
 def fault_injectors(run):
-    """The threads of trouble."""
+    """Creates the threads that inject faults."""
     return [
         FaultInjector("store and process", run,
-                 [store_stopped, store_killed, store_cut, restart_gateway, upgrade, broken_table], (3, 9)),
+                      [store_stopped, store_killed, store_cut, restart_gateway, upgrade, broken_table], (3, 9)),
         FaultInjector("reloads", run, [swap_table, send_sighup, reload_page, quit_alone], (1, 4)),
         FaultInjector("upstream", run, [
             *(upstream_fault(mode) for mode in ("refuse", "silent", "cut", "garbage")),
@@ -233,7 +236,7 @@ def fault_injectors(run):
 
 
 def key_file(keys):
-    """A key file with these: `(id, account, plan, text, origins)`."""
+    """Formats a key file. Each key is `(id, account, plan, text, origins)`."""
     out = ""
     for id_, account, plan, text, origins in keys:
         digest = hashlib.sha256(text.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""The callers: a mix of requests, each answer judged by what was allowed at its time."""
+"""The callers: they send a mix of requests and check every response."""
 
 import json
 import random
@@ -9,12 +9,12 @@ from . import client
 from .client import request
 from .world import now
 
-# How long after a trouble its effects may still be seen, on a machine that has other work.
+# How many seconds after a fault its effects may last, on a machine that has other work.
 STORE_MARGIN, UPSTREAM_MARGIN, TABLE_MARGIN, KEY_MARGIN = 15.0, 4.0, 8.0, 5.0
 
 SAFE = (10, "safe", False, False, None)
 FLAGGED = (100, "disposable", False, False, None)
-# What each of the two tables says: name asked, its canonical form, the row, the two verdicts.
+# The answers of the two tables: requested name, canonical form, parent row, both verdicts.
 EXPECTED_VERDICTS = [
     ("first.test", "first.test", None, [(*FLAGGED[:4], "First Mail"), (*FLAGGED[:4], "Other")]),
     ("FIRST.Test.", "first.test", None, [(*FLAGGED[:4], "First Mail"), (*FLAGGED[:4], "Other")]),
@@ -32,9 +32,9 @@ EXPECTED_VERDICTS = [
     ("lists.test", "lists.test", None, [(70, "role_account", False, False, None)] * 2),
     ("notfirst.test", "notfirst.test", None, [SAFE, SAFE]),
 ]
-# None of these is a domain: 422.
+# Not domains: the gateway answers 422.
 INVALID_DOMAINS = ["localhost", "a..test", "-a.test", "a_b.test", "jane%40first.test", "1.2.3.4",
-         "a%2Fb.test", "%FF.test", "a.123", "x" * 64 + ".test"]
+                   "a%2Fb.test", "%FF.test", "a.123", "x" * 64 + ".test"]
 
 LISTS = [("overrides.csv", "override"), ("protected.txt", "protected"),
          ("corporate.txt", "corporate"), ("disposable.txt", "disposable"), ("role.txt", "role"),
@@ -42,7 +42,7 @@ LISTS = [("overrides.csv", "override"), ("protected.txt", "protected"),
 
 
 def table_files():
-    """The two tables, as folders of lists."""
+    """Returns the files of both tables."""
     manifest = "".join(
         f'[[list]]\nfile = "{file}"\nkind = "{kind}"\n'
         + ('tier = "a"\n' if kind == "disposable" else "") for file, kind in LISTS)
@@ -78,11 +78,14 @@ class Caller(threading.Thread):
         super().__init__(name=f"caller-{number}", daemon=True)
         self.number, self.run_, self.random = number, run, random.Random(f"{run.seed}-{number}")
         self.connections = {}
-        self.asked = 0
+        self.request_count = 0
         self.actions = [
-            (30, self.known), (8, self.unknown), (6, self.ask_invalid_domain), (4, self.top), (6, self.usage),
-            (20, self.check), (4, self.head), (6, self.pipelined), (4, self.ask_with_wrong_key),
-            (4, self.origin), (2, self.ask_preflight), (3, self.ask_unknown_route), (10, self.ask_with_small_limit),
+            (30, self.ask_known_domain), (8, self.ask_unknown_domain), (6,
+                                                                        self.ask_invalid_domain), (4, self.ask_top_domains), (6, self.ask_usage),
+            (20, self.ask_check), (4, self.ask_with_head), (6,
+                                                            self.ask_pipelined), (4, self.ask_with_wrong_key),
+            (4, self.ask_with_origin), (2, self.ask_preflight), (3,
+                                                                 self.ask_unknown_route), (10, self.ask_with_small_limit),
             (6, self.ask_with_changing_key),
         ]
 
@@ -98,7 +101,7 @@ class Caller(threading.Thread):
                 continue
             try:
                 action(gateway)
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is told
+            except Exception as error:  # noqa: BLE001 - every exception is a violation
                 self.report_violation(f"{type(error).__name__}: {error}", action.__name__, gateway)
                 self.close_connection(gateway)
             time.sleep(self.random.uniform(0, 2 * self.run_.pause_seconds))
@@ -112,7 +115,8 @@ class Caller(threading.Thread):
 
     def connection(self, gateway):
         held = self.connections.get(gateway)
-        # Kept connections are used more often than a gateway takes to close them in a drain.
+        # A draining gateway closes idle connections, so a connection is reused
+        # only within a second.
         if held and (held[0].closes or now() - held[1] > 1.0 or held[2] is not gateway.child):
             self.close_connection(gateway)
             held = None
@@ -128,14 +132,14 @@ class Caller(threading.Thread):
             held[0].close()
 
     def send_requests(self, gateway, *requests, heads=False):
-        """The answers to requests in one packet, and when they were under way."""
+        """Sends requests in one write. Returns the responses, and when they began and ended."""
         connection, since = self.connection(gateway), now()
         connection.send(b"".join(requests))
         answers = []
         for _ in requests:
             answers.append(connection.read(head=heads))
-            self.asked += 1
-        self.run_.took.append(now() - since)
+            self.request_count += 1
+        self.run_.latencies.append(now() - since)
         return answers, since, now()
 
     def check_common_headers(self, answer, id_=None):
@@ -146,11 +150,11 @@ class Caller(threading.Thread):
 
     def check_refusal(self, answer, code):
         assert answer.status == code, f"expected {code}, but found {answer}"
-        said = json.loads(answer.body)
-        assert said["error"] == refusal(code), f"{answer}"
+        body = json.loads(answer.body)
+        assert body["error"] == refusal(code), f"{answer}"
 
-    def excused(self, gateway, totals, answer, since, until):
-        """A 429 or 500 to a counted call, judged; True if it was one."""
+    def check_failure(self, gateway, totals, answer, since, until):
+        """Checks a 429 or 500 to a counted call. Returns True if the response is one of them."""
         if answer.status == 429 and answer.header("x-riskgate-source") is None:
             totals.add("quota_exceeded")
             self.check_refusal(answer, 429)
@@ -167,14 +171,15 @@ class Caller(threading.Thread):
         return False
 
     def check_store_failure(self, gateway, answer, since, until):
-        """A 500 is right while the store is in trouble, or when a call waited its deadline out."""
-        trouble = self.run_.fault_windows.overlaps("store", since, until, STORE_MARGIN)
-        if gateway.store == "redis" and trouble:
+        """A 500 is allowed during a fault of the store, or if the call reached its deadline."""
+        had_fault = self.run_.fault_windows.overlaps("store", since, until, STORE_MARGIN)
+        if gateway.store == "redis" and had_fault:
             return
-        assert until - since >= self.run_.store_deadline, f"500 while the store was well: {answer}"
+        assert until - \
+            since >= self.run_.store_deadline, f"500 without a fault of the store: {answer}"
         self.run_.slow.append(f"{gateway.name} after {until - since:.2f} s")
 
-    def admitted(self, totals, answer):
+    def record_admitted(self, totals, answer):
         totals.add("admitted")
         if totals.limit is None:
             return
@@ -182,24 +187,26 @@ class Caller(threading.Thread):
         assert policy == f'"monthly";q={totals.limit}', f"{answer}"
         assert rate and rate.startswith('"monthly";r='), f"{answer}"
         slack = self.run_.allowed_excess(totals)
-        assert totals.is_within_limit(slack), f"{totals.account}: {totals.admitted} of {totals.limit}"
+        assert totals.is_within_limit(
+            slack), f"{totals.account}: {totals.admitted} of {totals.limit}"
 
-    def counted(self, gateway, totals, answer, times, status, id_=None):
-        """Whether a counted call got what it asked for; anything else must be excused."""
+    def check_counted_response(self, gateway, totals, answer, times, status, id_=None):
+        """Checks a response to a counted call. Returns True if it has `status`, False if it is an
+        allowed failure."""
         self.check_common_headers(answer, id_)
-        if self.excused(gateway, totals, answer, *times):
+        if self.check_failure(gateway, totals, answer, *times):
             return False
         assert answer.status == status, f"expected {status}, but found {answer}"
-        self.admitted(totals, answer)
+        self.record_admitted(totals, answer)
         return True
 
-    def id(self):
-        return f"s{self.number}-{self.asked}-{self.random.getrandbits(32):08x}"
+    def new_request_id(self):
+        return f"s{self.number}-{self.request_count}-{self.random.getrandbits(32):08x}"
 
     def totals(self, gateway, name="main"):
         return self.run_.account_totals[gateway.store, name]
 
-    def domain(self, gateway, name, totals, method="GET", id_=None):
+    def domain_request(self, gateway, name, totals, method="GET", id_=None):
         headers = [("X-Request-Id", id_)] if id_ else []
         return request(f"/v1/public/domain/{name}", method, totals.keys[0], headers)
 
@@ -219,36 +226,39 @@ class Caller(threading.Thread):
         matched = parent if reason != "safe" else None
         assert answer.header("x-matched-domain") == matched, f"{answer}"
 
-    def known(self, gateway):
-        known, totals, id_ = self.random.choice(EXPECTED_VERDICTS), self.totals(gateway), self.id()
-        [answer], *times = self.send_requests(gateway, self.domain(gateway, known[0], totals, id_=id_))
-        if self.counted(gateway, totals, answer, times, 200, id_):
+    def ask_known_domain(self, gateway):
+        known, totals, id_ = self.random.choice(
+            EXPECTED_VERDICTS), self.totals(gateway), self.new_request_id()
+        [answer], *times = self.send_requests(gateway,
+                                              self.domain_request(gateway, known[0], totals, id_=id_))
+        if self.check_counted_response(gateway, totals, answer, times, 200, id_):
             self.check_verdict(answer, times, known)
 
-    def unknown(self, gateway):
+    def ask_unknown_domain(self, gateway):
         name, totals = f"u{self.random.getrandbits(40):x}.example", self.totals(gateway)
-        [answer], *times = self.send_requests(gateway, self.domain(gateway, name, totals))
-        if self.counted(gateway, totals, answer, times, 200):
+        [answer], *times = self.send_requests(gateway, self.domain_request(gateway, name, totals))
+        if self.check_counted_response(gateway, totals, answer, times, 200):
             self.check_verdict(answer, times, (name, name, None, [SAFE, SAFE]))
 
     def ask_invalid_domain(self, gateway):
         name, totals = self.random.choice(INVALID_DOMAINS), self.totals(gateway)
-        [answer], *times = self.send_requests(gateway, self.domain(gateway, name, totals))
-        if self.counted(gateway, totals, answer, times, 422):
+        [answer], *times = self.send_requests(gateway, self.domain_request(gateway, name, totals))
+        if self.check_counted_response(gateway, totals, answer, times, 422):
             self.check_refusal(answer, 422)
 
-    def top(self, gateway):
+    def ask_top_domains(self, gateway):
         totals = self.totals(gateway)
-        [answer], *times = self.send_requests(gateway, request("/v1/public/top-domains", key=totals.keys[0]))
-        if self.counted(gateway, totals, answer, times, 200):
-            said = json.loads(answer.body)
-            assert said["count"] == len(said["domains"]) and list(said) == ["domains", "count"]
+        [answer], *times = self.send_requests(gateway,
+                                              request("/v1/public/top-domains", key=totals.keys[0]))
+        if self.check_counted_response(gateway, totals, answer, times, 200):
+            body = json.loads(answer.body)
+            assert body["count"] == len(body["domains"]) and list(body) == ["domains", "count"]
             flagged = {"first.test", "second.test", "new.test", "xn--bcher-kva.test", "exact.test",
                        "lists.test"}
-            for row in said["domains"]:
+            for row in body["domains"]:
                 assert row["domain"] in flagged and row["reason"] != "safe", f"{answer}"
 
-    def usage(self, gateway):
+    def ask_usage(self, gateway):
         totals = self.totals(gateway, self.random.choice(["main", "tight"]))
         [answer], *times = self.send_requests(gateway, request("/v1/usage", key=totals.keys[0]))
         self.check_common_headers(answer)
@@ -256,75 +266,78 @@ class Caller(threading.Thread):
             self.check_store_failure(gateway, answer, *times)
             return
         assert answer.status == 200 and "ratelimit" not in answer.headers, f"{answer}"
-        said = json.loads(answer.body)
+        body = json.loads(answer.body)
         under_way = 4 * len(self.run_.callers) + totals.unknown + totals.refunded
         most = totals.admitted + under_way
-        assert said["month_count"] <= most, f"{said} of {totals.account}, admitted {totals.admitted}"
-        assert said["reset_at"].endswith("-01T00:00:00Z"), f"{said}"
+        assert body["month_count"] <= most, f"{body} of {totals.account}, admitted {totals.admitted}"
+        assert body["reset_at"].endswith("-01T00:00:00Z"), f"{body}"
 
-    def check(self, gateway):
-        totals, id_ = self.totals(gateway), self.id()
+    def ask_check(self, gateway):
+        totals, id_ = self.totals(gateway), self.new_request_id()
         kind = self.random.choices(["200", "422", "429", "503"], [20, 1, 1, 1])[0]
         target = f"/v1/check/{kind}-{id_}@example.com?q={id_}"
         headers = [("X-Request-Id", id_), ("X-Riskgate-Account", "forged")]
         since = now()
         try:
-            [answer], *times = self.send_requests(gateway, request(target, "GET", totals.keys[0], headers))
+            [answer], *times = self.send_requests(gateway,
+                                                  request(target, "GET", totals.keys[0], headers))
         except client.ConnectionClosed as error:
-            # Only an upstream that ends in the middle of its body may end an answer so.
+            # Allowed only if the upstream server closed in the middle of its body.
             self.close_connection(gateway)
-            cut = self.run_.fault_windows.overlaps("upstream", since, now(), UPSTREAM_MARGIN)
-            assert error.status and cut, f"{error}"
+            had_fault = self.run_.fault_windows.overlaps("upstream", since, now(), UPSTREAM_MARGIN)
+            assert error.status and had_fault, f"{error}"
             totals.add("admitted")
             return
         self.check_common_headers(answer, id_)
         if answer.header("x-riskgate-source") == "upstream":
-            self.admitted(totals, answer)
+            self.record_admitted(totals, answer)
             assert answer.status == int(kind) and "server" not in answer.headers, f"{answer}"
             expected = {"asked": target.replace("@", "%40"), "id": id_, "account": totals.account}
             assert json.loads(answer.body) == expected, f"expected {expected}, but found {answer}"
-        elif not self.excused(gateway, totals, answer, *times):
+        elif not self.check_failure(gateway, totals, answer, *times):
             self.check_upstream_failure(gateway, totals, answer, times)
 
     def check_upstream_failure(self, gateway, totals, answer, times):
-        trouble = self.run_.fault_windows.overlaps("upstream", *times, UPSTREAM_MARGIN)
-        assert answer.status == 500 and trouble, f"while the upstream was well: {answer}"
+        had_fault = self.run_.fault_windows.overlaps("upstream", *times, UPSTREAM_MARGIN)
+        assert answer.status == 500 and had_fault, f"without a fault of the upstream server: {answer}"
         code = json.loads(answer.body)["error"]
         if code == "upstream_timeout":
-            # The upstream had it, so it counts.
+            # The upstream server received the call, so it is charged.
             totals.add("admitted")
             return
         assert code == "upstream_unavailable" and "ratelimit" not in answer.headers, f"{answer}"
         totals.add("failed")
-        if gateway.store == "redis" and self.run_.fault_windows.overlaps("store", *times, STORE_MARGIN):
+        if gateway.store == "redis" and self.run_.fault_windows.overlaps(
+            "store", *times, STORE_MARGIN):
             totals.add("refunded")
 
-    def head(self, gateway):
+    def ask_with_head(self, gateway):
         known, totals = self.random.choice(EXPECTED_VERDICTS), self.totals(gateway)
-        bytes_ = self.domain(gateway, known[0], totals, "HEAD")
+        bytes_ = self.domain_request(gateway, known[0], totals, "HEAD")
         [answer], *times = self.send_requests(gateway, bytes_, heads=True)
         if answer.status == 500:
             totals.add("failed")
             self.check_store_failure(gateway, answer, *times)
-        elif self.counted(gateway, totals, answer, times, 200):
+        elif self.check_counted_response(gateway, totals, answer, times, 200):
             assert int(answer.header("content-length")) > 100, f"{answer}"
 
-    def pipelined(self, gateway):
+    def ask_pipelined(self, gateway):
         asked, totals = self.random.sample(EXPECTED_VERDICTS, 3), self.totals(gateway)
-        ids = [self.id() + f"-{at}" for at in range(3)]
+        ids = [self.new_request_id() + f"-{at}" for at in range(3)]
         connection, since = self.connection(gateway), now()
         connection.send(b"".join(
-            self.domain(gateway, known[0], totals, id_=id_) for known, id_ in zip(asked, ids)))
+            self.domain_request(gateway, known[0], totals, id_=id_) for known, id_ in zip(asked, ids)))
         for at, (known, id_) in enumerate(zip(asked, ids)):
             if connection.closes:
-                # What came behind an answer that closes was not taken (RFC 9112 section 9.6).
+                # A server ignores requests after a response with `Connection: close`
+                # (RFC 9112 section 9.6).
                 return
             try:
                 answer = connection.read()
             except client.ConnectionClosed as error:
                 raise AssertionError(f"pipelined request {at + 1} of 3: {error}") from error
-            self.asked += 1
-            if self.counted(gateway, totals, answer, (since, now()), 200, id_):
+            self.request_count += 1
+            if self.check_counted_response(gateway, totals, answer, (since, now()), 200, id_):
                 self.check_verdict(answer, (since, now()), known)
 
     def ask_with_wrong_key(self, gateway):
@@ -339,7 +352,7 @@ class Caller(threading.Thread):
         self.check_refusal(answer, 401)
         assert answer.header("www-authenticate") == 'Bearer realm="riskgate"', f"{answer}"
 
-    def origin(self, gateway):
+    def ask_with_origin(self, gateway):
         totals = self.totals(gateway, "webby")
         good = self.random.random() < 0.5
         origin = self.random.choice(
@@ -354,7 +367,7 @@ class Caller(threading.Thread):
             assert json.loads(answer.body)["detail"] == f"Origin: {origin}", f"{answer}"
             assert "access-control-allow-origin" not in answer.headers, f"{answer}"
             return
-        if self.counted(gateway, totals, answer, times, 200):
+        if self.check_counted_response(gateway, totals, answer, times, 200):
             self.check_verdict(answer, times, EXPECTED_VERDICTS[0])
         assert answer.header("access-control-allow-origin") == origin, f"{answer}"
 
@@ -379,8 +392,9 @@ class Caller(threading.Thread):
 
     def ask_with_small_limit(self, gateway):
         totals = self.totals(gateway, self.random.choices(["tight", "tiny"], [10, 1])[0])
-        [answer], *times = self.send_requests(gateway, self.domain(gateway, "first.test", totals))
-        if self.counted(gateway, totals, answer, times, 200):
+        [answer], *times = self.send_requests(gateway,
+                                              self.domain_request(gateway, "first.test", totals))
+        if self.check_counted_response(gateway, totals, answer, times, 200):
             self.check_verdict(answer, times, EXPECTED_VERDICTS[0])
 
     def ask_with_changing_key(self, gateway):
@@ -394,6 +408,6 @@ class Caller(threading.Thread):
         if answer.status == 401:
             self.check_common_headers(answer)
             assert 401 in allowed, f"key {key}: expected {allowed}, but found {answer}"
-        elif self.counted(gateway, totals, answer, times, 200):
+        elif self.check_counted_response(gateway, totals, answer, times, 200):
             assert 200 in allowed, f"key {key}: expected {allowed}, but found {answer}"
             self.check_verdict(answer, times, EXPECTED_VERDICTS[0])

@@ -1,7 +1,7 @@
-"""The checking service behind the gateways: says what it was asked, or misbehaves as told.
+"""The upstream server of the gateways: it returns what it was asked, or misbehaves.
 
-Modes: `well`, `refuse` (nobody listens), `silent` (takes requests and says nothing), `cut` (ends
-in the middle of a body), `garbage` (no HTTP).
+Modes: `healthy`, `refuse` (the port is closed), `silent` (reads requests and never responds), `cut`
+(closes in the middle of a body), `garbage` (sends no HTTP).
 """
 
 import json
@@ -31,7 +31,7 @@ class Upstream:
     def set_mode(self, mode):
         before, self.mode = self.mode, mode
         if mode == "refuse":
-            # A closed listener goes on accepting in a thread that waits on it; this wakes it.
+            # A thread that waits in accept() would go on accepting; shutdown() wakes it.
             self.listener.shutdown(socket.SHUT_RDWR)
             self.listener.close()
             self.drop()
@@ -39,7 +39,7 @@ class Upstream:
             self.listen()
 
     def drop(self):
-        """Ends every connection that is open."""
+        """Closes all open connections."""
         with self.lock:
             for stream in self.open:
                 try:
@@ -81,7 +81,7 @@ class Upstream:
             self.leaks.append(f"a key reached the upstream: {first[1]}")
         mode = self.mode
         if mode == "silent":
-            # Until the gateway gives up.
+            # Waits until the gateway times out and closes.
             stream.settimeout(10)
             return bool(stream.recv(1)) and False
         if mode == "garbage":
@@ -92,10 +92,10 @@ class Upstream:
             "id": headers.get("x-request-id"),
             "account": headers.get("x-riskgate-account"),
         }).encode()
-        # The target says which status it wants: 422-7@example.com.
+        # The target names the status: 422-7@example.com.
         wanted = first[1].removeprefix("/v1/check/")[:3]
         status = wanted if wanted in ("422", "429", "503") else "200"
-        head = f"HTTP/1.1 {status} Said\r\nContent-Type: application/json\r\n"
+        head = f"HTTP/1.1 {status} Status\r\nContent-Type: application/json\r\n"
         head += f"Content-Length: {len(body)}\r\nServer: secret\r\n\r\n"
         if mode == "cut":
             stream.sendall(head.encode() + body[: len(body) // 2])

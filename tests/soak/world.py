@@ -1,6 +1,6 @@
-"""What the run stands on: redis-server, gateways, tables, and what happened to them when.
+"""The processes of a run: redis-server, gateways and tables, and the time windows of their faults.
 
-It starts, ends and measures processes, all by their own ids, and keeps the first violations.
+It starts, ends and measures processes, all by their process ids, and keeps the first violations.
 """
 
 import os
@@ -28,19 +28,19 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def until(what, ask, patience=TIMEOUT_SECONDS):
-    begun = now()
+def until(what, poll, timeout=TIMEOUT_SECONDS):
+    started = now()
     while True:
-        found = ask()
+        found = poll()
         if found:
             return found
-        if now() - begun > patience:
+        if now() - started > timeout:
             raise TimeoutError(f"waited in vain until {what}")
         time.sleep(0.05)
 
 
 class FaultWindows:
-    """Which trouble was on when, so that each answer is judged by its own time."""
+    """When each kind of fault was active, so that responses are checked against their own time."""
 
     def __init__(self):
         self.lock = threading.Lock()
@@ -55,13 +55,13 @@ class FaultWindows:
             self.all[name][-1][1] = now()
 
     def overlaps(self, name, since, until_, after):
-        """Whether it was on within this time, or up to `after` seconds before."""
+        """Returns True if the fault was active in this window, or up to `after` seconds before."""
         with self.lock:
             spans = list(self.all.get(name, []))
         return any(begin <= until_ and end + after >= since for begin, end in spans)
 
     def settled(self, name, moment, margin):
-        """When something begun at `moment` must have taken effect, trouble left aside."""
+        """By when a change at `moment` must be in effect, not counting the time of faults."""
         with self.lock:
             spans = list(self.all.get(name, []))
         for begin, end in spans:
@@ -91,7 +91,7 @@ BEGUN = now()
 
 
 class Redis:
-    """A redis-server that writes each change to disk before it answers."""
+    """A redis-server that writes each change to disk before it replies."""
 
     def __init__(self, folder):
         self.folder = Path(folder)
@@ -101,10 +101,10 @@ class Redis:
         self.start()
 
     def start(self):
-        words = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
-        words += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.folder)]
+        command = ["redis-server", "--bind", "127.0.0.1", "--port", str(self.port), "--save", ""]
+        command += ["--appendonly", "yes", "--appendfsync", "always", "--dir", str(self.folder)]
         with open(self.folder / "output.log", "ab") as log:
-            self.child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until("redis-server answers", lambda: self.send_command("PING").startswith(b"+PONG"))
 
     def send_command(self, line):
@@ -124,7 +124,7 @@ class Redis:
 
 
 class Gateway:
-    """A gateway process that can be ended and started anew on its ports."""
+    """A gateway process that can be restarted on the same ports."""
 
     def __init__(self, name, binary, folder, settings):
         self.name, self.binary, self.folder = name, binary, Path(folder)
@@ -133,7 +133,7 @@ class Gateway:
         self.config = self.folder / f"{name}.toml"
         self.stderr = self.folder / f"{name}.stderr"
         self.child = None
-        # Set while a load balancer would send nothing here.
+        # Set while a load balancer would send no requests to this gateway.
         self.away = threading.Event()
         self.away.set()
 
@@ -183,42 +183,44 @@ class Gateway:
         return sum(float(value) for value in found)
 
     def terminate(self, notice):
-        """SIGTERM, as a load balancer sees it: after `notice` seconds it sends nothing more."""
+        """Sends SIGTERM, and returns the exit code.
+
+        The callers stop using this gateway after `notice` seconds."""
         self.child.send_signal(signal.SIGTERM)
         time.sleep(notice)
         self.away.set()
         return self.child.wait(timeout=TIMEOUT_SECONDS)
 
     def upgrade(self):
-        """A new process takes the sockets over; how the old one ended."""
-        old, told = self.child, self.stderr.read_text().count("ready to take over")
+        """Starts a new process that takes the sockets over. Returns the old one's exit code."""
+        old, earlier = self.child, self.stderr.read_text().count("ready to take over")
         with open(self.stderr, "ab") as log:
             new = subprocess.Popen(
                 [self.binary, "run", "--upgrade", "-c", str(self.config)],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         until(f"a successor of {self.name} waits",
-              lambda: self.stderr.read_text().count("ready to take over") > told)
+              lambda: self.stderr.read_text().count("ready to take over") > earlier)
         old.send_signal(signal.SIGQUIT)
         code = old.wait(timeout=TIMEOUT_SECONDS)
         self.child = new
         return code
 
     def memory(self):
-        """Resident KiB, and open descriptors."""
+        """Returns resident KiB and the number of open descriptors."""
         status = Path(f"/proc/{self.child.pid}/status").read_text()
         resident = int(re.search(r"VmRSS:\s+(\d+)", status)[1])
         return resident, len(os.listdir(f"/proc/{self.child.pid}/fd"))
 
-    def cli(self, *words):
-        ran = subprocess.run([self.binary, *words, "-c", str(self.config)], capture_output=True,
+    def cli(self, *arguments):
+        ran = subprocess.run([self.binary, *arguments, "-c", str(self.config)], capture_output=True,
                              text=True, timeout=TIMEOUT_SECONDS, stdin=subprocess.DEVNULL)
         if ran.returncode != 0:
-            raise RuntimeError(f"{' '.join(words)}: exit {ran.returncode}: {ran.stderr}")
+            raise RuntimeError(f"{' '.join(arguments)}: exit {ran.returncode}: {ran.stderr}")
         return ran.stdout.strip()
 
 
 class Tables:
-    """Two tables with known answers, behind a link that is swapped whole."""
+    """Two tables with known answers, behind a symbolic link that is replaced atomically."""
 
     def __init__(self, binary, folder, versions):
         self.link = Path(folder) / "table"
@@ -245,7 +247,7 @@ class Tables:
         beside.rename(self.link)
 
     def swap(self):
-        """The other table, from now on."""
+        """Switches to the other table."""
         other = 1 - self.current
         self.serving[other].append([now(), float("inf")])
         self.link_to(self.sources[other])
@@ -253,7 +255,7 @@ class Tables:
         self.current = other
 
     def table_index(self, version, since, until_, margin):
-        """The table that a version names, or None if it may not answer at this time."""
+        """Returns the index of the table with this version; None if it may not serve now."""
         if version not in self.ids:
             return None
         at = self.ids.index(version)
