@@ -1,7 +1,7 @@
-//! The command line: one file a verb.
+//! The command line: one file per command.
 //!
-//! Owns words and exit codes: 0 done, 1 failed, 2 usage, 78 bad config or data. Whatever is
-//! asked for goes to stdout, words about it to stderr.
+//! Owns messages and exit codes: 0 done, 1 failed, 2 usage, 78 bad config or data. Results go to
+//! stdout, messages to stderr.
 
 mod accounts;
 mod check;
@@ -24,7 +24,7 @@ use crate::store::redact_url;
 use config_args::ConfigArgs;
 use failure::CommandFailure;
 
-/// How risky is this e-mail domain? A gateway that answers, and guards what lies behind it.
+/// How risky is this e-mail domain? A gateway that answers, and guards the servers behind it.
 #[derive(Debug, Parser)]
 #[command(name = "riskgate", version, arg_required_else_help = true)]
 struct Cli {
@@ -36,9 +36,9 @@ struct Cli {
 enum Command {
     /// Run the gateway.
     Run(run::Args),
-    /// Run everything on loopback with nothing prepared, and print three requests to try.
+    /// Run a gateway and a stand-in upstream server on loopback, and print three requests to try.
     Demo(demo::Args),
-    /// Read config, keys, table and store as `run` would, and tell every fault.
+    /// Read config, keys, table and store as `run` would, and print every fault.
     Check(ConfigArgs),
     /// Create, list, rotate, revoke and import keys.
     Keys {
@@ -50,9 +50,9 @@ enum Command {
         #[command(subcommand)]
         command: accounts::AccountsCommand,
     },
-    /// Show what was spent this month.
+    /// Show the calls of this month by account.
     Usage(usage::Args),
-    /// Begin a store on a server, or move one.
+    /// Initialize a store on a server, copy one, or repair its month.
     Store {
         #[command(subcommand)]
         command: store::StoreCommand,
@@ -65,17 +65,17 @@ enum Command {
 }
 
 impl From<clap::Error> for CommandFailure {
-    /// What clap has to say is not always a failure: help and version are results.
-    fn from(said: clap::Error) -> CommandFailure {
-        let code = u8::try_from(said.exit_code()).unwrap_or(2);
-        // It repeats words of the command line, and one may be the address of a store.
-        let text: String = said
+    /// Help and version are results, not failures.
+    fn from(error: clap::Error) -> CommandFailure {
+        let code = u8::try_from(error.exit_code()).unwrap_or(2);
+        // clap repeats arguments, and one may be the URL of a store with a password.
+        let text: String = error
             .render()
             .to_string()
             .split_inclusive(char::is_whitespace)
             .map(redact_word)
             .collect();
-        match said.use_stderr() {
+        match error.use_stderr() {
             true => CommandFailure { lines: vec![text.trim_end().to_owned()], code },
             false => output::print_result(text)
                 .err()
@@ -84,20 +84,20 @@ impl From<clap::Error> for CommandFailure {
     }
 }
 
-/// Runs what the command line says.
+/// Parses the command line and runs the command.
 pub fn main() -> ExitCode {
-    let done =
-        Cli::try_parse().map_err(CommandFailure::from).and_then(|command| match command.command {
+    let outcome =
+        Cli::try_parse().map_err(CommandFailure::from).and_then(|cli| match cli.command {
             Command::Run(args) => run::run(args),
             Command::Demo(args) => demo::run(&args),
             Command::Check(args) => check::run(&args),
-            Command::Keys { command: verb } => keys::run(verb),
-            Command::Accounts { command: verb } => accounts::run(verb),
+            Command::Keys { command } => keys::run(command),
+            Command::Accounts { command } => accounts::run(command),
             Command::Usage(args) => usage::run(&args),
-            Command::Store { command: verb } => store::run(verb),
-            Command::Table { command: verb } => table::run(verb),
+            Command::Store { command } => store::run(command),
+            Command::Table { command } => table::run(command),
         });
-    match done {
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.lines.iter().for_each(output::print_message);
@@ -106,7 +106,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// A word of the command line, without what may be a password.
+/// Returns an argument without the password that a URL may contain.
 fn redact_word(word: &str) -> String {
     let trimmed = word.trim_matches(|c: char| c.is_whitespace() || "'\"`".contains(c));
     match trimmed.contains("://") || trimmed.contains(['@', '?']) {

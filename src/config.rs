@@ -1,7 +1,8 @@
-//! The config: what people write, checked whole, as what the program needs.
+//! Reads the config and checks it completely.
 //!
-//! One TOML file, then `RISKGATE__SECTION__KEY`, then flags; each overrides what stands before.
-//! Owns every setting's name, default and range. The environment is read here and nowhere else.
+//! The sources are a TOML file, `RISKGATE__SECTION__KEY` variables and flags; each overrides those
+//! before it. Owns the name, default and range of every setting. No other module reads the
+//! environment.
 
 mod dns;
 mod feeds;
@@ -38,103 +39,103 @@ pub use raw_value::parse_duration;
 pub use secret::Secret;
 use settings::Settings;
 
-/// Where the config is looked for when nobody says where.
+/// The config file that is read if the command line names none.
 pub const DEFAULT_PATH: &str = "conf/riskgate.toml";
 
-/// Everything the program needs to know, complete and checked.
+/// All settings, complete and checked.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The file it was read from, if there was one.
+    /// The file that was read, if any.
     pub file: Option<PathBuf>,
-    /// Where requests come in.
+    /// The address of the HTTP listener.
     pub http: SocketAddr,
-    /// Where requests come in by TLS, if anywhere.
+    /// The address of the HTTPS listener, if any.
     pub https: Option<SocketAddr>,
-    /// What is shown there.
+    /// The certificates of the HTTPS listener.
     pub certificates: Vec<CertificateFiles>,
-    /// Where the operator looks in.
+    /// The address of the admin listener.
     pub admin: SocketAddr,
-    /// Threads that serve.
+    /// Threads of each request listener.
     pub threads: usize,
-    /// Peers whose forwarding headers are believed.
+    /// Peers whose forwarding headers are trusted.
     pub trusted_proxies: Networks,
-    /// Time and number at the door.
+    /// Timeouts, sizes and protocols of client connections.
     pub downstream: DownstreamOptions,
-    /// Connections at the same time.
+    /// The limits on open connections.
     pub connection_limits: ConnectionLimits,
     /// Whether each request is logged.
     pub access_log: bool,
-    /// Where to.
+    /// Where the access log is written.
     pub log_target: LogTarget,
-    /// The servers behind us.
+    /// The upstream servers.
     pub upstream: UpstreamOptions,
-    /// Further prefixes that are passed to them.
+    /// Further path prefixes that are forwarded to the upstream servers.
     pub prefixes: Vec<UpstreamRoute>,
-    /// The table.
+    /// The sources of the table.
     pub table: TableInputs,
-    /// What keeps lists of the table fresh.
+    /// Feeds that update lists of the table.
     pub feeds: Feeds,
-    /// How the DNS is asked about names that no list has.
+    /// How riskgate queries the DNS for names that no list has.
     pub dns: DnsOptions,
-    /// The score of a domain in no list, if not the table's own.
+    /// The score of domains in no list; the table's own score if None.
     pub unknown_score: Option<Score>,
-    /// The store, and how it is spoken to.
+    /// The store and its connection settings.
     pub store: StoreOptions,
-    /// What to do while it is down.
+    /// Whether calls without a lease pass while the store is down.
     pub on_failure: FailurePolicy,
-    /// Keys declared in a file.
+    /// The file that declares keys, if any.
     pub key_file: Option<PathBuf>,
-    /// What new keys begin with.
+    /// The prefix of new keys.
     pub key_prefix: String,
-    /// Calls in a month, by plan.
+    /// Calls per month, by plan.
     pub plans: Plans,
     /// The top list.
     pub top: TopOptions,
-    /// Where the process says who it is, and meets its successor.
+    /// The directory with the pid file and the upgrade socket; None disables upgrades.
     pub runtime_dir: Option<PathBuf>,
-    /// How long a process that ends still accepts.
+    /// How long a draining process keeps accepting connections.
     pub drain_delay: Duration,
-    /// How long it waits for what is in flight.
+    /// How long a draining process waits for requests in flight.
     pub drain_grace: Duration,
-    /// What opens the admin pages from elsewhere than the host.
+    /// The token of the admin listener, required unless the listener is on loopback.
     pub admin_token: Option<Secret>,
     /// Whether `/metrics` needs no token.
     pub is_metrics_public: bool,
 }
 
-/// The store, and how it is spoken to.
+/// The store and its connection settings.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Where it is.
+    /// The address of the store.
     pub url: StoreUrl,
-    /// What holds for a server.
+    /// Settings that apply to Redis only.
     pub redis: RedisOptions,
-    /// How long a call waits for it at most.
+    /// The longest time that a call waits for the store.
     pub deadline: Duration,
-    /// The most calls that this process admits while it is down.
+    /// The most calls that this process admits without a lease while the store is down.
     pub max_unsettled: u64,
 }
 
 impl StoreOptions {
-    /// Opens the store; `patience` is how long one operation may take.
+    /// Opens the store. `timeout` limits each operation.
     pub fn open(&self, timeout: Duration) -> Result<Store, StoreError> {
         Store::open(&self.url, &self.redis, timeout)
     }
 }
 
-/// Which file the config is read from.
+/// The file that the config is read from.
 #[derive(Clone, Debug, Default)]
 pub enum ConfigFile {
-    /// This one: it must be there.
+    /// This file, which must exist.
     Path(PathBuf),
-    /// None, wherever we are.
+    /// No file.
     #[default]
     None,
 }
 
 impl ConfigFile {
-    /// `conf/riskgate.toml` if anything of that name is there, else none. What is found now is
-    /// looked for ever after: a file that goes away is not the same as none.
+    /// Returns `conf/riskgate.toml` if it exists, else no file. The choice is made once: if the
+    /// file disappears later, reloads fail and do not fall back to the defaults.
     pub fn find_default() -> ConfigFile {
         let default = Path::new(DEFAULT_PATH);
         match default.symlink_metadata() {
@@ -144,17 +145,17 @@ impl ConfigFile {
     }
 }
 
-/// What the command line says about the config.
+/// The config file and the flags of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct ConfigOverrides {
-    /// Which file to read.
+    /// The file to read.
     pub file: ConfigFile,
-    /// Flags, as setting and value.
+    /// Flags as pairs of setting and value.
     pub flags: Vec<(String, String)>,
 }
 
 impl Config {
-    /// Reads file, environment and flags; or every fault, each as
+    /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
     pub fn read(overrides: &ConfigOverrides) -> Result<Config, Vec<String>> {
         match Config::read_collecting_faults(overrides) {
@@ -163,8 +164,8 @@ impl Config {
         }
     }
 
-    /// As [`Config::read`], with defaults where there are faults, so that what the config names
-    /// can be looked at too; nothing at all when the file can't be read.
+    /// Like [`Config::read`], but replaces faulty settings with their defaults, so that the caller
+    /// can also check the files that the config names. Returns no config if the file can't be read.
     pub fn read_collecting_faults(overrides: &ConfigOverrides) -> (Option<Config>, Vec<String>) {
         let file = match &overrides.file {
             ConfigFile::Path(file) => Some(file.clone()),
@@ -243,47 +244,47 @@ impl Config {
         }
     }
 
-    /// The part that requests are judged by.
+    /// The settings that the gate uses.
     pub fn gate_policy(&self) -> Policy {
         Policy { upstream_routes: self.prefixes.clone(), unknown_score: self.unknown_score }
     }
 
-    /// What differs from `serving` and takes a restart, by setting.
+    /// Lists the settings that differ from `serving` and take effect only at a restart.
     pub fn settings_needing_restart(&self, serving: &Config) -> Vec<&'static str> {
-        let same =
+        let is_same =
             |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
         [
-            ("listen.http", same(&self.http, &serving.http)),
-            ("listen.https", same(&self.https, &serving.https)),
-            ("listen.admin", same(&self.admin, &serving.admin)),
-            ("listen.threads", same(&self.threads, &serving.threads)),
-            ("listen.trusted_proxies", same(&self.trusted_proxies, &serving.trusted_proxies)),
-            ("listen (timeouts, sizes, fast_path)", same(&self.downstream, &serving.downstream)),
+            ("listen.http", is_same(&self.http, &serving.http)),
+            ("listen.https", is_same(&self.https, &serving.https)),
+            ("listen.admin", is_same(&self.admin, &serving.admin)),
+            ("listen.threads", is_same(&self.threads, &serving.threads)),
+            ("listen.trusted_proxies", is_same(&self.trusted_proxies, &serving.trusted_proxies)),
+            ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &serving.downstream)),
             (
                 "listen (connection limits)",
-                same(&self.connection_limits, &serving.connection_limits),
+                is_same(&self.connection_limits, &serving.connection_limits),
             ),
-            ("log.path", same(&self.log_target, &serving.log_target)),
-            ("upstream", same(&self.upstream, &serving.upstream)),
-            ("store (but for on_failure)", same(&self.store, &serving.store)),
-            ("process.runtime_dir", same(&self.runtime_dir, &serving.runtime_dir)),
-            ("drain.delay", same(&self.drain_delay, &serving.drain_delay)),
-            ("drain.grace", same(&self.drain_grace, &serving.drain_grace)),
+            ("log.path", is_same(&self.log_target, &serving.log_target)),
+            ("upstream", is_same(&self.upstream, &serving.upstream)),
+            ("store (but for on_failure)", is_same(&self.store, &serving.store)),
+            ("process.runtime_dir", is_same(&self.runtime_dir, &serving.runtime_dir)),
+            ("drain.delay", is_same(&self.drain_delay, &serving.drain_delay)),
+            ("drain.grace", is_same(&self.drain_grace, &serving.drain_grace)),
             ("admin.token", self.admin_token == serving.admin_token),
             ("admin.metrics_public", self.is_metrics_public == serving.is_metrics_public),
         ]
         .into_iter()
-        .filter_map(|(setting, same)| (!same).then_some(setting))
+        .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
         .collect()
     }
 
-    /// An environment variable, for keys that are declared with `env`. What is no UTF-8 is no key
-    /// either: it comes with replacement characters.
+    /// Reads an environment variable, for keys that are declared with `env`. Bytes that are not
+    /// UTF-8 become replacement characters, which no key contains.
     pub fn env_var(name: &str) -> Option<String> {
         Config::env_var_os(name).map(|value| value.to_string_lossy().into_owned())
     }
 
-    /// An environment variable as it is.
+    /// Reads an environment variable without decoding it.
     pub fn env_var_os(name: &str) -> Option<OsString> {
         std::env::var_os(name)
     }
@@ -365,7 +366,7 @@ fn read_store_options(settings: &mut Settings) -> StoreOptions {
     let deadline = match url {
         StoreUrl::Sqlite(_) => Duration::from_secs(1),
         StoreUrl::Redis(_) if wait_replicas == 0 => Duration::from_millis(50),
-        // Redis looks ten times a second whether a WAIT has ended.
+        // Redis checks only ten times a second whether a WAIT has ended.
         StoreUrl::Redis(_) => Duration::from_millis(500),
     };
     StoreOptions {
@@ -379,13 +380,14 @@ fn read_store_options(settings: &mut Settings) -> StoreOptions {
     }
 }
 
-/// The plans as shipped, unless the config names its own.
+/// Reads the plans, or returns the default plans if the config has none.
 fn read_plans(settings: &mut Settings) -> Plans {
     let mut plans = settings.read_plan_limits("plans");
     if plans.is_empty() {
-        let shipped = [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
+        let default_plans =
+            [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)];
         plans = BTreeMap::from(
-            shipped.map(|(name, calls)| (name.to_owned(), MonthlyLimit::Calls(calls))),
+            default_plans.map(|(name, calls)| (name.to_owned(), MonthlyLimit::Calls(calls))),
         );
     }
     if !plans.contains_key(DEFAULT_PLAN) {

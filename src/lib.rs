@@ -1,13 +1,14 @@
 //! riskgate answers "how risky is this e-mail domain?" in front of a signup backend.
 //!
-//! Read in this order: [`gate`] (the order of the gates), [`quota`] (what may be spent),
-//! [`proxy`] (an exchange with an upstream server). The directories form layers, and a directory imports
-//! only from layers below its own: `tests/layers.rs` lists them.
+//! Read in this order: [`gate`] (the order of the gates), [`quota`] (how calls are charged),
+//! [`proxy`] (an exchange with an upstream server). The directories form layers: a directory
+//! imports only from layers below its own. `tests/layers.rs` lists them.
 //!
-//! To mount the gates in a Pingora proxy of your own, take a [`Gate`]; see `examples/mount.rs`.
-//! To run the whole proxy from a program of your own, take a [`Gateway`].
+//! To mount the gates in your own Pingora proxy, use a [`Gate`]; see `examples/mount.rs`.
+//! To run the whole proxy in your own program, use a [`Gateway`].
 #![deny(unsafe_code)]
-// `println!` panics if it can't write; commands speak by `cli::output`, the process by its log.
+// `println!` panics if it can't write. Commands write through `cli::output`, the process writes to
+// its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[doc(hidden)]

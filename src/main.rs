@@ -1,4 +1,4 @@
-//! The binary: hands the command line over.
+//! The binary: calls the command line of the library.
 #![forbid(unsafe_code)]
 
 #[global_allocator]

@@ -11,15 +11,15 @@ use crate::store::{AccountRow, MonthlyLimit};
 
 #[derive(Debug, Subcommand)]
 pub enum AccountsCommand {
-    /// List accounts with their limit in force.
+    /// List accounts with their effective limits.
     List {
         #[command(flatten)]
         config: ConfigArgs,
-        /// An array of objects.
+        /// Print a JSON array of objects.
         #[arg(long)]
         json: bool,
     },
-    /// Create an account, or change its plan or limit; in effect within a second.
+    /// Create an account, or change its plan or limit. Gateways apply it within a second.
     Set {
         #[command(flatten)]
         config: ConfigArgs,
@@ -28,10 +28,10 @@ pub enum AccountsCommand {
         /// A plan of the config.
         #[arg(long)]
         plan: Option<String>,
-        /// Calls in a month instead of the plan's: a number, "unlimited", or "plan" to go back.
+        /// Calls per month: a number, "unlimited", or "plan" for the plan's own limit.
         #[arg(long, value_name = "N")]
         limit: Option<String>,
-        /// Print an object.
+        /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -73,7 +73,7 @@ fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, CommandFailure> {
     }
 }
 
-/// Accounts as they are shown.
+/// Formats accounts as JSON or as a table.
 fn render_accounts(config: &crate::config::Config, accounts: &[AccountRow], json: bool) -> String {
     let plan_of = |account: &AccountRow| {
         account.plan.clone().unwrap_or_else(|| crate::keys::DEFAULT_PLAN.to_owned())

@@ -13,7 +13,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     let inputs = StartupInputs::read(&args.overrides()).map_err(CommandFailure::config)?;
     resolve_resources(&inputs.config)?;
     let options = &inputs.config.store;
-    // A check leaves nothing behind: a file that is not there yet would be made by `run`.
+    // A check writes nothing, so it does not create a missing SQLite file as `run` would.
     let rows = match Store::open_to_check(&options.url, &options.redis, STORE_TIMEOUT) {
         Ok(None) => RingRows::default(),
         Ok(Some(mut store)) => {
@@ -36,7 +36,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
         inputs.table.row_count(),
         rows.keys.len() + inputs.declared_keys.len(),
     ));
-    // What is wrong with one key or account stops no start.
+    // Faults of single keys or accounts don't keep the gateway from starting.
     for fault in KeyRing::find_faults(&rows, declared, plans) {
         print_message(format!("warning: {fault}; its calls are answered with 500"));
     }
@@ -46,8 +46,8 @@ pub fn run(args: &ConfigArgs) -> Result<(), CommandFailure> {
     Ok(())
 }
 
-/// A store without which `run` does not start. A server that does not answer is a fault here,
-/// though `run` would wait for it.
+/// The failure for a store that can't be used. An unreachable Redis server is a failure here,
+/// although `run` would wait for it.
 fn store_failure(error: StoreError) -> CommandFailure {
     match error {
         StoreError::Unavailable { .. } => error.into(),

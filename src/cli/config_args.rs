@@ -1,11 +1,11 @@
-//! Which config a command reads.
+//! The option that names the config file.
 
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
 use crate::config::{Config, ConfigFile, ConfigOverrides};
 
-/// Where the config is.
+/// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ConfigArgs {
     /// The config file; conf/riskgate.toml if it is there, else built-in defaults.

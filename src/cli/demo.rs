@@ -1,8 +1,8 @@
-//! `riskgate demo`: the whole thing on loopback with nothing prepared.
+//! `riskgate demo`: a gateway and a stand-in upstream server on loopback.
 //!
-//! A temporary store, one fresh key, a small stand-in for the checking service, and three
-//! requests to paste. Everything else is the gateway as it runs anywhere. `--upstream-only` runs
-//! the stand-in alone, for a gateway that is started separately.
+//! It creates a temporary store with one key, starts a stand-in for the checking service, and
+//! prints three requests to paste. The gateway itself is the usual one. `--upstream-only` runs the
+//! stand-in alone, for a gateway that is started separately.
 
 mod stand_in;
 
@@ -61,7 +61,7 @@ fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), CommandFailure> 
     })
 }
 
-/// Listens on the named address, or on the usual one, or on any free port of loopback.
+/// Listens on the named address; else on the default address, or on any free loopback port.
 fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, CommandFailure> {
     if let Some(address) = named {
         return TcpListener::bind(address).map_err(|error| {
@@ -81,10 +81,10 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
 }
 
 fn run_all() -> Result<(), CommandFailure> {
-    // Loaded first: between choosing a free address and listening on it there is little to do.
+    // Loaded before the free addresses are chosen, so that they are bound soon after.
     let table = Table::load(&TableLocation::Bundled)?;
-    let folder = TempDir::create()?;
-    let store = folder.0.join("riskgate.db");
+    let temp_dir = TempDir::create()?;
+    let store = temp_dir.0.join("riskgate.db");
     let http = free_address("127.0.0.1:8080")?;
     let admin = free_address("127.0.0.1:9090")?;
     let upstream = TcpListener::bind("127.0.0.1:0")?;
@@ -121,7 +121,7 @@ fn run_all() -> Result<(), CommandFailure> {
     ];
     let flags: Vec<(String, String)> =
         flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-    // Faults are told before anything is promised.
+    // Faults are reported before the demo prints any request.
     Config::read(&ConfigOverrides { file: ConfigFile::None, flags: flags.clone() })
         .map_err(CommandFailure::config)?;
     std::thread::spawn(move || {
@@ -129,7 +129,7 @@ fn run_all() -> Result<(), CommandFailure> {
             print_requests(http, admin, &token);
         }
     });
-    run::run_with_flags(flags, Box::new(move || drop(folder)))
+    run::run_with_flags(flags, Box::new(move || drop(temp_dir)))
 }
 
 fn print_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
@@ -141,15 +141,15 @@ fn print_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
     for path in ["public/domain/yopmail.com", "public/top-domains", "check/jane%40example.org"] {
         text += &format!("curl -s -H 'Authorization: Bearer {key}' http://{http}/v1/{path}\n");
     }
-    // Whoever pipes us away does not need the greeting.
+    // The gateway runs without these lines, so a failed write does not end the demo.
     if let Err(error) = output::write_stdout(text.as_bytes()) {
         log::error!("{}", output::stdout_error(&error));
     }
 }
 
 fn wait_until_ready(address: SocketAddr) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(30) {
+    let started = Instant::now();
+    while started.elapsed() < Duration::from_secs(30) {
         if TcpStream::connect(address).is_ok() {
             return true;
         }
@@ -158,13 +158,13 @@ fn wait_until_ready(address: SocketAddr) -> bool {
     false
 }
 
-/// The usual address if it is free, else any port of loopback.
-fn free_address(usual: &str) -> Result<SocketAddr, CommandFailure> {
-    let listener = TcpListener::bind(usual).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;
+/// Returns the preferred address if it is free, else any free loopback port.
+fn free_address(preferred: &str) -> Result<SocketAddr, CommandFailure> {
+    let listener = TcpListener::bind(preferred).or_else(|_| TcpListener::bind("127.0.0.1:0"))?;
     Ok(listener.local_addr()?)
 }
 
-/// The store's directory; gone when this is dropped.
+/// A temporary directory, which is removed when this is dropped.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -181,7 +181,7 @@ impl TempDir {
 
 impl Drop for TempDir {
     fn drop(&mut self) {
-        // A temporary directory that stays is the system's to clean.
+        // If it can't be removed, the system cleans its temporary directory.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -1,11 +1,11 @@
-//! How commands fail: the lines that they leave behind, and their exit codes.
+//! Failures of commands: their messages and exit codes.
 
 use crate::process::server::StartError;
 use crate::store::StoreError;
 
 /// Bad config or data (sysexits' EX_CONFIG).
 pub const EXIT_CONFIG: u8 = 78;
-/// What a command that failed leaves behind: its lines and its exit code.
+/// The messages and the exit code of a failed command.
 pub struct CommandFailure {
     pub lines: Vec<String>,
     pub code: u8,

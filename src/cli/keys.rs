@@ -1,5 +1,7 @@
 //! `riskgate keys`: create, list, rotate, revoke, import.
 
+mod expiry;
+
 use std::path::PathBuf;
 
 use clap::Subcommand;
@@ -17,44 +19,46 @@ use crate::model::month::format_rfc3339;
 use crate::model::origin::OriginPattern;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, Store, StoreError};
+use expiry::Expiry;
 
 #[derive(Debug, Subcommand)]
 pub enum KeysCommand {
-    /// Create a key; it is shown once, alone on stdout.
+    /// Create a key, and print it once, alone on stdout.
     Create {
         #[command(flatten)]
         config: ConfigArgs,
-        /// The account that it spends from; created if it is new.
+        /// The account whose quota the key uses; created if it does not exist.
         #[arg(long, value_name = "NAME")]
         account: String,
         /// The account's plan.
         #[arg(long)]
         plan: Option<String>,
-        /// What to call the key.
+        /// A label for people.
         #[arg(long)]
         label: Option<String>,
-        /// An origin to restrict it to; can be given several times.
+        /// An origin that may use the key; can be given several times.
         #[arg(long = "origin", value_name = "ORIGIN")]
         origins: Vec<String>,
         /// Refuse requests without an Origin header.
         #[arg(long)]
         require_origin: bool,
-        /// When it ends: 90d, 12h, or a time such as 2027-01-01T00:00:00Z.
+        /// When the key expires: 90d, 12h, or a time such as 2027-01-01T00:00:00Z.
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
-        /// Print an object with id and key instead.
+        /// Print a JSON object with id and key instead.
         #[arg(long)]
         json: bool,
     },
-    /// List keys, never their texts.
+    /// List keys, without the keys themselves.
     List {
         #[command(flatten)]
         config: ConfigArgs,
-        /// An array of objects.
+        /// Print a JSON array of objects.
         #[arg(long)]
         json: bool,
     },
-    /// Create a key like another one, which ends after an overlap.
+    /// Replace a key: create one with the same settings, and let the old one expire after an
+    /// overlap.
     Rotate {
         #[command(flatten)]
         config: ConfigArgs,
@@ -63,30 +67,30 @@ pub enum KeysCommand {
         /// How long the old key still works.
         #[arg(long, default_value = "7d", value_name = "TIME")]
         overlap: String,
-        /// When the new key ends; without it, after as long a term as the old one had.
+        /// When the new key expires; by default after as long a time as the old one had.
         #[arg(long, value_name = "WHEN")]
         expires: Option<String>,
-        /// Print an object with id and key instead.
+        /// Print a JSON object with id and key instead.
         #[arg(long)]
         json: bool,
     },
-    /// Revoke a key, at once and for good.
+    /// Revoke a key at once and permanently.
     Revoke {
         #[command(flatten)]
         config: ConfigArgs,
         /// The key's id.
         id: String,
-        /// Print an object instead.
+        /// Print a JSON object instead.
         #[arg(long)]
         json: bool,
     },
-    /// Import keys made elsewhere, from a key file; all or none.
+    /// Import existing keys from a key file, all or none.
     Import {
         #[command(flatten)]
         config: ConfigArgs,
         /// The key file.
         file: PathBuf,
-        /// Print an array of ids instead.
+        /// Print a JSON array of ids instead.
         #[arg(long)]
         json: bool,
     },
@@ -153,7 +157,7 @@ fn create(
     show_or_undo(&mut store, added, &key, &token, json, undo)
 }
 
-/// Shows a key that was added. One that nobody saw does not stay in use.
+/// Prints a new key. If it can't be printed, the key is revoked, because nobody knows it.
 fn show_or_undo(
     store: &mut Store,
     added: Result<(), StoreError>,
@@ -181,7 +185,7 @@ fn show_or_undo(
             };
             CommandFailure::failed(stdout_error(&error))
         }
-        // Whether it is there is not known: its store did not answer, or not as it should.
+        // The store did not answer as expected, so it may contain the key or not.
         Err(error @ StoreError::Unavailable { .. }) => error.into(),
         Err(error) => return Err(error.into()),
     };
@@ -205,7 +209,7 @@ fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
             plans.entry(key.account.clone()).or_insert_with(|| plan.clone());
         }
     }
-    // As they are in force: of a key in both places, the stricter of both.
+    // A key that is in the store and in the key file has the stricter settings of both.
     let mut keys = merge_keys(&rows.keys, &declared);
     keys.sort_by(|a, b| (a.row.created_at, &a.row.id).cmp(&(b.row.created_at, &b.row.id)));
     let origins = |key: &MergedKey<'_>| -> Vec<String> {
@@ -224,7 +228,8 @@ fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
                 "id": key.id, "account": key.account, "plan": plan_of(key), "label": key.label,
                 "origins": origins(merged), "restricted": merged.is_restricted,
                 "require_origin": key.require_origin, "created_at": format_rfc3339(key.created_at),
-                "expires_at": key.expires_at.map(format_rfc3339), "revoked_at": key.revoked_at.map(format_rfc3339),
+                "expires_at": key.expires_at.map(format_rfc3339),
+                "revoked_at": key.revoked_at.map(format_rfc3339),
             })
         };
         return print_result(format!("{}\n", Value::Array(keys.iter().map(object).collect())));
@@ -250,8 +255,8 @@ fn list(config: &Config, json: bool) -> Result<(), CommandFailure> {
             ]
         })
         .collect();
-    let head = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
-    print_result(format_columns(&head, &rows))
+    let header = ["ID", "ACCOUNT", "PLAN", "LABEL", "ORIGINS", "CREATED", "EXPIRES", "REVOKED"];
+    print_result(format_columns(&header, &rows))
 }
 
 fn rotate(
@@ -297,7 +302,7 @@ fn rotate(
     Ok(())
 }
 
-/// The store's row of this key: of its id, or of the same key that the key file names so.
+/// Finds the store's row of a key by its id, or by the digest that the key file has for this id.
 fn find_stored_key(
     config: &Config,
     store: &mut Store,
@@ -384,34 +389,7 @@ fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, CommandFailur
     }
 }
 
-/// When a key ends: at a time, or so many seconds from now.
-enum Expiry {
-    At(i64),
-    After(i64),
-}
-
-impl Expiry {
-    fn parse(text: &str) -> Result<Expiry, CommandFailure> {
-        if let Some(duration) = parse_duration(text) {
-            return Ok(Expiry::After(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX)));
-        }
-        match text.parse::<jiff::Timestamp>() {
-            Ok(time) => Ok(Expiry::At(time.as_second())),
-            Err(_) => Err(CommandFailure::usage(format!(
-                "--expires: expected 90d or a time such as 2027-01-01T00:00:00Z, but found {text:?}"
-            ))),
-        }
-    }
-
-    fn resolve(&self, now: i64) -> i64 {
-        match self {
-            Expiry::At(time) => *time,
-            Expiry::After(seconds) => now.saturating_add(*seconds),
-        }
-    }
-}
-
-/// 64 random bits: short enough to be spoken of, long enough to be unique.
+/// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.
 fn new_id() -> Result<String, CommandFailure> {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;

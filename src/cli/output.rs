@@ -1,8 +1,7 @@
-//! The one way in which commands speak: results go to standard output, words about them to
-//! standard error.
+//! Output of commands: results go to standard output, messages to standard error.
 //!
-//! A result that can't be written is a failure of the command, and never a panic. Words that can't
-//! be written are lost: nobody is left to tell.
+//! If a result can't be written, the command fails and does not panic. If a message can't be
+//! written, it is lost.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write as _};
@@ -11,7 +10,8 @@ use std::os::unix::fs::MetadataExt as _;
 
 use super::failure::CommandFailure;
 
-/// Writes a result to standard output. If its reader has gone, the command fails without a word.
+/// Writes a result to standard output. If the reader has closed the pipe, the command fails without
+/// a message.
 pub fn print_result(result: impl AsRef<[u8]>) -> Result<(), CommandFailure> {
     write_stdout(result.as_ref()).map_err(|error| match error.kind() {
         ErrorKind::BrokenPipe => CommandFailure { lines: Vec::new(), code: 1 },
@@ -26,39 +26,40 @@ pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<()
         .map_err(|error| CommandFailure::failed(format!("{done}; {}", stdout_error(&error))))
 }
 
-/// Writes to standard output itself: what the library keeps back might be written after all, once
-/// it was said that it could not be.
+/// Writes to the descriptor, past the standard library's buffer. A buffered result could still be
+/// written after the failure was reported.
 pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes what is shown only this once. Where standard output was closed the library has opened
-/// `/dev/null` in its place, for reading and writing, and nobody would see it there.
+/// Writes a secret that is shown only once. If standard output was closed, Rust's runtime has
+/// opened `/dev/null` in its place, for reading and writing; that is an error, because nobody would
+/// see it.
 pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
-    let device = |path: &str| fs::metadata(path).map(|it| it.rdev()).ok();
+    let device = |path: &str| fs::metadata(path).map(|meta| meta.rdev()).ok();
     let fields = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();
     let flags = fields.lines().find_map(|line| line.strip_prefix("flags:")).map(str::trim);
     let mode = flags.and_then(|flags| i32::from_str_radix(flags, 8).ok());
-    let is_both = mode.is_some_and(|mode| mode & libc::O_ACCMODE == libc::O_RDWR);
-    if is_both && device("/proc/self/fd/1") == device("/dev/null") {
+    let is_read_write = mode.is_some_and(|mode| mode & libc::O_ACCMODE == libc::O_RDWR);
+    if is_read_write && device("/proc/self/fd/1") == device("/dev/null") {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
     write_stdout(bytes)
 }
 
-/// What keeps standard output from being written.
+/// The message for a failed write to standard output.
 pub fn stdout_error(error: &io::Error) -> String {
     format!("standard output: expected to write to it, but found {error}")
 }
 
 /// Writes one line to standard error.
 pub fn print_message(line: impl AsRef<str>) {
-    // In one piece: others may write to the same place.
+    // One write, because other processes may write to the same file.
     let line = format!("{}\n", line.as_ref());
     let _ = io::stderr().write_all(line.as_bytes());
 }
 
-/// Rows as aligned columns.
+/// Formats rows as aligned columns.
 pub fn format_columns(header: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
         let cells = rows.iter().map(|row| row[column].chars().count());

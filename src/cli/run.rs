@@ -1,4 +1,4 @@
-//! `riskgate run`: the gateway.
+//! `riskgate run`: runs the gateway.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use crate::process::server::{self, ExitHook, StartMode};
 pub struct Args {
     #[command(flatten)]
     pub config: ConfigArgs,
-    /// Where requests come in.
+    /// The address of the HTTP listener.
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// Where the operator looks in.
+    /// The address of the admin listener.
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<String>,
-    /// A server behind the gateway; can be given several times.
+    /// An upstream server; can be given several times.
     #[arg(long, value_name = "ADDR")]
     pub upstream: Vec<String>,
-    /// Take over from the process that serves: start, wait until it is sent SIGQUIT, then go on
-    /// with its sockets. Starts as usual when nobody serves from process.runtime_dir.
+    /// Take over from the serving process: start, wait until that process gets SIGQUIT, then serve
+    /// on its sockets. Starts as usual if no process serves from process.runtime_dir.
     #[arg(long)]
     pub upgrade: bool,
 }
@@ -32,7 +32,7 @@ pub fn run(args: Args) -> Result<(), CommandFailure> {
     run_server(args.overrides(), start, None)
 }
 
-/// As [`run`], with flags from elsewhere and something to do at the end.
+/// Runs the gateway with these settings, and calls `exit_hook` at the end.
 pub fn run_with_flags(
     flags: Vec<(String, String)>,
     exit_hook: ExitHook,
@@ -41,8 +41,8 @@ pub fn run_with_flags(
     run_server(overrides, StartMode::Standalone, Some(exit_hook))
 }
 
-/// Whatever is to be said is said by the log: a standard error that nobody reads keeps no process
-/// from serving or from ending.
+/// Writes all messages through the log, which does not block. A full pipe on standard error must
+/// not keep the process from serving or from ending.
 fn run_server(
     overrides: ConfigOverrides,
     start: StartMode,

@@ -1,4 +1,4 @@
-//! `riskgate store`: begin a store on a server, move one, or repair its month.
+//! `riskgate store`: initialize a store on a server, copy one, or repair its month.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -14,41 +14,41 @@ use crate::store::{RedisOptions, RepairedMonth, Store, StoreContents, StoreUrl};
 
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Make the server of store.url a store, so that gateways take it without a key in it; does
-    /// nothing where it is one.
+    /// Initialize the server of store.url, so that gateways accept it before it has a key. Does
+    /// nothing if it is a store already.
     Init {
         #[command(flatten)]
         config: ConfigArgs,
-        /// Print an object.
+        /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Copy a store into an empty one: accounts, keys, this month's numbers and the top counts.
-    /// Stop the gateways on FROM first: what they count during the copy would be missing. FROM
-    /// stays as it is. Until all is copied no gateway takes anything from TO, and a copy that was
-    /// interrupted can be run again.
+    /// Copy a store into an empty one: accounts, keys, this month's usage and the top counts. Stop
+    /// the gateways on FROM first: calls that they count during the copy would be missing. FROM
+    /// is not changed. No gateway uses TO before the copy is complete, and an interrupted copy can
+    /// be run again.
     Copy {
-        /// store.tls_ca and store.wait_replicas of this config hold for servers.
+        /// The config whose store.tls_ca and store.wait_replicas apply to Redis servers.
         #[command(flatten)]
         config: ConfigArgs,
         /// The store to read: sqlite:PATH, redis://… or rediss://….
         from: String,
-        /// The store to fill, without keys, accounts or numbers.
+        /// The store to fill, which must have no keys, accounts or usage.
         to: String,
-        /// Print an object.
+        /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
-    /// Go back to a month, after a wrong clock led the store to a later one. Stop all gateways
-    /// first. The month's numbers are as they were; what was counted in later months is dropped.
-    /// Does nothing where the store's month is this one, and nothing against the clocks.
+    /// Return to a month after a wrong clock moved the store to a later one. Stop all gateways
+    /// first. Keeps the usage of MONTH and drops the usage of later months. Does nothing if the
+    /// store counts in no later month. Fails if a clock shows another month.
     RepairMonth {
         #[command(flatten)]
         config: ConfigArgs,
-        /// The month that it really is: 2026-11.
+        /// The actual month: 2026-11.
         #[arg(value_parser = parse_month)]
         month: Month,
-        /// Print an object.
+        /// Print a JSON object.
         #[arg(long)]
         json: bool,
     },
@@ -72,11 +72,11 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
     let mut store = open_store(&config.read()?)?;
     store.check_usable()?;
     store.mark_as_store()?;
-    let mark = store
+    let version = store
         .ring_version()?
         .ok_or_else(|| CommandFailure::failed("expected a store, found none"))?;
-    let done = format!("store {} at version {} of its keys", mark.store_id, mark.version);
-    let object = json!({ "store_id": mark.store_id, "version": mark.version });
+    let done = format!("store {} at version {} of its keys", version.store_id, version.version);
+    let object = json!({ "store_id": version.store_id, "version": version.version });
     match json {
         true => print_result_of_change(&done, format!("{object}\n"))?,
         false => print_message(done),
@@ -86,13 +86,12 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
 
 fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
     let config = config.read()?;
-    let folder = config.runtime_dir.as_ref().filter(|path| path.is_dir());
-    if folder.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|folder| folder.is_claimed())
-    {
+    let path = config.runtime_dir.as_ref().filter(|path| path.is_dir());
+    if path.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|dir| dir.is_claimed()) {
         return Err(CommandFailure::failed("expected no running gateway, but found one"));
     }
     let mut store = open_store(&config)?;
-    // A clock that is wrong would lead the next gateway to the wrong month again.
+    // With a wrong clock the next gateway would move the store to the wrong month again.
     let clocks = [("this machine's", Some(unix_now())), ("the server's", store.unix_now()?)];
     for (whose, now) in clocks {
         let shown = now.map_or(month, Month::containing);
@@ -101,20 +100,20 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
             return Err(CommandFailure::failed(format!("{fault} {whose}; set it right first")));
         }
     }
-    let RepairedMonth { previous: was, dropped } = store.repair_month(month)?;
-    let is_later = was.is_some_and(|was| was > month);
+    let RepairedMonth { previous, dropped } = store.repair_month(month)?;
+    let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
-    let done = match was {
+    let done = match previous {
         _ if changed && !is_later => format!("{dropped} numbers of later months dropped"),
-        Some(was) if changed => {
+        Some(previous) if changed => {
             format!(
-                "the store counts in {month} again, and not in {was}; {dropped} numbers dropped"
+                "the store counts in {month} again, and not in {previous}; {dropped} numbers dropped"
             )
         }
         _ => format!("nothing to repair: the store counts in no later month than {month}"),
     };
     let object = json!({
-        "month": month.to_string(), "was": was.map(|was| was.to_string()),
+        "month": month.to_string(), "was": previous.map(|month| month.to_string()),
         "changed": changed, "dropped": dropped,
     });
     match json {
@@ -155,16 +154,16 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
 fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
     store.check_usable()?;
     store.set_busy_timeout()?;
-    let nothing = || CommandFailure::failed("FROM: expected a store, but found an empty server");
-    let ring = store.ring_rows()?.ok_or_else(nothing)?;
-    // A copy holds all, or there is none.
+    let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
+    let ring = store.ring_rows()?.ok_or_else(is_empty)?;
+    // A copy is complete or fails.
     let unreadable = ring.damaged.keys.keys().chain(&ring.damaged.accounts).next();
     if let Some(name) = unreadable {
         return Err(CommandFailure::failed(format!(
             "FROM: expected rows that can be read, but found another for {name}"
         )));
     }
-    // Not by this machine's clock: it may be wrong, and would lead the new store to its month.
+    // Not from this machine's clock: if it is wrong, it would move the new store to a wrong month.
     let month = store.latest_month()?.unwrap_or(Month::FIRST);
     let usage = store.usage(month, None)?;
     if let Some(row) = usage.iter().find(|row| row.is_damaged) {

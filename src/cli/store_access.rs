@@ -1,4 +1,4 @@
-//! How commands open a store, and what they ask it before they change anything.
+//! Opens the store for commands, and checks their arguments before they change anything.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use crate::keys::{NAME_FORMAT, is_valid_name};
 use crate::quota::unix_now;
 use crate::store::{RingRows, Store, StoreError};
 
-/// How long a command waits for a gateway's lock on the store.
+/// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More seconds between this machine's clock and the server's are told.
+/// A larger difference between this machine's clock and the server's is a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
@@ -21,8 +21,8 @@ pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     Ok(store)
 }
 
-/// All keys and accounts, by age and by name: a store tells them in no order. A server that is no
-/// store yet has none, and that is said; so is what can't be read.
+/// Reads all keys, sorted by age, and all accounts, sorted by name. Prints warnings for an empty
+/// server and for rows that can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");
@@ -47,17 +47,17 @@ pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     Ok(rows)
 }
 
-/// The time that gateways on this store go by: the server's, where there is one.
+/// Returns the time that gateways on this store use: the server's, or this machine's for SQLite.
 pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
-    let ours = unix_now();
-    let Some(theirs) = store.unix_now()? else { return Ok(ours) };
-    let apart = theirs - ours;
-    if apart.abs() > MAX_CLOCK_SKEW_SECONDS {
+    let local = unix_now();
+    let Some(server) = store.unix_now()? else { return Ok(local) };
+    let skew = server - local;
+    if skew.abs() > MAX_CLOCK_SKEW_SECONDS {
         output::print_message(format!(
-            "warning: the server's clock is {apart} s from this machine's"
+            "warning: the server's clock is {skew} s from this machine's"
         ));
     }
-    Ok(theirs)
+    Ok(server)
 }
 
 pub fn check_name(what: &str, name: &str) -> Result<(), CommandFailure> {

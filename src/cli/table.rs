@@ -1,7 +1,7 @@
-//! `riskgate table`: builds, shows, asks and compares tables.
+//! `riskgate table`: builds, inspects, queries and compares tables.
 //!
-//! Only words and exit codes live here; what a table is and whether it may replace another is
-//! the table's own business. Results go to stdout, faults to stderr, one line each.
+//! Owns only messages and exit codes; the `table` module decides what a table is and whether it may
+//! replace another. Results go to stdout, faults to stderr, one line each.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -22,75 +22,76 @@ use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
 use crate::table::{OverrideAction, Table, TableError, TableFault, TableInputs, TableLocation};
 
-/// What to do with a table.
+/// The subcommands of `riskgate table`.
 #[derive(Debug, Subcommand)]
 pub enum TableCommand {
     /// Build a compiled table from a directory with a manifest.toml.
     Build {
-        /// The directory, or a compiled table to write anew.
+        /// The directory, or a compiled table to rewrite.
         source: PathBuf,
-        /// The file to write. If it exists, the new table must be fit to replace it.
+        /// The file to write. If it exists, the new table must be a valid successor.
         #[arg(short, long, value_name = "FILE")]
         output: PathBuf,
-        /// Replace an existing file whatever it holds.
+        /// Replace an existing file without that check.
         #[arg(long)]
         force: bool,
     },
-    /// Show what a table holds and where it comes from.
+    /// Show the contents of a table and their sources.
     Inspect {
         /// A directory or a compiled table; without it, the lists inside the binary.
         source: Option<PathBuf>,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
-    /// Say what a table answers, and why.
+    /// Print the answers of a table for domains, with the reasons.
     Lookup {
-        /// Domains.
+        /// The domains.
         #[arg(required = true, value_name = "DOMAIN")]
         names: Vec<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// A directory or a compiled table alone; without it, what the config says, with overrides
-        /// and feeds, and with what the DNS said if `dns.learn` is on.
+        /// A directory or a compiled table, used alone. By default the table of the config, with
+        /// overrides and feeds, and with learned DNS results if `dns.learn` is on.
         #[arg(long, value_name = "SOURCE")]
         table: Option<PathBuf>,
-        /// As a JSON array.
+        /// Print a JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Call a domain safe, whatever the lists say; running gateways follow.
+    /// Override the lists: a domain is safe. Running gateways apply it.
     Allow(overrides::OverrideArgs),
-    /// Call a domain disposable, whatever the lists say; running gateways follow.
+    /// Override the lists: a domain is disposable. Running gateways apply it.
     Deny(overrides::OverrideArgs),
-    /// Take back what `allow` or `deny` said of a domain.
+    /// Remove the overrides of a domain that `allow` or `deny` wrote.
     Clear {
         /// The domain.
         domain: String,
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Fetch feeds once, now: for cron, and for hosts whose gateways fetch nothing themselves.
+    /// Fetch feeds once, for example from cron if the gateways of a host do not fetch feeds.
     Update {
-        /// Feeds; all without one.
+        /// The feeds to fetch; all by default.
         names: Vec<String>,
         #[command(flatten)]
         config: ConfigArgs,
-        /// Take a list however much it changed, also an older one.
+        /// Accept a list however much it changed, and even if it is older.
         #[arg(long)]
         force: bool,
     },
-    /// Show how each feed stands.
+    /// Show the status of each feed.
     Feeds {
         #[command(flatten)]
         config: ConfigArgs,
-        /// As a JSON array.
+        /// Print a JSON array.
         #[arg(long)]
         json: bool,
     },
-    /// Ask the DNS about names, and write what it says as a list of kind `mx`.
+    /// Query the DNS for names, and write the results as a list of kind `mx`.
     Resolve {
-        /// One name a line, or the first column of a CSV file; standard input without it.
+        /// A file with one name per line, or a CSV file with names in its first column; standard
+        /// input by default.
         #[arg(value_name = "FILE", default_value = "-")]
         names: PathBuf,
         /// The file to write instead of standard output.
@@ -99,13 +100,13 @@ pub enum TableCommand {
         #[command(flatten)]
         config: ConfigArgs,
     },
-    /// Propose MX hosts of disposable operators, for a person to accept: those that serve many
+    /// Propose MX hosts of disposable operators for a person to review: hosts that serve many
     /// listed names and no protected one.
     SuggestHosts {
-        /// What `resolve` wrote, about listed names and others.
+        /// The output of `resolve` for listed and other names.
         #[arg(value_name = "MX")]
         mx: PathBuf,
-        /// Listed names that a host must serve.
+        /// How many listed names a host must serve at least.
         #[arg(long, value_name = "N", default_value_t = 5)]
         min: usize,
         #[command(flatten)]
@@ -113,11 +114,11 @@ pub enum TableCommand {
     },
     /// Compare two tables, each a directory or a compiled file.
     Diff {
-        /// The table that serves.
+        /// The current table.
         old: PathBuf,
-        /// The table that should.
+        /// The new table.
         new: PathBuf,
-        /// As JSON.
+        /// Print JSON.
         #[arg(long)]
         json: bool,
     },
@@ -151,7 +152,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
                     lookup::lookup(&mut out, &names, &config.table, score, store, json)?
                 }
             };
-            // What was answered beside a name that is none is still wanted.
+            // The answers are printed even if other names are invalid.
             print_result(out)?;
             return if refused.is_empty() {
                 Ok(())

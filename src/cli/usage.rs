@@ -1,4 +1,4 @@
-//! `riskgate usage`: what was spent this month.
+//! `riskgate usage`: the calls of this month by account.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ pub struct Args {
     /// Only this account.
     #[arg(long, value_name = "NAME")]
     account: Option<String>,
-    /// An array of objects.
+    /// Print a JSON array of objects.
     #[arg(long)]
     json: bool,
 }
@@ -30,7 +30,7 @@ pub fn run(args: &Args) -> Result<(), CommandFailure> {
     let rows = store.usage(month, args.account.as_deref())?;
     let (damaged, rows): (Vec<_>, Vec<_>) = rows.into_iter().partition(|row| row.is_damaged);
     print_usage(&rows, month, args.json)?;
-    // Those that can be read are told all the same.
+    // The readable rows are printed first, even if others are damaged.
     let line = |row: UsageRow| {
         format!("account {}: expected its numbers of {month}, but found others", row.account)
     };

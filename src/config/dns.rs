@@ -1,4 +1,4 @@
-//! `[dns]`: what is learned of names that no list has.
+//! `[dns]`: queries for names that no list has.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -6,7 +6,7 @@ use super::raw_value::RawValue;
 use super::settings::Settings;
 use crate::dns::DnsOptions;
 
-/// Where resolvers listen.
+/// The default port of resolvers.
 const DNS_PORT: u16 = 53;
 
 impl Settings {
@@ -17,8 +17,8 @@ impl Settings {
                 || Some(SocketAddr::new(text.parse::<IpAddr>().ok()?, DNS_PORT));
             text.parse().ok().or_else(with_default_port)
         };
-        let parse = |written: &RawValue| {
-            let texts = written.as_text_list()?;
+        let parse = |raw: &RawValue| {
+            let texts = raw.as_text_list()?;
             texts.iter().map(address).collect::<Option<Vec<SocketAddr>>>()
         };
         let expected = "a list of addresses such as [\"10.0.0.2\", \"[::1]:5353\"]";

@@ -1,4 +1,4 @@
-//! `[table]` and `[[table.feed]]`: what the table is made of.
+//! `[table]` and `[[table.feed]]`: the sources of the table.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -8,15 +8,15 @@ use super::settings::Settings;
 use crate::feed::{Feed, FeedUrl, Feeds, is_minisign_public_key};
 use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 
-/// Where the operator's own overrides are, unless the config says otherwise.
+/// The default file of the operator's overrides.
 const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
-/// Where the lists of feeds are kept, unless the config says otherwise.
+/// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
 const MAX_FEED_BYTES: u64 = 64 << 20;
 const MAX_FEED_NAME_LEN: usize = 32;
 
 impl Settings {
-    /// The lists that the table stands on, with what is added to them.
+    /// Reads the lists, overrides and feeds that the table is built from.
     pub fn read_table_sources(&mut self, feeds: &Feeds) -> TableInputs {
         let path = |text: String| PathBuf::from(text);
         TableInputs {
@@ -29,21 +29,21 @@ impl Settings {
         }
     }
 
-    /// `[[table.feed]]`, those that are switched on.
+    /// Reads the `[[table.feed]]` entries that are enabled.
     pub fn read_feeds(&mut self) -> Feeds {
-        let folder = self.text("table.feed_dir").unwrap_or_else(|| DEFAULT_FEED_DIR.to_owned());
+        let dir = self.text("table.feed_dir").unwrap_or_else(|| DEFAULT_FEED_DIR.to_owned());
         let mut all: Vec<Feed> = Vec::new();
         for at in self.table_array_members("table.feed") {
             let is_enabled = self.boolean(&format!("{at}.enabled"), true);
             let feed = self.read_feed(&at, &all);
             all.extend(feed.filter(|_| is_enabled));
         }
-        Feeds { feeds: all, dir: PathBuf::from(folder) }
+        Feeds { feeds: all, dir: PathBuf::from(dir) }
     }
 
     fn read_feed(&mut self, at: &str, others: &[Feed]) -> Option<Feed> {
-        let name = |written: &RawValue| {
-            let text = written.as_text()?;
+        let name = |raw: &RawValue| {
+            let text = raw.as_text()?;
             let is_good =
                 |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
             let is_taken = others.iter().any(|other| other.name == text);
@@ -58,12 +58,12 @@ impl Settings {
             "a name of a-z, 0-9 and -, which no other feed has",
             name,
         );
-        let parse_url = |written: &RawValue| FeedUrl::parse(written.as_text()?);
+        let parse_url = |raw: &RawValue| FeedUrl::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
         let url = self.require_setting(&format!("{at}.url"), expected, parse_url);
         let sha256_url = self.parse_setting(&format!("{at}.sha256_url"), expected, parse_url);
-        let key = |written: &RawValue| {
-            written.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
+        let key = |raw: &RawValue| {
+            raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
         };
         let public_key = self.parse_setting(
             &format!("{at}.public_key"),
@@ -100,7 +100,7 @@ impl Settings {
         })
     }
 
-    /// A setting without a default.
+    /// Reads a setting that has no default.
     fn require_setting<T>(
         &mut self,
         key: &str,

@@ -1,4 +1,4 @@
-//! A value as it was written, in a file, the environment or a flag, and what it can mean.
+//! A raw value of the file, the environment or a flag, and its conversions.
 
 use std::time::Duration;
 
@@ -6,14 +6,14 @@ use toml::de::DeValue;
 
 use crate::store::redact_url;
 
-/// A value before anybody says what it should be.
+/// A value whose type is not checked yet.
 #[derive(Clone, Debug)]
 pub enum RawValue {
     Text(String),
     Integer(i64),
     Boolean(bool),
     List(Vec<RawValue>),
-    /// From the environment or a flag: text that may mean any type.
+    /// Text of the environment or a flag, which can be converted to any type.
     Untyped(String),
     Unsupported(&'static str),
 }
@@ -75,7 +75,7 @@ impl RawValue {
         }
     }
 
-    /// As a fault shows it: without what may be a key or the password of an address.
+    /// The value for an error message, without passwords of URLs and anything that may be a key.
     pub fn to_redacted_string(&self) -> String {
         match self {
             RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),
@@ -90,7 +90,7 @@ impl RawValue {
     }
 }
 
-/// A word that is as long as a key may be is not shown.
+/// Longer words may be keys, so error messages leave them out.
 const MAX_SHOWN_WORD_LEN: usize = 24;
 
 fn redact_secrets(text: &str) -> String {

@@ -1,4 +1,4 @@
-//! `[[upstream.route]]`: further prefixes that are passed upstream.
+//! `[[upstream.route]]`: further path prefixes that are forwarded upstream.
 
 use super::raw_value::RawValue;
 use super::settings::Settings;
@@ -16,8 +16,8 @@ impl Settings {
     }
 
     fn read_prefix(&mut self, at: &str, others: &[UpstreamRoute]) -> Option<UpstreamRoute> {
-        let path = |written: &RawValue| {
-            let text = written.as_text()?;
+        let path = |raw: &RawValue| {
+            let text = raw.as_text()?;
             let segment =
                 |s: &str| !s.is_empty() && s != "." && s != ".." && s.bytes().all(is_unreserved);
             let is_valid = text.strip_prefix('/').is_some_and(|rest| rest.split('/').all(segment));
@@ -33,11 +33,11 @@ impl Settings {
         if let Some(path) = &path
             && others.iter().any(|other| other.path == *path)
         {
-            // Which of the two was  suggest  can't be known.
+            // Two routes with one prefix contradict each other, so the second is a fault.
             self.parse_setting(&key, "a prefix that no other upstream.route has", |_| None::<()>);
         }
-        let methods = |written: &RawValue| {
-            let methods = written.as_text_list()?;
+        let methods = |raw: &RawValue| {
+            let methods = raw.as_text_list()?;
             let is_valid = |method: &String| {
                 !method.is_empty()
                     && method.bytes().all(|byte| byte.is_ascii_uppercase())
@@ -70,9 +70,9 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Whether a prefix would lie over one of our own routes, or below one.
+/// Returns true if a prefix contains one of riskgate's own routes, or is below one.
 fn overlaps_own_route(path: &str) -> bool {
-    // A server behind riskgate may ignore case.
+    // The upstream server may ignore case.
     let path = &path.to_ascii_lowercase();
     ["/v1/public", "/v1/check", "/v1/usage"].iter().any(|own| {
         *path == *own

@@ -1,11 +1,11 @@
-//! Texts of the config that are never shown.
+//! Settings that must not be printed.
 
-/// A text that no dump of the config shows.
+/// A secret text. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub(super) String);
 
 impl Secret {
-    /// The text itself: to compare with.
+    /// Returns the text itself, for comparison.
     pub fn reveal(&self) -> &str {
         &self.0
     }

@@ -1,7 +1,7 @@
-//! Settings as they were written, with the place of each, and the ways to read them.
+//! Raw settings with their locations, and typed access to them.
 //!
-//! Knows types, ranges and wording; knows no setting's meaning beyond its form. Every fault is
-//! collected, none stops the reading.
+//! Owns types, ranges and the wording of faults, but not the meaning of any setting. Faults are
+//! collected; none stops the reading.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -24,7 +24,7 @@ const ENV_PREFIX: &str = "RISKGATE__";
 /// The largest config file, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// A value and where it stands.
+/// A value and its location: file and line, variable or command line.
 #[derive(Clone, Debug)]
 pub struct RawSetting {
     raw: RawValue,
@@ -35,15 +35,15 @@ pub struct RawSetting {
 #[derive(Default)]
 pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
-    /// Where sections begin, those without a key too.
+    /// Locations of all sections, including empty ones.
     pub sections: BTreeMap<String, String>,
     known_keys: Vec<String>,
-    /// What was wrong, so far.
+    /// The faults found so far.
     pub faults: Vec<String>,
 }
 
 impl Settings {
-    /// Reads a file; its own faults of grammar end the reading.
+    /// Reads a file. Only a file that can't be read or is not TOML is an error.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
         let text = read_regular_text(path, MAX_CONFIG_BYTES)
@@ -91,7 +91,8 @@ impl Settings {
         }
     }
 
-    /// `RISKGATE__SECTION__KEY` overrides the file. What other variables hold is not looked at.
+    /// Reads `RISKGATE__SECTION__KEY` variables, which override the file. Other variables are
+    /// ignored.
     pub fn read_environment(&mut self, variables: impl Iterator<Item = (OsString, OsString)>) {
         for (name, value) in variables {
             if !name.as_encoded_bytes().starts_with(ENV_PREFIX.as_bytes()) {
@@ -104,7 +105,7 @@ impl Settings {
                     self.values
                         .insert(dotted, RawSetting { raw: RawValue::Untyped(value), location: at });
                 }
-                // It may be a secret, or nearly one.
+                // The value may be a secret, so the fault does not contain it.
                 Err(_) => self
                     .faults
                     .push(format!("{at}: {dotted}: expected UTF-8, but found other bytes")),
@@ -112,7 +113,7 @@ impl Settings {
         }
     }
 
-    /// A flag overrides both; a flag given several times makes a list.
+    /// Sets a flag, which overrides the file and the environment.
     pub fn set_command_line_flag(&mut self, key: &str, value: &str) {
         let setting = RawSetting {
             raw: RawValue::Untyped(value.to_owned()),
@@ -121,7 +122,7 @@ impl Settings {
         self.values.insert(key.to_owned(), setting);
     }
 
-    /// Whatever nobody asked for is a fault.
+    /// Reports each setting and section that the program never read.
     pub fn reject_unknown_keys(&mut self) {
         let unknown = self.values.iter().filter(|(key, _)| !self.known_keys.contains(key));
         let faults = unknown.map(|(key, setting)| {
@@ -160,12 +161,12 @@ impl Settings {
             .push(format!("{}: {key}: expected {expected}, but found {found}", setting.location));
     }
 
-    /// A fault of something that is not there.
+    /// Reports a missing setting.
     pub fn report_missing(&mut self, key: &str, expected: &str) {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
     }
 
-    /// Takes a setting through `parse`, or says what was expected.
+    /// Parses a setting, or reports what was expected.
     pub fn parse_setting<T>(
         &mut self,
         key: &str,
@@ -181,14 +182,13 @@ impl Settings {
     }
 
     pub fn text(&mut self, key: &str) -> Option<String> {
-        self.parse_setting(key, "a text", |written| written.as_text().map(str::to_owned))
+        self.parse_setting(key, "a text", |raw| raw.as_text().map(str::to_owned))
             .filter(|text| !text.is_empty())
     }
 
-    /// A directory; none where the text is empty.
+    /// Reads a path. Returns None if the text is empty.
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
-        let path =
-            self.parse_setting(key, "a path", |written| written.as_text().map(str::to_owned));
+        let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         Some(path.unwrap_or_else(|| default.to_owned()))
             .filter(|path| !path.is_empty())
             .map(PathBuf::from)
@@ -200,9 +200,7 @@ impl Settings {
 
     pub fn optional_integer(&mut self, key: &str, range: RangeInclusive<u64>) -> Option<u64> {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
-        self.parse_setting(key, &expected, |written| {
-            written.as_integer().filter(|n| range.contains(n))
-        })
+        self.parse_setting(key, &expected, |raw| raw.as_integer().filter(|n| range.contains(n)))
     }
 
     pub fn integer(&mut self, key: &str, range: RangeInclusive<u64>, default: u64) -> u64 {
@@ -211,62 +209,61 @@ impl Settings {
 
     pub fn duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration such as 500ms, 2.5s, 10m, 1h or 7d";
-        self.parse_setting(key, expected, |written| parse_duration(written.as_text()?))
-            .unwrap_or(default)
+        self.parse_setting(key, expected, |raw| parse_duration(raw.as_text()?)).unwrap_or(default)
     }
 
-    /// A duration that can't be zero, since nothing would ever get through.
+    /// Reads a duration of at least 1 ms; a zero timeout would reject every request.
     pub fn nonzero_duration(&mut self, key: &str, default: Duration) -> Duration {
         let expected = "a duration of 1ms or more, such as 500ms, 2.5s, 10m, 1h or 7d";
-        let parse = |written: &RawValue| {
-            parse_duration(written.as_text()?).filter(|time| *time >= Duration::from_millis(1))
+        let parse = |raw: &RawValue| {
+            parse_duration(raw.as_text()?).filter(|time| *time >= Duration::from_millis(1))
         };
         self.parse_setting(key, expected, parse).unwrap_or(default)
     }
 
     pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
-        let choose = |written: &RawValue| {
-            let text = written.as_text()?;
+        let choose = |raw: &RawValue| {
+            let text = raw.as_text()?;
             choices.iter().find(|choice| **choice == text).copied()
         };
         self.parse_setting(key, &expected, choose).unwrap_or(choices[0])
     }
 
     pub fn address(&mut self, key: &str, default: &str) -> SocketAddr {
-        let parse = |written: &RawValue| written.as_text()?.parse().ok();
+        let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         self.parse_setting(key, "an address such as 127.0.0.1:8080", parse)
             .or_else(|| default.parse().ok())
             .unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0)))
     }
 
     pub fn optional_address(&mut self, key: &str) -> Option<SocketAddr> {
-        let parse = |written: &RawValue| written.as_text()?.parse().ok();
+        let parse = |raw: &RawValue| raw.as_text()?.parse().ok();
         self.parse_setting(key, "an address such as 127.0.0.1:8443", parse)
     }
 
-    /// Two sockets can't listen on one address.
+    /// Reports listeners that have the same address.
     pub fn reject_address_conflicts(&mut self, addresses: &[(&str, Option<SocketAddr>)]) {
         let set: Vec<(&str, SocketAddr)> =
             addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
         for (at, (key, address)) in set.iter().enumerate() {
             let other = set[..at].iter().find(|(_, other)| is_same_socket(address, other));
             if let Some((other, _)) = other {
-                let place = self.values.get(*key).map_or("config", |setting| &setting.location);
+                let location = self.values.get(*key).map_or("config", |setting| &setting.location);
                 self.faults.push(format!(
-                    "{place}: {key}: expected another address than {other}, but found {address}"
+                    "{location}: {key}: expected another address than {other}, but found {address}"
                 ));
             }
         }
     }
 
     pub fn networks(&mut self, key: &str) -> Networks {
-        let parse = |written: &RawValue| Networks::parse(&written.as_text_list()?);
+        let parse = |raw: &RawValue| Networks::parse(&raw.as_text_list()?);
         self.parse_setting(key, "a list of addresses or networks such as [\"10.0.0.0/8\"]", parse)
             .unwrap_or_default()
     }
 
-    /// The members of an array of tables, such as `upstream.route`, as `upstream.route.0`.
+    /// The keys of the members of an array of tables: `upstream.route.0` for `upstream.route`.
     pub fn table_array_members(&self, array: &str) -> Vec<String> {
         let prefix = format!("{array}.");
         let indexes: std::collections::BTreeSet<usize> = self
@@ -279,8 +276,8 @@ impl Settings {
     }
 
     pub fn servers(&mut self, key: &str, default: &str) -> Vec<String> {
-        let parse = |written: &RawValue| {
-            let servers = written.as_text_list()?;
+        let parse = |raw: &RawValue| {
+            let servers = raw.as_text_list()?;
             let is_valid = |server: &String| {
                 server.rsplit_once(':').is_some_and(|(host, port)| {
                     !host.is_empty()
@@ -298,7 +295,7 @@ impl Settings {
         let parsed = match self.look_up(key) {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
-                // What was found may hold a password, and the error leaves it out.
+                // The URL may contain a password, so the error does not contain the URL.
                 Some(Err(error)) => {
                     self.faults.push(format!("{}: {key}: {error}", setting.location));
                     None
@@ -323,8 +320,7 @@ impl Settings {
             (1..=32).contains(&text.len())
                 && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
         };
-        let parse =
-            |written: &RawValue| written.as_text().filter(|text| is_valid(text)).map(str::to_owned);
+        let parse = |raw: &RawValue| raw.as_text().filter(|text| is_valid(text)).map(str::to_owned);
         self.parse_setting(key, "1 to 32 letters, digits or _", parse)
             .unwrap_or_else(|| default.to_owned())
     }
@@ -334,24 +330,25 @@ impl Settings {
         match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
             Some(token) => Some(Secret(token.to_owned())),
             None => {
-                // What was found is a secret, or nearly one.
+                // The value may be a secret, so the fault does not contain it.
                 let at = &setting.location;
                 self.faults.push(format!(
-                    "{at}: admin.token: expected 16 or more ASCII characters, but found something else"
+                    "{at}: admin.token: expected 16 or more ASCII characters, but found something \
+                     else"
                 ));
                 None
             }
         }
     }
 
-    /// Every key below `section` as a limit.
+    /// Reads every key of `section` as a monthly limit.
     pub fn read_plan_limits(&mut self, section: &str) -> Plans {
         let prefix = format!("{section}.");
         let keys: Vec<String> =
             self.values.keys().filter(|key| key.starts_with(&prefix)).cloned().collect();
-        let limit = |written: &RawValue| match written.as_text() {
+        let limit = |raw: &RawValue| match raw.as_text() {
             Some("unlimited") => Some(MonthlyLimit::Unlimited),
-            _ => written.as_integer().map(MonthlyLimit::Calls),
+            _ => raw.as_integer().map(MonthlyLimit::Calls),
         };
         let mut limits = Plans::new();
         for key in keys {
@@ -364,10 +361,10 @@ impl Settings {
     }
 }
 
-/// Whether one address takes what the other would; port 0 is any that is free.
+/// Returns true if both addresses can't be bound at once. Port 0 stands for any free port.
 fn is_same_socket(one: &SocketAddr, other: &SocketAddr) -> bool {
     let is_all = |address: &SocketAddr| address.ip().is_unspecified();
-    // An IPv6 socket for all addresses takes IPv4 too.
+    // An IPv6 socket on all addresses also accepts IPv4 connections.
     let covers = |a: &SocketAddr, b: &SocketAddr| is_all(a) && (a.is_ipv6() || b.is_ipv4());
     one.port() == other.port()
         && one.port() != 0

@@ -26,7 +26,7 @@ fn a_file_without_settings_means_the_defaults_and_an_empty_one_nothing() {
 }
 
 #[test]
-fn every_fault_is_told_with_its_line() {
+fn every_fault_is_reported_with_its_line() {
     let faults = read(
         "[listen]\nhttp = \"nowhere\"\nport = 3\n\n[store]\nurl = \"localhost:6379\"\n\
          on_failure = \"maybe\"\n[plans]\nfree = -1\n[[upstream.route]]\nprefix = \"/v1/check\"\n",

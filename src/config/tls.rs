@@ -1,4 +1,4 @@
-//! `[[listen.certificate]]` and TLS to the upstream.
+//! `[[listen.certificate]]`, and TLS to the upstream servers.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::proxy::upstream::UpstreamTls;
 use crate::support::certificates::CertificateFiles;
 
 impl Settings {
-    /// `[[listen.certificate]]`: needed where TLS is listened for, and of no use elsewhere.
+    /// Reads `[[listen.certificate]]`, which is required if `listen.https` is set.
     pub fn read_certificate_files(&mut self) -> Vec<CertificateFiles> {
         let members = self.table_array_members("listen.certificate");
         let listens_with_tls = self.values.contains_key("listen.https");
@@ -27,19 +27,18 @@ impl Settings {
             .collect()
     }
 
-    /// A path that must be given.
+    /// Reads a path that has no default.
     fn require_path(&mut self, key: &str) -> Option<PathBuf> {
         const EXPECTED: &str = "a path of a file in PEM form";
         if !self.values.contains_key(key) {
             self.report_missing(key, EXPECTED);
         }
-        let path = |written: &RawValue| {
-            written.as_text().filter(|text| !text.is_empty()).map(PathBuf::from)
-        };
+        let path =
+            |raw: &RawValue| raw.as_text().filter(|text| !text.is_empty()).map(PathBuf::from);
         self.parse_setting(key, EXPECTED, path)
     }
 
-    /// TLS to the upstream, if it is spoken.
+    /// Reads the settings of TLS to the upstream servers, if `upstream.tls` is on.
     pub fn read_upstream_tls(
         &mut self,
         servers: &[String],
@@ -61,7 +60,7 @@ impl Settings {
     }
 }
 
-/// The name in `upstream.host`, or the one that all servers have.
+/// Returns the name in `upstream.host`, or the name that all servers share.
 fn shared_server_name(servers: &[String], host: Option<&str>) -> Option<String> {
     let name = |text: &str| {
         let name = text.rsplit_once(':').map_or(text, |(name, _)| name);

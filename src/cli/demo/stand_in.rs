@@ -55,7 +55,7 @@ pub fn serve_stand_in_upstream(listener: &TcpListener, table: Table) {
     for stream in listener.incoming().flatten() {
         let table = Arc::clone(&table);
         std::thread::spawn(move || {
-            // A client that has gone needs no answer.
+            // An error ends only this connection.
             let _ = serve_connection(stream, &table);
         });
     }

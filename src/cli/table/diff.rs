@@ -9,7 +9,7 @@ use super::super::failure::CommandFailure;
 use super::lookup::verdict_json;
 use crate::table::{ListRow, Lookup, Table, TableLocation};
 
-/// Shows what one table says and the other does not.
+/// Prints the rows that differ between two tables.
 pub fn diff(
     out: &mut dyn Write,
     old: PathBuf,
@@ -71,7 +71,7 @@ pub fn diff(
 
 fn row_json(row: &ListRow) -> Value {
     let mut value = verdict_json(&row.own);
-    // What covers names below only matters where it is something else.
+    // The verdict for names below is shown only if it differs.
     if row.below.as_ref().is_none_or(|below| verdict_json(below) != value) {
         value["below"] = row.below.as_ref().map_or(Value::Null, verdict_json);
     }
@@ -79,19 +79,19 @@ fn row_json(row: &ListRow) -> Value {
 }
 
 fn describe_row(row: &ListRow) -> String {
-    let words = |found: &Lookup| {
+    let describe = |found: &Lookup| {
         let verdict = &found.verdict;
-        let mut words = format!("{} {}", verdict.reason, verdict.score.value());
+        let mut text = format!("{} {}", verdict.reason, verdict.score.value());
         let flags =
             [(verdict.is_free_provider, " free"), (verdict.is_corporate_email, " corporate")];
-        flags.iter().filter(|(is, _)| *is).for_each(|(_, word)| words.push_str(word));
+        flags.iter().filter(|(is_set, _)| *is_set).for_each(|(_, flag)| text.push_str(flag));
         if let Some(label) = found.label {
-            words.push_str(&format!(" {label:?}"));
+            text.push_str(&format!(" {label:?}"));
         }
-        words
+        text
     };
-    let own = words(&row.own);
-    match row.below.as_ref().map(words) {
+    let own = describe(&row.own);
+    match row.below.as_ref().map(describe) {
         Some(below) if below == own => own,
         Some(below) => format!("{own}, below it {below}"),
         None => format!("{own}, alone"),

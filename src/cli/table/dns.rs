@@ -19,13 +19,13 @@ use crate::table::Table;
 
 /// The largest list of names, in bytes.
 const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
-/// What the lists of kind `mx` begin with.
+/// The first line of lists of kind `mx`.
 const MX_LIST_HEADER: &str = "domain,mx\n";
-/// Names that stand beside a proposal.
+/// Listed names that are printed beside each proposed host.
 const EXAMPLES_PER_HOST: usize = 5;
 
-/// The store that keeps what was learned, if anything is. One that does not answer is told, and the
-/// table answers alone.
+/// Opens the store with the learned DNS results, if `dns.learn` is on. If the store does not
+/// answer, it prints a message and the table answers alone.
 pub fn open_learned_store(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.store;
     if !config.dns.learn {
@@ -44,7 +44,7 @@ pub fn open_learned_store(config: &Config) -> Option<Store> {
     }
 }
 
-/// Asks the DNS about names, and writes what it says.
+/// Queries the DNS for names, and writes the results.
 pub fn resolve_names(
     names: &Path,
     output: Option<&Path>,
@@ -61,15 +61,15 @@ pub fn resolve_names(
     let table = Arc::new(Table::build(&config.table, unix_now())?);
     let (names, invalid_lines) = parse_domains(&text, &table);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let finding =
-        runtime.block_on(ask_all(names, &table, config)).map_err(CommandFailure::failed)?;
+    let findings =
+        runtime.block_on(query_all(names, &table, config)).map_err(CommandFailure::failed)?;
     let mut list = MX_LIST_HEADER.to_owned();
     let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
     let (mut rows, mut without_mx) = (0, 0);
-    for (name, finding) in finding {
+    for (name, finding) in findings {
         match finding {
             DnsFinding::ImplicitMx { .. } => without_mx += 1,
-            // Lists hold no underscores.
+            // List rows can't contain underscores.
             DnsFinding::Mx { text, .. } if text != "." && DnsName::parse(&text).is_err() => {
                 *unknown.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
             }
@@ -91,13 +91,13 @@ pub fn resolve_names(
         print_message(format!("  {count}: {why}"));
     }
     if invalid_lines > 0 {
-        print_message(format!("{invalid_lines} lines that name nothing that could be asked for"));
+        print_message(format!("{invalid_lines} lines without a domain name"));
     }
     Ok(())
 }
 
-/// The domains that a text names, and how many lines name none. Names that are for special use are
-/// nobody's business.
+/// Returns the domains in a text, and how many lines have none. Special-use names are not in the
+/// public DNS and count as none.
 fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
     let mut invalid_lines = 0;
     let mut domains = BTreeSet::new();
@@ -117,7 +117,7 @@ fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
     (domains, invalid_lines)
 }
 
-async fn ask_all(
+async fn query_all(
     names: BTreeSet<String>,
     table: &Arc<Table>,
     config: &Config,
@@ -145,7 +145,7 @@ async fn ask_all(
     }
 }
 
-/// What a host serves.
+/// The domains whose mail a host receives.
 #[derive(Default)]
 struct HostDomains {
     listed: BTreeSet<String>,
@@ -153,7 +153,7 @@ struct HostDomains {
     others: BTreeSet<String>,
 }
 
-/// Proposes hosts that serve listed names, with what speaks for each.
+/// Prints the hosts that serve listed names, with the evidence for each.
 pub fn suggest_hosts(
     out: &mut dyn Write,
     mx: &Path,
@@ -172,7 +172,7 @@ pub fn suggest_hosts(
     for line in text.lines().skip(1) {
         let Some((name, host)) = line.trim().split_once(',') else { continue };
         let (Ok(domain), Ok(host)) = (Domain::parse(name), DnsName::parse(host)) else { continue };
-        // Of whom something is known, nothing is to be proposed.
+        // Known hosts need no proposal.
         let known = table.is_known_mx_host(host.as_str()) || host.as_str() == domain.as_str();
         let Some(owner) = host.registrable_start().filter(|_| !known) else { continue };
         let served = hosts.entry(host.as_str()[owner..].to_owned()).or_default();
@@ -191,21 +191,23 @@ pub fn suggest_hosts(
     }
     let mut proposed: Vec<(String, HostDomains)> = hosts
         .into_iter()
-        // Whoever serves more names that nobody lists is shared by many.
-        .filter(|(_, it)| it.listed.len() >= min && it.protected.is_empty())
-        .filter(|(_, it)| it.others.len() < it.listed.len())
+        // A host that serves more unlisted names than listed ones is shared by many operators.
+        .filter(|(_, served)| served.listed.len() >= min && served.protected.is_empty())
+        .filter(|(_, served)| served.others.len() < served.listed.len())
         .collect();
     proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed.len()));
-    writeln!(
-        out,
-        "# Read each one before you take it over: forwarders and hosting companies serve"
-    )?;
-    writeln!(out, "# disposable names too, and are never to be listed here.")?;
+    writeln!(out, "# Review each host before you add it: forwarders and hosting companies serve")?;
+    writeln!(out, "# disposable names too, and must never be listed here.")?;
     writeln!(out, "suffix,label,class")?;
     for (host, HostDomains { listed, others, .. }) in proposed {
-        let some: Vec<&str> = listed.iter().take(EXAMPLES_PER_HOST).map(String::as_str).collect();
+        let examples: Vec<&str> =
+            listed.iter().take(EXAMPLES_PER_HOST).map(String::as_str).collect();
         let (listed, others) = (listed.len(), others.len());
-        writeln!(out, "# {listed} listed, 0 protected, {others} in no list: {}", some.join(" "))?;
+        writeln!(
+            out,
+            "# {listed} listed, 0 protected, {others} in no list: {}",
+            examples.join(" ")
+        )?;
         writeln!(out, "{host},{host},disposable")?;
     }
     Ok(())

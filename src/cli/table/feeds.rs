@@ -12,7 +12,7 @@ use crate::model::month::format_rfc3339;
 use crate::quota::unix_now;
 use crate::table::Table;
 
-/// Fetches feeds once: those that are named, or all.
+/// Fetches the named feeds once, or all feeds.
 pub fn update_feeds(
     names: &[String],
     config: &Config,
@@ -23,7 +23,7 @@ pub fn update_feeds(
     if let Some(name) = unknown {
         let known: Vec<&str> = feeds.feeds.iter().map(|feed| feed.name.as_str()).collect();
         let expected = match known.is_empty() {
-            true => "a [[table.feed]] of this name that is switched on".to_owned(),
+            true => "an enabled [[table.feed]] of this name".to_owned(),
             false => format!("one of {}", known.join(", ")),
         };
         return Err(CommandFailure::usage(format!(
@@ -41,7 +41,7 @@ pub fn update_feeds(
         }
     }
     if feeds.feeds.is_empty() {
-        print_message("no [[table.feed]] is switched on");
+        print_message("no [[table.feed]] is enabled");
     }
     print_result(done)?;
     match failed.is_empty() {
@@ -50,7 +50,7 @@ pub fn update_feeds(
     }
 }
 
-/// Shows how each feed stands.
+/// Prints the status of each feed.
 pub fn list_feeds(out: &mut dyn Write, config: &Config, json: bool) -> Result<(), CommandFailure> {
     let status = config.feeds.status(unix_now());
     if json {

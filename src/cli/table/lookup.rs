@@ -13,7 +13,7 @@ use crate::quota::unix_now;
 use crate::store::{LearnedRow, Store};
 use crate::table::{Lookup, Table, TableInputs};
 
-/// Writes the answers; the faults of names that are none.
+/// Writes the answers. Returns the faults of names that are not domains.
 pub fn lookup(
     out: &mut dyn Write,
     names: &[String],
@@ -23,13 +23,13 @@ pub fn lookup(
     json: bool,
 ) -> Result<Vec<String>, CommandFailure> {
     let table = Table::build(sources, unix_now())?;
-    let mut refused = Vec::new();
+    let mut faults = Vec::new();
     let mut values = Vec::new();
     for name in names {
         let domain = match Domain::parse(name) {
             Ok(domain) => domain,
             Err(error) => {
-                refused.push(format!("domain: {error}"));
+                faults.push(format!("domain: {error}"));
                 continue;
             }
         };
@@ -48,10 +48,10 @@ pub fn lookup(
     if json {
         writeln!(out, "{:#}", Value::Array(values))?;
     }
-    Ok(refused)
+    Ok(faults)
 }
 
-/// What nodes have learned of a domain.
+/// Reads what nodes have learned about a domain from the DNS.
 fn read_learned(
     store: &mut Option<Store>,
     domain: &Domain,
@@ -78,7 +78,7 @@ fn write_found(
         writeln!(out, "  learned  {mx}, until {}", format_rfc3339(*until))?;
     }
     if let Some(provider) = found.suggestion(domain) {
-        writeln!(out, "   suggest     {provider}, probably")?;
+        writeln!(out, "  suggest  {provider}, probably")?;
     }
     for list in why.lists {
         writeln!(out, "  list     {} ({})", list.file, list.kind)?;

@@ -13,20 +13,20 @@ use crate::table::{
     ListRow, NewOverride, OverrideAction, OverrideFile, Table, TableInputs, is_valid_day,
 };
 
-/// What is said of a domain.
+/// The arguments of `allow` and `deny`.
 #[derive(Debug, Args)]
 pub struct OverrideArgs {
     /// The domain; names below it are covered too.
     domain: String,
     #[command(flatten)]
     config: ConfigArgs,
-    /// This name alone.
+    /// Match this name only, without names below it.
     #[arg(long)]
     exact: bool,
-    /// Words for people, kept beside the row.
+    /// A note for people, stored in the row.
     #[arg(long, value_name = "TEXT", default_value = "")]
     note: String,
-    /// The last day on which it counts, in UTC.
+    /// The last day on which the override applies, in UTC.
     #[arg(long, value_name = "YYYY-MM-DD")]
     until: Option<String>,
     /// Also deny a name that the lists protect.
@@ -34,20 +34,20 @@ pub struct OverrideArgs {
     force: bool,
 }
 
-/// Writes what is said of a domain.
-pub fn set_override(args: &OverrideArgs, word: OverrideAction) -> Result<(), CommandFailure> {
+/// Writes an override to the file.
+pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), CommandFailure> {
     let sources = args.config.read()?.table;
     let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
-    // Days of this form are in the order of their letters.
+    // Days in this form sort as text.
     let today = format_rfc3339(unix_now());
     let is_past = |until: &&String| !is_valid_day(until) || until.as_str() < &today[..10];
     if let Some(until) = args.until.as_ref().filter(is_past) {
         let expected = "--until: expected today or a later day such as 2030-12-31";
         return Err(CommandFailure::usage(format!("{expected}, but found {until:?}")));
     }
-    // Where the table can't be made already, a row more would not be followed.
+    // If the table can't be built already, gateways would not apply a further row.
     Table::build(&sources, unix_now())?;
-    if word == OverrideAction::Deny && !args.force {
+    if action == OverrideAction::Deny && !args.force {
         let lists = TableInputs { overrides: None, ..sources.clone() };
         let table = Table::build(&lists, unix_now())?;
         if let Some(protected) = protected_at_or_below(&table, &name, args) {
@@ -56,14 +56,14 @@ pub fn set_override(args: &OverrideArgs, word: OverrideAction) -> Result<(), Com
         }
     }
     let (is_exact, until) = (args.exact, args.until.as_deref());
-    let new = NewOverride { name: &name, action: word, is_exact, note: &args.note, until };
+    let new = NewOverride { name: &name, action, is_exact, note: &args.note, until };
     let replaced = file.set_override(&new)?;
-    let word = if word == OverrideAction::Allow { "allowed" } else { "denied" };
-    let done = format!("{name} is {word} in {}", file.display_path());
+    let state = if action == OverrideAction::Allow { "allowed" } else { "denied" };
+    let done = format!("{name} is {state} in {}", file.display_path());
     print_result_of_change(&done, format!("{done}\n{}", format_rows("instead of", &replaced)))
 }
 
-/// Takes back what is said of a domain.
+/// Removes the overrides of a domain from the file.
 pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFailure> {
     let sources = config.read()?.table;
     let name = override_name(domain)?;
@@ -77,12 +77,12 @@ pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFa
     print_result_of_change(&done, format!("{done}\n{}", format_rows("removed", &removed)))
 }
 
-/// Rows that are gone from the file, so that people can write them again.
+/// Formats removed rows, so that people can restore them.
 fn format_rows(what: &str, rows: &[String]) -> String {
     rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }
 
-/// A name that the lists protect, and that a denial would flag.
+/// Returns a name that the lists protect and that this denial would flag.
 fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> Option<String> {
     let is_protected =
         |domain: &Domain| table.lookup(domain, unix_now()).verdict.rule == Rule::Protected;
