@@ -1,6 +1,6 @@
-"""The callers of one round, and those who watch the operator's pages: they note and judge nothing.
+"""The callers of one round, and the watchers of the admin pages. They record and check nothing.
 
-Every account has a connection of its own to every node and asks with its keys in turn.
+Every account has a connection of its own to every node, and sends requests with its keys in turn.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ WATCH_PERIOD = 0.15
 
 
 class Sample(NamedTuple):
-    """One answer: to whom, when, and what it says of the key and the account's limit."""
+    """One response, with its times and the account's limit if it names one."""
 
     node: int
     account: str
@@ -29,7 +29,7 @@ class Sample(NamedTuple):
 
 
 class StatusReport(NamedTuple):
-    """What a node told of its keys at one moment."""
+    """What a node reported about its keys at one moment."""
 
     node: int
     at: float
@@ -38,7 +38,7 @@ class StatusReport(NamedTuple):
 
 
 class Caller:
-    """One connection of one account to one node, which is kept."""
+    """A persistent connection of one account to one node."""
 
     def __init__(self, node, account):
         self.node, self.account = node, account
@@ -50,7 +50,8 @@ class Caller:
         sent = now()
         self.writer.write(f"GET {target} HTTP/1.1\r\nHost: gate.test\r\n"
                           f"Authorization: Bearer {key.token}\r\n\r\n".encode())
-        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)).decode()
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), TIMEOUT_SECONDS)
+        head = head.decode()
         length = re.search(r"^content-length: *(\d+)", head, re.M | re.I)
         body = await self.reader.readexactly(int(length[1]))
         status = int(head.split(" ", 2)[1])
@@ -69,7 +70,7 @@ class Caller:
 
 
 async def call_until_done(node, account, keys, draw, samples, faults, done):
-    """Asks on until the round is done; `keys` may grow meanwhile."""
+    """Sends requests until the round is done. `keys` may grow meanwhile."""
     caller, turn = Caller(node, account), draw.randrange(100)
     try:
         while not done.is_set():
@@ -86,16 +87,16 @@ async def call_until_done(node, account, keys, draw, samples, faults, done):
         caller.close()
 
 
-async def watch(node, status_reports, done):
+async def watch_status(node, status_reports, done):
     while not done.is_set():
-        asked = now()
-        if told := await node.told():
-            status_reports.append(StatusReport(node.number, asked, *told))
+        requested_at = now()
+        if status := await node.read_status():
+            status_reports.append(StatusReport(node.number, requested_at, *status))
         await asyncio.sleep(WATCH_PERIOD)
 
 
 class SchedulingDelays:
-    """How long this script itself was held up: all else on the machine was as well."""
+    """How long this script was delayed. Other processes of the machine were delayed as well."""
 
     STEP = 0.02
 

@@ -1,4 +1,4 @@
-"""What a round notes, for those who judge it."""
+"""What happens in a round, recorded for the rules that check it."""
 
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
@@ -16,7 +16,7 @@ class Key:
 
 @dataclass
 class Change:
-    """A command that changes keys or limits, and what came of it."""
+    """A command that changes keys or limits, and its outcome."""
 
     kind: str
     account: str
@@ -25,7 +25,7 @@ class Change:
     started: float = 0.0
     ended: Optional[float] = None
     done: bool = False
-    # In whose term the command had its answer; None if it may be one or another.
+    # The term in which the command ended; -1 if it reached an old primary, None if unknown.
     term: Optional[int] = None
     said: str = ""
 
@@ -36,7 +36,7 @@ class Change:
 
 @dataclass
 class PrimaryTerm:
-    """A server that is the store, from its promotion on, and what it held then."""
+    """The time in which a server is the primary, and what it had at the start of that time."""
 
     server: str
     since: float
@@ -50,7 +50,7 @@ class Record:
     """What happened in a round."""
 
     terms: list = field(default_factory=list)
-    # Of each node, by term: since when its link leads to the server that reigns, and until when.
+    # By node and term: from when until when the node's proxy led to the primary.
     contacts: dict = field(default_factory=dict)
     changes: list = field(default_factory=list)
     samples: list = field(default_factory=list)
@@ -64,7 +64,7 @@ class Record:
 
 
 def has_ended(key):
-    """Whether a key as it is listed is revoked, or was rotated and has ended."""
+    """Returns True if a listed key is revoked, or if it was rotated and has expired."""
     if key["revoked_at"] is not None:
         return True
     ends = key["expires_at"]

@@ -1,7 +1,7 @@
 """One round: a store with a replica, nodes and callers, key changes, and one or two failovers.
 
-All is drawn from the seed: what is changed and when, what the replica misses, how the primary
-fails, and in which order nodes and commands reach the promoted server.
+The seed determines everything: the changes and their times, what the replica misses, how the
+primary fails, and in which order nodes and commands reach the promoted server.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from .record import Change, Key, Record, PrimaryTerm, has_ended
 from .servers import SwitchableProxy, Node, Redis, command, config, now, until, write_table
 
 PLANS = {"free": 100, "big": 1_000_000, "turning": 120}
-# "steady" is never changed; the limit of "tight" is spent in a round.
+# "steady" is never changed. The callers use up the limit of "tight" in a round.
 ACCOUNTS = {"steady": "big", "tight": "tight", "red": "turning", "green": "turning",
             "blue": "turning"}
 CHANGING = ["red", "green", "blue"]
@@ -41,10 +41,10 @@ class Round:
         self.keys = {account: [] for account in ACCOUNTS}
         self.nodes, self.servers, self.links, self.tasks = [], [], [], []
         self.done = asyncio.Event()
-        self.event_log, self.begun = [], now()
+        self.event_log, self.started = [], now()
 
     def note(self, text):
-        self.event_log.append(f"{now() - self.begun:7.3f} {text}")
+        self.event_log.append(f"{now() - self.started:7.3f} {text}")
 
     # --- the start ---
 
@@ -83,7 +83,7 @@ class Round:
         await replica.follow(primary, self.replication.port)
 
     async def fill(self):
-        """The first keys, by one import."""
+        """Imports the first keys."""
         text = ""
         for account, plan in ACCOUNTS.items():
             for _ in range(KEYS_EACH if account in CHANGING else 1):
@@ -91,7 +91,7 @@ class Round:
         await self.import_keys(text, "first.toml")
 
     def key_to_import(self, account, plan=None):
-        """A new key that callers have from now on, as it stands in a key file."""
+        """Creates a key that callers use from now on. Returns its entry for a key file."""
         number = sum(len(of) for of in self.keys.values())
         token = f"sv_{self.draw.getrandbits(128):032x}"
         key = Key(f"{account}-{number}", account, token)
@@ -104,9 +104,9 @@ class Round:
     async def import_keys(self, text, name):
         path = self.folder / name
         path.write_text(text)
-        code, _, said = await self.run_command("keys", "import", str(path))
+        code, _, stderr = await self.run_command("keys", "import", str(path))
         if code != 0:
-            raise RuntimeError(f"keys import: exit {code}: {said}")
+            raise RuntimeError(f"keys import: exit {code}: {stderr}")
 
     async def add_node(self, port):
         number = len(self.nodes)
@@ -122,13 +122,13 @@ class Round:
             draw = random.Random(f"{self.seed}-{number}-{account}")
             self.begin(calls.call_until_done(node, account, self.keys, draw, self.record.samples,
                                   self.record.faults, self.done))
-        self.begin(calls.watch(node, self.record.status_reports, self.done))
+        self.begin(calls.watch_status(node, self.record.status_reports, self.done))
 
     def begin(self, work):
         self.tasks.append(asyncio.ensure_future(work))
 
     def mark_contact(self, node):
-        """From now on this node's link leads to the server that reigns."""
+        """Records that this node's proxy leads to the current primary from now on."""
         self.record.contacts[node, len(self.record.terms) - 1] = [now(), float("inf")]
 
     def mark_contact_lost(self, node):
@@ -142,49 +142,53 @@ class Round:
         return await command(self.binary, words, self.command_config)
 
     async def read_term(self, server):
-        """What a server holds now, as commands tell that ask it and nobody else."""
+        """Reads what a server has now, with commands that connect to it directly."""
         path = config(self.folder, f"direct-{server.name}", server.port, self)
         since = now()
-        said = await asyncio.gather(*(command(self.binary, (what, "list", "--json"), path)
+        results = await asyncio.gather(*(command(self.binary, (what, "list", "--json"), path)
                                       for what in ("keys", "accounts")))
-        if any(code != 0 for code, _, _ in said):
-            raise RuntimeError(f"listing what {server.name} holds: {said}")
-        keys, accounts = (json.loads(out) for _, out, _ in said)
+        if any(code != 0 for code, _, _ in results):
+            raise RuntimeError(f"listing what {server.name} has: {results}")
+        keys, accounts = (json.loads(out) for _, out, _ in results)
         return PrimaryTerm(server.name, since,
                      {key["id"]: has_ended(key) for key in keys},
                      {account["name"]: account["limit"] for account in accounts})
 
     async def make_change(self, change, how=None):
-        """Makes a change with the server that commands reach now. A key is created by an import,
-        so that callers have it whatever comes of it, by `create`, or by a rotation."""
+        """Makes a change on the server that commands reach now.
+
+        A key is created by `create`, by a rotation, or by an import; after an import callers use
+        the key even if the command fails."""
         target, terms = self.commands.target, len(self.record.terms)
         is_current = target == self.current().port
         change.started = now()
         self.record.changes.append(change)
         if change.kind == "limit":
-            said = await self.run_command("accounts", "set", change.account, "--limit", str(change.value))
+            result = await self.run_command(
+                "accounts", "set", change.account, "--limit", str(change.value))
         elif change.kind == "revoke" and how != "rotate":
-            said = await self.run_command("keys", "revoke", change.key)
+            result = await self.run_command("keys", "revoke", change.key)
         elif change.kind == "revoke":
-            said = await self.run_command("keys", "rotate", change.key, "--overlap", "0", "--json")
+            result = await self.run_command(
+                "keys", "rotate", change.key, "--overlap", "0", "--json")
         elif how == "import":
             text = self.key_to_import(change.account)
             change.key = self.keys[change.account][-1].id
             path = self.folder / f"import-{change.key}.toml"
             path.write_text(text)
-            said = await self.run_command("keys", "import", str(path))
+            result = await self.run_command("keys", "import", str(path))
         else:
-            said = await self.run_command("keys", "create", "--account", change.account, "--json")
-        change.ended, change.done, change.said = now(), said[0] == 0, said[2].strip()
+            result = await self.run_command("keys", "create", "--account", change.account, "--json")
+        change.ended, change.done, change.said = now(), result[0] == 0, result[2].strip()
         if self.commands.target == target and len(self.record.terms) == terms:
             change.term = terms - 1 if is_current else -1
         if how in ("rotate", "create"):
-            self.take_new_key(change, how, said[1])
+            self.take_new_key(change, how, result[1])
         self.note(f"{how or ''} {change}: {'done' if change.done else 'failed'} in term "
-                  f"{change.term}, begun {change.started - self.begun:.3f} {change.said[:120]}")
+                  f"{change.term}, started {change.started - self.started:.3f} {change.said[:120]}")
 
     def take_new_key(self, change, how, out):
-        """Gives callers the key that a command showed."""
+        """Gives the callers the key that a command printed."""
         if not change.done:
             if how == "rotate":
                 self.record.keys_in_doubt.add(change.key)
@@ -197,11 +201,11 @@ class Round:
         self.keys[change.account].append(Key(made["id"], change.account, made["key"]))
 
     def current(self):
-        """The server that reigns."""
+        """The current primary."""
         return next(s for s in self.servers if s.name == self.record.terms[-1].server)
 
     async def change_at(self, moment, draw, made):
-        """A drawn change at a drawn moment."""
+        """Makes a random change at the given moment."""
         await asyncio.sleep(max(0.0, moment - now()))
         kind = draw.choices(["revoke", "limit", "create"], [5, 4, 3])[0]
         change = Change(kind, draw.choice(CHANGING))
@@ -214,7 +218,7 @@ class Round:
         await self.make_change(change, draw.choice(hows.get(kind, [None])))
 
     def changes_within(self, count, seconds):
-        """Drawn changes in the next seconds, under way, and the list that they are put into."""
+        """Starts random changes. Returns their task, and the list that they are added to."""
         made = []
         work = [self.change_at(now() + self.draw.uniform(0, seconds),
                                random.Random(self.draw.random()), made) for _ in range(count)]
@@ -257,7 +261,7 @@ class Round:
             stalled = self.draw.choice(self.nodes)
             stalled.link.hang()
             self.mark_contact_lost(stalled.number)
-            self.note(f"{stalled.name} hears nothing")
+            self.note(f"{stalled.name} receives nothing from the store")
 
     def fail_primary(self):
         how = self.draw.choice(["killed", "killed", "stopped", "cut off", "left alone"])
@@ -272,7 +276,7 @@ class Round:
         return how
 
     async def switch_all_to_promoted(self):
-        """Commands and nodes reach the promoted server, each at its time."""
+        """Switches commands and nodes to the promoted server, each after its own delay."""
         promoted = self.replica
 
         async def switch(link, number, delay):
@@ -299,7 +303,7 @@ class Round:
         self.note(f"{old.name} replicates {self.primary.name}")
 
     async def redo_lost_changes(self, made, share):
-        """What was lost is made again on the promoted server, by who reads its lists."""
+        """Makes lost changes again on the promoted server, as an operator would."""
         await asyncio.sleep(self.draw.uniform(0.1, 1.0))
         held, draw = self.record.terms[-1], random.Random(share)
         for old in list(made):
@@ -322,7 +326,7 @@ class Round:
     # --- the end ---
 
     async def wait_until_due(self):
-        """Until all that was promised in time is due, and a moment longer."""
+        """Waits until every deadline of the rules has passed, and a moment longer."""
         record = self.record
         moments = [change.ended for change in record.changes]
         moments += [since for since, _ in record.contacts.values()]
@@ -341,9 +345,10 @@ class Round:
         faults = rules.find_violations(self.record)
         faults += await rules.compare_nodes_with_store(self, await self.read_term(self.current()))
         faults += await rules.resolve_lost_limits(self)
-        faults += rules.check_losses_reported(self.record, [node.said() for node in self.nodes])
+        stderr = [node.stderr_text() for node in self.nodes]
+        faults += rules.check_losses_reported(self.record, stderr)
         for node in self.nodes:
-            if (code := await node.end()) != 0 or "panicked" in node.said():
+            if (code := await node.end()) != 0 or "panicked" in node.stderr_text():
                 faults.append(f"expected {node.name} to end with 0 and no panic, but found {code}")
         return self.record.faults + faults
 
@@ -359,11 +364,11 @@ class Round:
 
 
 async def run_round(binary, folder, seed):
-    """The faults of a round, after its event_log is written down."""
+    """Plays a round, writes its event log to the folder, and returns its faults."""
     round_ = Round(binary, folder, seed)
     try:
         faults = await asyncio.wait_for(round_.run_round(), ROUND_TIMEOUT_SECONDS)
-    except Exception as error:  # noqa: BLE001 - a round that broke off has failed
+    except Exception as error:  # noqa: BLE001 - a round that ended early has failed
         faults = [f"expected a whole round, but found {type(error).__name__}: {error}"]
     finally:
         await round_.close()

@@ -1,7 +1,7 @@
-"""What must hold in a round. Judges what was noted, and asks nodes once more at the end.
+"""The rules of a round. Checks the record, and sends each node requests once more at the end.
 
-A node is in contact while its link leads to the server that reigns. Times are counted from the
-moment when both are so: the server has a change, and the node is in contact.
+A node is in contact while its proxy leads to the primary. A deadline starts once the primary has a
+change and the node is in contact.
 """
 
 import asyncio
@@ -10,13 +10,14 @@ from collections import defaultdict
 from . import calls
 from .servers import MAX_UNSETTLED, now
 
-# A change is in effect within one second. The margin is for a machine that has other work; as
-# long as the script itself was held up is added.
+# A change must be in effect within one second. The second one is for a machine that has other work;
+# the delays of the script itself are added.
 DIRECT_SECONDS = 2.0
-# What one node alone knows of a lost change is first written back, then heard by the others.
+# A lost change that only one node knows is first written back, and then read by the others.
 RELAYED_SECONDS = 3.0
-# Nodes that reach a store which lost something settle for 3 s; who comes later costs its lease.
-SETTLING = 2.5
+# After a store lost data, nodes report their totals again for 3 s. A node that connects later may
+# lose its lease.
+RECOVERY_SECONDS = 2.5
 
 
 def find_violations(record):
@@ -37,7 +38,7 @@ def find_violations(record):
 
 
 def _term_at(record, node, moment):
-    """The number of the term, and since when the node was in contact with it; or None."""
+    """Returns the number of the term, and since when the node is in contact; None if it is not."""
     for number in range(len(record.terms) - 1, -1, -1):
         term = record.terms[number]
         if term.since <= moment:
@@ -51,19 +52,19 @@ def _is_due(record, since, within, moment):
 
 
 class _KeyRules:
-    """Which keys a node must open, and which it must refuse."""
+    """The keys that a node must accept, and those that it must refuse."""
 
     def __init__(self, record):
         self.record = record
-        # By node and key: that it opened, and since when it is known to be revoked.
-        self.opened, self.refused = {}, {}
-        # By key: which nodes know it, and its revocation, since when.
+        # By node and key: when the node first accepted it, and when it first refused it as revoked.
+        self.accepted, self.refused = {}, {}
+        # By key: the nodes that know the key, and those that know its revocation, since when.
         self.knowers, self.revokers = defaultdict(dict), defaultdict(dict)
         self.revoke_begun, self.created, self.revoked = {}, {}, defaultdict(list)
         for change in record.changes:
             if change.kind == "revoke":
-                begun = self.revoke_begun.get(change.key, float("inf"))
-                self.revoke_begun[change.key] = min(begun, change.started)
+                started = self.revoke_begun.get(change.key, float("inf"))
+                self.revoke_begun[change.key] = min(started, change.started)
                 if change.done:
                     self.revoked[change.key].append(change)
             elif change.kind == "create" and change.done:
@@ -77,7 +78,7 @@ class _KeyRules:
 
     def check_accepted(self, sample, at):
         pair = sample.node, sample.key
-        self.opened.setdefault(pair, sample.received)
+        self.accepted.setdefault(pair, sample.received)
         self.knowers[sample.key].setdefault(sample.node, sample.received)
         if pair in self.refused and self.refused[pair] < sample.sent:
             since = sample.sent - self.refused[pair]
@@ -99,15 +100,15 @@ class _KeyRules:
                             f"before, but found {sample.status}")
 
     def check_refused(self, sample, at):
-        pair, begun = (sample.node, sample.key), self.revoke_begun.get(sample.key, float("inf"))
-        if pair in self.opened:
-            if begun > sample.received:
+        pair, started = (sample.node, sample.key), self.revoke_begun.get(sample.key, float("inf"))
+        if pair in self.accepted:
+            if started > sample.received:
                 yield "closed", (f"expected no 401 of node {sample.node} for key {sample.key}, "
-                                 "which nobody revoked and which it had opened, but found one")
+                                 "which nobody revoked and which it had accepted, but found one")
             self.refused.setdefault(pair, sample.received)
             self.revokers[sample.key].setdefault(sample.node, sample.received)
             return
-        if at is None or begun <= sample.received:
+        if at is None or started <= sample.received:
             return
         number, contact = at
         good = [max(since, contact) for since in self.good_in(sample.key, number)]
@@ -121,7 +122,7 @@ class _KeyRules:
                            "one")
 
     def revoked_in(self, key, number):
-        """Since when the server that reigns holds a revocation."""
+        """The times from which the primary has a revocation of the key."""
         term = self.record.terms[number]
         held = [term.since] if term.keys.get(key) else []
         return held + [change.ended for change in self.revoked[key] if change.term == number]
@@ -133,14 +134,14 @@ class _KeyRules:
         return held + ([change.ended] if change and change.term == number else [])
 
     def heard_of(self, nodes, number, contact):
-        """When each of those who know was in contact too."""
+        """The times at which both this node and a node that knows were in contact."""
         contacts = self.record.contacts
         return [max(since, contact, contacts[node, number][0])
                 for node, since in nodes.items() if (node, number) in contacts]
 
 
 def limit_in_force(record, account, number, sent, received):
-    """The limit that the server which reigns holds, and since when; None if that is open."""
+    """Returns the primary's limit and since when it applies; None if that is not certain."""
     term = record.terms[number]
     changes = [change for change in record.changes
                if change.kind == "limit" and change.account == account
@@ -151,7 +152,7 @@ def limit_in_force(record, account, number, sent, received):
     if any(change.ended is None or change.ended > sent for change in changes):
         return None
     last = max(changes, key=lambda change: change.ended)
-    overlaps = any(it is not last and it.ended > last.started for it in changes)
+    overlaps = any(other is not last and other.ended > last.started for other in changes)
     if overlaps or not last.done or last.term is None:
         return None
     return last.value, last.ended
@@ -173,7 +174,7 @@ def _limit_faults(record, sample):
 
 
 def _check_limits_kept(record, samples):
-    """Accounts that passed every limit they ever had by more than the documents say."""
+    """Accounts that exceeded their highest limit by more than docs/guarantees.md says."""
     admitted = defaultdict(int)
     for sample in samples:
         admitted[sample.account] += sample.admitted
@@ -184,7 +185,7 @@ def _check_limits_kept(record, samples):
     unsettled = MAX_UNSETTLED if record.on_failure == "open" else 0
     for account, limit in most.items():
         lease = max(1, min(limit // 100, 64))
-        # A limit that was raised and lowered again, and who was cut off for long.
+        # One lease per node for changed limits, and one for each failover that a node saw late.
         changed = account not in ("steady", "tight")
         leases = record.nodes * (changed + _count_late_nodes(record))
         bound = limit + record.nodes * unsettled * (len(record.terms) - 1) + leases * lease
@@ -194,16 +195,16 @@ def _check_limits_kept(record, samples):
 
 
 def _count_late_nodes(record):
-    """How many failovers some node heard of late."""
+    """How many failovers some node noticed late."""
     late = 0
     for number in range(1, len(record.terms)):
         since = [contact[0] for (_, of), contact in record.contacts.items() if of == number]
-        late += max(since) - min(since) > SETTLING
+        late += max(since) - min(since) > RECOVERY_SECONDS
     return late
 
 
 def check_losses_reported(record, said):
-    """A node that knows what the store lost says so."""
+    """A node that knows what the store lost must report it."""
     samples = sorted(record.samples, key=lambda sample: sample.received)
     yield from _check_lost_limits_reported(record, samples)
     keys = _KeyRules(record)
@@ -220,7 +221,7 @@ def check_losses_reported(record, said):
                     lost.append((node, key))
     if lost and not any("the store lost" in text for text in said):
         node, key = lost[0]
-        yield (f"expected some node to say that the store lost what node {node} knew, that key "
+        yield (f"expected some node to report that the store lost what node {node} knew, that key "
                f"{key} is revoked, but none did")
 
 
@@ -239,35 +240,38 @@ def _check_lost_limits_reported(record, samples):
                        and sample.limit == change.value for sample in samples):
                 continue
             since = record.terms[number].since
-            begun = [it.started for it in record.changes if it.kind == "limit"
-                     and it.account == change.account and it.ended >= since]
-            end = min([until, record.terms[number].until, *begun])
-            for told in record.status_reports:
-                if (told.node == node and told.at < end
-                        and _is_due(record, contact, DIRECT_SECONDS, told.at)
-                        and not (told.failing and f"account {change.account}" in told.degraded)):
-                    yield (f"expected node {node} to tell that the store lost the {change}, but "
-                           f"found {told.degraded!r} and riskgate_reload_failing {told.failing}")
+            started = [other.started for other in record.changes if other.kind == "limit"
+                     and other.account == change.account and other.ended >= since]
+            end = min([until, record.terms[number].until, *started])
+            for report in record.status_reports:
+                if (report.node == node and report.at < end
+                        and _is_due(record, contact, DIRECT_SECONDS, report.at)
+                        and not (report.failing
+                                 and f"account {change.account}" in report.degraded)):
+                    yield (f"expected node {node} to report that the store lost the {change}, but "
+                           f"found {report.degraded!r} and riskgate_reload_failing "
+                           f"{report.failing}")
                     break
 
 
 def _lost_limits(record, number):
-    """Of each account the last limit of the term before, if the server that reigns lost it."""
+    """For each account, the last limit of the previous term if the new primary lost it."""
     for account in record.terms[0].limits if number else ():
         before, term = record.terms[number - 1:number + 1]
         changes = [change for change in record.changes
                    if change.kind == "limit" and change.account == account
                    and change.ended >= before.since and change.started < term.since]
         last = max(changes, key=lambda change: change.ended, default=None)
-        overlaps = any(it is not last and it.ended > last.started for it in changes)
+        overlaps = any(other is not last and other.ended > last.started for other in changes)
         if last and last.done and last.term == number - 1 and not overlaps:
-            others = [before.limits[account], *(it.value for it in changes if it is not last)]
+            others = [before.limits[account],
+                      *(other.value for other in changes if other is not last)]
             if last.value not in others and term.limits[account] in others:
                 yield last
 
 
 async def compare_nodes_with_store(round_, held):
-    """Every key and limit on every node, against what the store lists."""
+    """Compares every key and limit on every node with the lists of the store."""
     faults = []
     for node in round_.nodes:
         for account, keys in round_.keys.items():
@@ -287,12 +291,12 @@ async def _compare_account(round_, node, account, keys, held):
                 faults.append(f"expected key {key.id}, in the store "
                               f"{_key_state(held.keys.get(key.id))}, to be so on {node.name} at "
                               f"the end, but found {sample.status}")
-        begun = now()
+        started = now()
         while good:
             limit = (await caller.ask(good, calls.USAGE)).limit
             if limit == held.limits[account]:
                 break
-            if limit is not None or now() - begun > DIRECT_SECONDS:
+            if limit is not None or now() - started > DIRECT_SECONDS:
                 faults.append(f"expected the limit {held.limits[account]} of account {account} "
                               f"on {node.name} at the end, as in the store, but found {limit}")
                 break
@@ -307,22 +311,23 @@ def _key_state(is_revoked):
 
 
 async def resolve_lost_limits(round_):
-    """Sets the limits that nodes say the store lost, as they ask; then nothing is told."""
-    begun, is_set = now(), set()
+    """Sets the limits that nodes report as lost. Afterwards no node may report a problem."""
+    started, is_set = now(), set()
     while True:
-        told = [await node.told() for node in round_.nodes]
-        texts = " | ".join(it[0] for it in told if it)
+        reports = [await node.read_status() for node in round_.nodes]
+        texts = " | ".join(report[0] for report in reports if report)
         for account in round_.keys:
             if f"account {account}: the store lost" in texts and account not in is_set:
                 is_set.add(account)
                 limit = str(round_.plans["turning"] + len(is_set))
-                code, _, said = await round_.run_command("accounts", "set", account, "--limit", limit)
+                code, _, stderr = await round_.run_command(
+                    "accounts", "set", account, "--limit", limit)
                 if code != 0:
-                    return [f"expected accounts set {account} to be done, but found {said}"]
-                begun = now()
-        if all(it == ("", 0) for it in told):
+                    return [f"expected accounts set {account} to be done, but found {stderr}"]
+                started = now()
+        if all(report == ("", 0) for report in reports):
             return []
-        if now() - begun > RELAYED_SECONDS + round_.record.delays.within(begun, now()):
-            return [f"expected that no node tells anything of its keys once all is resolved, but "
-                    f"found {told}"]
+        if now() - started > RELAYED_SECONDS + round_.record.delays.within(started, now()):
+            return [f"expected no node to report a problem of its keys at the end, but "
+                    f"found {reports}"]
         await asyncio.sleep(0.1)

@@ -1,6 +1,6 @@
-"""The processes of one round: redis-servers, the links to them, riskgate nodes and commands.
+"""The processes of one round: redis-servers, the proxies to them, riskgate nodes and commands.
 
-Starts and ends processes, all by their own ids. It judges nothing.
+Starts and ends processes, all by their process ids. It checks nothing.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ import subprocess
 import time
 
 TIMEOUT_SECONDS = 30.0
-# Calls that one node may serve beyond all leases while the store is down.
+# How many calls one node may admit without a lease while the store is down.
 MAX_UNSETTLED = 10
 _LIBC = ctypes.CDLL(None)
 
@@ -28,28 +28,28 @@ def free_port():
         return probe.getsockname()[1]
 
 
-async def until(what, ask, patience=TIMEOUT_SECONDS):
-    begun = now()
-    while not (found := await ask()):
-        if now() - begun > patience:
+async def until(what, poll, timeout=TIMEOUT_SECONDS):
+    started = now()
+    while not (found := await poll()):
+        if now() - started > timeout:
             raise TimeoutError(f"waited in vain until {what}")
         await asyncio.sleep(0.01)
     return found
 
 
 def end_with_parent():
-    """Linux only: no process outlives the script, however the script ends."""
+    """Makes the kernel kill the process when this script ends (Linux only)."""
     _LIBC.prctl(1, signal.SIGKILL)
 
 
-def spawn(words, log):
-    with open(log, "ab") as into:
-        return subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=into, stderr=into,
+def spawn(arguments, log):
+    with open(log, "ab") as output:
+        return subprocess.Popen(arguments, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                                 preexec_fn=end_with_parent)
 
 
 class Redis:
-    """A redis-server in memory; the replica keeps what the primary sent it."""
+    """A redis-server without persistence."""
 
     def __init__(self, name, folder):
         self.name, self.log = name, folder / f"redis-{name}.log"
@@ -63,7 +63,7 @@ class Redis:
                  "--appendonly", "no", "--dir", str(self.folder), "--dbfilename",
                  f"{self.name}.rdb", "--repl-diskless-sync", "no", "--repl-timeout", "60"],
                 self.log)
-            # Another process may have taken the port meanwhile.
+            # Another process may have bound the port since it was chosen.
             if await until(f"redis-server {self.name} answers or ends", self.answers_or_ended):
                 if self.process.poll() is None:
                     return self
@@ -83,13 +83,13 @@ class Redis:
             return b""
 
     async def follow(self, primary, port):
-        """Becomes the replica of a server, to which a port leads."""
+        """Makes this server a replica of `primary`, which it reaches through `port`."""
         await self.send_command(f"REPLICAOF 127.0.0.1 {port}")
 
         async def is_level():
             own = (await self.send_command("INFO replication")).decode()
             of_primary = (await primary.send_command("INFO replication")).decode()
-            # Until then the primary keeps back what is changed.
+            # Until the replica is online, the primary does not send it changes.
             is_online = f"port={self.port},state=online" in of_primary
             return is_online and "master_link_status:up" in own
 
@@ -107,7 +107,7 @@ class Redis:
 
 
 class SwitchableProxy:
-    """A port that leads to a server: it can hang, be cut, or lead to another one."""
+    """A TCP proxy to a server that can hang, be cut, or be switched to another server."""
 
     def __init__(self, name):
         self.name, self.target, self.writers, self.tasks = name, None, set(), set()
@@ -152,12 +152,12 @@ class SwitchableProxy:
             writer.close()
 
     def hang(self):
-        """Takes connections and bytes, and passes nothing on."""
+        """Accepts connections and reads bytes, but forwards nothing."""
         self.is_forwarding.clear()
 
     def switch_to(self, target):
-        """Ends all connections; new ones lead to this port, or are closed at once if it is None.
-        What hung is lost."""
+        """Aborts all connections. New ones lead to `target`, or are closed at once if it is None.
+        Bytes that hung are lost."""
         self.target = target
         for writer in list(self.writers):
             writer.transport.abort()
@@ -171,7 +171,7 @@ class SwitchableProxy:
 
 
 def config(folder, name, port, draw, listen=""):
-    """A file for a node or for commands, whose store is what a port leads to."""
+    """Writes the config of a node or of commands, whose store is at `port`."""
     path = folder / f"{name}.toml"
     plans = "".join(f"{plan} = {limit}\n" for plan, limit in draw.plans.items())
     path.write_text(
@@ -184,7 +184,7 @@ def config(folder, name, port, draw, listen=""):
 
 
 def write_table(folder):
-    """A table of one name, so that a node starts quickly."""
+    """Writes a table with one name, so that nodes start quickly."""
     (folder / "table").mkdir()
     (folder / "table" / "manifest.toml").write_text(
         '[[list]]\nfile = "disposable.txt"\nkind = "disposable"\ntier = "a"\n')
@@ -192,7 +192,7 @@ def write_table(folder):
 
 
 class Node:
-    """A riskgate process with a link of its own to the store."""
+    """A riskgate process with its own proxy to the store."""
 
     def __init__(self, number, binary, folder, link, draw, fast):
         self.number, self.binary, self.folder, self.link = number, binary, folder, link
@@ -211,10 +211,11 @@ class Node:
             await until(f"{self.name} is ready or ends", self.is_ready_or_ended)
             if self.process.poll() is None:
                 return self
-            # Another process may have taken a port meanwhile.
-            if "ddress already in use" not in self.said() and "os error 98" not in self.said():
+            # Another process may have bound a port since it was chosen.
+            stderr = self.stderr_text()
+            if "ddress already in use" not in stderr and "os error 98" not in stderr:
                 break
-        raise RuntimeError(f"{self.name} does not start: {self.said()[-500:]}")
+        raise RuntimeError(f"{self.name} does not start: {self.stderr_text()[-500:]}")
 
     async def is_ready_or_ended(self):
         if self.process.poll() is not None:
@@ -223,7 +224,7 @@ class Node:
         return status == 200
 
     async def page(self, path):
-        """Status and body of one of the operator's pages; status 0 if it does not answer."""
+        """Requests an admin page. Returns status and body; status 0 if the node does not answer."""
         writer = None
         try:
             reader, writer = await asyncio.open_connection("127.0.0.1", self.admin)
@@ -238,22 +239,22 @@ class Node:
             if writer:
                 writer.close()
 
-    async def told(self):
-        """What /readyz says of keys, and riskgate_reload_failing; None if a page failed."""
+    async def read_status(self):
+        """The problems of keys on /readyz, and riskgate_reload_failing; None if a page failed."""
         (ready, page), (found, metrics) = await asyncio.gather(
             self.page("/readyz"), self.page("/metrics"))
         failing = re.search(r'^riskgate_reload_failing\{part="keys"\} (\d)', metrics, re.M)
         if ready != 200 or found != 200:
             return None
-        degraded = [it for it in json.loads(page)["degraded"] if it.startswith("keys")]
-        # The metric is there once keys were reloaded.
+        degraded = [line for line in json.loads(page)["degraded"] if line.startswith("keys")]
+        # The metric exists only after the first reload of keys.
         return " | ".join(degraded), int(failing[1]) if failing else 0
 
-    def said(self):
+    def stderr_text(self):
         return self.stderr.read_text()
 
     async def end(self):
-        """SIGTERM; how it ended."""
+        """Sends SIGTERM. Returns the exit code."""
         self.process.send_signal(signal.SIGTERM)
         try:
             return await asyncio.to_thread(self.process.wait, TIMEOUT_SECONDS)
@@ -265,10 +266,10 @@ class Node:
         self.process.wait()
 
 
-async def command(binary, words, path):
-    """Runs a riskgate command; its exit code, stdout and stderr."""
+async def command(binary, arguments, path):
+    """Runs a riskgate command. Returns its exit code, stdout and stderr."""
     process = await asyncio.create_subprocess_exec(
-        binary, *words, "-c", str(path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        binary, *arguments, "-c", str(path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, preexec_fn=end_with_parent)
     try:
         out, err = await asyncio.wait_for(process.communicate(), TIMEOUT_SECONDS)

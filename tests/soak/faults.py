@@ -226,8 +226,8 @@ def upstream_dropped(run, _random):
 def fault_injectors(run):
     """Creates the threads that inject faults."""
     return [
-        FaultInjector("store and process", run,
-                      [store_stopped, store_killed, store_cut, restart_gateway, upgrade, broken_table], (3, 9)),
+        FaultInjector("store and process", run, [
+            store_stopped, store_killed, store_cut, restart_gateway, upgrade, broken_table], (3, 9)),
         FaultInjector("reloads", run, [swap_table, send_sighup, reload_page, quit_alone], (1, 4)),
         FaultInjector("upstream", run, [
             *(upstream_fault(mode) for mode in ("refuse", "silent", "cut", "garbage")),

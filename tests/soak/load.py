@@ -80,12 +80,11 @@ class Caller(threading.Thread):
         self.connections = {}
         self.request_count = 0
         self.actions = [
-            (30, self.ask_known_domain), (8, self.ask_unknown_domain), (6,
-                                                                        self.ask_invalid_domain), (4, self.ask_top_domains), (6, self.ask_usage),
-            (20, self.ask_check), (4, self.ask_with_head), (6,
-                                                            self.ask_pipelined), (4, self.ask_with_wrong_key),
-            (4, self.ask_with_origin), (2, self.ask_preflight), (3,
-                                                                 self.ask_unknown_route), (10, self.ask_with_small_limit),
+            (30, self.ask_known_domain), (8, self.ask_unknown_domain),
+            (6, self.ask_invalid_domain), (4, self.ask_top_domains), (6, self.ask_usage),
+            (20, self.ask_check), (4, self.ask_with_head), (6, self.ask_pipelined),
+            (4, self.ask_with_wrong_key), (4, self.ask_with_origin), (2, self.ask_preflight),
+            (3, self.ask_unknown_route), (10, self.ask_with_small_limit),
             (6, self.ask_with_changing_key),
         ]
 
@@ -175,8 +174,8 @@ class Caller(threading.Thread):
         had_fault = self.run_.fault_windows.overlaps("store", since, until, STORE_MARGIN)
         if gateway.store == "redis" and had_fault:
             return
-        assert until - \
-            since >= self.run_.store_deadline, f"500 without a fault of the store: {answer}"
+        took = until - since
+        assert took >= self.run_.store_deadline, f"500 without a fault of the store: {answer}"
         self.run_.slow.append(f"{gateway.name} after {until - since:.2f} s")
 
     def record_admitted(self, totals, answer):
@@ -187,8 +186,8 @@ class Caller(threading.Thread):
         assert policy == f'"monthly";q={totals.limit}', f"{answer}"
         assert rate and rate.startswith('"monthly";r='), f"{answer}"
         slack = self.run_.allowed_excess(totals)
-        assert totals.is_within_limit(
-            slack), f"{totals.account}: {totals.admitted} of {totals.limit}"
+        is_within = totals.is_within_limit(slack)
+        assert is_within, f"{totals.account}: {totals.admitted} of {totals.limit}"
 
     def check_counted_response(self, gateway, totals, answer, times, status, id_=None):
         """Checks a response to a counted call. Returns True if it has `status`, False if it is an
@@ -227,10 +226,10 @@ class Caller(threading.Thread):
         assert answer.header("x-matched-domain") == matched, f"{answer}"
 
     def ask_known_domain(self, gateway):
-        known, totals, id_ = self.random.choice(
-            EXPECTED_VERDICTS), self.totals(gateway), self.new_request_id()
-        [answer], *times = self.send_requests(gateway,
-                                              self.domain_request(gateway, known[0], totals, id_=id_))
+        known = self.random.choice(EXPECTED_VERDICTS)
+        totals, id_ = self.totals(gateway), self.new_request_id()
+        bytes_ = self.domain_request(gateway, known[0], totals, id_=id_)
+        [answer], *times = self.send_requests(gateway, bytes_)
         if self.check_counted_response(gateway, totals, answer, times, 200, id_):
             self.check_verdict(answer, times, known)
 
