@@ -1,8 +1,9 @@
--- riskgate's job in Lua: key by its SHA-256, origin, monthly count, format, table with parents,
--- RateLimit, top counting, a counter for each outcome.
+-- The work of riskgate in Lua: key look-up by SHA-256, origin, monthly count, format, table with
+-- parent domains, RateLimit, top counting, a counter for each outcome.
 --
--- Table and keys are Lua tables of the worker, which cost less than a shared dictionary; counts are
--- shared. There is no public suffix list, no UTS-46, no store: counts live in memory alone.
+-- Table and keys are Lua tables of each worker, which are faster than a shared dictionary. Counts
+-- are shared by all workers. It has no public suffix list, no UTS-46 and no store: counts are in
+-- memory.
 local ffi = require "ffi"
 
 ffi.cdef [[
@@ -14,7 +15,7 @@ local find, sub, byte, lower = string.find, string.sub, string.byte, string.lowe
 local digest = ffi.new("unsigned char[32]")
 
 local _M = {}
--- By name: facts, whether they cover children, whether they are flagged. By digest: a key.
+-- By name: the facts, whether they cover subdomains, whether they are flagged. By digest: the key.
 local facts, covers, flagged, keys = {}, {}, {}, {}
 local top, served = {}, {}
 local UNKNOWN = '"risk_score":10,"reason":"safe","is_free_provider":false,'
@@ -28,9 +29,9 @@ end
 
 function _M.load(table_file, key_file)
     for line in io.lines(table_file) do
-        local name, kind, said = line:match("^([^\t]+)\t([^\t]+)\t(.+)$")
-        facts[name], covers[name] = said, kind == "covers"
-        flagged[name] = not said:find('"reason":"safe"', 1, true)
+        local name, kind, text = line:match("^([^\t]+)\t([^\t]+)\t(.+)$")
+        facts[name], covers[name] = text, kind == "covers"
+        flagged[name] = not text:find('"reason":"safe"', 1, true)
     end
     for line in io.lines(key_file) do
         local hash, account, limit, origins = line:match("^(%S+)\t(%S+)\t(%S+)\t?(.*)$")
@@ -49,7 +50,7 @@ local function month_of(now)
         local date = os.date("!*t", now)
         MONTH.month = date.year .. "-" .. date.month .. ":"
         local next_month = { year = date.year, month = date.month + 1, day = 1, hour = 0 }
-        -- os.time takes local time; its distance from UTC is that of `now`.
+        -- os.time takes local time, so the offset from UTC at `now` is added.
         MONTH.ends = os.time(next_month) + os.difftime(now, os.time(os.date("!*t", now)))
     end
     return MONTH
@@ -64,15 +65,15 @@ local function refuse(status, code)
     ngx.print(body)
 end
 
-local function find_key(said)
-    if not said or #said < 8 or lower(sub(said, 1, 7)) ~= "bearer " then
+local function find_key(header)
+    if not header or #header < 8 or lower(sub(header, 1, 7)) ~= "bearer " then
         return nil
     end
-    ffi.C.SHA256(sub(said, 8), #said - 7, digest)
+    ffi.C.SHA256(sub(header, 8), #header - 7, digest)
     return keys[ffi.string(digest, 32)]
 end
 
--- The row that is for a name: its own, or its nearest parent's that covers children.
+-- Returns the row for a name: its own, or that of its nearest parent that covers subdomains.
 local function row_of(domain)
     if facts[domain] then
         return domain
@@ -114,7 +115,7 @@ function _M.answer()
         if row ~= domain then
             header["X-Matched-Domain"] = row
         end
-        -- One account counts once for each row and day.
+        -- An account counts once per row and day.
         if flagged[row] and ngx.shared.seen:safe_add(key.account .. row, true, 86400) then
             top[row] = (top[row] or 0) + 1
         end

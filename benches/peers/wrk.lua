@@ -1,36 +1,37 @@
--- Asks for the mix in turn, from a place of its own in each thread, and says what came of it.
+-- Sends the requests of the workload in turn, each thread from another offset, and prints the
+-- outcome.
 --
 --   wrk … -s wrk.lua URL -- MIX PIPELINED
 --
--- wrk itself counts answers above 399 and broken connections. Bodies are not looked at here: that
--- would cost more than asking; scripts/bench checks them around each window, and the mean length of
--- all answers.
+-- wrk itself counts statuses above 399 and broken connections. Bodies are not checked here, because
+-- that would cost more than sending requests; scripts/bench checks some before and after each
+-- window, and the mean length of all responses.
 local threads = 0
 
 function setup(thread)
-    thread:set("place", threads)
+    thread:set("thread_number", threads)
     threads = threads + 1
 end
 
-local asked, at = {}, 0
+local requests, at = {}, 0
 
-function init(words)
-    local each, pipelined = {}, tonumber(words[2])
-    for line in io.lines(words[1]) do
+function init(arguments)
+    local each, pipelined = {}, tonumber(arguments[2])
+    for line in io.lines(arguments[1]) do
         local path, key, origin = line:match("^([^\t]*)\t([^\t]*)\t([^\t]*)\t")
         local from = origin ~= "" and "Origin: " .. origin .. "\r\n" or ""
         each[#each + 1] = "GET " .. path .. " HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer "
             .. key .. "\r\n" .. from .. "\r\n"
     end
     for first = 1, #each - pipelined + 1, pipelined do
-        asked[#asked + 1] = table.concat(each, "", first, first + pipelined - 1)
+        requests[#requests + 1] = table.concat(each, "", first, first + pipelined - 1)
     end
-    at = (place * 617) % #asked
+    at = (thread_number * 617) % #requests
 end
 
 function request()
-    at = at % #asked + 1
-    return asked[at]
+    at = at % #requests + 1
+    return requests[at]
 end
 
 function done(summary, latency)

@@ -1,7 +1,7 @@
-"""Asks: wrk for as much as goes, our generator for a constant rate, and single requests whose every
-byte is looked at.
+"""Generates load: wrk at full speed, open_loop at a constant rate, and single requests whose
+responses are checked completely.
 
-A window is one subject under load for some seconds; what it gives is a dictionary of figures.
+A window is one subject under load for some seconds. It returns a dictionary of figures.
 """
 
 import http.client
@@ -15,17 +15,17 @@ from . import machine
 
 CONNECTIONS = 64
 PIPELINED = 16
-# How far the mean length of all answers of a window may be from the mean of those looked at.
+# How far the mean response length of a window may differ from that of the checked responses.
 LENGTH_SLACK = 0.03
 
 
 class WrongResponse(Exception):
-    """A subject did not do what it is compared for."""
+    """A subject sent a wrong response."""
 
 
 class LoadTimeout(Exception):
-    """wrk did not end in time. It looks at the clock as often as its first answers took, so where
-    those were held up it goes on for long."""
+    """wrk did not end in time. It derives how often it checks the clock from the time of its first
+    responses, so if those were slow it may run for long."""
 
 
 def send_request(port, path, key, origin="", connection=None):
@@ -46,32 +46,32 @@ def send_request(port, path, key, origin="", connection=None):
 
 
 def mean_length(port, lines):
-    """The mean length of whole answers, headers included."""
+    """The mean length of complete responses, headers included."""
     total = 0
     with socket.create_connection(("127.0.0.1", port), timeout=30) as link:
         for path, key, origin, _ in lines:
             browser = f"Origin: {origin}\r\n" if origin else ""
             link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
                           f"Authorization: Bearer {key}\r\n{browser}\r\n").encode())
-            heard = b""
-            while not (head := heard.find(b"\r\n\r\n") + 4) > 3:
-                heard += link.recv(65536)
-            length = int(re.search(rb"content-length: *(\d+)", heard[:head], re.IGNORECASE)[1])
-            while len(heard) < head + length:
-                heard += link.recv(65536)
-            total += len(heard)
+            received = b""
+            while not (head := received.find(b"\r\n\r\n") + 4) > 3:
+                received += link.recv(65536)
+            length = int(re.search(rb"content-length: *(\d+)", received[:head], re.IGNORECASE)[1])
+            while len(received) < head + length:
+                received += link.recv(65536)
+            total += len(received)
     return total / len(lines)
 
 
 def check_subject(subject, mix, count=200):
-    """Asks some of the mix and compares; then what the gates of the subject must refuse."""
+    """Checks responses to some requests of the workload, and then what the gates must refuse."""
     connection = http.client.HTTPConnection("127.0.0.1", subject.port, timeout=30)
     left = []
     lines = mix.sample(count)
     for path, key, origin, body in lines:
-        status, headers, said = send_request(subject.port, path, key, origin, connection)
-        if (status, said) != (200, body):
-            raise WrongResponse(f"{subject.name}: {path}: expected 200 {body}, but found {status} {said}")
+        status, headers, output = send_request(subject.port, path, key, origin, connection)
+        if (status, output) != (200, body):
+            raise WrongResponse(f"{subject.name}: {path}: expected 200 {body}, but found {status} {output}")
         name = path.rpartition("/")[2]
         row = subject.world.rows.row_of(name)
         if "quota" in subject.does and headers["X-Matched-Domain"] != (row if row != name else None):
@@ -82,15 +82,15 @@ def check_subject(subject, mix, count=200):
     path, key, _, _ = next(line for line in lines if line[2])
     refused = [(401, key[:-1] + "!", ""), (403, key, "https://elsewhere.example.com")]
     for wanted, with_key, origin in refused:
-        status, _, said = send_request(subject.port, path, with_key, origin)
+        status, _, output = send_request(subject.port, path, with_key, origin)
         if status != wanted:
-            raise WrongResponse(f"{subject.name}: expected {wanted}, but found {status} {said}")
+            raise WrongResponse(f"{subject.name}: expected {wanted}, but found {status} {output}")
     if "quota" in subject.does:
         for _ in range(3):
             _, headers, _ = send_request(subject.port, path, key)
             left.append(int(re.search(r"r=(\d+)", headers["RateLimit"])[1]))
         if left[0] - left[2] != 2:
-            raise WrongResponse(f"{subject.name}: expected it to count each call, but found {left}")
+            raise WrongResponse(f"{subject.name}: expected each call to be counted, but found {left}")
 
 
 def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
@@ -112,7 +112,7 @@ def wrk(subject, mix, seconds, pipelined=1, connections=CONNECTIONS):
 
 
 def measure_with_retry(subject, mix, seconds, warm=1, **how):
-    """One subject under wrk, anew where wrk itself failed."""
+    """Measures one subject with wrk. If wrk does not end in time, it tries up to three times."""
     for last in (False, False, True):
         try:
             return measure(subject, mix, seconds, warm, **how)
@@ -122,27 +122,27 @@ def measure_with_retry(subject, mix, seconds, warm=1, **how):
 
 
 def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
-    """What a subject gave, and the CPU that its processes took meanwhile."""
+    """Measures the throughput of a subject, and the CPU time of its processes."""
     if warm:
         wrk(subject, mix, warm, pipelined, connections)
     subject.truncate_log()
     counted = count_responses(subject)
     dropped = subject.metric("riskgate_access_log_lines_dropped_total") if counted is not None else 0
-    behind = subject.world.behind
+    behind = subject.world.upstream
     before = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
     total, user, system = subject.processes.cpu_seconds()
-    said = wrk(subject, mix, seconds, pipelined, connections)
+    output = wrk(subject, mix, seconds, pipelined, connections)
     now_total, now_user, now_system = subject.processes.cpu_seconds()
     after = machine.machine_cpu_seconds(), machine.children_cpu_seconds(), behind.cpu_seconds()[0] if behind else 0
-    answers = said["answers"]
-    if said["bad_status"] or said["broken"] or not answers:
-        raise WrongResponse(f"{subject.name}: {said}")
+    answers = output["answers"]
+    if output["bad_status"] or output["broken"] or not answers:
+        raise WrongResponse(f"{subject.name}: {output}")
     if counted is not None:
-        # What was under way when wrk ended is counted and was not waited for; before as well.
+        # riskgate also counts requests in flight at the end of wrk, for which wrk does not wait.
         beyond = count_responses(subject) - counted - answers
         if not 0 <= beyond <= 2 * connections * pipelined:
             raise WrongResponse(f"{subject.name}: {answers} answers, {beyond} more were counted")
-    length = said["bytes"] / answers
+    length = output["bytes"] / answers
     wanted = mean_length(subject.port, mix.sample(400))
     if abs(length / wanted - 1) > LENGTH_SLACK:
         raise WrongResponse(f"{subject.name}: answers of {length:.1f} bytes, but {wanted:.1f} are right")
@@ -151,11 +151,11 @@ def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
     cpu = (now_total - total) / answers * 1e6
     ticked = (now_user - user) + (now_system - system) or 1
     found = {
-        "answers": answers, "rate": answers / said["seconds"], "cpu_us": cpu,
+        "answers": answers, "rate": answers / output["seconds"], "cpu_us": cpu,
         "user_us": cpu * (now_user - user) / ticked,
         "system_us": cpu * (now_system - system) / ticked,
-        "busy": (now_total - total) / said["seconds"],
-        "p50_us": said["p50"], "p99_us": said["p99"], "p999_us": said["p999"],
+        "busy": (now_total - total) / output["seconds"],
+        "p50_us": output["p50"], "p99_us": output["p99"], "p999_us": output["p999"],
         "resident": subject.processes.resident(), "answer_bytes": length,
         "others": max(0, worked - ours) / every, "stolen": stolen / every,
     }
@@ -165,26 +165,26 @@ def measure(subject, mix, seconds, warm, pipelined=1, connections=CONNECTIONS):
 
 
 def count_responses(subject):
-    """What riskgate itself says that it answered."""
+    """The number of requests that riskgate counted; None for other subjects."""
     return subject.metric("riskgate_requests_total") if hasattr(subject, "metric") else None
 
 
 def measure_at_rate(subject, mix, rate, seconds, warm, connections=CONNECTIONS):
-    """Latency at a constant rate, from the time at which each request was due."""
+    """Measures latency at a constant rate, from the time at which each request was due."""
     words = ["taskset", "-c", str(machine.LOAD_CORES[-1]), subject.world.rust / "open_loop",
              subject.port, mix.path, rate, warm, seconds, connections]
     ran = subprocess.run([str(word) for word in words], stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if ran.returncode != 0:
         raise WrongResponse(f"{subject.name}: open_loop: {ran.stderr[-1000:]}")
-    said = json.loads(ran.stdout)
-    if said["wrong"]:
-        raise WrongResponse(f"{subject.name}: at {rate:.0f}/s: {said} {ran.stderr[-500:]}")
-    return said
+    output = json.loads(ran.stdout)
+    if output["wrong"]:
+        raise WrongResponse(f"{subject.name}: at {rate:.0f}/s: {output} {ran.stderr[-500:]}")
+    return output
 
 
 def open_idle_connections(subject, mix, number):
-    """Connections that each had an answer, and then wait."""
+    """Opens connections that stay idle after one response each."""
     held = []
     for at in range(number):
         path, key, origin, body = mix.lines[at % len(mix.lines)]
@@ -192,12 +192,12 @@ def open_idle_connections(subject, mix, number):
         browser = f"Origin: {origin}\r\n" if origin else ""
         link.sendall((f"GET {path} HTTP/1.1\r\nHost: gate.test\r\n"
                       f"Authorization: Bearer {key}\r\n{browser}\r\n").encode())
-        heard = b""
-        while not heard.endswith(body.encode()):
+        received = b""
+        while not received.endswith(body.encode()):
             part = link.recv(65536)
             if not part:
-                raise WrongResponse(f"{subject.name}: closed idle connection {at}: {heard[:200]}")
-            heard += part
+                raise WrongResponse(f"{subject.name}: closed idle connection {at}: {received[:200]}")
+            received += part
         held.append(link)
     time.sleep(1)
     return held

@@ -1,6 +1,6 @@
-"""The machine that a run stands on: its cores, and processes that end with the run.
+"""The cores of the machine, and processes that end with the run.
 
-It starts, pins, measures and ends processes, all by their own ids. It knows nothing of HTTP.
+Starts, pins, measures and ends processes, all by their process ids. It knows nothing of HTTP.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ LIBC = ctypes.CDLL(None)
 
 
 def cores():
-    """Cores for servers and for load. Interrupts mostly come to the first, so load has it."""
+    """Returns cores for servers and for load. The first handles most interrupts, so load gets it."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise SystemExit("bench: expected two cores, one for the server, but found one")
@@ -37,10 +37,10 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def wait_until(what, ask, patience=TIMEOUT_SECONDS):
-    begun = time.monotonic()
-    while not (found := ask()):
-        if time.monotonic() - begun > patience:
+def wait_until(what, poll, timeout=TIMEOUT_SECONDS):
+    started_at = time.monotonic()
+    while not (found := poll()):
+        if time.monotonic() - started_at > timeout:
             raise TimeoutError(f"waited in vain until {what}")
         time.sleep(0.01)
     return found
@@ -55,11 +55,11 @@ def is_listening(port):
 
 
 class Processes:
-    """A process, its children, and what they used. It ends when the run does, however that ends:
-    by stop(), or by the kernel's word that its parent died."""
+    """A process and its children. It ends with the run: by stop(), or by the signal that the kernel
+    sends when the parent dies."""
 
     def __init__(self, words, folder, pinned_to):
-        self.words, self.said = words, Path(folder) / "stderr"
+        self.words, self.stderr = words, Path(folder) / "stderr"
         mine = os.getpid()
 
         def prepare():
@@ -68,23 +68,23 @@ class Processes:
             if os.getppid() != mine:
                 os._exit(1)
 
-        # Settings of the caller's shell are none of the bench's.
+        # Settings in the caller's environment must not affect the bench.
         environment = {k: v for k, v in os.environ.items() if not k.startswith("RISKGATE__")}
-        with open(self.said, "ab") as said:
-            # A session of its own, so that its children can be told from others'.
+        with open(self.stderr, "ab") as stderr:
+            # Its own session, by which its children are found.
             self.child = subprocess.Popen(
                 [str(word) for word in words], cwd=folder, env=environment,
-                stdin=subprocess.DEVNULL, stdout=said, stderr=said, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=stderr, stderr=stderr, start_new_session=True,
                 preexec_fn=prepare)
 
     def is_up(self, port):
         if self.child.poll() is not None:
             raise RuntimeError(f"{self.words[0]} ended with {self.child.returncode}: "
-                               f"{self.said.read_text(errors='replace')[-2000:]}")
+                               f"{self.stderr.read_text(errors='replace')[-2000:]}")
         return is_listening(port)
 
     def process_ids(self):
-        """Its own and its children's: all of its session."""
+        """The ids of all processes of its session."""
         found = []
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
@@ -94,7 +94,7 @@ class Processes:
         return found
 
     def cpu_seconds(self):
-        """Seconds of CPU so far, in all and in user mode's share of ticks."""
+        """CPU seconds so far: in total, and in user and system mode by ticks."""
         total = user = system = 0
         for pid in self.process_ids():
             for task in Path(f"/proc/{pid}/task").glob("*/schedstat"):
@@ -107,12 +107,12 @@ class Processes:
         return total / 1e9, user / TICKS_PER_SECOND, system / TICKS_PER_SECOND
 
     def resident(self):
-        """Bytes of memory, what several of them share counted once."""
+        """Bytes of memory; shared memory counts once."""
         total = 0
         for pid in self.process_ids():
             try:
-                said = Path(f"/proc/{pid}/smaps_rollup").read_text()
-                total += int(re.search(r"^Pss:\s+(\d+)", said, re.MULTILINE)[1]) * 1024
+                text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+                total += int(re.search(r"^Pss:\s+(\d+)", text, re.MULTILINE)[1]) * 1024
             except (OSError, TypeError):
                 pass
         return total
@@ -133,7 +133,7 @@ class Processes:
 
 
 def process_stat(folder):
-    """The fields of a process behind its name; none if it is gone."""
+    """The fields of /proc/PID/stat after the name; None if the process is gone."""
     try:
         return (folder / "stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -141,7 +141,7 @@ def process_stat(folder):
 
 
 def machine_cpu_seconds():
-    """Seconds of all cores so far: at work, taken by the host, and all."""
+    """Seconds of all cores so far: busy, stolen by the host, and total."""
     line = Path("/proc/stat").read_text().split("\n", 1)[0]
     user, nice, system, idle, waiting, irq, softirq, stolen = map(int, line.split()[1:9])
     worked = user + nice + system + irq + softirq
@@ -149,13 +149,13 @@ def machine_cpu_seconds():
 
 
 def children_cpu_seconds():
-    """Seconds of CPU of what this process started and saw end: the load."""
+    """CPU seconds of ended child processes: the load generators."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def describe():
-    """What figures of this machine should be read with."""
+    """The properties of the machine that affect its figures."""
     cpu = Path("/proc/cpuinfo").read_text()
     model = re.search(r"^model name\s*:\s*(.+)$", cpu, re.MULTILINE)
     memory = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())

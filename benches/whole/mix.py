@@ -1,7 +1,7 @@
-"""What is asked: domains of the bundled lists, keys, and the right answers to them.
+"""The workload: domains of the bundled lists, keys, and the right responses.
 
-It writes the same facts for every subject, in the form that each reads. Everything is drawn from
-one seed, so that two runs ask for the same.
+Writes the same facts for every subject, in the format that it reads. One seed determines
+everything, so that two runs send the same requests.
 """
 
 import calendar
@@ -16,7 +16,7 @@ SEED = 20261101
 ACCOUNTS = 1_000
 LIMIT = 100_000_000
 REQUESTS = 4_000
-# Shares of a mix, as a signup form may meet them.
+# Shares of the workload, as a signup form may see them.
 FREE, LISTED, SUBDOMAINS = 0.45, 0.20, 0.10
 ORIGIN = "https://app.example.com"
 UNKNOWN = ('"risk_score":10,"reason":"safe","is_free_provider":false,"is_corporate_email":false,'
@@ -26,15 +26,15 @@ LISTS = ("special-use", "protected", "corporate", "alias", "disposable-a", "disp
 
 
 def ask_table(binary, names, source):
-    """The facts of names, by riskgate's own command."""
+    """Looks names up with the riskgate command. Returns their facts."""
     found = {}
     for first in range(0, len(names), 10_000):
         ran = subprocess.run(
             [binary, "table", "lookup", "--json", "--table", source, *names[first:first + 10_000]],
             stdout=subprocess.PIPE, check=True)
         for each in json.loads(ran.stdout):
-            said = each["answer"]
-            facts = {key: said[key] for key in ("risk_score", "reason", "is_free_provider",
+            answer = each["answer"]
+            facts = {key: answer[key] for key in ("risk_score", "reason", "is_free_provider",
                                                 "is_corporate_email", "mx_provider_label")}
             text = json.dumps(facts, separators=(",", ":"), ensure_ascii=False)
             found[each["domain"]] = (text[1:-1], each["row"])
@@ -42,7 +42,7 @@ def ask_table(binary, names, source):
 
 
 class TableRows:
-    """All rows of the bundled table, as other programs can look them up."""
+    """All rows of the bundled table, in a form that other programs can look up."""
 
     def __init__(self, binary, data, cache):
         covers = {}
@@ -55,9 +55,9 @@ class TableRows:
         stamp = hashlib.sha256(repr(sorted(covers)).encode()).hexdigest()[:16]
         kept = cache / f"rows-{stamp}.json"
         if not kept.exists():
-            said = ask_table(binary, sorted(covers), data)
-            # What has no row of its own is a suffix, and matches nothing.
-            kept.write_text(json.dumps({n: f for n, (f, row) in said.items() if row == n}))
+            answers = ask_table(binary, sorted(covers), data)
+            # A name without its own row is a public suffix, and matches nothing.
+            kept.write_text(json.dumps({n: f for n, (f, row) in answers.items() if row == n}))
         self.facts = json.loads(kept.read_text())
         self.covers = {name: covers[name] for name in self.facts}
 
@@ -71,7 +71,7 @@ class TableRows:
         return None
 
     def needed(self, mix):
-        """Only those rows that a mix asks for."""
+        """Returns only the rows that a workload needs."""
         fewer = copy.copy(self)
         names = {self.row_of(path.rpartition("/")[2]) for path, *_ in mix.lines} - {None}
         fewer.facts = {name: self.facts[name] for name in names}
@@ -82,7 +82,7 @@ class TableRows:
 
 
 class Keys:
-    """So many keys, spread over accounts. Each fourth is a web page's, with origins of its own."""
+    """Keys of several accounts. Every fourth account is a web page's, with allowed origins."""
 
     def __init__(self, number, accounts=ACCOUNTS, plan="bench"):
         self.number, self.accounts, self.plan = number, min(accounts, number), plan
@@ -101,7 +101,7 @@ class Keys:
         return hashlib.sha256(self.text(at).encode()).hexdigest()
 
     def file(self, path):
-        """As riskgate reads them."""
+        """Writes the key file of riskgate."""
         with open(path, "w") as out:
             for at in range(self.number):
                 origins = f'["{ORIGIN}", "https://*.example.org"]' if self.is_web(at) else "[]"
@@ -111,7 +111,7 @@ class Keys:
 
 
 class Workload:
-    """Requests with their right answers, one a line: path, key, origin, body."""
+    """Requests with their right bodies, one per line: path, key, origin, body."""
 
     def __init__(self, lines, path):
         self.lines, self.path = lines, path
@@ -123,7 +123,7 @@ class Workload:
 
 
 def assign_keys(keys, requests, draw):
-    """Which key asks each time: all of them, as evenly as may be, in no order."""
+    """Assigns a key to each request: all keys equally often, in random order."""
     chosen = [at * keys.number // requests if keys.number > requests else at % keys.number
               for at in range(requests)]
     draw.shuffle(chosen)
@@ -131,7 +131,7 @@ def assign_keys(keys, requests, draw):
 
 
 def draw_domains(rows, count, draw):
-    """Names of the mix: a few free providers often, disposable ones, names below them, others."""
+    """Draws names: a few free providers often, disposable names, their subdomains, others."""
     by_kind = {"free": [], "disposable": []}
     for name, facts in rows.facts.items():
         if '"is_free_provider":true' in facts:
@@ -175,7 +175,7 @@ def month_ends():
 
 
 def write_peer_files(rows, keys, mix, folder):
-    """Table, keys and bodies in each peer's own form."""
+    """Writes table, keys and bodies in the format of each peer."""
     quoted = {name: facts.replace("\\", "\\\\").replace("'", "\\'")
               for name, facts in rows.facts.items()}
     bodies = {path: body for path, _, _, body in mix.lines}

@@ -1,6 +1,6 @@
-"""Figures as Markdown tables, as a chart, and as JSON; and the marks that they are held to.
+"""Formats the figures as Markdown tables, a chart and JSON, and compares them with targets.
 
-It judges nothing that a run is broken off for: a mark that is missed stands in the table as missed.
+A missed target does not fail the run; the table shows it as missed.
 """
 
 import json
@@ -17,7 +17,7 @@ def megabytes(value):
     return f"{value / 1e6:.1f}"
 
 
-# wrk's latencies of pipelined answers mean nothing, and are left out there.
+# wrk does not measure the latency of pipelined requests correctly, so it is left out there.
 PIPELINED = [("CPU µs", "cpu_us", number), ("user", "user_us", number),
              ("system", "system_us", number), ("to nginx", "ratio", number),
              ("requests/s", "rate", number), ("memory MB", "resident", megabytes)]
@@ -42,7 +42,7 @@ COLUMNS = {
 REFERENCE_SUBJECT = {"lookup": "nginx map", "pipelined": "nginx map", "proxied": "nginx, proxy",
           "workers": "nginx map, 1 workers"}
 
-# What the ratios of CPU for a request are held to: section, subject, beside whom, at most.
+# The highest ratio of CPU per request: section, subject, subject that it is compared with, limit.
 RATIO_TARGETS = [
     ("lookup", "riskgate fast path", "nginx map, gates", 0.80),
     ("lookup", "riskgate fast path", "nginx map", 0.90),
@@ -82,7 +82,7 @@ def table(section):
 
 
 def check_targets(sections):
-    """Each mark with what was found; those whose subjects did not run are left out."""
+    """Compares figures with targets. Targets whose subjects did not run are left out."""
     by_name = {section.name: section for section in sections}
     found = []
     for name, subject, beside, most in RATIO_TARGETS:
@@ -104,7 +104,7 @@ def check_targets(sections):
 
 
 def targets_table(found):
-    lines = ["### Targets", "", "| CPU for a request, if nothing else is said | at most | found | |",
+    lines = ["### Targets", "", "| CPU for a request, unless the row says otherwise | at most | found | |",
              "|---|---:|---:|---|"]
     for name, most, value in found:
         outcome = "met" if value <= most else "missed"
@@ -113,7 +113,7 @@ def targets_table(found):
 
 
 def disturbance_note(sections):
-    """The most of the machine that others had during a window; nothing where none was looked at."""
+    """The highest share of the machine that other processes used during a window, as text."""
     found = [each for section in sections for rounds in section.rounds.values()
              for each in rounds if "others" in each]
     if not found:
@@ -139,7 +139,7 @@ LEFT, BAR, GAP, WIDTH, TITLE = 190, 16, 6, 860, 40
 
 
 def chart(sections):
-    """CPU for a request as bars, user and system, section by section."""
+    """Draws CPU per request as bars, user and system, section by section."""
     shown = [s for s in sections if s.name in ("lookup", "proxied", "pipelined") and s.rows]
     height = 40 + sum(TITLE + len(s.rows) * (BAR + GAP) for s in shown)
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" '
@@ -173,7 +173,7 @@ def chart(sections):
 
 
 def write(folder, world, machine, sections):
-    """The Markdown, which is also given back; the chart and the raw figures beside it."""
+    """Writes the Markdown, the chart and the raw figures. Returns the Markdown."""
     add_ratios(sections)
     parts = [head(world, machine, sections), *map(table, sections)]
     if not world.quick and (found := check_targets(sections)):

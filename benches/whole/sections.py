@@ -1,9 +1,9 @@
-"""What is measured: a function for each part, which starts its subjects, asks in rounds, and ends
+"""The sections of the bench. Each function starts its subjects, measures them in rounds, and ends
 them.
 
-Rounds are interleaved, each begins with another subject, and what counts is the median of each
-subject's rounds. A part leaves rows of figures with the world, and words for what could not be
-shown; one that breaks off leaves what it had.
+Rounds are interleaved, each round begins with another subject, and the median of a subject's rounds
+counts. A section adds rows of figures, and notes on what it could not measure. If it fails, the
+rounds so far are kept.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from . import load, machine, mix, subjects
 
 
 class Section:
-    """A part's outcome: rows by subject, the figures of each round, and notes."""
+    """The outcome of a section: rows by subject, the figures of each round, and notes."""
 
     def __init__(self, name, title):
         self.name, self.title = name, title
@@ -36,11 +36,11 @@ class Section:
 
 @contextlib.contextmanager
 def running(several):
-    """All of them started, and ended whatever happens."""
+    """Starts all subjects, and stops them in any case."""
     started = []
     try:
         for subject in several:
-            # Before the start: who is broken off while starting is ended too.
+            # Added before the start, so that a subject that fails while starting is stopped too.
             started.append(subject)
             subject.start()
         yield started
@@ -50,7 +50,7 @@ def running(several):
 
 
 def interleaved(several, rounds):
-    """Subjects round by round, each round begun by the next."""
+    """Yields the subjects round by round; each round begins with the next subject."""
     for number in range(rounds):
         at = number % len(several)
         for subject in several[at:] + several[:at]:
@@ -68,7 +68,7 @@ def throughput(section, several, asked, world, **how):
 
 
 def lookup(world):
-    """Everything answered from memory, as fast as it goes."""
+    """Measures look-ups from memory at full speed."""
     section = world.begin("lookup", "Answered from the table, 64 connections")
     several = subjects.lookup_subjects(world) + subjects.logging_subjects(world)
     with running(several):
@@ -81,7 +81,7 @@ def lookup(world):
 
 
 def pipelined(world):
-    """Sixteen requests at a time on each connection."""
+    """Measures sixteen pipelined requests at a time on each connection."""
     section = world.begin("pipelined", "Pipelined by 16, 64 connections")
     several = subjects.lookup_subjects(world)
     with running(several):
@@ -89,30 +89,30 @@ def pipelined(world):
 
 
 def proxied(world):
-    """Passed on to one small service."""
+    """Measures requests that are forwarded to one upstream server."""
     section = world.begin("proxied", "Passed upstream, 64 connections")
     behind = subjects.Nginx("upstream", world, "nginx-upstream.conf", "answers", gates=False)
     behind.processes = machine.Processes(behind.command_line(), behind.folder, machine.LOAD_CORES)
     try:
         machine.wait_until("the upstream listens", lambda: behind.processes.is_up(behind.port))
-        world.behind = behind.processes
+        world.upstream = behind.processes
         several = subjects.proxy_subjects(world, behind.port)
         with running(several):
             throughput(section, several, world.check_workload, world)
     finally:
-        world.behind = None
+        world.upstream = None
         behind.stop()
 
 
 def open_loop(world):
-    """Latency at a constant rate, below what each can do at most."""
+    """Measures latency at a constant rate, below the highest rate of each subject."""
     section = world.begin("open-loop", "Latency at a constant rate (µs, from when each request was due)")
     several = subjects.lookup_subjects(world)
     with running(several):
         most = {}
         for subject in several:
             load.check_subject(subject, world.lookup_workload)
-            # Asked as in the windows that count: alone, one by one on each connection.
+            # Measured like the windows below: one subject at a time, no pipelining.
             most[subject.name] = load.measure_with_retry(
                 subject, world.lookup_workload, world.seconds, world.warm)["rate"]
         for subject in interleaved(several, world.rounds):
@@ -120,22 +120,22 @@ def open_loop(world):
             for share in (50, 80):
                 rate = int(most[subject.name] * share / 100)
                 world.log(f"open-loop: {subject.name} at {rate}/s")
-                said = load.measure_at_rate(subject, world.lookup_workload, rate, world.seconds,
+                figures = load.measure_at_rate(subject, world.lookup_workload, rate, world.seconds,
                                     2 * world.warm)
-                found |= {f"{share} {name}": said[name] for name in ("p50", "p99", "p999")}
-                found |= {f"{share} {name}": said[name] for name in ("longest_stall", "late")}
+                found |= {f"{share} {name}": figures[name] for name in ("p50", "p99", "p999")}
+                found |= {f"{share} {name}": figures[name] for name in ("longest_stall", "late")}
             section.add(subject.name, found)
     held = max(found[f"{share} longest_stall"] for rounds in section.rounds.values()
                for found in rounds for share in (50, 80))
-    section.notes.append(f"the generator itself was held up for {held / 1000:.1f} ms at most")
+    section.notes.append(f"the generator itself was delayed by {held / 1000:.1f} ms at most")
     late = sum(found[f"{share} late"] for rounds in section.rounds.values()
                for found in rounds for share in (50, 80))
     if late:
-        section.notes.append(f"{late} answers had not come after 5 s; they stand there with that")
+        section.notes.append(f"{late} responses had not arrived after 5 s and count as 5 s")
 
 
 def idle(world):
-    """What a connection costs that waits."""
+    """Measures the memory of an idle connection."""
     number = 500 if world.quick else 10_000
     section = world.begin("idle", f"{number:,} idle connections, each after one answer")
     for subject in subjects.lookup_subjects(world):
@@ -149,13 +149,13 @@ def idle(world):
                 link.close()
         section.add(subject.name, {"each": (with_them - before) / number, "before": before,
                                    "resident": with_them})
-    section.notes.append("what nginx and HAProxy set aside for connections at their start stands "
-                         "in `before`")
+    section.notes.append("`before` includes the memory that nginx and HAProxy allocate for "
+                         "connections at their start")
 
 
 def reload(world):
-    """riskgate at half of its most, while its table is replaced, and while not."""
-    section = world.begin("reload", "The table replaced under load (riskgate at half of its most)")
+    """Measures riskgate at half of its highest rate, with and without table reloads."""
+    section = world.begin("reload", "The table replaced under load (riskgate at half of its highest rate)")
     versions = [world.folder / f"reload-{number}" for number in (0, 1)]
     for number, version in enumerate(versions):
         source = world.folder / f"source-{number}"
@@ -174,24 +174,25 @@ def reload(world):
                  for s in several}
         for subject in interleaved(several, world.rounds):
             for replaced in (False, True):
-                world.log(f"reload: {subject.name}, {'replaced' if replaced else 'left alone'}")
+                world.log(f"reload: {subject.name}, {'replaced' if replaced else 'not replaced'}")
                 before = subject.metric("riskgate_reloads_total")
-                # Two reloads at least fit into a window.
+                # Long enough for at least two reloads.
                 seconds = max(world.seconds, 5)
                 with replace_table_repeatedly(subject.folder / "served", versions if replaced else []):
-                    said = load.measure_at_rate(subject, world.lookup_workload, int(rates[subject.name]), seconds,
+                    figures = load.measure_at_rate(subject, world.lookup_workload,
+                                                   int(rates[subject.name]), seconds,
                                         2 * world.warm)
                 reloads = subject.metric("riskgate_reloads_total") - before
                 if replaced and not reloads:
                     raise load.WrongResponse(f"{subject.name}: the table was not reloaded")
-                found = {name: said[name] for name in ("p50", "p99", "p999", "longest_stall", "late")}
-                name = f"{subject.name}, {'replaced' if replaced else 'left alone'}"
+                found = {name: figures[name] for name in ("p50", "p99", "p999", "longest_stall", "late")}
+                name = f"{subject.name}, {'replaced' if replaced else 'not replaced'}"
                 section.add(name, found | {"reloads": reloads, "rate": rates[subject.name]})
 
 
 @contextlib.contextmanager
 def replace_table_repeatedly(served, versions):
-    """Puts one version after the other in place, each by a rename, every second and a half."""
+    """Replaces the table file by a rename every 1.5 seconds."""
     done = threading.Event()
 
     def replace():
@@ -217,14 +218,14 @@ def build_table(world, source, target):
 
 
 def start_timed(subject):
-    """Seconds from the start until it is ready."""
-    begun = time.monotonic()
+    """Starts a subject. Returns the seconds until it was ready."""
+    started_at = time.monotonic()
     subject.start()
-    return time.monotonic() - begun
+    return time.monotonic() - started_at
 
 
 def table_size(world):
-    """Growth with the table: rows of one list, none of which a person wrote."""
+    """Measures the growth with the table, with random rows of one list."""
     section = world.begin("table-size", "Growth with the table (riskgate)")
     draw = random.Random(mix.SEED)
     grown, loads, found = [], {}, {}
@@ -236,9 +237,9 @@ def table_size(world):
         (source / "names.txt").write_text("".join(f"{each}\n" for each in sorted(names)))
         (source / "manifest.toml").write_text(
             '[[list]]\nfile = "names.txt"\nkind = "disposable"\ntier = "a"\n')
-        begun = time.monotonic()
+        started_at = time.monotonic()
         build_table(world, source, world.folder / f"table-{rows}")
-        built = time.monotonic() - begun
+        built = time.monotonic() - started_at
         lines = []
         callers = mix.assign_keys(world.keys, mix.REQUESTS, draw)
         for key, origin in callers:
@@ -257,7 +258,7 @@ def table_size(world):
 
 
 def riskgate_subjects(world, name, **how):
-    """riskgate's forms, in a row of growth."""
+    """riskgate with and without the fast path."""
     if world.has_fast_path:
         yield subjects.Riskgate(f"fast path, {name}", world, fast_path=True, **how)
     yield subjects.Riskgate(f"Pingora path, {name}", world, **how)
@@ -272,9 +273,9 @@ def measure_growth(section, world, grown, found, loads):
             load.check_subject(subject, found[subject.name])
         for subject in interleaved(grown, world.rounds):
             world.log(f"{section.name}: {subject.name}")
-            said = load.measure_with_retry(subject, found[subject.name], world.seconds, world.warm)
+            figures = load.measure_with_retry(subject, found[subject.name], world.seconds, world.warm)
             section.add(subject.name, loads[subject.name] | {
-                key: said[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident",
+                key: figures[key] for key in ("cpu_us", "user_us", "system_us", "rate", "resident",
                                            "others", "stolen")})
     finally:
         for subject in started:
@@ -282,7 +283,7 @@ def measure_growth(section, world, grown, found, loads):
 
 
 def key_count(world):
-    """Growth with the number of keys, all of which ask in turn, as far as a mix reaches."""
+    """Measures the growth with the number of keys, which are used in turn."""
     section = world.begin("key-count", "Growth with the number of keys (riskgate)")
     grown, loads, found = [], {}, {}
     for number in ([10, 1_000] if world.quick else [10, 10_000, 1_000_000]):
@@ -292,17 +293,17 @@ def key_count(world):
         ring.file(world.folder / f"keys-{number}.toml")
         requests = mix.lookup_workload(world.rows, ring, world.folder / f"keys-{number}.tsv",
                                 max(mix.REQUESTS, min(number, 40_000)))
-        # Without a limit, so that no account is spent. Each holds 64 calls at most all the same: ten
-        # go for more often, ten thousand each for its own.
+        # Without a limit, so that no account runs out of calls. A lease has at most 64 calls anyway: ten
+        # accounts renew theirs often, ten thousand accounts each renew their own.
         for subject in riskgate_subjects(world, name, keys=None, plan="unlimited"):
             subject.does = "key, origin, table"
-            begun = time.monotonic()
+            started_at = time.monotonic()
             subprocess.run([world.binary, "keys", "import", "-c", subject.config,
                             world.folder / f"keys-{number}.toml"], check=True, cwd=subject.folder,
                            stderr=subprocess.DEVNULL)
             grown.append(subject)
             found[subject.name] = requests
-            loads[subject.name] = {"import_s": time.monotonic() - begun}
+            loads[subject.name] = {"import_s": time.monotonic() - started_at}
         os.unlink(world.folder / f"keys-{number}.toml")
     section.notes.append("an account for each key, without a limit. One that asks ten thousand times "
                          "a second goes for its next 64 calls every few milliseconds: in the first "
@@ -311,11 +312,11 @@ def key_count(world):
 
 
 def workers(world):
-    """Two threads beside one."""
-    section = world.begin("workers", "Two workers beside one")
+    """Compares two threads with one."""
+    section = world.begin("workers", "Two workers compared with one")
     if len(machine.SERVER_CORES) < 2 or len(machine.LOAD_CORES) < 2:
         section.notes.append(
-            f"can't be shown: it takes two cores for the server and two for load, and this machine "
+            f"not measured: it needs two cores for the server and two for load, and this machine "
             f"has {len(machine.SERVER_CORES) + len(machine.LOAD_CORES)} in all")
         return
     several = []

@@ -1,7 +1,7 @@
-"""Who is measured: riskgate in its forms, and its peers, each started as its config says.
+"""The subjects: riskgate with and without the fast path, and its peers.
 
-A subject has a port, processes, and words for what it does of the job. Configs stand in
-benches/peers/; only ports, folders and numbers are filled in here.
+A subject has a port, processes, and a description of the work that it does. The configs are in
+benches/peers/; this module fills in ports, folders and numbers.
 """
 
 import http.client
@@ -14,12 +14,12 @@ ALL_GATES = "key, origin, quota, table"
 
 
 class Subject:
-    """Something that answers on a port of its own, in a folder of its own."""
+    """A server with its own port and its own folder."""
 
     def __init__(self, name, does, world, gates=True):
         self.name, self.does, self.world, self.gates = name, does, world, gates
         self.port = machine.free_port()
-        # The port tells it from one of the same name in another section.
+        # The port distinguishes subjects of one name in different sections.
         self.folder = world.folder / re.sub(r"[^a-z0-9]+", "-", f"{name.lower()} {self.port}")
         self.folder.mkdir()
         (self.folder / "temp").mkdir()
@@ -35,7 +35,7 @@ class Subject:
         return re.sub(r"@([A-Z]+)@", lambda found: str(known[found[1]]), text)
 
     def link_files(self, **names):
-        """Files of the world under the names that a config has for them."""
+        """Links shared files under the names that the config uses."""
         for name, target in names.items():
             (self.folder / name.replace("__", ".")).symlink_to(self.world.folder / target)
 
@@ -55,7 +55,7 @@ class Subject:
             self.processes = None
 
     def truncate_log(self):
-        """Logs of one window fill no memory in the next."""
+        """Empties the log, so that it does not fill the memory file system."""
         if self.log and self.log.exists():
             with open(self.log, "r+b") as log:
                 log.truncate(0)
@@ -68,7 +68,7 @@ class Riskgate(Subject):
         self.workers, self.admin = workers, machine.free_port()
         self.log = self.folder / "access.log" if log else None
         self.config = self.folder / "riskgate.toml"
-        # On a file system in memory: what a disk costs is no matter of servers.
+        # On a memory file system, so that the disk does not affect the comparison.
         self.config.write_text(f"""
 [listen]
 http = "127.0.0.1:{self.port}"
@@ -114,8 +114,8 @@ bench = {plan if isinstance(plan, int) else f'"{plan}"'}
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
-            said = answer.read().decode()
-            return said if answer.status == 200 else None
+            body = answer.read().decode()
+            return body if answer.status == 200 else None
         except OSError:
             return None
         finally:
@@ -123,8 +123,8 @@ bench = {plan if isinstance(plan, int) else f'"{plan}"'}
 
     def metric(self, name):
         """The sum of a metric's samples."""
-        said = self.ask("/metrics") or ""
-        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", said, re.MULTILINE)
+        body = self.ask("/metrics") or ""
+        found = re.findall(rf"^{name}(?:\{{[^}}]*\}})? ([0-9.e+-]+)$", body, re.MULTILINE)
         return int(sum(float(value) for value in found))
 
 
@@ -161,11 +161,11 @@ class Baseline(Subject):
         super().__init__(name, "the same bytes", world, gates=False)
 
     def command_line(self):
-        return [self.world.rust / "baseline", self.port, self.world.folder / "answered.tsv"]
+        return [self.world.rust / "baseline", self.port, self.world.folder / "lookup.tsv"]
 
 
 def lookup_subjects(world):
-    """All that answer for themselves. A subject that this machine or binary lacks is left out."""
+    """All subjects that answer look-ups themselves."""
     found = []
     if world.has_fast_path:
         found.append(Riskgate("riskgate fast path", world, fast_path=True))
@@ -181,7 +181,7 @@ def lookup_subjects(world):
 
 
 def logging_subjects(world):
-    """Those whose access log has its price measured."""
+    """The subjects that are also measured with an access log."""
     found = [Riskgate("riskgate fast path, log", world, fast_path=True, log=True)] if world.has_fast_path else []
     return found + [
         Riskgate("riskgate Pingora path, log", world, log=True),

@@ -1,6 +1,6 @@
-//! The mix of requests, as scripts/bench writes it down: one a line, with its right answer.
+//! Reads the workload file of scripts/bench: one request per line, with its right response body.
 //!
-//! Owns the format of that file. It makes no requests up.
+//! Owns the format of that file.
 
 use std::path::Path;
 
@@ -31,17 +31,17 @@ impl ExpectedExchange {
     }
 }
 
-/// Reads a mix: path, key, origin and body, with tabs between them.
+/// Reads a workload: path, key, origin and body, separated by tabs.
 pub fn read_workload(path: &Path) -> Vec<ExpectedExchange> {
     let text = std::fs::read_to_string(path).expect("a file of requests");
     let mix: Vec<ExpectedExchange> = text
         .lines()
         .map(|line| {
             let mut parts = line.split('\t').map(str::to_owned);
-            let mut part = || parts.next().expect("four parts in a line of the mix");
+            let mut part = || parts.next().expect("four parts in a line of the workload");
             ExpectedExchange { path: part(), key: part(), origin: part(), body: part() }
         })
         .collect();
-    assert!(!mix.is_empty(), "expected requests in the mix, but found none");
+    assert!(!mix.is_empty(), "expected requests in the workload, but found none");
     mix
 }

@@ -1,7 +1,7 @@
-//! The least: hyper on one thread, a look-up of the whole path, headers that never change.
+//! The baseline: hyper on one thread, a look-up of the whole path, constant headers.
 //!
-//! It sends what riskgate sends, and does nothing of what riskgate does for it: no key, no origin,
-//! no count, no parents, and the same request id for all.
+//! It sends the same bytes as riskgate without the work: no key, no origin, no count, no parent
+//! domains, and one request id for all.
 //!
 //!     baseline PORT MIX
 
@@ -31,8 +31,8 @@ const CONSTANT_FIELDS: [(&str, &str); 8] = [
     ("connection", "keep-alive"),
 ];
 
-fn answer(bodies: &HashMap<String, Bytes>, asked: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let Some(body) = bodies.get(asked.uri().path()) else {
+fn respond(bodies: &HashMap<String, Bytes>, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let Some(body) = bodies.get(request.uri().path()) else {
         let mut missing = Response::new(Full::default());
         *missing.status_mut() = StatusCode::NOT_FOUND;
         return missing;
@@ -43,7 +43,7 @@ fn answer(bodies: &HashMap<String, Bytes>, asked: &Request<Incoming>) -> Respons
     for (name, value) in CONSTANT_FIELDS {
         headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
     }
-    if let Some(origin) = asked.headers().get(ORIGIN) {
+    if let Some(origin) = request.headers().get(ORIGIN) {
         let allow = HeaderName::from_static("access-control-allow-origin");
         headers.insert(allow, origin.clone());
         let expose = HeaderName::from_static("access-control-expose-headers");
@@ -56,15 +56,15 @@ async fn serve(port: u16, bodies: Rc<HashMap<String, Bytes>>) {
     let listener = TcpListener::bind(("127.0.0.1", port)).await.expect("the port to be free");
     loop {
         let Ok((stream, _)) = listener.accept().await else { continue };
-        // Without it small answers wait for acknowledgements.
+        // With Nagle's algorithm small responses would wait for acknowledgements.
         let _ = stream.set_nodelay(true);
         let bodies = Rc::clone(&bodies);
         tokio::task::spawn_local(async move {
-            let service = service_fn(|asked| {
-                let response = answer(&bodies, &asked);
+            let service = service_fn(|request| {
+                let response = respond(&bodies, &request);
                 async move { Ok::<_, Infallible>(response) }
             });
-            // How a connection ends is its client's business.
+            // An error ends only this connection.
             let _ = http1::Builder::new()
                 .pipeline_flush(true)
                 .serve_connection(TokioIo::new(stream), service)
@@ -78,7 +78,7 @@ fn main() {
     let [port, mix] = &words[..] else { panic!("usage: baseline PORT MIX") };
     let bodies = riskgate_bench::read_workload(Path::new(mix))
         .into_iter()
-        .map(|asked| (asked.path, Bytes::from(asked.body)))
+        .map(|exchange| (exchange.path, Bytes::from(exchange.body)))
         .collect();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");

@@ -1,12 +1,12 @@
-//! Asks at a constant rate, whatever becomes of the answers, and tells how long they took.
+//! Sends requests at a constant rate, even if responses are late, and prints their latencies.
 //!
-//! A request has its time before anybody knows how fast the server is, and its latency counts from
-//! that time: one that had to wait because earlier answers were late is late itself, so nothing is
-//! omitted in a co-ordinated way. Times are met by looking at the clock all the while, not by a
-//! timer. Every answer is compared with the right one, byte by byte in its body.
+//! Each request has a due time that does not depend on the server, and its latency counts from that
+//! time. If a request waits because earlier responses were late, that delay counts too, which
+//! avoids coordinated omission. The generator polls the clock and does not sleep. It compares every
+//! response body with the right one.
 //!
-//! What it was held up itself, by others on its core, is told too: the longest time between two
-//! looks at the clock. Requests due in the first WARM seconds are asked and not told of.
+//! It also prints the longest time between two polls, in which other processes had its core.
+//! Requests due in the first WARM seconds are sent but not counted.
 //!
 //!     open_loop PORT MIX RATE WARM SECONDS CONNECTIONS
 
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 use riskgate_bench::{ExpectedExchange, read_workload};
 use rustix::event::epoll;
 
-/// For the last answers; what has not come by then is waited for no longer.
+/// How long the generator waits for the last responses.
 const LAST_RESPONSES_TIMEOUT: Duration = Duration::from_secs(5);
 
 struct Connection {
     stream: TcpStream,
     read_buf: Vec<u8>,
-    /// Which request it waits for an answer to, and when that was due.
-    asked: Option<(usize, Instant)>,
+    /// The request in flight, and when it was due.
+    pending: Option<(usize, Instant)>,
 }
 
 #[derive(Default)]
@@ -37,14 +37,14 @@ struct Outcome {
     example: String,
 }
 
-/// How long the whole answer is, once its header is there.
+/// The lengths of the header and of the whole response, once the header is complete.
 fn response_length(read_buf: &[u8]) -> Option<(usize, usize)> {
     let head = read_buf.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read_buf[..head]).ok()?;
     let body = text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
-        let it = name.eq_ignore_ascii_case("content-length");
-        if it { value.trim().parse::<usize>().ok() } else { None }
+        let is_length = name.eq_ignore_ascii_case("content-length");
+        if is_length { value.trim().parse::<usize>().ok() } else { None }
     })?;
     Some((head, head + body))
 }
@@ -54,18 +54,23 @@ impl Connection {
         let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_nodelay(true).expect("no delay");
         stream.set_nonblocking(true).expect("not to block");
-        Connection { stream, read_buf: Vec::with_capacity(4096), asked: None }
+        Connection { stream, read_buf: Vec::with_capacity(4096), pending: None }
     }
 
-    fn ask(&mut self, which: usize, due: Instant, request: &[u8]) {
+    fn send_request(&mut self, which: usize, due: Instant, request: &[u8]) {
         // A request is far smaller than a socket's buffer.
         let written = self.stream.write(request).expect("room for a request");
         assert_eq!(written, request.len(), "room for a whole request");
-        self.asked = Some((which, due));
+        self.pending = Some((which, due));
     }
 
-    /// Reads what is there; true once the answer is whole.
-    fn read_response(&mut self, mix: &[ExpectedExchange], from: Instant, outcome: &mut Outcome) -> bool {
+    /// Reads the available bytes. Returns true once the response is complete.
+    fn read_response(
+        &mut self,
+        mix: &[ExpectedExchange],
+        from: Instant,
+        outcome: &mut Outcome,
+    ) -> bool {
         let mut part = [0u8; 4096];
         match self.stream.read(&mut part) {
             Ok(0) => panic!("the server closed a connection"),
@@ -77,14 +82,14 @@ impl Connection {
         if self.read_buf.len() < whole {
             return false;
         }
-        let (which, due) = self.asked.take().expect("nobody to speak unasked");
+        let (which, due) = self.pending.take().expect("no response without a request");
         if due >= from {
             outcome.microseconds.push(due.elapsed().as_micros() as u64);
         }
-        let right = self.read_buf.starts_with(b"HTTP/1.1 200 ")
+        let is_right = self.read_buf.starts_with(b"HTTP/1.1 200 ")
             && self.read_buf.len() == whole
             && self.read_buf[head..] == *mix[which].body.as_bytes();
-        if !right {
+        if !is_right {
             outcome.wrong += 1;
             outcome.example = String::from_utf8_lossy(&self.read_buf).into_owned();
         }
@@ -93,7 +98,7 @@ impl Connection {
     }
 }
 
-/// How to ask.
+/// The load to generate.
 struct Plan {
     rate: f64,
     warm: f64,
@@ -123,18 +128,18 @@ fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
     let end = due(total) + LAST_RESPONSES_TIMEOUT;
     while answered < total && Instant::now() < end {
         let now = Instant::now();
-        // Nothing before `from`, since nothing is later than itself.
+        // Polls before `from` do not count.
         outcome.longest_stall = outcome.longest_stall.max(now.saturating_duration_since(last_poll));
         last_poll = now.max(from);
         while sent < total && due(sent) <= now {
             let Some(at) = idle.pop_front() else { break };
             let which = sent as usize % mix.len();
-            all[at].ask(which, due(sent), &requests[which]);
+            all[at].send_request(which, due(sent), &requests[which]);
             sent += 1;
         }
         let none = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
-        let room = rustix::buffer::spare_capacity(&mut ready);
-        epoll::wait(&poll, room, Some(&none)).expect("events");
+        let spare = rustix::buffer::spare_capacity(&mut ready);
+        epoll::wait(&poll, spare, Some(&none)).expect("events");
         for event in ready.drain(..) {
             let at = event.data.u64() as usize;
             if all[at].read_response(mix, from, &mut outcome) {
@@ -143,9 +148,10 @@ fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
             }
         }
     }
-    // What has not come is told with what it has waited so far.
-    let asked = all.iter().filter_map(|connection| connection.asked.map(|(_, due)| due));
-    let late: Vec<Instant> = asked.chain((sent..total).map(due)).filter(|at| *at >= from).collect();
+    // Requests without a response count with the time that they have waited so far.
+    let pending = all.iter().filter_map(|connection| connection.pending.map(|(_, due)| due));
+    let late: Vec<Instant> =
+        pending.chain((sent..total).map(due)).filter(|at| *at >= from).collect();
     outcome.microseconds.extend(late.iter().map(|due| due.elapsed().as_micros() as u64));
     (late.len() as u64, outcome)
 }
