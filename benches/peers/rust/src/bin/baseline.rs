@@ -74,8 +74,8 @@ async fn serve(port: u16, bodies: Rc<HashMap<String, Bytes>>) {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [port, mix] = &words[..] else { panic!("usage: baseline PORT MIX") };
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [port, mix] = &arguments[..] else { panic!("usage: baseline PORT MIX") };
     let bodies = riskgate_bench::read_workload(Path::new(mix))
         .into_iter()
         .map(|exchange| (exchange.path, Bytes::from(exchange.body)))

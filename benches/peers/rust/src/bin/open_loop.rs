@@ -157,8 +157,8 @@ fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
 }
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).collect();
-    let [port, mix, rate, warm, seconds, connections] = &words[..] else {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [port, mix, rate, warm, seconds, connections] = &arguments[..] else {
         panic!("usage: open_loop PORT MIX RATE WARM SECONDS CONNECTIONS")
     };
     let mix = read_workload(Path::new(mix));
