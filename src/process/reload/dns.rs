@@ -207,7 +207,7 @@ impl Resolvers {
         self.client.as_ref()
     }
 
-    /// Starts a probe of the resolvers if it is due. The system's resolvers are read anew each
+    /// Starts a probe of the resolvers if it is due. The system's resolvers are read again each
     /// time, because they may have changed.
     fn probe_if_due(&mut self) {
         if Instant::now() < self.probe_at || !self.probes.is_empty() {
