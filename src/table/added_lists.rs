@@ -184,6 +184,14 @@ pub(super) struct AddedList {
     pub text: String,
 }
 
+/// Facts of a row that guard its name against a feed.
+const GUARDING_BITS: u32 = rules::CLEARED_BIT
+    | rule_bit(Rule::SpecialUse)
+    | rule_bit(Rule::Protected)
+    | rule_bit(Rule::Alias)
+    | rule_bit(Rule::Role)
+    | rule_bit(Rule::Free);
+
 /// Drops the rows of feeds that would change an answer of the lists. This is necessary because the
 /// nearest row wins in a look-up. A row is dropped if its name is
 ///
@@ -197,23 +205,16 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
     if !manifest.lists.iter().any(|list| list.list_origin == ListOrigin::Feed) {
         return;
     }
-    const GUARDING_BITS: u32 = rules::CLEARED_BIT
-        | rule_bit(Rule::SpecialUse)
-        | rule_bit(Rule::Protected)
-        | rule_bit(Rule::Alias)
-        | rule_bit(Rule::Role)
-        | rule_bit(Rule::Free);
     // The facts that guard a name itself, and those that guard the names below it.
     let (mut bits_of_name, mut bits_covering_subdomains): (HashMap<&str, u32>, HashMap<&str, u32>) =
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();
     for row in &lists.rows {
-        let bits = match is_feed(row.list) {
-            true => row.fact_bits & rules::FLAGGING_LIST_BITS,
-            false => {
-                row.fact_bits & (GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS)
-            }
+        let relevant = match is_feed(row.list) {
+            true => rules::FLAGGING_LIST_BITS,
+            false => GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS,
         };
+        let bits = row.fact_bits & relevant;
         if bits == 0 {
             continue;
         }
@@ -234,14 +235,13 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
             if !is_feed(row.list) {
                 return true;
             }
-            let registrable_start = if row.registrable_start == NO_REGISTRABLE {
-                0
-            } else {
-                usize::from(row.registrable_start)
+            let registrable_start = match row.registrable_start {
+                NO_REGISTRABLE => 0,
+                start => usize::from(start),
             };
-            let parents =
-                ancestor_offsets(&row.name).skip(1).take_while(|at| *at <= registrable_start);
+            let parents = ancestor_offsets(&row.name).skip(1);
             let covering = parents
+                .take_while(|at| *at <= registrable_start)
                 .filter_map(|at| bits_covering_subdomains.get(&row.name[at..]))
                 .fold(0, |a, b| a | b);
             let own = bits_of_name.get(&*row.name).copied().unwrap_or_default();
@@ -254,11 +254,10 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
                         let mut parents = ancestor_offsets(&row.name).skip(1);
                         parents.any(|at| protected_suffixes.contains(&row.name[at..]))
                     };
+                    let is_strongest = tier & rule_bit(Rule::DisposableA) != 0;
                     (own | covering) & GUARDING_BITS == 0
                         && covering & as_strong == 0
-                        && (tier & rule_bit(Rule::DisposableA) != 0
-                            || own & rules::REAL_NAME_BIT == 0)
-                        && (tier & rule_bit(Rule::DisposableA) != 0 || !is_protected())
+                        && (is_strongest || (own & rules::REAL_NAME_BIT == 0 && !is_protected()))
                 }
             }
         })

@@ -167,17 +167,10 @@ impl<'a> ParsedLists<'a> {
                 Some(self.labels.intern(parse_label(context, OVERRIDE_COLUMNS[6], &fields[6])?))
             }
         };
-        let sets_nothing = reason.is_none()
-            && score.is_none()
-            && is_free.is_none()
-            && is_corporate.is_none()
-            && label.is_none();
-        if sets_nothing {
-            return Err(TableFault::expected(
-                context.location(""),
-                "a row that sets a field",
-                "none set",
-            ));
+        let flags = is_free.or(is_corporate);
+        if (reason, score, flags, label) == (None, None, None, None) {
+            let expected = "a row that sets a field";
+            return Err(TableFault::expected(context.location(""), expected, "none set"));
         }
         let coverage = if subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
         self.push_row(context, name.clone(), parsed, coverage, RowFacts::default());

@@ -8,9 +8,9 @@
 mod compared_gateway;
 mod random_requests;
 
-use crate::harness::{
-    Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_for, wait_until,
-};
+use std::time::Duration;
+
+use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wait_until};
 
 use compared_gateway::{ComparedGateway, normalized_responses};
 use random_requests::{KEY, random_input};
@@ -100,10 +100,15 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         let setup = Setup::new().upstream(&[upstream.address]).set("listen.fast_path", fast_path);
         let gateway = setup.set("plans.free", "1000000").start();
         let key = gateway.create_warm_key("acme");
-        let before = wait_for("clients are gone", || {
-            (gateway.sum_of_samples("riskgate_connections", &[]) == 0.0)
-                .then(|| gateway.open_descriptors())
+        wait_until("clients are gone", || {
+            gateway.sum_of_samples("riskgate_connections", &[]) == 0.0
         });
+        // The connection that asked for the metrics closes a moment later.
+        let polls = (0..20).map(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            gateway.open_descriptors()
+        });
+        let before = polls.min().unwrap();
         for number in 0..3 {
             let own = gateway.get(format!("/v1/check/{number}"), &key).expect(200).text();
             assert_eq!(own, format!("GET /v1/check/{number} HTTP/1.1"), "fast_path = {fast_path}");
