@@ -75,7 +75,7 @@ impl DnsFinding {
         DnsFinding::Mx { text: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
     }
 
-    /// The finding's outcome, one of [`OUTCOMES`].
+    /// The finding's outcome, one of `OUTCOMES`.
     pub fn outcome(&self) -> &'static str {
         match self {
             DnsFinding::Mx { text, .. } => match text.as_str() {

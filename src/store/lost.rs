@@ -157,7 +157,7 @@ impl LostRows {
     }
 
     /// One line for each loss that is not repaired yet, with the command to run. At most
-    /// [`MAX_NAMED`] are named; lost revocations come first, because those keys would be accepted
+    /// `MAX_NAMED` are named; lost revocations come first, because those keys would be accepted
     /// again.
     pub fn describe(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.keys.values().collect();

@@ -135,7 +135,7 @@ fn copy_store(user: &AclUser, setup: &Setup, rules: &[String], more: [&Vec<Strin
     setup.cli(&["store", "copy", &from, &to]).expect(0);
     setup.cli(&["store", "copy", &from, &to]).expect(1);
     let listed = |setup: &Setup| setup.cli(&["keys", "list"]).expect(0).stdout;
-    assert_eq!(listed(&other.setup()), listed(&setup));
+    assert_eq!(listed(&other.setup()), listed(setup));
 }
 
 fn spend_with_replica(user: &AclUser) {
