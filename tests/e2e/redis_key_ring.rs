@@ -133,7 +133,7 @@ fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later()
     let setup = setup_on(&server);
     for verb in ["run", "check"] {
         let printed = setup.cli(&[verb]).expect(78).stderr;
-        assert!(printed.contains("maxmemory-policy noeviction, since"), "{printed}");
+        assert!(printed.contains("maxmemory-policy noeviction, because"), "{printed}");
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);
     let gateway = setup.start();
