@@ -135,9 +135,18 @@ pub(super) fn write_list(
     path: &Path,
     names: &[String],
 ) -> Result<(), FeedError> {
-    write_file(path, FeedList::render(names).as_bytes())?;
-    state.list_fingerprint = fingerprint_file(path);
+    let text = FeedList::render(names);
+    write_file(path, text.as_bytes())?;
+    state.list_fingerprint = fingerprint_if_intact(path, &text);
     Ok(())
+}
+
+/// The fingerprint of the list that was just written. `None` if another process has changed the
+/// file since: its fingerprint would vouch for a list that riskgate never wrote.
+fn fingerprint_if_intact(path: &Path, written: &str) -> Option<[i64; 4]> {
+    // The fingerprint is taken first, so that a change after the comparison changes it.
+    let fingerprint = fingerprint_file(path)?;
+    (fs::read(path).ok()? == written.as_bytes()).then_some(fingerprint)
 }
 
 /// Locks the feed, so that no other process updates it until the returned file is dropped.
@@ -172,4 +181,22 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), FeedError> {
 
 fn file_error(path: &Path, error: &io::Error) -> FeedError {
     FeedError::new(path.display().to_string(), error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_that_another_process_changed_has_no_fingerprint() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("daily.disposable.txt");
+        let mut state = FeedState::default();
+        write_list(&mut state, &path, &["a.example".to_owned()]).unwrap();
+        assert_eq!(state.list_fingerprint, fingerprint_file(&path));
+        assert!(state.list_fingerprint.is_some());
+        let written = fs::read_to_string(&path).unwrap();
+        fs::write(&path, &written[..written.len() - 1]).unwrap();
+        assert_eq!(fingerprint_if_intact(&path, &written), None);
+    }
 }
