@@ -103,14 +103,14 @@ fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
     let config = setup.path("empty.toml");
     for text in ["", "\n \n"] {
         std::fs::write(&config, text).unwrap();
-        for verb in [&["run"][..], &["check"], &["keys", "list"]] {
+        for subcommand in [&["run"][..], &["check"], &["keys", "list"]] {
             let mut command = Command::new("timeout");
-            command.args(["20", BINARY]).args(verb).arg("-c").arg(&config);
+            command.args(["20", BINARY]).args(subcommand).arg("-c").arg(&config);
             let reported = run_command(&mut command).expect(78).stderr;
             let expected = "empty.toml: expected settings, but found an empty file\n";
             assert!(
                 reported.ends_with(expected) && reported.lines().count() == 1,
-                "{verb:?}: {reported}"
+                "{subcommand:?}: {reported}"
             );
         }
     }
@@ -130,7 +130,7 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
         command.args(["20", BINARY]).args(arguments).arg("-c").arg(&config);
         run_command(command.env(name, &secret))
     };
-    let verbs: [&[&str]; 7] = [
+    let subcommands: [&[&str]; 7] = [
         &["run"],
         &["check"],
         &["keys", "create", "--account", "acme"],
@@ -144,16 +144,20 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
         (b"RISKGATE__ADMIN__TOKEN", "RISKGATE__ADMIN__TOKEN: admin.token: expected UTF-8"),
         (b"RISKGATE__\xff", "RISKGATE__\u{fffd}: \u{fffd}: expected UTF-8"),
     ];
-    for verb in verbs {
+    for subcommand in subcommands {
         for (name, expected) in names {
-            let ran = with(OsStr::from_bytes(name), verb).expect(78);
-            assert_eq!(ran.stderr, format!("{expected}, but found other bytes\n"), "{verb:?}");
-            assert!(ran.stdout.is_empty(), "{verb:?}: {}", ran.stdout);
+            let ran = with(OsStr::from_bytes(name), subcommand).expect(78);
+            assert_eq!(
+                ran.stderr,
+                format!("{expected}, but found other bytes\n"),
+                "{subcommand:?}"
+            );
+            assert!(ran.stdout.is_empty(), "{subcommand:?}: {}", ran.stdout);
         }
     }
     for name in [OsStr::from_bytes(b"ODD"), OsStr::from_bytes(b"ODD_\xff")] {
-        for verb in &verbs[1..] {
-            with(name, verb).expect(0);
+        for subcommand in &subcommands[1..] {
+            with(name, subcommand).expect(0);
         }
     }
     // A key's variable does not serve as the admin token.

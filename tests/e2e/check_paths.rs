@@ -150,8 +150,8 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
     }
     for mode in [0o400, 0o000] {
         set_mode(&store, mode);
-        let errors = ["check", "run"].map(|verb| {
-            let words = [words, &["timeout", "20", BINARY, verb, "-c"]].concat();
+        let errors = ["check", "run"].map(|subcommand| {
+            let words = [words, &["timeout", "20", BINARY, subcommand, "-c"]].concat();
             let mut command = Command::new(words[0]);
             run_command(command.args(&words[1..]).arg(setup.path("riskgate.toml")))
                 .expect(78)

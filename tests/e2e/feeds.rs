@@ -324,7 +324,7 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
 }
 
 #[test]
-fn a_damaged_list_stops_nothing_and_is_fetched_anew() {
+fn a_damaged_list_stops_nothing_and_is_fetched_again() {
     let setup = setup();
     let (list, kept) = (setup.path("list.txt"), setup.path("feeds/daily.disposable.txt"));
     let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"7d\""));

@@ -289,22 +289,22 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
         let gateway = setup().start();
         gateway.create_active_key("acme", &[]);
         store.save();
-        let [old, anew] = ["old", "anew"].map(|id| key_file(gateway.setup(), id, "KEY"));
+        let [old, new] = ["old", "new"].map(|id| key_file(gateway.setup(), id, "KEY"));
         gateway.cli(&["keys", "import", &old]).expect(0);
         wait_until("the key is accepted", || status(&gateway, token) == 200);
         gateway.cli(&["keys", "revoke", "old"]).expect(0);
         wait_until("the key is refused", || status(&gateway, token) == 401);
         restore_while_stopped(&gateway, store, || {
-            setup().cli(&["keys", "import", &anew]).expect(0);
+            setup().cli(&["keys", "import", &new]).expect(0);
         });
         wait_until("the revocation is written back", || {
             assert_eq!(status(&gateway, token), 401);
-            listed_key(gateway.setup(), "anew")["revoked_at"].is_string()
+            listed_key(gateway.setup(), "new")["revoked_at"].is_string()
         });
         wait_until("all is well", || {
             degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
         });
-        let reported = "that key anew was revoked; or run `riskgate keys revoke anew`";
+        let reported = "that key new was revoked; or run `riskgate keys revoke new`";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         assert_eq!(status(&setup().start(), token), 401);
     });

@@ -46,8 +46,8 @@ fn use_every_feature(gateway: &Gateway, key: &str) {
     }
     gateway.get("/v1/public/top-domains", key).expect(200);
     wait_until("the store has the spent calls", || gateway.get_month_count(key) == 21);
-    for verb in [&["check"][..], &["keys", "list"], &["accounts", "list"], &["usage"]] {
-        gateway.cli(verb).expect(0);
+    for subcommand in [&["check"][..], &["keys", "list"], &["accounts", "list"], &["usage"]] {
+        gateway.cli(subcommand).expect(0);
     }
     assert!(!gateway.stderr().contains("NOPERM"), "{}", gateway.stderr());
 }
@@ -90,13 +90,13 @@ fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
 fn change_keys(gateway: &Gateway) {
     let made = gateway.cli(&["keys", "create", "--account", "acme", "--json"]).expect(0).json();
     let id = made["id"].as_str().unwrap();
-    for verb in [
+    for subcommand in [
         &["store", "init"][..],
         &["keys", "rotate", id],
         &["keys", "revoke", id],
         &["accounts", "set", "acme", "--limit", "50000"],
     ] {
-        gateway.cli(verb).expect(0);
+        gateway.cli(subcommand).expect(0);
     }
 }
 

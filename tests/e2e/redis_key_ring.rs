@@ -131,8 +131,8 @@ fn keys_serve_on_while_the_server_is_away() {
 fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later() {
     let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
     let setup = setup_on(&server);
-    for verb in ["run", "check"] {
-        let printed = setup.cli(&[verb]).expect(78).stderr;
+    for subcommand in ["run", "check"] {
+        let printed = setup.cli(&[subcommand]).expect(78).stderr;
         assert!(printed.contains("maxmemory-policy noeviction, because"), "{printed}");
     }
     server.run(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]);

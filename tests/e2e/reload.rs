@@ -272,7 +272,7 @@ fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
 }
 
 #[test]
-fn sighup_and_post_reload_read_everything_anew() {
+fn sighup_and_post_reload_read_everything_again() {
     let (gateway, key) = start();
     gateway.send_signal("HUP");
     wait_until("everything was read again", || {

@@ -87,7 +87,7 @@ fn a_route_may_go_without_key_or_count() {
     let upstream = MockUpstream::start();
     let (gateway, key) = start(&upstream);
     for _ in 0..8 {
-        let answer = gateway.send_request(&get("/open/door")).expect(200);
+        let answer = gateway.send_request(&get("/open/item")).expect(200);
         assert!(!answer.has_header("RateLimit"));
     }
     let forged = get("/open").with_header("X-Riskgate-Account", "boss").key(&key);

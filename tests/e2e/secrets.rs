@@ -217,10 +217,10 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
     for path in ["/", "/status", "/metrics"] {
         send_admin_request(gateway, "GET", path, WRONG_TOKEN).expect(401);
     }
-    for verb in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {
-        let more = if verb[0] == "usage" { &["acme", "--json"][..] } else { &["--json"] };
-        let output = gateway.cli(&[&verb[..], more].concat()).expect(0);
-        secrets.assert_no_secret_in(verb[0], &(output.stdout + &output.stderr));
+    for subcommand in [["keys", "list"], ["accounts", "list"], ["usage", "--account"]] {
+        let more = if subcommand[0] == "usage" { &["acme", "--json"][..] } else { &["--json"] };
+        let output = gateway.cli(&[&subcommand[..], more].concat()).expect(0);
+        secrets.assert_no_secret_in(subcommand[0], &(output.stdout + &output.stderr));
     }
 }
 

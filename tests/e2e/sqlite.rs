@@ -74,12 +74,13 @@ fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
     for (of_folder, of_file) in [(0o555, 0o444), (0o755, 0o444), (0o555, 0o644)] {
         set(&folder, of_folder);
         set(&file, of_file);
-        for verb in [&["run"][..], &["keys", "list"]] {
+        for subcommand in [&["run"][..], &["keys", "list"]] {
             let mut command = Command::new(words[0]);
-            let ran = run_command(command.args(&words[1..]).args(verb).arg("-c").arg(&config));
+            let ran =
+                run_command(command.args(&words[1..]).args(subcommand).arg("-c").arg(&config));
             let expected = format!("{}: expected a file that we may write", file.display());
             assert!(ran.stderr.starts_with(&expected), "{of_folder:o} {of_file:o} {ran:?}");
-            assert_eq!((ran.code, ran.stderr.lines().count()), (78, 1), "{verb:?} {ran:?}");
+            assert_eq!((ran.code, ran.stderr.lines().count()), (78, 1), "{subcommand:?} {ran:?}");
         }
         assert!(std::fs::read(&file).unwrap() == before, "{of_folder:o} {of_file:o}");
     }

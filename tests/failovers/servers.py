@@ -128,10 +128,10 @@ class SwitchableProxy:
             await self.is_forwarding.wait()
             if self.target is None or writer.is_closing():
                 return
-            there, onward = await asyncio.open_connection("127.0.0.1", self.target)
-            self.writers.add(onward)
-            await asyncio.gather(self.copy(reader, onward), self.copy(there, writer))
-            self.writers.discard(onward)
+            there, upstream = await asyncio.open_connection("127.0.0.1", self.target)
+            self.writers.add(upstream)
+            await asyncio.gather(self.copy(reader, upstream), self.copy(there, writer))
+            self.writers.discard(upstream)
         except OSError:
             pass
         finally:

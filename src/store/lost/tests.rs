@@ -49,26 +49,26 @@ fn describe_all(lost: &LostRows) -> String {
 
 #[test]
 fn a_revoked_key_stays_so_where_the_other_history_has_it_under_another_id() {
-    let (mut lost, now) = after_a_loss(&[revoked("old", 1)], &[key("anew", 1)]);
-    assert_eq!(now.keys, [revoked("anew", 1)]);
-    assert_eq!(lost.rows_to_restore().0, [revoked("anew", 1)], "and is written back");
+    let (mut lost, now) = after_a_loss(&[revoked("old", 1)], &[key("new", 1)]);
+    assert_eq!(now.keys, [revoked("new", 1)]);
+    assert_eq!(lost.rows_to_restore().0, [revoked("new", 1)], "and is written back");
     assert!(
-        describe_all(&lost).contains("run `riskgate keys revoke anew`"),
+        describe_all(&lost).contains("run `riskgate keys revoke new`"),
         "{}",
         describe_all(&lost)
     );
     // The key stays revoked until the store says so too.
-    let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("anew", 1) }], &[]);
+    let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("new", 1) }], &[]);
     lost.keep_lost_rows_in(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.keep_lost_rows_in(&mut changes(&[revoked("anew", 1)], &[]));
+    lost.keep_lost_rows_in(&mut changes(&[revoked("new", 1)], &[]));
     assert!(lost.is_fully_restored() && lost.describe().is_empty());
 }
 
 #[test]
 fn an_earlier_end_stays_where_the_other_history_has_the_key_under_another_id() {
-    let (lost, now) = after_a_loss(&[ends("old", 1, 900)], &[ends("anew", 1, 1_000)]);
-    assert_eq!(now.keys, [ends("anew", 1, 900)]);
+    let (lost, now) = after_a_loss(&[ends("old", 1, 900)], &[ends("new", 1, 1_000)]);
+    assert_eq!(now.keys, [ends("new", 1, 900)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
@@ -101,10 +101,10 @@ fn a_key_whose_id_is_given_to_another_before_it_is_written_back_serves_on() {
 #[test]
 fn a_revoked_key_that_is_imported_under_another_id_before_it_is_written_back_stays_so() {
     let (mut lost, mut now) = after_a_loss(&[revoked("old", 1)], &[]);
-    let mut change = changes(&[key("anew", 1)], &[]);
+    let mut change = changes(&[key("new", 1)], &[]);
     lost.keep_lost_rows_in(&mut change);
     now.apply_changes(change);
-    assert_eq!(now.keys, [revoked("anew", 1)]);
+    assert_eq!(now.keys, [revoked("new", 1)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
@@ -134,7 +134,7 @@ fn an_end_that_was_lost_and_is_not_written_back_yet_outlives_a_reload() {
 fn a_key_whose_row_cannot_be_read_is_not_added_beside_it() {
     let mut now = rows(&[]);
     now.damaged = DamagedRows::default();
-    now.damaged.keys.insert("anew".to_owned(), Some([1; 32]));
+    now.damaged.keys.insert("new".to_owned(), Some([1; 32]));
     let mut lost = LostRows::default();
     lost.keep_lost_rows(&rows(&[key("old", 1)]), &mut now, true);
     assert_eq!((now.keys.len(), lost.is_fully_restored()), (0, true));

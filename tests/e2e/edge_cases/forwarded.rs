@@ -147,8 +147,8 @@ fn riskgate_field_cases() -> Vec<Case> {
         ),
         Case::forwarded(
             "a route without a key names none",
-            get("/open/door").key("{key}").with_header("X-Riskgate-Account", "boss"),
-            ForwardedRequest::line("GET /open/door HTTP/1.1").without_key(),
+            get("/open/item").key("{key}").with_header("X-Riskgate-Account", "boss"),
+            ForwardedRequest::line("GET /open/item HTTP/1.1").without_key(),
         )
         .counts(0, 0),
     ]

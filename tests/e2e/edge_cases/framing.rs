@@ -265,7 +265,7 @@ fn request_line_cases() -> Vec<Case> {
         Case::refused_and_closed("a line of garbage", 400, "GARBAGE\r\n\r\n"),
         Case::refused_and_closed("the preface of HTTP/2", 400, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"),
         Case::refused_and_closed(
-            "a TLS greeting",
+            "a TLS ClientHello",
             400,
             b"\x16\x03\x01\0\xa5\x01\0\0\xa1\x03\x03".to_vec(),
         ),

@@ -185,7 +185,7 @@ fn respond_by_target(seen: &ReceivedRequest) -> Vec<Step> {
             send("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"),
             late(&String::from_utf8(response_bytes(200, "", &body("then"))).unwrap()),
         ],
-        "farewell" => {
+        "closed-after" => {
             vec![
                 Step::Send(response_bytes(200, "Connection: close\r\n", &body("bye"))),
                 Step::Close,

@@ -102,7 +102,7 @@ const CHECKS: [&str; 28] = [
     "until-close",
     "until-close-empty",
     "interim",
-    "farewell",
+    "closed-after",
     "broken-begin",
     "broken-length",
     "broken-chunks",
