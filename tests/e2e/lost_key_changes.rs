@@ -23,6 +23,12 @@ fn keys_reload_failing(gateway: &Gateway) -> f64 {
     gateway.sum_of_samples("riskgate_reload_failing", &["part=\"keys\""])
 }
 
+fn wait_until_healthy(gateway: &Gateway) {
+    wait_until("all is well", || {
+        degraded(gateway).is_empty() && keys_reload_failing(gateway) == 0.0
+    });
+}
+
 fn limit(gateway: &Gateway, key: &str) -> u64 {
     gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
 }
@@ -125,9 +131,7 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
         wait_until("it is written back", || {
             listed_key(gateway.setup(), &first_id)["revoked_at"].is_string()
         });
-        wait_until("all is well", || {
-            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-        });
+        wait_until_healthy(&gateway);
         let reported = "keys is degraded: the store lost data that it had acknowledged";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         let other = store.setup().start();
@@ -156,9 +160,7 @@ fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
         assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
         assert_eq!((limit(&other, &lost), limit(&gateway, &lost)), (10_000, 10_000));
         assert_eq!(listed_key(gateway.setup(), &lost_id), row);
-        wait_until("all is well", || {
-            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-        });
+        wait_until_healthy(&gateway);
     });
 }
 
@@ -187,9 +189,7 @@ fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
         wait_until("the new limit is in force", || limit(&gateway, &key) == 5);
-        wait_until("all is well", || {
-            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-        });
+        wait_until_healthy(&gateway);
     });
 }
 
@@ -221,9 +221,7 @@ fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
     wait_until("a new key is accepted", || status(&gateway, other.trim_end()) == 200);
     gateway.send_request(&asked).expect(401);
     setup.cli(&["keys", "revoke", id]).expect(0);
-    wait_until("all is well", || {
-        degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-    });
+    wait_until_healthy(&gateway);
     gateway.send_request(&asked).expect(401);
 }
 
@@ -301,9 +299,7 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
             assert_eq!(status(&gateway, token), 401);
             listed_key(gateway.setup(), "new")["revoked_at"].is_string()
         });
-        wait_until("all is well", || {
-            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-        });
+        wait_until_healthy(&gateway);
         let reported = "that key new was revoked; or run `riskgate keys revoke new`";
         assert!(gateway.stderr().contains(reported), "{}", gateway.stderr());
         assert_eq!(status(&setup().start(), token), 401);
@@ -327,13 +323,14 @@ fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
         });
         wait_until("the second key is accepted", || status(&gateway, second) == 200);
         assert_eq!(status(&gateway, first), 200, "the known keys still work");
-        wait_until("all is well", || {
-            degraded(&gateway).is_empty() && keys_reload_failing(&gateway) == 0.0
-        });
-        let rows = setup().cli(&["keys", "list", "--json"]).expect(0).json();
-        let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap());
-        let kept: Vec<&str> = ids.filter(|id| id.starts_with("web-")).collect();
-        let [kept] = kept[..] else { panic!("the first key has an id of its own: {rows}") };
+        let own_ids = || {
+            let rows = setup().cli(&["keys", "list", "--json"]).expect(0).json();
+            let ids = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap());
+            ids.filter(|id| id.starts_with("web-")).map(str::to_owned).collect::<Vec<_>>()
+        };
+        wait_until("the first key is written back under an id of its own", || own_ids().len() == 1);
+        wait_until_healthy(&gateway);
+        let [kept] = &own_ids()[..] else { panic!("the first key has one id") };
         assert!(gateway.stderr().contains("(its id web is another key's now)"));
         let other = setup().start();
         assert_eq!((status(&other, first), status(&other, second)), (200, 200));
