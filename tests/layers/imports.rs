@@ -44,6 +44,31 @@ impl Imports {
         });
         Imports { by_module: by_module.collect() }
     }
+
+    /// Modules of which each imports the next, and the last imports the first; empty if there are
+    /// none.
+    pub fn find_circle(&self) -> Vec<&str> {
+        let mut left: BTreeSet<&str> = self.by_module.keys().map(String::as_str).collect();
+        // A module that imports nothing that is left belongs to no circle.
+        while let Some(done) = left.iter().find(|module| self.find_import(module, &left).is_none())
+        {
+            let done = *done;
+            left.remove(done);
+        }
+        let mut path: Vec<&str> = left.first().copied().into_iter().collect();
+        while let Some(module) = path.last().and_then(|last| self.find_import(last, &left)) {
+            if let Some(start) = path.iter().position(|known| *known == module) {
+                return path.split_off(start);
+            }
+            path.push(module);
+        }
+        path
+    }
+
+    /// One of `modules` that `module` imports.
+    fn find_import<'m>(&self, module: &str, modules: &BTreeSet<&'m str>) -> Option<&'m str> {
+        modules.iter().copied().find(|other| self.by_module[module].contains(*other))
+    }
 }
 
 /// Splits a path such as `gate/route/find` into the longest module at its start and the next name.
