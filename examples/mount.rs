@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::server::{RunArgs, Server};
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error, Result};
-use pingora_http::{RequestHeader, ResponseHeader};
-use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::config::{ConfigFile, ConfigOverrides};
+use riskgate::pingora::http::{RequestHeader, ResponseHeader};
+use riskgate::pingora::server::configuration::ServerConf;
+use riskgate::pingora::server::{RunArgs, Server};
+use riskgate::pingora::upstreams::peer::HttpPeer;
+use riskgate::pingora::{Error, Result};
+use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::process::server::Mount;
 use riskgate::{Gate, RequestContext};
 

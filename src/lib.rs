@@ -7,6 +7,7 @@
 //! To mount the gates in your own Pingora proxy, use a [`Gate`]; see `examples/mount.rs`.
 //! To run the whole proxy in your own program, use a [`Gateway`].
 #![deny(unsafe_code)]
+#![warn(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to
 // its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
@@ -30,4 +31,6 @@ pub mod support;
 pub mod table;
 
 pub use gate::{Gate, RequestContext};
+pub use pingora;
+pub use pingora_proxy;
 pub use proxy::gateway::Gateway;

@@ -10,15 +10,15 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use pingora_core::protocols::Digest;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::server::{RunArgs, Server};
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_core::{Error, Result};
-use pingora_http::{RequestHeader, ResponseHeader};
-use pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate::pingora::http::{RequestHeader, ResponseHeader};
+use riskgate::pingora::protocols::Digest;
+use riskgate::pingora::server::configuration::ServerConf;
+use riskgate::pingora::server::{RunArgs, Server};
+use riskgate::pingora::upstreams::peer::HttpPeer;
+use riskgate::pingora::{Error, Result};
+use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
 use riskgate::process::server::{Mount, resolve_upstreams};
 use riskgate::proxy::gateway::ProxyContext;
 

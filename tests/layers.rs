@@ -40,7 +40,7 @@ const WITHOUT_HTTP: [&str; 9] =
     ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
 /// Crates that only some folders or modules may use, with these folders or modules.
-const CRATES: [(&str, &[&str]); 33] = [
+const CRATES: [(&str, &[&str]); 31] = [
     ("arc_swap", &["support/snapshot"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
@@ -52,10 +52,8 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("jiff", &["model/month", "keys/key_file", "cli/keys"]),
     ("memchr", &["message/request_head"]),
     ("minisign_verify", &["feed/fetch"]),
-    ("pingora_core", &["message", "gate", "proxy", "downstream", "process"]),
-    ("pingora_error", &["message", "gate", "proxy"]),
-    ("pingora_http", &["message", "gate", "proxy"]),
-    ("pingora_load_balancing", &["proxy/upstream"]),
+    ("pingora", &["message", "gate", "proxy", "downstream", "process"]),
+    ("pingora::lb", &["proxy/upstream"]),
     ("pingora_proxy", &["message", "gate", "proxy", "downstream", "process"]),
     ("ppp", &["downstream/preamble"]),
     ("prometheus", &["observe/metrics"]),

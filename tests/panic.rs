@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use pingora_core::Result;
-use pingora_core::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_error::{Error, ErrorType};
-use pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::downstream::{ConnectionTracker, DownstreamApp};
+use riskgate::pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+use riskgate::pingora::upstreams::peer::HttpPeer;
+use riskgate::pingora::{Error, ErrorType, Result};
+use riskgate::pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::process::listener::{self, ListenerService};
 use riskgate::process::server::{Mount, install_panic_hook};
 use riskgate::{Gate, RequestContext};

@@ -10,13 +10,13 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::services::Service;
-use pingora_proxy::http_proxy;
 use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
 use riskgate::keys::format_key_hash;
+use riskgate::pingora::server::configuration::ServerConf;
+use riskgate::pingora::services::Service;
+use riskgate::pingora_proxy::http_proxy;
 use riskgate::process::listener::{ListenerService, bind_listener};
 use riskgate::process::server::{Mount, resolve_upstreams};
 use riskgate_fuzz::ScratchFolder;

@@ -5,9 +5,9 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use http::uri::{Authority, Parts, PathAndQuery, Scheme, Uri};
 use http::{Method, Request};
 use libfuzzer_sys::fuzz_target;
-use pingora_http::RequestHeader;
 use riskgate::message::request_head::{RequestLimits, check_http2_request, parse_request_head};
 use riskgate::model::refusal::Refusal;
+use riskgate::pingora::http::RequestHeader;
 use riskgate_fuzz::first_line;
 
 const DEFAULT_LIMITS: RequestLimits = RequestLimits {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Buf;
-use pingora_core::apps::{HttpServerApp, ServerApp};
-use pingora_core::listeners::tls::Acceptor;
-use pingora_core::protocols::{ALPN, Stream};
-use pingora_core::server::ShutdownWatch;
+use pingora::apps::{HttpServerApp, ServerApp};
+use pingora::listeners::tls::Acceptor;
+use pingora::protocols::{ALPN, Stream};
+use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout_at};
 

@@ -6,7 +6,7 @@
 //! in the modules that both call.
 
 use bytes::BytesMut;
-use pingora_core::protocols::Ssl;
+use pingora::protocols::Ssl;
 use tokio::time::{Instant, timeout_at};
 
 use super::client_io::ClientIo;

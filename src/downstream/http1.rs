@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use pingora_core::apps::HttpServerApp;
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::server::ShutdownWatch;
+use pingora::apps::HttpServerApp;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout};

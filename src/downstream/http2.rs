@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora_core::apps::HttpServerApp;
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::protocols::http::v2::server::{
+use pingora::apps::HttpServerApp;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{
     H2Accept, H2Options, HttpSession, default_h2_options, handshake,
 };
-use pingora_core::protocols::{Digest, Stream};
-use pingora_core::server::ShutdownWatch;
+use pingora::protocols::{Digest, Stream};
+use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};

@@ -7,7 +7,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::task::{Poll, ready};
 
-use pingora_core::server::ShutdownWatch;
+use pingora::server::ShutdownWatch;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::client_io::ClientIo;

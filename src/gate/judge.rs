@@ -5,7 +5,7 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, HeaderName, HeaderValue, ORIGIN};
-use pingora_core::Result;
+use pingora::Result;
 use pingora_proxy::Session;
 
 use crate::keys::KeyRing;

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use pingora_error::Error;
+use pingora::Error;
 use pingora_proxy::Session;
 
 use crate::gate::route;

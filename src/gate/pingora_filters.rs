@@ -6,9 +6,8 @@
 use std::net::IpAddr;
 
 use http::header::{CONTENT_LENGTH, TRANSFER_ENCODING};
-use pingora_core::Result;
-use pingora_error::{Error, ErrorSource, ErrorType};
-use pingora_http::{RequestHeader, ResponseHeader};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
 use crate::message::forwarding::{ClientInfo, clean_response, prepare_upstream_request};

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::header::EXPECT;
-use pingora_core::Result;
+use pingora::Result;
 use pingora_proxy::Session;
 
 /// The client's address, if it is known.

@@ -11,9 +11,8 @@ use std::sync::Arc;
 use http::header::{
     CACHE_CONTROL, CONNECTION, COOKIE, HOST, HeaderName, HeaderValue, TRANSFER_ENCODING,
 };
-use pingora_core::Result;
-use pingora_error::{Error, ErrorType};
-use pingora_http::{RequestHeader, ResponseHeader};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::{Error, ErrorType, Result};
 
 use super::forwarding_headers::{
     ReceivedForwarding, is_x_forwarded_field, keep_last_x_forwarded_values,

@@ -8,8 +8,8 @@ use std::io::Write;
 use std::net::IpAddr;
 
 use http::header::{HOST, HeaderName, HeaderValue};
-use pingora_core::Result;
-use pingora_http::RequestHeader;
+use pingora::Result;
+use pingora::http::RequestHeader;
 
 use crate::message::request_head::list_members;
 use crate::message::response::HeaderField;

@@ -10,7 +10,7 @@ mod lines;
 mod request_line;
 
 use http::header::HOST;
-use pingora_http::RequestHeader;
+use pingora::http::RequestHeader;
 
 use crate::model::refusal::Refusal;
 pub use fields::{MAX_CONNECTION_OPTIONS, RequestFields, list_members};

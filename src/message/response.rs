@@ -10,8 +10,8 @@ use std::ops::Range;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{HeaderValue, VARY};
-use pingora_core::Result;
-use pingora_http::ResponseHeader;
+use pingora::Result;
+use pingora::http::ResponseHeader;
 use pingora_proxy::Session;
 use smol_str::SmolStr;
 

@@ -9,9 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use pingora_core::apps::ServerApp;
-use pingora_core::server::{ListenFds, ShutdownWatch};
-use pingora_core::services::Service;
+use pingora::apps::ServerApp;
+use pingora::server::{ListenFds, ShutdownWatch};
+use pingora::services::Service;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use socket2::SockRef;
 use tokio::time::timeout;

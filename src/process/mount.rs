@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use pingora_core::services::background::GenBackgroundService;
+use pingora::services::background::GenBackgroundService;
 
 use super::server::inputs::{StartError, StartupInputs, check_log_file};
 use super::server::startup::build_state;

@@ -17,8 +17,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use pingora_core::server::ShutdownWatch;
-use pingora_core::services::background::BackgroundService;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::config::{Config, ConfigOverrides};

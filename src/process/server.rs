@@ -13,9 +13,9 @@ use std::backtrace::{Backtrace, BacktraceStatus};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use pingora_core::server::configuration::ServerConf;
-use pingora_core::server::{RunArgs, Server};
-use pingora_core::services::background::GenBackgroundService;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server};
+use pingora::services::background::GenBackgroundService;
 
 use crate::config::{Config, ConfigOverrides};
 use crate::downstream::ConnectionTracker;

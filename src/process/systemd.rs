@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use pingora_core::server::ShutdownWatch;
-use pingora_core::services::background::BackgroundService;
+use pingora::server::ShutdownWatch;
+use pingora::services::background::BackgroundService;
 use sd_notify::NotifyState;
 
 use crate::config::Config;

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::header::CONTENT_LENGTH;
-use pingora_core::Result;
-use pingora_core::modules::http::HttpModules;
-use pingora_core::protocols::Digest;
-use pingora_core::upstreams::peer::HttpPeer;
-use pingora_error::{Error, ErrorType};
-use pingora_http::{RequestHeader, ResponseHeader};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::protocols::Digest;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
 use std::time::Duration;
 

@@ -10,9 +10,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use http::header::{CONTENT_LENGTH, EXPECT};
-use pingora_core::Result;
-use pingora_core::protocols::http::ServerSession;
-use pingora_error::{Error, ErrorType};
+use pingora::protocols::http::ServerSession;
+use pingora::{Error, ErrorType, Result};
 use tokio::time::timeout;
 
 use crate::message::request_head::list_members;

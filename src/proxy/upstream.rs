@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
-use pingora_core::Result;
-use pingora_core::connectors::ConnectorOptions;
-use pingora_core::connectors::http::Connector as HttpConnector;
-use pingora_core::protocols::l4::socket::SocketAddr;
-use pingora_core::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
-use pingora_load_balancing::health_check::{HttpHealthCheck, TcpHealthCheck};
-use pingora_load_balancing::selection::RoundRobin;
-use pingora_load_balancing::{Backend, LoadBalancer};
+use pingora::Result;
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::Connector as HttpConnector;
+use pingora::lb::health_check::{HttpHealthCheck, TcpHealthCheck};
+use pingora::lb::selection::RoundRobin;
+use pingora::lb::{Backend, LoadBalancer};
+use pingora::protocols::l4::socket::SocketAddr;
+use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use crate::message::forwarding::{self, ClientInfo};

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use pingora_core::protocols::l4::socket::SocketAddr;
-use pingora_core::protocols::{SocketDigest, Stream, UniqueIDType};
+use pingora::protocols::l4::socket::SocketAddr;
+use pingora::protocols::{SocketDigest, Stream, UniqueIDType};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 

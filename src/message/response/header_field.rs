@@ -141,7 +141,7 @@ mod tests {
             &ACCESS_CONTROL_MAX_AGE,
         ];
         for field in all {
-            let mut header = pingora_http::ResponseHeader::build_no_case(200, None).unwrap();
+            let mut header = pingora::http::ResponseHeader::build_no_case(200, None).unwrap();
             header.insert_header(&field.name, "x").unwrap();
             let mut bytes = Vec::new();
             header.header_to_h1_wire(&mut bytes);

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Response, StatusCode};
-use pingora_core::apps::ServerApp;
-use pingora_core::protocols::Stream;
-use pingora_core::protocols::http::ServerSession;
-use pingora_core::server::ShutdownWatch;
-use pingora_core::{ErrorType, Result};
+use pingora::apps::ServerApp;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+use pingora::{ErrorType, Result};
 use tokio::time::timeout;
 
 use super::AdminApp;

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-use pingora_core::listeners::tls::Acceptor;
-use pingora_core::server::Server;
+use pingora::listeners::tls::Acceptor;
+use pingora::server::Server;
 use pingora_proxy::http_proxy;
 
 use super::inputs::StartError;

@@ -111,7 +111,7 @@ fn forward_fields(
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
-                unfolded = pingora_http::header_value_from_slice(field.value);
+                unfolded = pingora::http::header_value_from_slice(field.value);
                 unfolded.as_bytes()
             } else {
                 field.value
