@@ -109,8 +109,8 @@ impl Ledger {
         self.shared.node.calendar.now(self.shared.boot_clock.seconds())
     }
 
-    /// Returns a function like [`Ledger::now`] for callers that can't borrow the ledger.
-    pub fn uptime_ms(&self) -> impl Fn() -> i64 + Send + use<> {
+    /// Returns a clock that reads [`Ledger::now`], for callers that can't borrow the ledger.
+    pub fn clock(&self) -> impl Fn() -> i64 + Send + use<> {
         let shared = Arc::clone(&self.shared);
         move || shared.node.calendar.now(shared.boot_clock.seconds())
     }

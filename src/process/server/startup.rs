@@ -49,7 +49,7 @@ pub(in crate::process) fn build_state(
             verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
         }),
         Box::new(move || table_of_seeds.peek().seed().to_vec()),
-        Box::new(ledger.uptime_ms()),
+        Box::new(ledger.clock()),
     )
     .map_err(unusable)?;
     let log = AccessLog::start(config.log_target.clone(), config.access_log)
