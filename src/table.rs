@@ -40,7 +40,7 @@ pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;
 pub use self::mx::IMPLICIT_MX;
 pub use self::override_file::{NewOverride, OverrideAction, OverrideFile};
-pub use self::source_packages::{SourcePackage, is_valid_day};
+pub use self::source_packages::SourcePackage;
 pub use self::succession::MIN_ROWS_TO_GUARD;
 pub use self::table_data::Table;
 

@@ -1,14 +1,18 @@
-//! Calendar months in UTC, the periods of the quota.
+//! Calendar months in UTC, the periods of the quota, and the text forms of times.
 //!
 //! Callers pass the time in; this module never reads a clock.
 
 use std::fmt;
 
+use jiff::SignedDuration;
+use jiff::civil::{Date, DateTime, date, datetime};
+
 /// A calendar month in UTC, counted from January 2000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Month(u16);
 
-const EPOCH_YEAR: i64 = 2000;
+const EPOCH_YEAR: i16 = 2000;
+const UNIX_EPOCH: DateTime = datetime(1970, 1, 1, 0, 0, 0, 0);
 
 impl Month {
     /// The first month that can be represented, January 2000. It also stands for "no month yet".
@@ -19,9 +23,10 @@ impl Month {
     /// The month that contains this second since 1970-01-01T00:00:00Z. Earlier times give
     /// [`Month::FIRST`], later times [`Month::LAST`].
     pub fn containing(unix_seconds: i64) -> Month {
-        let (year, month, _) = civil_from_days(unix_seconds.div_euclid(86_400));
-        let number = (year - EPOCH_YEAR) * 12 + month - 1;
-        Month(number.clamp(0, i64::from(Month::LAST.0)) as u16)
+        let time = to_date_time(unix_seconds);
+        let years = i32::from(time.year() - EPOCH_YEAR);
+        let number = years * 12 + i32::from(time.month()) - 1;
+        Month(number.clamp(0, i32::from(Month::LAST.0)) as u16)
     }
 
     /// The month that [`Month::number`] numbers so; `None` above [`Month::LAST`].
@@ -31,15 +36,9 @@ impl Month {
 
     /// Parses the form that [`Display`](fmt::Display) writes: `2026-11`.
     pub fn parse(text: &str) -> Option<Month> {
-        let (year, month) = text.split_once('-')?;
-        let is_number = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        if (year.len(), month.len()) != (4, 2) || !is_number(year) || !is_number(month) {
-            return None;
-        }
-        let (year, month): (i64, i64) = (year.parse().ok()?, month.parse().ok()?);
-        let number = (year - EPOCH_YEAR) * 12 + month - 1;
-        let number = u16::try_from(number).ok().filter(|_| (1..=12).contains(&month))?;
-        Month::from_number(number)
+        let month = Month::containing(parse_day(&format!("{text}-01"))?);
+        // A month out of range became the first or the last.
+        (month.to_string() == text).then_some(month)
     }
 
     /// Months since January 2000, at most 4095.
@@ -49,20 +48,17 @@ impl Month {
 
     /// The first second of the month, in seconds since 1970.
     pub fn start(self) -> i64 {
-        let number = i64::from(self.0);
-        days_from_civil(EPOCH_YEAR + number / 12, number % 12 + 1) * 86_400
+        to_unix_seconds(first_day(self.0))
     }
 
     /// The first second of the next month, when the quota is reset.
     pub fn end(self) -> i64 {
-        let next = i64::from(self.0) + 1;
-        days_from_civil(EPOCH_YEAR + next / 12, next % 12 + 1) * 86_400
+        to_unix_seconds(first_day(self.0 + 1))
     }
 
     /// When the quota is reset, in RFC 3339: `2026-12-01T00:00:00Z`.
     pub fn reset_at(self) -> String {
-        let next = i64::from(self.0) + 1;
-        format!("{:04}-{:02}-01T00:00:00Z", EPOCH_YEAR + next / 12, next % 12 + 1)
+        format_rfc3339(self.end())
     }
 
     /// Whole seconds from `unix_seconds` to the end of the month, at least 1.
@@ -73,43 +69,34 @@ impl Month {
 
 impl fmt::Display for Month {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let number = i64::from(self.0);
-        write!(f, "{:04}-{:02}", EPOCH_YEAR + number / 12, number % 12 + 1)
+        let day = first_day(self.0);
+        write!(f, "{:04}-{:02}", day.year(), day.month())
     }
 }
 
-/// Formats seconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00Z`.
+/// Formats seconds since 1970 in RFC 3339, in UTC: `2026-11-21T03:47:00Z`. Times outside the years
+/// -9999 to 9999 become the first or the last time within them.
 pub fn format_rfc3339(unix_seconds: i64) -> String {
-    let (year, month, day) = civil_from_days(unix_seconds.div_euclid(86_400));
-    let second = unix_seconds.rem_euclid(86_400);
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    format!("{:.0}Z", to_date_time(unix_seconds))
 }
 
-/// Year, month and day of a number of days since 1970-01-01, in the proleptic Gregorian calendar
-/// (H. Hinnant, "chrono-compatible low-level date algorithms").
-fn civil_from_days(days: i64) -> (i64, i64, i64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+/// Parses a day such as `2026-11-21`. Returns when it begins in UTC, in seconds since 1970.
+pub fn parse_day(text: &str) -> Option<i64> {
+    // jiff accepts other forms of a date too.
+    let day = text.parse::<Date>().ok().filter(|day| day.to_string() == text)?;
+    Some(to_unix_seconds(day))
 }
 
-/// Days from 1970-01-01 to the first of a month.
-fn days_from_civil(year: i64, month: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let shifted_month = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted_month + 2) / 5;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
+fn first_day(month_number: u16) -> Date {
+    date(EPOCH_YEAR + (month_number / 12) as i16, (month_number % 12) as i8 + 1, 1)
+}
+
+fn to_unix_seconds(day: Date) -> i64 {
+    day.duration_since(UNIX_EPOCH.date()).as_secs()
+}
+
+fn to_date_time(unix_seconds: i64) -> DateTime {
+    UNIX_EPOCH.saturating_add(SignedDuration::from_secs(unix_seconds))
 }
 
 #[cfg(test)]
@@ -154,11 +141,39 @@ mod tests {
         }
     }
 
-    proptest::proptest! {
-        #[test]
-        fn times_are_formatted_as_jiff_formats_them(second in 0i64..8_000_000_000) {
-            let expected = jiff::Timestamp::from_second(second).unwrap().to_string();
-            proptest::prop_assert_eq!(format_rfc3339(second), expected);
+    #[test]
+    fn times_are_formatted_in_rfc_3339() {
+        for (time, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (-1, "1969-12-31T23:59:59Z"),
+            (1_795_000_000, "2026-11-18T11:06:40Z"),
+            (253_402_300_799, "9999-12-31T23:59:59Z"),
+            (i64::MAX, "9999-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(format_rfc3339(time), text);
+        }
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        for (text, day) in [
+            ("1970-01-01", Some(0)),
+            ("2000-02-29", Some(11_016)),
+            ("2026-11-21", Some(20_778)),
+            ("1969-12-31", Some(-1)),
+            ("9999-12-31", Some(2_932_896)),
+            ("1900-02-29", None),
+            ("2026-13-01", None),
+            ("2026-00-01", None),
+            ("2026-04-31", None),
+            ("2026-1-01", None),
+            ("20261121", None),
+            ("2026-11-21T00", None),
+            ("2026-11-21T00:00:00", None),
+            ("+026-11-21", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_day(text), day.map(|day| day * 86_400), "{text}");
         }
     }
 }

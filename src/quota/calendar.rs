@@ -94,8 +94,9 @@ impl Calendar {
     /// The month of a call at this believed time. Takes a lock only when a month begins: the offset
     /// may have been corrected meanwhile, so the time is computed again.
     pub(super) fn month_at(&self, now: i64, boottime: impl FnOnce() -> i64) -> Month {
-        if Month::containing(now) <= self.latest_month() {
-            return self.latest_month();
+        let latest = self.latest_month();
+        if now < latest.end() {
+            return latest;
         }
         let state = lock(&self.clock_state);
         let month = Month::containing(boottime() + state.offset);

@@ -20,6 +20,7 @@ use super::resolve::{self, Resolved};
 use super::rows::ParsedLists;
 use super::source_packages::{self, SourcePackage};
 use crate::model::domain::suffix_list_version;
+use crate::model::month::parse_day;
 
 /// Whether a table carries the texts of its lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,7 +183,7 @@ fn build_meta(
 ) -> TableMeta {
     let day_of = |name: &str| {
         let source = sources.iter().find(|source| source.name == name)?;
-        source_packages::parse_day(&source.date)
+        parse_day(&source.date)
     };
     let is_flagged = |name: &str| {
         let at = resolved.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
@@ -193,11 +194,7 @@ fn build_meta(
     let infos = manifest.lists.iter().zip(&lists.ignored_counts).zip(&lists.row_counts);
     TableMeta {
         // The date of the youngest source: the build reads no clock.
-        built_at: sources
-            .iter()
-            .filter_map(|s| source_packages::parse_day(&s.date))
-            .max()
-            .unwrap_or(0),
+        built_at: sources.iter().filter_map(|s| parse_day(&s.date)).max().unwrap_or(0),
         suffix_list_version: suffix_list_version().to_owned(),
         rows: resolved.rows as u64,
         max_changed_share: manifest.max_changed_share,

@@ -9,8 +9,9 @@ use super::manifest::ListKind;
 use super::mx;
 use super::rows::{Coverage, LineContext, MxClass, ParsedLists, RowFacts, parse_name};
 use super::rules::{self, OverrideRow};
-use super::source_packages::{self, SECONDS_PER_DAY};
+use super::source_packages::SECONDS_PER_DAY;
 use crate::model::domain::DnsName;
+use crate::model::month::parse_day;
 use crate::model::verdict::{Reason, Score};
 
 /// The columns of an override. A file may leave out the last two: a note for people, and the last
@@ -191,7 +192,7 @@ impl<'a> ParsedLists<'a> {
     /// Returns true if an override with this last day has expired, and counts it; otherwise notes
     /// when it expires.
     fn has_expired(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
-        let day = source_packages::parse_day(text).ok_or_else(|| {
+        let day = parse_day(text).ok_or_else(|| {
             TableFault::expected(
                 context.location("until"),
                 "a day such as 2026-12-31",

@@ -6,12 +6,10 @@ use super::super::config_args::ConfigArgs;
 use super::super::failure::CommandFailure;
 use super::super::output::print_result_of_change;
 use crate::model::domain::{DnsName, Domain};
-use crate::model::month::format_rfc3339;
+use crate::model::month::{format_rfc3339, parse_day};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
-use crate::table::{
-    ListRow, NewOverride, OverrideAction, OverrideFile, Table, TableInputs, is_valid_day,
-};
+use crate::table::{ListRow, NewOverride, OverrideAction, OverrideFile, Table, TableInputs};
 
 /// The arguments of `allow` and `deny`.
 #[derive(Debug, Args)]
@@ -40,7 +38,7 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
     let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
     // Days in this form sort as text.
     let today = format_rfc3339(unix_now());
-    let is_past = |until: &&String| !is_valid_day(until) || until.as_str() < &today[..10];
+    let is_past = |until: &&String| parse_day(until).is_none() || until.as_str() < &today[..10];
     if let Some(until) = args.until.as_ref().filter(is_past) {
         let expected = "--until: expected today or a later day such as 2030-12-31";
         return Err(CommandFailure::usage(format!("{expected}, but found {until:?}")));
