@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use riskgate::config::{ConfigFile, ConfigOverrides};
 use riskgate::downstream::fast_path::{Action, FastPath};
 use riskgate::gate::admission::authenticate_client;
 use riskgate::keys::{Token, format_key_hash};
@@ -22,9 +21,8 @@ use riskgate::message::request_id::RequestId;
 use riskgate::message::response::{CommonHeaders, RenderOptions, Reply};
 use riskgate::model::domain::Domain;
 use riskgate::model::origin::Origin;
-use riskgate::process::server::Mount;
 use riskgate::quota::Allowance;
-use riskgate::{Gate, RequestContext};
+use riskgate::{Gate, Mount};
 
 const SIZES: RequestLimits = RequestLimits {
     header_bytes: 16_384,
@@ -179,8 +177,7 @@ fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
     );
     let path = folder.join("riskgate.toml");
     std::fs::write(&path, config).expect("a config");
-    let overrides = ConfigOverrides { file: ConfigFile::Path(path), flags: Vec::new() };
-    let mount = Mount::new(overrides).expect("a gate");
+    let mount = Mount::from_config_file(path).expect("a gate");
     let gate = mount.gate();
     (mount, gate, keys)
 }
@@ -239,7 +236,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let ring = Option::as_ref(&keys).expect("keys");
             let head =
                 parse_request_head(request, 0, &SIZES).expect("a head").expect("a complete one");
-            let now = RequestContext::default().unix_now();
+            let now = state.ledger.now();
             let sent = head.fields.authorization.into_iter();
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
             let month = state.ledger.month(now);

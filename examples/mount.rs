@@ -8,20 +8,17 @@
 //! Create a key with `riskgate keys create -c CONFIG`, then run `mount LISTEN UPSTREAM CONFIG`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riskgate::config::{ConfigFile, ConfigOverrides};
 use riskgate::pingora::http::{RequestHeader, ResponseHeader};
 use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::server::{RunArgs, Server};
 use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, Result};
 use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
-use riskgate::process::server::Mount;
-use riskgate::{Gate, RequestContext};
+use riskgate::{Gate, Mount, RequestContext};
 
 struct MyProxy {
     gate: Gate,
@@ -33,7 +30,7 @@ struct MyContext {
     /// Your own state: the number of filtered requests.
     seen: usize,
     /// riskgate's state of the request.
-    gate: RequestContext,
+    riskgate: RequestContext,
 }
 
 #[async_trait]
@@ -47,7 +44,7 @@ impl ProxyHttp for MyProxy {
     async fn request_filter(&self, session: &mut Session, ctx: &mut MyContext) -> Result<bool> {
         ctx.seen += 1;
         // True means that riskgate has answered the request.
-        self.gate.request_filter(session, &mut ctx.gate).await
+        self.gate.request_filter(session, &mut ctx.riskgate).await
     }
 
     async fn upstream_peer(
@@ -69,7 +66,7 @@ impl ProxyHttp for MyProxy {
         ctx: &mut MyContext,
     ) -> Result<()> {
         let host = self.upstream.to_string();
-        self.gate.upstream_request_filter(session, request, &ctx.gate, &host)?;
+        self.gate.upstream_request_filter(session, request, &ctx.riskgate, &host)?;
         // Add your own fields after riskgate's filter.
         request.insert_header("X-Seen", ctx.seen.to_string())
     }
@@ -80,7 +77,7 @@ impl ProxyHttp for MyProxy {
         response: &mut ResponseHeader,
         ctx: &mut MyContext,
     ) -> Result<()> {
-        self.gate.response_filter(session, response, &mut ctx.gate)
+        self.gate.response_filter(session, response, &mut ctx.riskgate)
     }
 
     async fn fail_to_proxy(
@@ -89,11 +86,11 @@ impl ProxyHttp for MyProxy {
         error: &Error,
         ctx: &mut MyContext,
     ) -> FailToProxy {
-        self.gate.fail_to_proxy(session, error, &mut ctx.gate).await
+        self.gate.fail_to_proxy(session, error, &mut ctx.riskgate).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut MyContext) {
-        self.gate.logging(session, error, &mut ctx.gate);
+        self.gate.logging(session, error, &mut ctx.riskgate);
     }
 }
 
@@ -102,9 +99,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut next = |name: &str| arguments.next().ok_or(format!("expected {name}"));
     let listen: SocketAddr = next("LISTEN")?.parse()?;
     let upstream: SocketAddr = next("UPSTREAM")?.parse()?;
-    let file = ConfigFile::Path(PathBuf::from(next("CONFIG")?));
 
-    let mount = Mount::new(ConfigOverrides { file, flags: Vec::new() })?;
+    let mount = Mount::from_config_file(next("CONFIG")?)?;
     let gate = mount.gate();
     let my_proxy = MyProxy { gate: gate.clone(), upstream };
 

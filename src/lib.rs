@@ -1,36 +1,172 @@
-//! riskgate answers "how risky is this e-mail domain?" in front of a signup backend.
+//! riskgate answers "how risky is this e-mail domain?" and guards a signup backend with API keys,
+//! browser origins and monthly quotas. Most people run the binary; the project's README shows how.
+//! This library puts riskgate into a [Pingora](pingora) server of your own:
 //!
-//! Read in this order: [`gate`] (the order of the gates), [`quota`] (how calls are charged),
-//! [`proxy`] (an exchange with an upstream server). The directories form layers: a directory
-//! imports only from layers below its own. `tests/layers.rs` lists them.
+//! - A [`Mount`] reads riskgate's config file and opens its store.
+//! - Its [`Gate`] runs the checks in a proxy that you write, with a [`RequestContext`] in the
+//!   context of each request.
+//! - Its [`Gateway`] is the whole proxy, for a server that has listeners or services of its own.
 //!
-//! To mount the gates in your own Pingora proxy, use a [`Gate`]; see `examples/mount.rs`.
-//! To run the whole proxy in your own program, use a [`Gateway`].
+//! # Example
+//!
+//! The smallest proxy with a gate, in front of one server. `examples/mount.rs` is a longer one, with
+//! a context of its own.
+//!
+//! ```no_run
+//! use async_trait::async_trait;
+//! use riskgate::pingora::prelude::{Error, HttpPeer, RequestHeader, ResponseHeader, Result, Server};
+//! use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
+//! use riskgate::{Gate, Mount, RequestContext};
+//!
+//! const UPSTREAM: &str = "127.0.0.1:9000";
+//!
+//! struct MyProxy {
+//!     gate: Gate,
+//! }
+//!
+//! #[async_trait]
+//! impl ProxyHttp for MyProxy {
+//!     type CTX = RequestContext;
+//!
+//!     fn new_ctx(&self) -> RequestContext {
+//!         RequestContext::default()
+//!     }
+//!
+//!     async fn request_filter(
+//!         &self,
+//!         session: &mut Session,
+//!         ctx: &mut RequestContext,
+//!     ) -> Result<bool> {
+//!         // True means that riskgate has answered the request.
+//!         self.gate.request_filter(session, ctx).await
+//!     }
+//!
+//!     async fn upstream_peer(
+//!         &self,
+//!         _session: &mut Session,
+//!         _ctx: &mut RequestContext,
+//!     ) -> Result<Box<HttpPeer>> {
+//!         Ok(Box::new(HttpPeer::new(UPSTREAM, false, String::new())))
+//!     }
+//!
+//!     async fn upstream_request_filter(
+//!         &self,
+//!         session: &mut Session,
+//!         request: &mut RequestHeader,
+//!         ctx: &mut RequestContext,
+//!     ) -> Result<()> {
+//!         self.gate.upstream_request_filter(session, request, ctx, UPSTREAM)
+//!     }
+//!
+//!     async fn response_filter(
+//!         &self,
+//!         session: &mut Session,
+//!         response: &mut ResponseHeader,
+//!         ctx: &mut RequestContext,
+//!     ) -> Result<()> {
+//!         self.gate.response_filter(session, response, ctx)
+//!     }
+//!
+//!     async fn fail_to_proxy(
+//!         &self,
+//!         session: &mut Session,
+//!         error: &Error,
+//!         ctx: &mut RequestContext,
+//!     ) -> FailToProxy {
+//!         self.gate.fail_to_proxy(session, error, ctx).await
+//!     }
+//!
+//!     async fn logging(
+//!         &self,
+//!         session: &mut Session,
+//!         error: Option<&Error>,
+//!         ctx: &mut RequestContext,
+//!     ) {
+//!         self.gate.logging(session, error, ctx);
+//!     }
+//! }
+//!
+//! fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+//!     let mount = Mount::from_config_file("riskgate.toml")?;
+//!     let gate = mount.gate();
+//!     let mut server = Server::new(None)?;
+//!     server.bootstrap();
+//!     let my_proxy = MyProxy { gate: gate.clone() };
+//!     let mut service = http_proxy_service(&server.configuration, my_proxy);
+//!     service.add_tcp("127.0.0.1:8080");
+//!     server.add_service(service);
+//!     // Without this service, riskgate never sees a new key or a changed list.
+//!     server.add_service(mount.into_reload_service());
+//!     server.run(Default::default());
+//!     gate.close();
+//!     Ok(())
+//! }
+//! ```
+//!
+//! A mounted gate checks keys, origins and quotas. Only `riskgate run` also limits connections and
+//! checks the sizes and the grammar of request headers.
+//!
+//! # Versions
+//!
+//! Semantic versioning covers what this page shows. The modules of this crate are reachable for the
+//! binary, the tests and the benches, but they are hidden here and may change in any release.
+//!
+//! Use [`pingora`] and [`pingora_proxy`] through this crate, so that your proxy and riskgate have the
+//! same version of them. A new version of Pingora with incompatible types makes a new incompatible
+//! version of riskgate.
+//!
+//! # Reading the code
+//!
+//! Read in this order: `proxy/gateway.rs` (the steps of one request), `gate/judge.rs` (the order of
+//! the gates), `quota/ledger.rs` (how calls are charged). Each directory is a module; a module
+//! imports only from layers below its own, which `tests/layers.rs` lists.
 #![deny(unsafe_code)]
-#![warn(missing_docs)]
+#![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to
 // its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-#[doc(hidden)]
+// Hidden from rustdoc only: rustc would not look for missing documentation in `doc(hidden)` modules.
+#[cfg_attr(doc, doc(hidden))]
 pub mod cli;
+#[cfg_attr(doc, doc(hidden))]
 pub mod config;
+#[cfg_attr(doc, doc(hidden))]
 pub mod dns;
+#[cfg_attr(doc, doc(hidden))]
 pub mod downstream;
+#[cfg_attr(doc, doc(hidden))]
 pub mod feed;
+#[cfg_attr(doc, doc(hidden))]
 pub mod gate;
+#[cfg_attr(doc, doc(hidden))]
 pub mod keys;
+#[cfg_attr(doc, doc(hidden))]
 pub mod message;
+#[cfg_attr(doc, doc(hidden))]
 pub mod model;
+#[cfg_attr(doc, doc(hidden))]
 pub mod observe;
+#[cfg_attr(doc, doc(hidden))]
 pub mod process;
+#[cfg_attr(doc, doc(hidden))]
 pub mod proxy;
+#[cfg_attr(doc, doc(hidden))]
 pub mod quota;
+#[cfg_attr(doc, doc(hidden))]
 pub mod store;
+#[cfg_attr(doc, doc(hidden))]
 pub mod support;
+#[cfg_attr(doc, doc(hidden))]
 pub mod table;
 
+#[doc(inline)]
 pub use gate::{Gate, RequestContext};
 pub use pingora;
 pub use pingora_proxy;
-pub use proxy::gateway::Gateway;
+#[doc(inline)]
+pub use process::Mount;
+#[doc(inline)]
+pub use process::server::StartError;
+#[doc(inline)]
+pub use proxy::gateway::{Gateway, ProxyContext};

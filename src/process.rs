@@ -7,3 +7,5 @@ pub mod reload;
 pub mod server;
 pub mod systemd;
 pub mod upgrade;
+
+pub use mount::Mount;

@@ -10,8 +10,6 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use riskgate::Gateway;
-use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::pingora::http::{RequestHeader, ResponseHeader};
 use riskgate::pingora::protocols::Digest;
 use riskgate::pingora::server::configuration::ServerConf;
@@ -19,8 +17,7 @@ use riskgate::pingora::server::{RunArgs, Server};
 use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, Result};
 use riskgate::pingora_proxy::{FailToProxy, ProxyHttp, Session, http_proxy_service};
-use riskgate::process::server::{Mount, resolve_upstreams};
-use riskgate::proxy::gateway::ProxyContext;
+use riskgate::{Gateway, Mount, ProxyContext};
 
 /// The deadline of an exchange; all other times in this test are fractions of it.
 const DEADLINE: Duration = Duration::from_secs(4);
@@ -168,14 +165,12 @@ fn spawn_gateway(folder: &std::path::Path, server: SocketAddr) -> SocketAddr {
         DEADLINE.as_millis(),
     );
     std::fs::write(&config, text).unwrap();
-    let overrides = ConfigOverrides { file: ConfigFile::Path(config), flags: Vec::new() };
-    let upstreams = resolve_upstreams(&Config::read(&overrides).unwrap()).unwrap();
-    let gate = Mount::new(overrides).unwrap().gate();
+    let gateway = Mount::from_config_file(config).unwrap().gateway().unwrap();
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     std::thread::spawn(move || {
         let mut server = Server::new_with_opt_and_conf(None, ServerConf::default());
         server.bootstrap();
-        let proxy = LateLoggingProxy(Gateway::new(gate, upstreams));
+        let proxy = LateLoggingProxy(gateway);
         let mut service = http_proxy_service(&Arc::clone(&server.configuration), proxy);
         service.add_tcp(&address.to_string());
         server.add_service(service);

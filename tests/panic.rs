@@ -13,8 +13,8 @@ use riskgate::pingora::upstreams::peer::HttpPeer;
 use riskgate::pingora::{Error, ErrorType, Result};
 use riskgate::pingora_proxy::{ProxyHttp, Session, http_proxy};
 use riskgate::process::listener::{self, ListenerService};
-use riskgate::process::server::{Mount, install_panic_hook};
-use riskgate::{Gate, RequestContext};
+use riskgate::process::server::install_panic_hook;
+use riskgate::{Gate, Mount, RequestContext};
 
 /// A proxy with the gates that panics on the path `/fault`.
 struct PanickingProxy {
@@ -79,13 +79,12 @@ fn connect(address: SocketAddr) -> TcpStream {
 fn a_panic_costs_one_connection_and_a_metric() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("riskgate.db").display());
-    let flag = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    let overrides = ConfigOverrides {
-        file: ConfigFile::None,
-        flags: vec![flag("store.url", &store), flag("log.access", "false")],
-    };
-    let config = Config::read(&overrides).unwrap();
-    let mount = Mount::new(overrides).unwrap();
+    let file = folder.path().join("riskgate.toml");
+    let text = format!("[store]\nurl = \"{store}\"\n[log]\naccess = false\n");
+    std::fs::write(&file, text).unwrap();
+    let mount = Mount::from_config_file(&file).unwrap();
+    let file = ConfigFile::Path(file);
+    let config = Config::read(&ConfigOverrides { file, flags: Vec::new() }).unwrap();
     let gate = mount.gate();
     install_panic_hook(gate.state());
     let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));

@@ -10,7 +10,6 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::Gateway;
 use riskgate::config::{Config, ConfigFile, ConfigOverrides};
 use riskgate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
 use riskgate::keys::format_key_hash;
@@ -18,7 +17,8 @@ use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::services::Service;
 use riskgate::pingora_proxy::http_proxy;
 use riskgate::process::listener::{ListenerService, bind_listener};
-use riskgate::process::server::{Mount, resolve_upstreams};
+use riskgate::process::server::resolve_upstreams;
+use riskgate::{Gateway, Mount};
 use riskgate_fuzz::ScratchFolder;
 
 /// The key that the seeds contain.
@@ -92,10 +92,11 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
          file = {keys:?}\n[plans]\nfree = 1000000000\n[top]\nmin_accounts = 16\n",
         scratch.path().display()
     );
-    let file = ConfigFile::Path(scratch.write_file("riskgate.toml", config.as_bytes()));
+    let path = scratch.write_file("riskgate.toml", config.as_bytes());
+    let gate = Mount::from_config_file(&path).expect("a gate").gate();
+    let file = ConfigFile::Path(path);
     let overrides = ConfigOverrides { file, flags: Vec::new() };
     let config = Config::read(&overrides).expect("a good config");
-    let gate = Mount::new(overrides).expect("a gate").gate();
     let upstreams = resolve_upstreams(&config).expect("a server");
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));

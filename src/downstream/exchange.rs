@@ -175,7 +175,7 @@ impl Exchange<'_, '_> {
     /// header is then in `out`.
     async fn start_response(&mut self) -> Result<UpstreamResponse, Refusal> {
         let upstreams = &self.servers.upstreams;
-        let (Some(target), Some(_)) = (self.ctx.forward(), &self.ctx.permit) else {
+        let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
             return Err(Refusal::Internal);
         };
         loop {

@@ -26,7 +26,7 @@ const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 /// The gates' decision about a request.
 pub(crate) enum Decision {
     Reply(Reply),
-    /// The request may be forwarded to [`RequestContext::forward`].
+    /// The request may be forwarded to [`RequestContext::upstream_target`].
     Forward,
 }
 

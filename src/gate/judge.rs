@@ -26,9 +26,14 @@ use super::state::{GateState, Policy};
 /// The time that the store and the log may take at the end of the process.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// The middleware. To mount it, keep a [`RequestContext`] in your proxy's context and call the
-/// method of the same name in each of `request_filter`, `upstream_request_filter`,
-/// `response_filter`, `fail_to_proxy` and `logging`.
+/// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
+///
+/// Keep a [`RequestContext`] in your proxy's context. In each of your five filters `request_filter`,
+/// `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`, call the method of
+/// the same name. If you leave one out, API keys reach your upstream server, clients can forge
+/// `X-Riskgate-` fields, or calls that failed stay counted.
+///
+/// [`Mount::gate`]: crate::Mount::gate
 #[derive(Clone)]
 pub struct Gate {
     pub(super) state: Arc<GateState>,
@@ -44,18 +49,20 @@ struct MatchedRoute<'r> {
 
 impl Gate {
     /// Creates a gate over this state. It trusts the `X-Forwarded-` fields of these proxies.
-    pub fn new(state: Arc<GateState>, trusted_proxies: Networks) -> Gate {
+    pub(crate) fn new(state: Arc<GateState>, trusted_proxies: Networks) -> Gate {
         Gate { state, trusted_proxies: Arc::new(trusted_proxies) }
     }
 
     /// The state that requests are judged by.
+    #[doc(hidden)]
     pub fn state(&self) -> &Arc<GateState> {
         &self.state
     }
 
-    /// Reports all leases to the store and flushes the queued log lines. Call it once nothing is in
-    /// flight. If a process ends without it, it loses as much as in a crash: at most one lease per
-    /// account. If the disk or a reader of the log hangs, `close` gives up after 4 s.
+    /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
+    /// process, once no request is in flight. If a process ends without it, it loses as much as in a
+    /// crash: at most 64 calls of each account, and the queued log lines. If the store or a reader of
+    /// the log hangs, `close` gives up after 4 s and logs an error.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
@@ -73,9 +80,17 @@ impl Gate {
         }
     }
 
-    /// Judges a request. Returns true if riskgate has answered it. Returns false if the request may
-    /// be forwarded to [`RequestContext::forward`], with a permit; a client that waits for 100
-    /// Continue has then received it.
+    /// Judges a request by its route, key, origin, quota and format, in this order. Returns true if
+    /// riskgate has answered it: with a verdict, or with a refusal. Returns false if the request may
+    /// be forwarded; a client that waits for 100 Continue has then received it. Call it first in your
+    /// `request_filter`, and return its result unless it is false and you answer the request
+    /// yourself.
+    ///
+    /// The future waits for the store only if the account has no leased call left, at most
+    /// `store.deadline`.
+    ///
+    /// # Errors
+    /// Returns an error if the client's connection can't be written to.
     pub async fn request_filter(
         &self,
         session: &mut Session,
@@ -136,7 +151,7 @@ impl Gate {
 
     /// Renders a refusal and records its outcome. If riskgate failed to serve the request, the call
     /// is refunded.
-    pub fn reply_to_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
+    pub(crate) fn reply_to_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
         }
@@ -145,7 +160,7 @@ impl Gate {
     }
 
     /// Refunds the call, because riskgate failed to serve the request.
-    pub fn refund(&self, ctx: &mut RequestContext) {
+    pub(crate) fn refund(&self, ctx: &mut RequestContext) {
         let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
         if is_refunded {
             // The response doesn't count any more, so it carries no RateLimit fields.

@@ -14,7 +14,8 @@ use super::request_context::RequestContext;
 use super::session::{client_address, has_response_started};
 
 impl Gate {
-    /// Counts and logs a request that is over. Call it in your `logging`.
+    /// Counts a request that is over in the metrics, and writes its line to the access log. Call it
+    /// in your `logging`, with the error that Pingora passes there.
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
         let answer = session.response_written().filter(|_| has_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
@@ -29,7 +30,7 @@ impl Gate {
     }
 
     /// Counts and logs a request that was refused before its header was parsed.
-    pub fn record_refusal(
+    pub(crate) fn record_refusal(
         &self,
         refusal: &Refusal,
         ctx: &mut RequestContext,

@@ -25,7 +25,11 @@ impl Gate {
     /// Makes the request that the upstream server gets: the canonical target, `host` in `Host`, and
     /// the client's identity in `X-Riskgate-` and `X-Forwarded-` fields. Fields that the client
     /// could forge are removed, and so is its key. Call it in your `upstream_request_filter`,
-    /// before you add fields of your own. Returns an error if the request did not pass the gates.
+    /// before you add fields of your own. `host` is the server's name, with its port unless that is
+    /// the default port.
+    ///
+    /// # Errors
+    /// Returns an error if the request did not pass the gates, or `host` is no valid field value.
     pub fn upstream_request_filter(
         &self,
         session: &Session,
@@ -33,7 +37,7 @@ impl Gate {
         ctx: &RequestContext,
         host: &str,
     ) -> Result<()> {
-        let (Some(target), Some(_)) = (ctx.forward(), &ctx.permit) else {
+        let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
         let is_secure = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
@@ -58,7 +62,13 @@ impl Gate {
     }
 
     /// Turns the upstream server's response into the client's: removes the fields that the server
-    /// may not set and adds those of every riskgate response. Call it in your `response_filter`.
+    /// may not set, and adds those of every riskgate response, such as `X-Request-Id` and
+    /// `RateLimit`. Call it in your `response_filter`.
+    ///
+    /// # Errors
+    /// Returns an error if the response is a 101, which riskgate never asks for, or if its
+    /// `Connection` or `Transfer-Encoding` is malformed. Return the error from your filter; Pingora
+    /// then calls your `fail_to_proxy`.
     pub fn response_filter(
         &self,
         session: &mut Session,
@@ -96,7 +106,8 @@ impl Gate {
 
     /// Answers a request that could not be served: 500 with `X-Fail-Open: true`. The call is
     /// refunded, unless an upstream server received the request and was too slow, or the client
-    /// left. Call it in your `fail_to_proxy`, with the error that Pingora passes there.
+    /// left. Call it in your `fail_to_proxy`, with the error that Pingora passes there, and return
+    /// its result.
     pub async fn fail_to_proxy(
         &self,
         session: &mut Session,

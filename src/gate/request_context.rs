@@ -11,7 +11,13 @@ use crate::model::domain::Domain;
 use crate::observe::metrics::RouteLabel;
 use crate::support::snapshot::SnapshotCell;
 
-/// The state of one request at the gate.
+/// riskgate's state of one request, from its header to its log line. Create one for each request
+/// with `RequestContext::default()`, in your `new_ctx`: its creation is the start of the request in
+/// metrics and log.
+///
+/// What it knows of the client is set once [`Gate::request_filter`] has returned.
+///
+/// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
     started: Instant,
     /// The machine's clock, for the log only.
@@ -77,7 +83,7 @@ impl From<StartTime> for RequestContext {
 impl RequestContext {
     /// The time that the request is judged by, in seconds since 1970. It is the ledger's time,
     /// which doesn't follow a machine's clock that jumps, and is read once per request.
-    pub fn unix_now(&self) -> i64 {
+    pub(crate) fn unix_now(&self) -> i64 {
         self.unix_now
     }
 
@@ -87,24 +93,35 @@ impl RequestContext {
         self.permit = Some(permit);
     }
 
-    /// The path and query for the upstream server, in canonical form; `None` unless the request
-    /// passed the gates and is to be forwarded.
-    pub fn forward(&self) -> Option<&[u8]> {
+    /// The path and query that the upstream server gets, in canonical form, still percent-encoded;
+    /// `None` unless the request passed the gates.
+    pub fn upstream_target(&self) -> Option<&[u8]> {
         self.upstream_target.as_deref()
     }
 
-    /// The key that the client authenticated with: its id, account and plan, nothing secret.
-    pub fn key(&self) -> Option<&Arc<Key>> {
-        self.key.as_ref()
+    /// The public id of the key that the client authenticated with; `None` if the route needs no
+    /// key, or the client sent no valid one. It is no secret and may be logged.
+    pub fn key_id(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.id.as_str())
+    }
+
+    /// The name of the client's account; `None` as for [`RequestContext::key_id`].
+    pub fn account(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.account.name.as_str())
+    }
+
+    /// The plan of the client's account; `None` as for [`RequestContext::key_id`].
+    pub fn plan(&self) -> Option<&str> {
+        self.key.as_ref().map(|key| key.account.plan.as_str())
     }
 
     /// When the request began.
-    pub fn started(&self) -> Instant {
+    pub(crate) fn started(&self) -> Instant {
         self.started
     }
 
     /// Sets the outcome of the request, unless it is set already.
-    pub fn set_outcome(&mut self, status: u16, outcome: &'static str) {
+    pub(crate) fn set_outcome(&mut self, status: u16, outcome: &'static str) {
         if self.outcome.is_none() {
             self.status = status;
             self.outcome = Some(outcome);
@@ -112,7 +129,7 @@ impl RequestContext {
     }
 
     /// Sets the outcome of a request whose upstream response, with this status, is forwarded.
-    pub fn set_upstream_outcome(&mut self, status: u16) {
+    pub(crate) fn set_upstream_outcome(&mut self, status: u16) {
         let outcome = match status {
             400..=499 => "upstream_4xx",
             500..=599 => "upstream_5xx",
@@ -123,7 +140,7 @@ impl RequestContext {
 
     /// Sets the outcome to `aborted`, because the response was truncated. This replaces an outcome
     /// that was set when the response's header was forwarded.
-    pub fn mark_aborted(&mut self) {
+    pub(crate) fn mark_aborted(&mut self) {
         self.outcome = Some("aborted");
     }
 }

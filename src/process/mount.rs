@@ -1,30 +1,53 @@
-//! What another Pingora server mounts: the gate, and the service that updates its state.
+//! What another Pingora server mounts: the gate or the whole gateway, and the service that updates
+//! their state.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use pingora::services::ServiceWithDependents;
 use pingora::services::background::GenBackgroundService;
 
-use super::server::inputs::{StartError, StartupInputs, check_log_file};
-use super::server::startup::build_state;
-use crate::config::ConfigOverrides;
+use crate::config::{Config, ConfigFile, ConfigOverrides};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
+use crate::process::server::startup::build_state;
+use crate::process::server::{StartError, StartupInputs, check_log_file, resolve_upstreams};
+use crate::proxy::gateway::Gateway;
 
-/// A gate for a Pingora server of your own, with the same state and the same reloads as `riskgate
-/// run`.
+/// riskgate's state, for a Pingora server of your own: table, keys, quotas and store, as `riskgate
+/// run` has them.
+///
+/// Take a [`Gate`] for a proxy that you write yourself, or a [`Gateway`] for the whole proxy. Then
+/// add [`Mount::into_reload_service`] to your server. After the server has ended, call
+/// [`Gate::close`].
+///
+/// A mount listens on no socket: your server has the listeners, and riskgate ignores `[listen]`
+/// except for `listen.trusted_proxies`. It has no admin listener and handles no signals.
 pub struct Mount {
     gate: Gate,
+    config: Config,
     reloader: Reloader,
 }
 
 impl Mount {
-    /// Reads config, table, keys and store as `riskgate run` would, and listens nowhere.
-    pub fn new(overrides: ConfigOverrides) -> Result<Mount, StartError> {
-        let loaded = StartupInputs::read(&overrides).map_err(StartError::Config)?;
-        check_log_file(&loaded.config)?;
-        let trusted_proxies = loaded.config.trusted_proxies.clone();
-        let (state, reloader, _) = build_state(loaded, None, overrides)?;
-        Ok(Mount { gate: Gate::new(state, trusted_proxies), reloader })
+    /// Reads a config file, and everything that it names: the table, the keys, the store. Variables
+    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. Paths in
+    /// the file are relative to the working directory.
+    ///
+    /// The call starts the threads that talk to the store and write the access log, so make one
+    /// mount for each process. riskgate writes its own messages through the `log` crate.
+    ///
+    /// # Errors
+    /// [`StartError::Config`] lists every fault of the config and of the files that it names.
+    pub fn from_config_file(path: impl Into<PathBuf>) -> Result<Mount, StartError> {
+        let file = ConfigFile::Path(path.into());
+        let overrides = ConfigOverrides { file, flags: Vec::new() };
+        let inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
+        check_log_file(&inputs.config)?;
+        let config = inputs.config.clone();
+        let (state, reloader, _) = build_state(inputs, None, overrides)?;
+        let gate = Gate::new(state, config.trusted_proxies.clone());
+        Ok(Mount { gate, config, reloader })
     }
 
     /// The gate. Clones share its state, so each of your proxies can have one.
@@ -32,8 +55,19 @@ impl Mount {
         self.gate.clone()
     }
 
-    /// The service that reloads table, keys and config; add it to your server.
-    pub fn into_reload_service(self) -> GenBackgroundService<Reloader> {
+    /// Creates a gateway: the gate in front of the servers of `[upstream]`. Add
+    /// [`Gateway::health_service`] to your server too.
+    ///
+    /// # Errors
+    /// Returns [`StartError::Config`] if a name in `upstream.servers` does not resolve.
+    pub fn gateway(&self) -> Result<Gateway, StartError> {
+        Ok(Gateway::new(self.gate(), resolve_upstreams(&self.config)?))
+    }
+
+    /// The service that watches config, table and keys, and swaps what has changed while requests
+    /// run; add it to your server. A part with a fault keeps its last good state. Settings of the
+    /// config that `riskgate run` can't reload take effect at the next start.
+    pub fn into_reload_service(self) -> impl ServiceWithDependents + 'static {
         GenBackgroundService::new("riskgate".to_owned(), Arc::new(self.reloader))
     }
 }

@@ -31,10 +31,9 @@ use crate::process::upgrade::{Predecessor, RuntimeDir, UpgradeSocket};
 use crate::proxy::upstream::{MAX_ATTEMPTS, MAX_IDLE_CONNECTIONS, Upstreams};
 use crate::support::certificates::CurrentCertificates;
 
-pub use super::mount::Mount;
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir};
-use inputs::check_log_file;
+pub(in crate::process) use inputs::check_log_file;
 pub use inputs::{StartError, StartupInputs};
 use signals::{SignalHandler, SignalStreams};
 use sockets::{DownstreamListeners, ListenSockets};
@@ -181,9 +180,10 @@ fn add_services(
         let timeout = listeners.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
-    let (balancer, heartbeat) = (listeners.upstreams.balancer(), listeners.heartbeat.clone());
+    let health = listeners.upstreams.health_service();
+    let heartbeat = listeners.heartbeat.clone();
     listeners.add_services(server, sockets)?;
-    server.add_service(GenBackgroundService::new("health".to_owned(), balancer));
+    server.add_service(health);
     server.add_service(GenBackgroundService::new("reload".to_owned(), Arc::new(reloader)));
     server.add_service(GenBackgroundService::new(
         "watchdog".to_owned(),

@@ -12,6 +12,7 @@ use http::header::CONTENT_LENGTH;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
 use pingora::protocols::Digest;
+use pingora::services::ServiceWithDependents;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 use pingora_proxy::{FailToProxy, ProxyHttp, Session};
@@ -26,13 +27,21 @@ use crate::proxy::upstream::{Attempts, DeadlineGuard, ExchangePermit, Failure, U
 /// body: 1.5 of 2.5 s. Many clients send the body after 1 s without a 100.
 const BODY_START_FRACTION: f32 = 0.6;
 
-/// riskgate as a complete proxy: a [`Gate`] in front of upstream servers.
+/// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`] creates
+/// one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a `ProxyHttp` of
+/// your own.
+///
+/// A gateway chooses the server, retries, and keeps the deadline of the exchange. It does not limit
+/// connections or check the sizes and the grammar of request headers: the listeners of `riskgate
+/// run` do.
+///
+/// [`Mount::gateway`]: crate::Mount::gateway
 pub struct Gateway {
     gate: Gate,
     upstreams: Arc<Upstreams>,
 }
 
-/// The state of one request in the gateway.
+/// The state of one request in the [`Gateway`]: its `ProxyHttp::CTX`. It has no public parts.
 #[derive(Default)]
 pub struct ProxyContext {
     request: RequestContext,
@@ -47,8 +56,15 @@ pub struct ProxyContext {
 
 impl Gateway {
     /// Creates a gateway from a gate and its upstream servers.
+    #[doc(hidden)]
     pub fn new(gate: Gate, upstreams: Arc<Upstreams>) -> Gateway {
         Gateway { gate, upstreams }
+    }
+
+    /// The service that checks the health of the upstream servers; add it to your server. Without
+    /// it, riskgate skips a server only after a connection to it has failed.
+    pub fn health_service(&self) -> impl ServiceWithDependents + use<> {
+        self.upstreams.health_service()
     }
 
     fn is_past_deadline(&self, ctx: &ProxyContext) -> bool {

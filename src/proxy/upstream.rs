@@ -23,6 +23,7 @@ use pingora::lb::health_check::{HttpHealthCheck, TcpHealthCheck};
 use pingora::lb::selection::RoundRobin;
 use pingora::lb::{Backend, LoadBalancer};
 use pingora::protocols::l4::socket::SocketAddr;
+use pingora::services::background::GenBackgroundService;
 use pingora::upstreams::peer::{HttpPeer, HttpUpstreamRequestPolicy};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
@@ -137,9 +138,9 @@ impl Upstreams {
         })
     }
 
-    /// Returns the balancer, to run as a background service: it does the active health checks.
-    pub fn balancer(&self) -> Arc<LoadBalancer<RoundRobin>> {
-        Arc::clone(&self.balancer)
+    /// Returns the background service that does the active health checks.
+    pub fn health_service(&self) -> GenBackgroundService<LoadBalancer<RoundRobin>> {
+        GenBackgroundService::new("health".to_owned(), Arc::clone(&self.balancer))
     }
 
     /// Returns the number of servers that may be asked now, and the number of all servers.

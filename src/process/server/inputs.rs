@@ -11,13 +11,17 @@ use crate::support::certificates::{self, CertificateSet};
 use crate::support::regular_file::is_same_file;
 use crate::table::Table;
 
-/// Why the process did not start. It has started nothing and overwritten nothing.
+/// Why riskgate did not start. It serves nothing then, and has overwritten no file.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
-    /// Config or data: exit code 78.
+    /// The config, or a file, store or server that it names, is faulty or missing. There is one text
+    /// for each fault, of the form `file:line: key: expected …, but found …`. `riskgate run` ends
+    /// with exit code 78.
     #[error("{}", .0.join("\n"))]
     Config(Vec<String>),
-    /// Anything else: exit code 1.
+    /// The system refused something, such as a socket or a thread. `riskgate run` ends with exit
+    /// code 1.
     #[error("{0}")]
     Failed(String),
 }
