@@ -1,6 +1,7 @@
 //! riskgate answers "how risky is this e-mail domain?" and guards a signup backend with API keys,
 //! browser origins and monthly quotas. Most people run the binary; the project's README shows how.
-//! This library puts riskgate into a [Pingora](pingora) server of your own:
+//! This library puts riskgate into a [Pingora](https://github.com/cloudflare/pingora) server of your
+//! own:
 //!
 //! - A [`Mount`] reads riskgate's config file and opens its store.
 //! - Its [`Gate`] runs the checks in a proxy that you write, with a [`RequestContext`] in the
@@ -111,22 +112,22 @@
 //! Semantic versioning covers what this page shows. The modules of this crate are reachable for the
 //! binary, the tests and the benches, but they are hidden here and may change in any release.
 //!
-//! Use [`pingora`] and [`pingora_proxy`] through this crate, so that your proxy and riskgate have the
-//! same version of them. A new version of Pingora with incompatible types makes a new incompatible
-//! version of riskgate.
+//! Use `pingora` and `pingora_proxy` through this crate, so that your proxy and riskgate have the
+//! same version of them. A release that takes an incompatible version of Pingora is an incompatible
+//! release of riskgate.
 //!
-//! # Reading the code
+//! # The source
 //!
-//! Read in this order: `proxy/gateway.rs` (the steps of one request), `gate/judge.rs` (the order of
-//! the gates), `quota/ledger.rs` (how calls are charged). Each directory is a module; a module
-//! imports only from layers below its own, which `tests/layers.rs` lists.
+//! `ARCHITECTURE.md` describes the layers and the way of a request, and says in which order to read
+//! the code. `tests/layers.rs` checks that a module imports only from layers below its own.
 #![deny(unsafe_code)]
 #![deny(missing_docs)]
 // `println!` panics if it can't write. Commands write through `cli::output`, the process writes to
 // its log.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-// Hidden from rustdoc only: rustc would not look for missing documentation in `doc(hidden)` modules.
+// Hidden only when rustdoc runs, because rustc reports no missing documentation in modules that are
+// `doc(hidden)`.
 #[cfg_attr(doc, doc(hidden))]
 pub mod cli;
 #[cfg_attr(doc, doc(hidden))]

@@ -81,10 +81,9 @@ impl Gate {
     }
 
     /// Judges a request by its route, key, origin, quota and format, in this order. Returns true if
-    /// riskgate has answered it: with a verdict, or with a refusal. Returns false if the request may
+    /// riskgate has answered it, with a result or with a refusal. Returns false if the request may
     /// be forwarded; a client that waits for 100 Continue has then received it. Call it first in your
-    /// `request_filter`, and return its result unless it is false and you answer the request
-    /// yourself.
+    /// `request_filter`. If it returns true, return true too.
     ///
     /// The future waits for the store only if the account has no leased call left, at most
     /// `store.deadline`.
