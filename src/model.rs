@@ -1,7 +1,6 @@
 //! The values that everything else speaks in: no I/O, no clock, no logging.
 
 pub mod domain;
-pub mod json;
 pub mod month;
 pub mod monthly_limit;
 pub mod network;

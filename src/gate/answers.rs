@@ -118,7 +118,7 @@ pub(super) async fn answer_usage(
         MonthlyLimit::Calls(limit) => limit.min(MAX_SAFE_INTEGER),
         MonthlyLimit::Unlimited => MAX_SAFE_INTEGER,
     };
-    let (plan, reset_at) = (crate::model::refusal::to_json_string(&account.plan), month.reset_at());
+    let (plan, reset_at) = (serde_json::json!(account.plan), month.reset_at());
     Ok(Reply::json(Bytes::from(format!(
         r#"{{"plan":{plan},"month_count":{spent},"monthly_limit":{limit},"reset_at":"{reset_at}"}}"#
     ))))

@@ -3,10 +3,10 @@
 //! A refusal is an answer, not an error of riskgate's. The matches have no `_` arm, so that a new
 //! refusal does not compile until it has a status, a code and a message.
 
+use serde_json::json;
 use smol_str::SmolStr;
 
 use crate::model::domain::DomainError;
-pub use crate::model::json::{push_json_string, to_json_string};
 
 /// Why riskgate refuses a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -156,10 +156,7 @@ impl Refusal {
 
     /// The JSON body: `error`, `message`, `detail`, and for a spent quota `reset_at`.
     pub fn body(&self) -> String {
-        let detail = match self.detail() {
-            Some(text) => to_json_string(&text),
-            None => "null".to_owned(),
-        };
+        let detail = json!(self.detail());
         let reset_at = match self {
             Refusal::QuotaExceeded { reset_at, .. } => format!(r#","reset_at":"{reset_at}""#),
             _ => String::new(),

@@ -4,7 +4,7 @@
 
 use std::fmt;
 
-use crate::model::json::to_json_string;
+use serde_json::json;
 
 /// Why a domain has its score: the `reason` of the public answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -248,7 +248,7 @@ impl Verdict {
     pub fn render_json_tail(&self, label: Option<&str>) -> String {
         let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
         let score = score.value();
-        let label = label.map_or_else(|| "null".to_owned(), to_json_string);
+        let label = json!(label);
         format!(
             r#"","risk_score":{score},"reason":"{reason}","is_free_provider":{is_free_provider},"is_corporate_email":{is_corporate_email},"mx_provider_label":{label}}}"#
         )

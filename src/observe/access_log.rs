@@ -14,8 +14,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::model::month::format_rfc3339;
-use crate::model::refusal::push_json_string;
 use crate::support::regular_file::check_creatable;
 
 /// The most bytes of lines in the queue.
@@ -190,18 +191,18 @@ impl Queue {
             out.push(b'0' + (millis / divisor % 10) as u8);
         }
         out.extend_from_slice(b"Z\",\"request_id\":");
-        push_json_string(out, &[entry.request_id]);
+        push_json(out, entry.request_id);
         out.extend_from_slice(b",\"client\":\"");
         if let Some(client) = entry.client {
             // A write to a Vec can't fail.
             let _ = write!(out, "{client}");
         }
         out.extend_from_slice(b"\",\"method\":");
-        push_json_string(out, &[entry.method]);
+        push_json(out, entry.method);
         out.extend_from_slice(b",\"route\":\"");
         out.extend_from_slice(entry.route.as_bytes());
         out.extend_from_slice(b"\",\"path\":");
-        push_json_string(out, &entry.path);
+        push_json(out, format_args!("{}{}", entry.path[0], entry.path[1]));
         out.extend_from_slice(b",\"status\":");
         out.extend_from_slice(itoa::Buffer::new().format(entry.status).as_bytes());
         out.extend_from_slice(b",\"outcome\":\"");
@@ -213,15 +214,18 @@ impl Queue {
             (",\"account\":", entry.account),
         ] {
             out.extend_from_slice(name.as_bytes());
-            match value {
-                Some(value) => push_json_string(out, &[value]),
-                None => out.extend_from_slice(b"null"),
-            }
+            push_json(out, value);
         }
         out.extend_from_slice(b",\"duration_us\":");
         out.extend_from_slice(itoa::Buffer::new().format(entry.duration_us).as_bytes());
         out.extend_from_slice(b"}\n");
     }
+}
+
+/// Appends a value as JSON without an allocation.
+fn push_json(out: &mut Vec<u8>, value: impl Serialize) {
+    // A write to a Vec can't fail.
+    let _ = serde_json::to_writer(out, &value);
 }
 
 fn open_target(target: &LogTarget) -> std::io::Result<Box<dyn Write + Send>> {

@@ -15,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use dashmap::DashSet;
+use serde_json::json;
 use siphasher::sip::SipHasher13;
 
-use crate::model::refusal::to_json_string;
 use crate::model::verdict::{Reason, Score};
 use crate::store::{MAX_TOP_ACCOUNTS, Store, StoreError, TopCredit, TopRow};
 use crate::support::snapshot::SnapshotCell;
@@ -329,7 +329,7 @@ impl Worker {
             .into_iter()
             .filter_map(|(domain, _)| {
                 let (reason, score) = (self.judge)(domain)?;
-                let (domain, score) = (to_json_string(domain), score.value());
+                let (domain, score) = (json!(domain), score.value());
                 Some(format!(r#"{{"domain":{domain},"risk_score":{score},"reason":"{reason}"}}"#))
             })
             .take(options.limit)
