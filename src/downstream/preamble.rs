@@ -5,7 +5,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use ppp::v2;
+use ppp::{v1, v2};
 
 /// The start of an HTTP/2 connection (RFC 9113 section 3.4).
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -43,8 +43,7 @@ fn parse_v1(bytes: &[u8]) -> ProxyHeader {
         let may_end = front.len() < MAX_V1_LINE;
         return if may_end { ProxyHeader::Partial } else { ProxyHeader::Malformed };
     };
-    let line = front[..end].strip_suffix(b"\r").and_then(|line| std::str::from_utf8(line).ok());
-    match line.and_then(parse_v1_client) {
+    match parse_v1_client(&front[..=end]) {
         Some(client) => ProxyHeader::Complete(end + 1, client),
         None => ProxyHeader::Malformed,
     }
@@ -52,27 +51,19 @@ fn parse_v1(bytes: &[u8]) -> ProxyHeader {
 
 /// Returns the client that a line of version 1 names; the outer `None` means that the line is
 /// malformed.
-fn parse_v1_client(line: &str) -> Option<Option<SocketAddr>> {
-    match line.split(' ').collect::<Vec<_>>()[..] {
-        // The specification says to ignore the rest of the line.
-        [_, "UNKNOWN", ..] => Some(None),
-        [_, family, source, destination, from, to] => {
-            let ends: [IpAddr; 2] = [source.parse().ok()?, destination.parse().ok()?];
-            let (from, _) = (parse_port(from)?, parse_port(to)?);
-            let is_family_valid = match family {
-                "TCP4" => ends.iter().all(IpAddr::is_ipv4),
-                "TCP6" => ends.iter().all(IpAddr::is_ipv6),
-                _ => false,
-            };
-            is_family_valid.then(|| Some(SocketAddr::new(ends[0], from)))
-        }
-        _ => None,
+fn parse_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
+    // ppp accepts a line without CR, and a plus sign before a port.
+    let line = std::str::from_utf8(line).ok().filter(|line| line.ends_with("\r\n"))?;
+    // The specification says to ignore the rest of the line. ppp refuses more than four words.
+    if line.starts_with("PROXY UNKNOWN ") {
+        return Some(None);
     }
-}
-
-/// Parses a port without a sign or leading zeros.
-fn parse_port(text: &str) -> Option<u16> {
-    text.parse().ok().filter(|port: &u16| port.to_string() == text)
+    let header = v1::Header::try_from(line).ok().filter(|_| !line.contains('+'))?;
+    Some(match header.addresses {
+        v1::Addresses::Tcp4(a) => Some((a.source_address, a.source_port).into()),
+        v1::Addresses::Tcp6(a) => Some((a.source_address, a.source_port).into()),
+        v1::Addresses::Unknown => None,
+    })
 }
 
 /// Parses version 2: a binary header that starts with its length.
