@@ -138,7 +138,7 @@ fn bench_render(c: &mut Criterion) {
                  ratelimit: \"monthly\";r={remaining};t={reset_in}\r\nDate: {}\r\n\
                  Connection: keep-alive\r\n\r\n{BODY}",
                 BODY.len(),
-                common.request_id,
+                common.request_id.as_str(),
                 date,
             )
             .expect("memory");

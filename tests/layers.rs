@@ -40,15 +40,17 @@ const WITHOUT_HTTP: [&str; 9] =
     ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
 /// Crates that only some folders or modules may use, with these folders or modules.
-const CRATES: [(&str, &[&str]); 31] = [
+const CRATES: [(&str, &[&str]); 33] = [
     ("arc_swap", &["support/snapshot"]),
+    ("arrayvec", &["message"]),
     ("clap", &["cli"]),
     ("crc32fast", &["keys/token"]),
     ("h2", &["downstream/http2"]),
+    ("hex", &["store/redis", "keys/key_file", "feed/fetch", "message/request_id"]),
     ("hickory_resolver", &["dns/client"]),
     ("idna", &["model/domain"]),
     ("ipnet", &["model/network"]),
-    ("itoa", &["message/response", "observe/access_log"]),
+    ("itoa", &["message/response", "proxy/upstream", "observe/access_log"]),
     ("jiff", &["model/month", "keys/key_file", "cli/keys"]),
     ("memchr", &["message/request_head"]),
     ("minisign_verify", &["feed/fetch"]),

@@ -218,7 +218,7 @@ fn redact_urls(text: &str) -> String {
 
 /// The SHA-256 of a list, in lower-case hexadecimal.
 pub(super) fn sha256_hex(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(bytes))
 }
 
 /// Compares the list's digest with the digest that is published at `url`.

@@ -152,7 +152,7 @@ impl Gate {
         };
         if *refusal == Refusal::Internal {
             // Only the id is logged: the target may contain an e-mail address.
-            log::error!("request {}: {:?}", ctx.common_headers.request_id, error.etype());
+            log::error!("request {}: {:?}", ctx.common_headers.request_id.as_str(), error.etype());
         }
         // Pingora closes the connection after a failed exchange; the response must announce that.
         session.set_keepalive(None);

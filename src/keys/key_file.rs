@@ -232,21 +232,14 @@ pub fn is_valid_name(text: &str) -> bool {
 }
 
 fn parse_hash(text: &str) -> Option<[u8; 32]> {
-    let hex = text.strip_prefix("sha256:")?;
-    if hex.len() != 64 || !hex.is_ascii() {
-        return None;
-    }
-    let mut out = [0; 32];
-    for (byte, pair) in out.iter_mut().zip(hex.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
-    Some(out)
+    let mut digest = [0; 32];
+    hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;
+    Some(digest)
 }
 
 /// The `hash` of a key file for a key's text.
 pub fn format_key_hash(token: &str) -> String {
-    let hex: String = sha256(token.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
+    format!("sha256:{}", hex::encode(sha256(token.as_bytes())))
 }
 
 #[cfg(test)]

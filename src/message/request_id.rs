@@ -3,46 +3,31 @@
 //! Owns the grammar of an id and the generator. It reads no header; the gate makes sure that a
 //! client's id contains no key, because ids are logged and forwarded.
 
-use std::fmt;
 use std::hash::Hasher;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use arrayvec::ArrayString;
 use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// The longest id that is accepted from a client, in bytes.
 const MAX_ID_LENGTH: usize = 128;
 
 /// An id of 1 to 128 visible ASCII characters. The default is empty: no id is set yet.
-#[derive(Clone, Copy)]
-pub struct RequestId {
-    bytes: [u8; MAX_ID_LENGTH],
-    length: u8,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RequestId(ArrayString<MAX_ID_LENGTH>);
 
 impl RequestId {
     /// Parses a client's id; `None` if it is not valid.
     pub fn parse(id: &[u8]) -> Option<RequestId> {
-        let is_visible = id.iter().all(u8::is_ascii_graphic);
-        ((1..=MAX_ID_LENGTH).contains(&id.len()) && is_visible).then(|| RequestId::from_ascii(id))
-    }
-
-    fn from_ascii(id: &[u8]) -> RequestId {
-        let mut bytes = [0; MAX_ID_LENGTH];
-        bytes[..id.len()].copy_from_slice(id);
-        RequestId { bytes, length: id.len() as u8 }
+        let is_valid = !id.is_empty() && id.iter().all(u8::is_ascii_graphic);
+        let id = std::str::from_utf8(id).ok().filter(|_| is_valid)?;
+        ArrayString::from(id).ok().map(RequestId)
     }
 
     /// Returns the id as text.
     pub fn as_str(&self) -> &str {
-        // Both constructors accept ASCII only.
-        std::str::from_utf8(&self.bytes[..usize::from(self.length)]).unwrap_or_default()
-    }
-}
-
-impl Default for RequestId {
-    fn default() -> RequestId {
-        RequestId { bytes: [0; MAX_ID_LENGTH], length: 0 }
+        &self.0
     }
 }
 
@@ -51,18 +36,6 @@ impl Deref for RequestId {
 
     fn deref(&self) -> &str {
         self.as_str()
-    }
-}
-
-impl fmt::Display for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-impl fmt::Debug for RequestId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self.as_str(), f)
     }
 }
 
@@ -84,15 +57,12 @@ impl RequestIdGenerator {
 
     /// Returns the next id, in hexadecimal.
     pub fn generate(&self) -> RequestId {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let mut hasher = SipHasher13::new_with_key(&self.key);
         hasher.write_u64(self.count.fetch_add(1, Ordering::Relaxed));
-        let mut text = [0; 32];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(hasher.finish128().as_bytes()) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
-        RequestId::from_ascii(&text)
+        let mut digits = [0; 32];
+        // The only error is that of another length.
+        let _ = hex::encode_to_slice(hasher.finish128().as_bytes(), &mut digits);
+        RequestId::parse(&digits).unwrap_or_default()
     }
 }
 

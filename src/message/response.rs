@@ -7,9 +7,11 @@ pub(crate) mod header_field;
 
 use std::ops::Range;
 
+use arrayvec::ArrayString;
 use bytes::{Bytes, BytesMut};
 use http::StatusCode;
 use http::header::{HeaderValue, VARY};
+use itoa::Buffer;
 use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora_proxy::Session;
@@ -20,7 +22,6 @@ use crate::model::refusal::Refusal;
 use crate::model::verdict::VerdictSource;
 use crate::quota::Allowance;
 
-use header_field::FixedString;
 pub(crate) use header_field::HeaderField;
 pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
@@ -77,7 +78,7 @@ enum ExtraHeaders {
 /// The facts in the header fields of a verdict.
 pub struct VerdictFacts {
     /// The table's version.
-    version: FixedString<16>,
+    version: SmolStr,
     source: VerdictSource,
     /// The range of the body that is the matched parent domain.
     matched: Option<Range<usize>>,
@@ -93,7 +94,7 @@ impl VerdictFacts {
         matched: Option<Range<usize>>,
         suggestion: Option<SmolStr>,
     ) -> VerdictFacts {
-        VerdictFacts { version: FixedString::new(table_version), source, matched, suggestion }
+        VerdictFacts { version: table_version.into(), source, matched, suggestion }
     }
 }
 
@@ -165,10 +166,7 @@ impl Reply {
             if !self.body.is_empty() {
                 put(&header_field::CONTENT_TYPE, b"application/json");
             }
-            put(
-                &header_field::CONTENT_LENGTH,
-                FixedString::<20>::from_number(self.body.len() as u64).as_bytes(),
-            );
+            put(&header_field::CONTENT_LENGTH, Buffer::new().format(self.body.len()).as_bytes());
         }
         put(&header_field::CACHE_CONTROL, b"no-store");
         match &self.extra_headers {
@@ -189,10 +187,7 @@ impl Reply {
             }
             ExtraHeaders::Allow(methods) => put(&header_field::ALLOW, methods.as_bytes()),
             ExtraHeaders::RetryAfter(seconds) => {
-                put(
-                    &header_field::RETRY_AFTER,
-                    FixedString::<20>::from_number(*seconds).as_bytes(),
-                );
+                put(&header_field::RETRY_AFTER, Buffer::new().format(*seconds).as_bytes());
             }
             ExtraHeaders::Preflight(methods) => {
                 put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
@@ -270,6 +265,13 @@ pub(crate) fn write_status_line(status: u16, out: &mut Vec<u8>) {
     }
 }
 
+/// Concatenates parts that are at most 64 bytes long together, without an allocation.
+fn concat(parts: &[&str]) -> ArrayString<64> {
+    let mut text = ArrayString::new();
+    parts.iter().for_each(|part| text.push_str(part));
+    text
+}
+
 /// Appends the last fields of a header, and the empty line.
 pub(crate) fn write_final_fields(date: &[u8], closes: bool, out: &mut Vec<u8>) {
     header_field::DATE.write_line(date, out);
@@ -291,10 +293,11 @@ impl CommonHeaders {
     pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
         put(&header_field::REQUEST_ID, self.request_id.as_bytes());
         if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
-            let mut policy = FixedString::<64>::new("\"monthly\";q=");
-            put(&header_field::RATELIMIT_POLICY, policy.push_number(limit).as_bytes());
-            let mut left = FixedString::<64>::new("\"monthly\";r=");
-            left.push_number(remaining).push_str(";t=").push_number(reset_in);
+            let [mut first, mut second] = [Buffer::new(); 2];
+            let policy = concat(&["\"monthly\";q=", first.format(limit)]);
+            put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
+            let (left, until) = (first.format(remaining), second.format(reset_in));
+            let left = concat(&["\"monthly\";r=", left, ";t=", until]);
             put(&header_field::RATELIMIT, left.as_bytes());
         }
         match &self.cors {

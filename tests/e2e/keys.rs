@@ -7,7 +7,7 @@ use crate::harness::{Gateway, Setup, get, wait_until};
 pub const USAGE: &str = "/v1/usage";
 
 pub fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 pub fn is_accepted(gateway: &Gateway, key: &str) -> bool {

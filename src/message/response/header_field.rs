@@ -1,4 +1,4 @@
-//! The names of riskgate's header fields, as HTTP/2 and as HTTP/1.1 write them, and short strings.
+//! The names of riskgate's header fields, as HTTP/2 and as HTTP/1.1 write them.
 
 use http::header::{self, HeaderName};
 
@@ -72,42 +72,6 @@ pub static ACCESS_CONTROL_ALLOW_HEADERS: HeaderField =
 pub static ACCESS_CONTROL_MAX_AGE: HeaderField =
     HeaderField::new(header::ACCESS_CONTROL_MAX_AGE, "access-control-max-age: ");
 
-/// A short string that is built without allocating; text beyond the capacity is cut off.
-pub struct FixedString<const N: usize> {
-    bytes: [u8; N],
-    length: usize,
-}
-
-impl<const N: usize> FixedString<N> {
-    pub fn new(text: &str) -> FixedString<N> {
-        let mut string = FixedString { bytes: [0; N], length: 0 };
-        string.push_str(text);
-        string
-    }
-
-    pub fn from_number(number: u64) -> FixedString<N> {
-        let mut string = FixedString { bytes: [0; N], length: 0 };
-        string.push_number(number);
-        string
-    }
-
-    pub fn push_str(&mut self, text: &str) -> &mut FixedString<N> {
-        let free = N - self.length;
-        let text = &text.as_bytes()[..text.len().min(free)];
-        self.bytes[self.length..self.length + text.len()].copy_from_slice(text);
-        self.length += text.len();
-        self
-    }
-
-    pub fn push_number(&mut self, number: u64) -> &mut FixedString<N> {
-        self.push_str(itoa::Buffer::new().format(number))
-    }
-
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..self.length]
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,13 +111,5 @@ mod tests {
             header.header_to_h1_wire(&mut bytes);
             assert_eq!(String::from_utf8(bytes).unwrap(), format!("{}x\r\n", field.h1_prefix));
         }
-    }
-
-    #[test]
-    fn a_fixed_string_cuts_off_what_exceeds_its_capacity() {
-        let mut string = FixedString::<8>::new("q=");
-        assert_eq!(string.push_number(1_234).as_bytes(), b"q=1234");
-        assert_eq!(string.push_str("567").as_bytes(), b"q=123456");
-        assert_eq!(FixedString::<20>::from_number(u64::MAX).as_bytes(), b"18446744073709551615");
     }
 }

@@ -131,7 +131,7 @@ fn forward_fields(
         // A 204 must not carry Content-Length (RFC 9110 section 8.6).
         (_, Some(length)) if status != 204 => {
             header_field::CONTENT_LENGTH
-                .write_line(header_field::FixedString::<20>::from_number(length).as_bytes(), out);
+                .write_line(itoa::Buffer::new().format(length).as_bytes(), out);
         }
         _ => {}
     }

@@ -10,7 +10,6 @@ use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::TOP_KEY;
 use super::key_names::{ACCOUNTS, CHANGES, KEYS, RING_KEYS};
 use super::key_names::{LEDGER_PREFIX, LEDGER_TTL, ledger_key};
-use super::reply::to_hex;
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
@@ -120,7 +119,7 @@ impl Redis {
             let mut staging = redis::pipe();
             for key in chunk {
                 staging.cmd("HSET").arg(&rows).arg(&key.id).arg(format!("- {}", format_key(key)));
-                staging.cmd("HSET").arg(&digests).arg(to_hex(&key.digest)).arg(&key.id);
+                staging.cmd("HSET").arg(&digests).arg(hex::encode(key.digest)).arg(&key.id);
                 staging.cmd("ZADD").arg(&changed).arg(1).arg(format!("key:{}", key.id));
             }
             expire(&mut staging);

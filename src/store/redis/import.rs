@@ -8,7 +8,6 @@
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::RING_KEYS;
 use super::key_names::plans_key;
-use super::reply::to_hex;
 use super::rows::{format_key, format_plan};
 use super::scripts::Script;
 use super::write::ADDING;
@@ -54,7 +53,7 @@ impl Redis {
         arguments.extend([self.random_id()?, import.to_owned()]);
         arguments.extend([u8::from(is_first_page).to_string(), IMPORT_TTL_SECONDS.to_string()]);
         for (key, plan) in keys {
-            arguments.extend([key.id.clone(), to_hex(&key.digest), format_key(key)]);
+            arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
             arguments.extend([key.account.clone(), format_plan(plan.as_deref())]);
         }
         let plans = plans_key(import);

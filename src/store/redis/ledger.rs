@@ -8,7 +8,7 @@ use super::connection::Redis;
 use super::key_names::{
     LEDGER_PREFIX, LEDGER_TTL, RECOVERING_KEY, RING_META, ledger_key, recovering_key,
 };
-use super::reply::{info_field, reply_number, reply_text, server_error, to_hex};
+use super::reply::{info_field, reply_number, reply_text, server_error};
 use super::scripts::Script;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
@@ -107,7 +107,7 @@ impl Redis {
         if reports.is_empty() {
             return Ok(Vec::new());
         }
-        let (node, replicas) = (to_hex(context.node), self.wait_replicas);
+        let (node, replicas) = (hex::encode(context.node), self.wait_replicas);
         if self.missing_replicas > 0 && context.needs_replicas {
             return Err(self.too_few_replicas(OPERATION));
         }
@@ -193,7 +193,7 @@ impl Redis {
         node: &[u8; 16],
     ) -> Result<u64, StoreError> {
         let mut read = redis::pipe();
-        read.cmd("HMGET").arg(ledger_key(account, month)).arg("spent").arg(to_hex(node));
+        read.cmd("HMGET").arg(ledger_key(account, month)).arg("spent").arg(hex::encode(node));
         let reply = self.query("reading usage", &read)?.pop().unwrap_or(Value::Nil);
         let (all, own): (Option<u64>, Option<String>) = self.parse_reply("reading usage", reply)?;
         let own = own.and_then(|row| row.rsplit(' ').next()?.parse().ok()).unwrap_or(0);

@@ -4,7 +4,7 @@ use redis::Pipeline;
 
 use super::connection::Redis;
 use super::key_names::RING_KEYS;
-use super::reply::{reply_number, server_error, to_hex};
+use super::reply::{reply_number, server_error};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use crate::store::error::StoreError;
@@ -30,7 +30,7 @@ impl Redis {
     fn restore_page(&mut self, keys: &[KeyRow], accounts: &[AccountRow]) -> Result<(), StoreError> {
         let mut arguments = vec![self.random_id()?, keys.len().to_string()];
         for key in keys {
-            arguments.extend([key.id.clone(), to_hex(&key.digest), format_key(key)]);
+            arguments.extend([key.id.clone(), hex::encode(key.digest), format_key(key)]);
         }
         for account in accounts {
             arguments.extend([account.name.clone(), format_account(account)]);

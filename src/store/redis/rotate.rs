@@ -2,7 +2,6 @@
 
 use super::connection::Redis;
 use super::key_names::RING_KEYS;
-use super::reply::to_hex;
 use super::rows::format_key;
 use super::scripts::Script;
 use crate::store::error;
@@ -17,7 +16,7 @@ impl Redis {
         old_expires_at: i64,
         now: i64,
     ) -> Result<(), StoreError> {
-        let (digest, row) = (to_hex(&new.digest), format_key(new));
+        let (digest, row) = (hex::encode(new.digest), format_key(new));
         let parameters =
             ["rotate", old, &new.id, &old_expires_at.to_string(), &now.to_string(), &digest, &row];
         self.run_rotation("rotating a key", &parameters, old)

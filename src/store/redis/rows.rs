@@ -8,7 +8,6 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::reply::to_hex;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::rows::{AccountRow, KeyRow};
 
@@ -29,7 +28,7 @@ pub(super) fn format_key(key: &KeyRow) -> String {
         "require_origin": key.require_origin, "created_at": key.created_at,
     });
     let (expires, revoked) = (format_time(key.expires_at), format_time(key.revoked_at));
-    format!("{expires} {revoked} {} {stored}", to_hex(&key.digest))
+    format!("{expires} {revoked} {} {stored}", hex::encode(key.digest))
 }
 
 /// Returns `None` if riskgate did not write the text.
@@ -91,14 +90,8 @@ fn parse_time(text: &str) -> Option<Option<i64>> {
     }
 }
 
-pub(super) fn parse_digest(hex: &str) -> Option<[u8; 32]> {
+pub(super) fn parse_digest(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
-    let (pairs, rest) = hex.as_bytes().as_chunks::<2>();
-    if pairs.len() != digest.len() || !rest.is_empty() {
-        return None;
-    }
-    for (byte, pair) in digest.iter_mut().zip(pairs) {
-        *byte = u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()?;
-    }
+    hex::decode_to_slice(text, &mut digest).ok()?;
     Some(digest)
 }

@@ -6,7 +6,7 @@ use redis::{Pipeline, Value};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::{RING_KEYS, plans_key};
-use super::reply::{reply_number, server_error, to_hex};
+use super::reply::{reply_number, server_error};
 use super::scripts::Script;
 use crate::store::error::{self, StoreError};
 
@@ -64,7 +64,7 @@ impl Redis {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes)
             .map_err(|error| self.unavailable("drawing an id", error.to_string()))?;
-        Ok(to_hex(&bytes))
+        Ok(hex::encode(bytes))
     }
 
     /// Runs a script whose names an import may reserve. Waits for the end of that import, and

@@ -193,7 +193,7 @@ fn selected_cases() -> Option<Vec<String>> {
 const ORIGIN_REQUIRED: &str = "origins = [\"https://app.example.com\"]\nrequire_origin = true\n";
 
 fn sha256(text: &str) -> String {
-    Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect()
+    hex::encode(Sha256::digest(text.as_bytes()))
 }
 
 fn is_probe(seen: &ReceivedRequest) -> bool {

@@ -73,7 +73,7 @@ impl SimulatedStore {
                 })
                 .map_or(0, i64::cast_unsigned),
             DirectAccess::Redis(direct) => {
-                let field: String = node.iter().map(|byte| format!("{byte:02x}")).collect();
+                let field = hex::encode(node);
                 let mut read = redis::cmd("HGET");
                 read.arg(ledger_key(account, month)).arg(field);
                 let row: Option<String> = read.query(direct).unwrap();
