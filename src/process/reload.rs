@@ -8,18 +8,18 @@
 mod dns;
 mod feeds;
 mod keys;
+mod requests;
 mod status_reporter;
 mod table;
 mod watch;
 mod write_back;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 
 use crate::config::{Config, ConfigOverrides};
 use crate::gate::GateState;
@@ -29,36 +29,16 @@ use crate::support::certificates::{CertificateSet, CurrentCertificates};
 use dns::DnsLearner;
 use feeds::FeedFetcher;
 pub use keys::KeyRingUpdater;
+use requests::ReloadRequests;
+pub use requests::{ReloadOutcome, ReloadTrigger};
 pub use status_reporter::ReloadStatus;
 use status_reporter::StatusReporter;
 use table::TableReader;
 use watch::{FileWatch, POLL_INTERVAL};
 
-/// The outcome of a reload by part: None, or the fault.
-pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
-
-/// Requests a reload of all parts.
-#[derive(Clone)]
-pub struct ReloadTrigger(mpsc::UnboundedSender<Option<oneshot::Sender<ReloadOutcome>>>);
-
-impl ReloadTrigger {
-    /// Requests a reload without waiting for it.
-    pub fn request_reload(&self) {
-        // The receiver is gone only when the process ends.
-        let _ = self.0.send(None);
-    }
-
-    /// Requests a reload and waits for its outcome.
-    pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
-        let (sender, receiver) = oneshot::channel();
-        self.0.send(Some(sender)).ok()?;
-        receiver.await.ok()
-    }
-}
-
 /// The background service that reloads.
 pub struct Reloader {
-    requests: tokio::sync::Mutex<mpsc::UnboundedReceiver<Option<oneshot::Sender<ReloadOutcome>>>>,
+    requests: tokio::sync::Mutex<ReloadRequests>,
     parts: Arc<Mutex<ReloadState>>,
     report: StatusReporter,
 }
@@ -88,7 +68,7 @@ impl Reloader {
         keys: KeyRingUpdater,
         certificates: Option<Arc<CurrentCertificates>>,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (trigger, requests) = ReloadRequests::new();
         let report = StatusReporter::new(Arc::clone(&state));
         let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
         let (state_of_feeds, feeds) = (Arc::clone(&state), config.feeds.clone());
@@ -110,11 +90,11 @@ impl Reloader {
         parts.report_keys(false);
         parts.update_gauges();
         let reloader = Reloader {
-            requests: tokio::sync::Mutex::new(receiver),
+            requests: tokio::sync::Mutex::new(requests),
             parts: Arc::new(Mutex::new(parts)),
             report,
         };
-        Ok((reloader, ReloadTrigger(sender)))
+        Ok((reloader, trigger))
     }
 
     /// The parts that serve an older state than their sources, and why.
@@ -128,18 +108,11 @@ impl BackgroundService for Reloader {
     async fn start(&self, mut shutdown: ShutdownWatch) {
         let mut requests = self.requests.lock().await;
         loop {
-            let request = tokio::select! {
-                request = requests.recv() => request,
-                () = tokio::time::sleep(POLL_INTERVAL) => None,
+            let replies = tokio::select! {
+                replies = requests.take_all(POLL_INTERVAL) => replies,
                 _ = shutdown.changed() => return,
             };
-            let is_requested = request.is_some();
-            // One reload answers all requests that have arrived so far.
-            let mut replies: Vec<oneshot::Sender<ReloadOutcome>> =
-                request.flatten().into_iter().collect();
-            while let Ok(further) = requests.try_recv() {
-                replies.extend(further);
-            }
+            let is_requested = replies.is_some();
             let parts = Arc::clone(&self.parts);
             // Reading and building block, so they run outside the runtime's threads.
             let reloaded = tokio::task::spawn_blocking(move || {
@@ -152,7 +125,7 @@ impl BackgroundService for Reloader {
             });
             if let Ok(Some((outcome, table))) = reloaded.await {
                 // The loop goes on while the table's reader works.
-                tokio::spawn(send_outcome(replies, outcome, table));
+                tokio::spawn(send_outcome(replies.unwrap_or_default(), outcome, table));
             }
         }
     }

@@ -1,0 +1,76 @@
+//! Requests to reload all parts: SIGHUP, and `POST /reload` on the admin listener.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// The outcome of a reload by part: None, or the fault.
+pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
+
+/// Where a request expects the outcome; None if nobody waits for it.
+type ReplyTo = Option<oneshot::Sender<ReloadOutcome>>;
+
+/// Requests a reload of all parts.
+#[derive(Clone)]
+pub struct ReloadTrigger(mpsc::UnboundedSender<ReplyTo>);
+
+impl ReloadTrigger {
+    /// Requests a reload without waiting for it.
+    pub fn request_reload(&self) {
+        // The receiver is gone only when the process ends.
+        let _ = self.0.send(None);
+    }
+
+    /// Requests a reload and waits for its outcome. `None` if the process ends before.
+    pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
+        let (sender, receiver) = oneshot::channel();
+        self.0.send(Some(sender)).ok()?;
+        receiver.await.ok()
+    }
+}
+
+/// The queue of requests.
+pub(super) struct ReloadRequests(mpsc::UnboundedReceiver<ReplyTo>);
+
+impl ReloadRequests {
+    pub(super) fn new() -> (ReloadTrigger, ReloadRequests) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (ReloadTrigger(sender), ReloadRequests(receiver))
+    }
+
+    /// Waits for a request, for `max_wait` at most, and takes all requests from the queue. `None`
+    /// if there is none; else the senders for the outcome, which may be empty.
+    pub(super) async fn take_all(
+        &mut self,
+        max_wait: Duration,
+    ) -> Option<Vec<oneshot::Sender<ReloadOutcome>>> {
+        let mut requests: Vec<ReplyTo> =
+            tokio::time::timeout(max_wait, self.0.recv()).await.into_iter().flatten().collect();
+        // Also after the timeout: a request may arrive just then.
+        while let Ok(request) = self.0.try_recv() {
+            requests.push(request);
+        }
+        (!requests.is_empty()).then(|| requests.into_iter().flatten().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_arrives_with_the_timeout_is_taken() {
+        let (trigger, mut requests) = ReloadRequests::new();
+        assert!(requests.take_all(Duration::ZERO).await.is_none());
+        trigger.request_reload();
+        assert!(requests.take_all(Duration::ZERO).await.unwrap().is_empty());
+        let reload = tokio::spawn(async move { trigger.reload_and_wait().await });
+        tokio::task::yield_now().await;
+        let senders = requests.take_all(Duration::ZERO).await.expect("a request");
+        for sender in senders {
+            sender.send(ReloadOutcome::from([("keys", None)])).unwrap();
+        }
+        assert_eq!(reload.await.unwrap(), Some(ReloadOutcome::from([("keys", None)])));
+    }
+}
