@@ -10,6 +10,7 @@ mod atomic_lease;
 mod calendar;
 mod charge;
 mod clock;
+mod invalid_grants;
 mod lease;
 mod lease_report;
 mod ledger;

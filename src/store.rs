@@ -9,6 +9,7 @@ mod ledger;
 mod lost;
 mod operations;
 mod redis;
+mod reply_check;
 mod rows;
 mod sqlite;
 mod url;
@@ -25,6 +26,7 @@ pub use ledger::{BatchContext, Grant, KnownState, LeaseReport, Probe};
 pub use lost::LostRows;
 pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
+pub use reply_check::check_grant;
 pub use rows::{
     AccountRow, DamagedRows, KeyRow, LearnedRow, MAX_LEARNED, MAX_TOP_ACCOUNTS, RepairedMonth,
     RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,

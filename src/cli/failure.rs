@@ -40,6 +40,7 @@ impl From<StoreError> for CommandFailure {
             StoreError::Url { .. } | StoreError::Unusable { .. } => EXIT_CONFIG,
             StoreError::Sqlite { .. }
             | StoreError::Unavailable { .. }
+            | StoreError::InvalidReply { .. }
             | StoreError::Conflict(_) => 1,
         };
         CommandFailure { lines: vec![error.to_string()], code }

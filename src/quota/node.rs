@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use super::accounting::Refund;
 use super::calendar::Calendar;
 use super::charge::{Denial, FailurePolicy};
+use super::invalid_grants::InvalidGrants;
 use super::lease::{Charge, Lease, RefillUrgency};
 use super::lease_report::ReportReason;
 use super::sync::lock;
@@ -31,6 +32,7 @@ pub(super) struct Node {
     pub calendar: Calendar,
     pub leases: DashMap<String, Arc<Lease>>,
     pub health: Health,
+    invalid_grants: InvalidGrants,
     queue: Mutex<Queue>,
     /// A queued lease has an urgent request, so the worker must not wait for others.
     pub has_urgent: AtomicBool,
@@ -93,6 +95,7 @@ impl Node {
             calendar,
             leases: DashMap::new(),
             health: Health::default(),
+            invalid_grants: InvalidGrants::default(),
             queue: Mutex::default(),
             has_urgent: AtomicBool::new(false),
             worker_wakeup: Condvar::new(),
@@ -276,7 +279,9 @@ impl Node {
         uptime_ms: u64,
     ) {
         let answered = grants.is_some();
-        let mut grants = grants.unwrap_or_default().into_iter();
+        let grants = grants.unwrap_or_default().into_iter().zip(&batch.reports);
+        let check = |(grant, report)| self.invalid_grants.check(report, grant, uptime_ms);
+        let mut grants = grants.map(check);
         for (lease, sequence, months) in batch.leases {
             let mut settled = 0;
             if let Some(sequence) = sequence {

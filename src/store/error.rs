@@ -42,6 +42,16 @@ pub enum StoreError {
         /// The event or reply instead of an answer.
         found: String,
     },
+    /// The store's reply breaks a rule of the ledger, so nothing in it can be trusted.
+    #[error("{subject}: expected {expected}, but the store answered {found}")]
+    InvalidReply {
+        /// The account or operation that the reply is about.
+        subject: String,
+        /// The rule.
+        expected: &'static str,
+        /// The reply.
+        found: String,
+    },
     /// A key or account does not exist, or exists already.
     #[error("{0}")]
     Conflict(String),

@@ -6,9 +6,10 @@ use std::time::Duration;
 use super::{NOW, store};
 use crate::model::month::Month;
 use crate::quota::FailurePolicy;
+use crate::quota::accounting::LeaseAccounting;
 use crate::quota::calendar::Calendar;
 use crate::quota::lease_report::ReportReason;
-use crate::quota::node::Node;
+use crate::quota::node::{ChargeProgress, Node};
 use crate::store::MonthlyLimit;
 
 #[test]
@@ -71,4 +72,36 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let first = requests.iter().position(|(_, is_urgent)| *is_urgent).expect("an urgent request");
     assert!(requests[..first].len() > 5 && requests[first].0 > 100, "{requests:?}");
     assert!(requests[first..].iter().all(|(_, is_urgent)| *is_urgent), "{requests:?}");
+}
+
+#[test]
+fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 10);
+    let leases = ["spoilt", "sound"].map(|name| node.lease(name, MonthlyLimit::Calls(10_000)));
+    let month = Month::containing(NOW);
+    leases.iter().for_each(|lease| lease.request_calls(month));
+    let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
+    let context = crate::store::BatchContext {
+        node: &node.id,
+        month,
+        recovery_left: Duration::ZERO,
+        needs_replicas: true,
+    };
+    let mut grants = store.report_leases(context, &batch.reports).unwrap();
+    grants[0].as_mut().unwrap().own_leased += 1;
+    node.deliver_grants(batch, Some(grants), 1);
+    let [spoilt, sound] = leases.map(|lease| node.charge(&lease, month, 1));
+    assert!(matches!(spoilt, ChargeProgress::Done(Ok(charge)) if charge.is_unbacked));
+    assert!(matches!(sound, ChargeProgress::Done(Ok(charge)) if !charge.is_unbacked));
+}
+
+/// In a release the same holds by `overflow-checks` in Cargo.toml.
+#[test]
+#[should_panic(expected = "overflow")]
+fn a_sum_of_the_ledger_never_wraps() {
+    let mut accounting = LeaseAccounting::new(None);
+    (accounting.leased, accounting.others_leased) = (u64::MAX, 1);
+    accounting.leased_by_all();
 }

@@ -4,6 +4,7 @@ use super::open::Store;
 use crate::model::month::Month;
 use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
+use crate::store::reply_check::{check_probe, check_total};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Store {
@@ -13,7 +14,7 @@ impl Store {
     pub fn probe(&mut self, month: Month, known: Option<&Probe>) -> Result<Probe, StoreError> {
         match self {
             Store::Sqlite(_) => Ok(Probe::default()),
-            Store::Redis(store) => store.probe(month, known),
+            Store::Redis(store) => store.probe(month, known).and_then(check_probe),
         }
     }
 
@@ -46,10 +47,11 @@ impl Store {
         month: Month,
         node: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        match self {
-            Store::Sqlite(store) => store.others_spent(account, month, node),
-            Store::Redis(store) => store.others_spent(account, month, node),
-        }
+        let total = match self {
+            Store::Sqlite(store) => store.others_spent(account, month, node)?,
+            Store::Redis(store) => store.others_spent(account, month, node)?,
+        };
+        check_total(account, total)
     }
 
     /// The latest month in which any node has counted calls.

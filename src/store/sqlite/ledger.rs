@@ -120,6 +120,8 @@ pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqli
     Ok(())
 }
 
+/// A negative total, which riskgate never writes, becomes a number above `i64::MAX`, which
+/// `check_total` and `check_grant` refuse.
 fn others_totals(
     connection: &Connection,
     account: &str,
@@ -132,7 +134,7 @@ fn others_totals(
              WHERE account = ?1 AND month = ?2 AND node <> ?3",
         )?
         .query_row(params![account, month.number(), node.as_slice()], |row| {
-            Ok((to_unsigned(row.get(0)?), to_unsigned(row.get(1)?)))
+            Ok((row.get(0).map(i64::cast_unsigned)?, row.get(1).map(i64::cast_unsigned)?))
         })
 }
 
@@ -151,7 +153,7 @@ fn apply_report(
              FROM ledger WHERE account = ?1 AND month = ?2",
         )?
         .query_row(params![account, month.number(), node.as_slice()], |row| {
-            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(to_unsigned))
+            Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?].map(i64::cast_unsigned))
         })?;
     if known_sequence < report.known.sequence {
         return Ok(None);
