@@ -79,7 +79,7 @@ struct RiskgateLedger<'r> {
 impl ChargeBench for RiskgateLedger<'_> {
     type Spent = Charge;
     fn charge(&self, account: usize) -> Option<Charge> {
-        self.ledger.try_charge(&self.leases[account], self.ledger.month(NOW))
+        self.ledger.try_charge(&self.leases[account], self.ledger.month_to_charge(NOW))
     }
     fn refund(&self, account: usize, spent: Charge) {
         self.ledger.refund(&self.leases[account], spent);
@@ -88,7 +88,7 @@ impl ChargeBench for RiskgateLedger<'_> {
         let lease = &self.leases[account];
         // 64 charges let the lease grow to its full size.
         for _ in 0..64 {
-            let charge = self.ledger.charge(lease, self.ledger.month(NOW));
+            let charge = self.ledger.charge(lease, self.ledger.month_to_charge(NOW));
             let _ = self.runtime.block_on(charge).expect("a call");
         }
     }
@@ -185,8 +185,9 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
         for threads in [1, cores] {
             let folder = tempfile::tempdir().expect("a folder");
             let ledger = ledger(&folder);
-            let lease =
-                |n| ledger.lease(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000));
+            let lease = |n| {
+                ledger.lease_at_limit(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000))
+            };
             let leases = (0..accounts).map(lease).collect();
             let riskgate = RiskgateLedger { ledger, leases, runtime };
             let atomic =
@@ -230,11 +231,11 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
     let ledger = Arc::new(ledger(&folder));
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(10_000));
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
     let spend = |calls: u64| {
         runtime.block_on(async {
             for _ in 0..calls {
-                let _ = ledger.charge(&lease, ledger.month(NOW)).await.expect("a call");
+                let _ = ledger.charge(&lease, ledger.month_to_charge(NOW)).await.expect("a call");
                 // The rate of a busy connection.
                 tokio::time::sleep(Duration::from_micros(50)).await;
             }
@@ -246,5 +247,5 @@ fn bench_store_operations(runtime: &Runtime) {
     let operations = ledger.status().store_commits - before;
     println!("store operations for 1,000 calls of 10,000: {operations} (at most 40)\n");
     assert!(operations <= 40, "{operations} store operations for 1,000 calls");
-    assert_eq!(runtime.block_on(ledger.usage(&lease, ledger.month(NOW))), Ok(2_000));
+    assert_eq!(runtime.block_on(ledger.usage(&lease, ledger.month_to_charge(NOW))), Ok(2_000));
 }

@@ -118,7 +118,7 @@ fn bench_parts(c: &mut Criterion) {
 
 fn bench_render(c: &mut Criterion) {
     const BODY: &str = r#"{"domain":"mail.example.com","risk_score":50}"#;
-    let allowance = Allowance { limit: 10_000, remaining: 1_234, reset_in: 86_400 };
+    let allowance = Allowance { limit: 10_000, remaining: 1_234, reset_in_seconds: 86_400 };
     let id = RequestId::parse(b"0123456789abcdef0123456789abcdef").expect("an id");
     let common =
         CommonHeaders { request_id: id, allowance: Some(allowance), ..CommonHeaders::default() };
@@ -129,7 +129,7 @@ fn bench_render(c: &mut Criterion) {
         let mut text = String::with_capacity(1024);
         b.iter(|| {
             text.clear();
-            let Allowance { limit, remaining, reset_in } = black_box(allowance);
+            let Allowance { limit, remaining, reset_in_seconds: reset_in } = black_box(allowance);
             write!(
                 text,
                 "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\
@@ -239,7 +239,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let now = state.ledger.now();
             let sent = head.fields.authorization.into_iter();
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();
-            let month = state.ledger.month(now);
+            let month = state.ledger.month_to_charge(now);
             calls.spawn(async move { state.ledger.charge(&lease, month).await.is_ok() });
         }
         while let Some(charged) = calls.join_next().await {

@@ -28,7 +28,7 @@ use crate::message::request_head::RequestLimits;
 use crate::model::network::Networks;
 use crate::model::verdict::Score;
 use crate::observe::access_log::LogTarget;
-use crate::observe::top_domains::TopOptions;
+use crate::observe::top_domains::TopDomainsOptions;
 use crate::proxy::upstream::UpstreamOptions;
 use crate::quota::FailurePolicy;
 use crate::store::{MAX_TOP_ACCOUNTS, MonthlyLimit, RedisOptions, Store, StoreError, StoreUrl};
@@ -40,7 +40,7 @@ pub use secret::Secret;
 use settings::Settings;
 
 /// The config file that is read if the command line names none.
-pub const DEFAULT_PATH: &str = "conf/riskgate.toml";
+pub const DEFAULT_CONFIG_PATH: &str = "conf/riskgate.toml";
 
 /// All settings, complete and checked.
 #[derive(Clone, Debug)]
@@ -69,15 +69,15 @@ pub struct Config {
     pub log_target: LogTarget,
     /// The upstream servers.
     pub upstream: UpstreamOptions,
-    /// Further path prefixes that are forwarded to the upstream servers.
-    pub prefixes: Vec<UpstreamRoute>,
+    /// The `[[upstream.route]]` entries: further paths that are forwarded to the upstream servers.
+    pub upstream_routes: Vec<UpstreamRoute>,
     /// The sources of the table.
     pub table: TableInputs,
     /// Feeds that update lists of the table.
     pub feeds: Feeds,
     /// How riskgate queries the DNS for names that no list has.
     pub dns: DnsOptions,
-    /// The score of domains in no list; the table's own score if None.
+    /// The score of domains that are in no list; None means the score that the table gives them.
     pub unknown_score: Option<Score>,
     /// The store and its connection settings.
     pub store: StoreOptions,
@@ -89,8 +89,8 @@ pub struct Config {
     pub key_prefix: String,
     /// Calls per month, by plan.
     pub plans: Plans,
-    /// The top list.
-    pub top: TopOptions,
+    /// Options of the list of the most frequently flagged domains.
+    pub top_domains: TopDomainsOptions,
     /// The directory with the pid file and the upgrade socket; None disables upgrades.
     pub runtime_dir: Option<PathBuf>,
     /// How long a draining process keeps accepting connections.
@@ -137,7 +137,7 @@ impl ConfigFile {
     /// Returns `conf/riskgate.toml` if it exists, else no file. The choice is made once: if the
     /// file disappears later, reloads fail and do not fall back to the defaults.
     pub fn find_default() -> ConfigFile {
-        let default = Path::new(DEFAULT_PATH);
+        let default = Path::new(DEFAULT_CONFIG_PATH);
         match default.symlink_metadata() {
             Ok(_) => ConfigFile::Path(default.to_owned()),
             Err(_) => ConfigFile::None,
@@ -145,20 +145,20 @@ impl ConfigFile {
     }
 }
 
-/// The config file and the flags of the command line.
+/// Where the config is read from, apart from the environment: a file, and the command line.
 #[derive(Clone, Debug, Default)]
-pub struct ConfigOverrides {
+pub struct ConfigSources {
     /// The file to read.
     pub file: ConfigFile,
-    /// Flags as pairs of setting and value.
+    /// Command-line flags as pairs of a setting, such as `listen.http`, and its value.
     pub flags: Vec<(String, String)>,
 }
 
 impl Config {
     /// Reads file, environment and flags. Returns every fault, each as
     /// `file:line: key: expected …, but found …`.
-    pub fn read(overrides: &ConfigOverrides) -> Result<Config, Vec<String>> {
-        match Config::read_collecting_faults(overrides) {
+    pub fn read(sources: &ConfigSources) -> Result<Config, Vec<String>> {
+        match Config::read_collecting_faults(sources) {
             (Some(config), faults) if faults.is_empty() => Ok(config),
             (_, faults) => Err(faults),
         }
@@ -166,8 +166,8 @@ impl Config {
 
     /// Like [`Config::read`], but replaces faulty settings with their defaults, so that the caller
     /// can also check the files that the config names. Returns no config if the file can't be read.
-    pub fn read_collecting_faults(overrides: &ConfigOverrides) -> (Option<Config>, Vec<String>) {
-        let file = match &overrides.file {
+    pub fn read_collecting_faults(sources: &ConfigSources) -> (Option<Config>, Vec<String>) {
+        let file = match &sources.file {
             ConfigFile::Path(file) => Some(file.clone()),
             ConfigFile::None => None,
         };
@@ -176,7 +176,7 @@ impl Config {
             return (None, faults);
         }
         settings.read_environment(std::env::vars_os());
-        for (key, value) in &overrides.flags {
+        for (key, value) in &sources.flags {
             settings.set_command_line_flag(key, value);
         }
         let config = Config::from_settings(file, &mut settings);
@@ -220,8 +220,8 @@ impl Config {
                 Some(path) => LogTarget::File(PathBuf::from(path)),
                 None => LogTarget::Stdout,
             },
-            prefixes: settings.read_prefixes(),
-            table: settings.read_table_sources(&feeds),
+            upstream_routes: settings.read_upstream_routes(),
+            table: settings.read_table_inputs(&feeds),
             feeds,
             dns: settings.read_dns_options(),
             unknown_score: settings
@@ -235,7 +235,7 @@ impl Config {
             key_file: settings.text("keys.file").map(PathBuf::from),
             key_prefix: settings.key_prefix("keys.prefix", "rg_"),
             plans: read_plans(settings),
-            top: read_top_options(settings),
+            top_domains: read_top_domains_options(settings),
             runtime_dir: settings.path_or_default("process.runtime_dir", "state/run"),
             drain_delay: settings.duration("drain.delay", Duration::ZERO),
             drain_grace: settings.duration("drain.grace", seconds(30)),
@@ -244,34 +244,34 @@ impl Config {
         }
     }
 
-    /// The settings that the gate uses.
+    /// Returns the settings of the gate that a reload may change.
     pub fn gate_policy(&self) -> Policy {
-        Policy { upstream_routes: self.prefixes.clone(), unknown_score: self.unknown_score }
+        Policy { upstream_routes: self.upstream_routes.clone(), unknown_score: self.unknown_score }
     }
 
-    /// Lists the settings that differ from `serving` and take effect only at a restart.
-    pub fn settings_needing_restart(&self, serving: &Config) -> Vec<&'static str> {
+    /// Lists the settings that differ from those at process start and take effect at a restart.
+    pub fn settings_needing_restart(&self, startup: &Config) -> Vec<&'static str> {
         let is_same =
             |a: &dyn std::fmt::Debug, b: &dyn std::fmt::Debug| format!("{a:?}") == format!("{b:?}");
         [
-            ("listen.http", is_same(&self.http, &serving.http)),
-            ("listen.https", is_same(&self.https, &serving.https)),
-            ("listen.admin", is_same(&self.admin, &serving.admin)),
-            ("listen.threads", is_same(&self.threads, &serving.threads)),
-            ("listen.trusted_proxies", is_same(&self.trusted_proxies, &serving.trusted_proxies)),
-            ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &serving.downstream)),
+            ("listen.http", is_same(&self.http, &startup.http)),
+            ("listen.https", is_same(&self.https, &startup.https)),
+            ("listen.admin", is_same(&self.admin, &startup.admin)),
+            ("listen.threads", is_same(&self.threads, &startup.threads)),
+            ("listen.trusted_proxies", is_same(&self.trusted_proxies, &startup.trusted_proxies)),
+            ("listen (timeouts, sizes, fast_path)", is_same(&self.downstream, &startup.downstream)),
             (
                 "listen (connection limits)",
-                is_same(&self.connection_limits, &serving.connection_limits),
+                is_same(&self.connection_limits, &startup.connection_limits),
             ),
-            ("log.path", is_same(&self.log_target, &serving.log_target)),
-            ("upstream", is_same(&self.upstream, &serving.upstream)),
-            ("store (but for on_failure)", is_same(&self.store, &serving.store)),
-            ("process.runtime_dir", is_same(&self.runtime_dir, &serving.runtime_dir)),
-            ("drain.delay", is_same(&self.drain_delay, &serving.drain_delay)),
-            ("drain.grace", is_same(&self.drain_grace, &serving.drain_grace)),
-            ("admin.token", self.admin_token == serving.admin_token),
-            ("admin.metrics_public", self.is_metrics_public == serving.is_metrics_public),
+            ("log.path", is_same(&self.log_target, &startup.log_target)),
+            ("upstream", is_same(&self.upstream, &startup.upstream)),
+            ("store (but for on_failure)", is_same(&self.store, &startup.store)),
+            ("process.runtime_dir", is_same(&self.runtime_dir, &startup.runtime_dir)),
+            ("drain.delay", is_same(&self.drain_delay, &startup.drain_delay)),
+            ("drain.grace", is_same(&self.drain_grace, &startup.drain_grace)),
+            ("admin.token", self.admin_token == startup.admin_token),
+            ("admin.metrics_public", self.is_metrics_public == startup.is_metrics_public),
         ]
         .into_iter()
         .filter_map(|(setting, is_same)| (!is_same).then_some(setting))
@@ -294,18 +294,18 @@ fn read_connection_limits(settings: &mut Settings, trusted_proxies: &Networks) -
     let mut limit =
         |key: &str, default: u64| settings.integer(key, 1..=10_000_000, default) as usize;
     ConnectionLimits {
-        connections: limit("listen.max_connections", 10_000),
-        per_address: limit("listen.max_connections_per_address", 1_000),
-        exempt: trusted_proxies.clone(),
+        max_connections: limit("listen.max_connections", 10_000),
+        max_per_address: limit("listen.max_connections_per_address", 1_000),
+        exempt_networks: trusted_proxies.clone(),
     }
 }
 
-fn read_top_options(settings: &mut Settings) -> TopOptions {
+fn read_top_domains_options(settings: &mut Settings) -> TopDomainsOptions {
     let week = Duration::from_secs(7 * 86_400);
-    TopOptions {
+    TopDomainsOptions {
         limit: settings.integer("top.limit", 1..=1_000, 100) as usize,
         min_accounts: settings.integer("top.min_accounts", 1..=MAX_TOP_ACCOUNTS as u64, 1) as usize,
-        half_life: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
+        half_life_seconds: settings.nonzero_duration("top.half_life", week).as_secs_f64().max(1.0),
     }
 }
 

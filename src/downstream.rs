@@ -22,5 +22,5 @@ mod request_io;
 pub use app::DownstreamApp;
 pub use client_io::ClientIo;
 pub use connection_tracker::{ConnectionLimits, ConnectionTracker};
-pub use context::ExchangeUpstreams;
+pub use context::FastPathUpstreams;
 pub use options::DownstreamOptions;

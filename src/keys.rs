@@ -1,8 +1,8 @@
-//! The key ring: which key opens which account, made from the store and a key file.
+//! The key ring: all API keys and their accounts, built from the store and a key file.
 //!
-//! Owns keys in memory, by digest, and what they allow. It is immutable: a change makes a new
-//! ring, which shares with the old one what did not change. It never holds a key's text, and knows
-//! no header.
+//! Owns the keys in memory, by digest, with the origins and the limit of each. A ring is immutable:
+//! a change builds a new ring, which shares the unchanged keys with the old ring. A ring never
+//! holds the text of a key. This module knows no HTTP headers.
 
 mod allowed_origins;
 mod changes;

@@ -1,9 +1,10 @@
 //! The quota ledger: monthly limits, spent from leases in memory and recorded in the store.
 //!
 //! Owns this process's node id, every account's [`Lease`] and the thread that talks to the store.
-//! Charging a call is one atomic operation while a lease lasts; the worker asks the store for more
-//! in the background, before the lease runs out. This module never sees a key or a request, and it
-//! never spends a lease that the store has not committed.
+//! While a lease holds calls, charging one is a single atomic operation. The worker requests more
+//! calls from the store in the background, before the lease is empty. This module never sees a key
+//! or a request. It never spends a call that the store has not granted, except unbacked calls:
+//! those admitted while the store is down or recovering and the policy is open.
 
 mod accounting;
 mod atomic_lease;

@@ -1,8 +1,8 @@
-//! State that outlives a process: the quota ledger, keys, accounts, top counts.
+//! State that outlives a process: the quota ledger, keys, accounts, top counts, DNS facts.
 //!
-//! Owns the values that are exchanged with a store, and the promise of each operation, which both
-//! stores keep: `sqlite` on one machine, `redis` for several nodes. It decides nothing about
-//! admission, and knows no HTTP and no config.
+//! Owns the types that callers exchange with a store, and one contract for each operation. Both
+//! kinds of store fulfil it: `sqlite` on one machine, `redis` for several nodes. This module never
+//! decides whether a request is admitted, and knows no HTTP and no config.
 
 mod error;
 mod ledger;
@@ -28,7 +28,7 @@ pub use operations::open::Store;
 pub use redis::connection::{Redis, RedisOptions};
 pub use reply_check::check_grant;
 pub use rows::{
-    AccountRow, DamagedRows, KeyRow, LearnedRow, MAX_LEARNED, MAX_TOP_ACCOUNTS, RepairedMonth,
+    AccountRow, DamagedRows, DnsFactRow, KeyRow, MAX_DNS_FACTS, MAX_TOP_ACCOUNTS, RepairedMonth,
     RingChanges, RingRows, RingVersion, StoreContents, TopCredit, TopRow, UsageRow,
 };
 pub use sqlite::connection::Sqlite;

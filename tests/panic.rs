@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate::config::{Config, ConfigFile, ConfigSources};
 use riskgate::downstream::{ConnectionTracker, DownstreamApp};
 use riskgate::pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 use riskgate::pingora::upstreams::peer::HttpPeer;
@@ -84,7 +84,7 @@ fn a_panic_costs_one_connection_and_a_metric() {
     std::fs::write(&file, text).unwrap();
     let mount = Mount::from_config_file(&file).unwrap();
     let file = ConfigFile::Path(file);
-    let config = Config::read(&ConfigOverrides { file, flags: Vec::new() }).unwrap();
+    let config = Config::read(&ConfigSources { file, flags: Vec::new() }).unwrap();
     let gate = mount.gate();
     install_panic_hook(gate.state());
     let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));

@@ -5,7 +5,7 @@
 use std::sync::LazyLock;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::config::{Config, ConfigFile, ConfigOverrides};
+use riskgate::config::{Config, ConfigFile, ConfigSources};
 use riskgate_fuzz::ScratchFolder;
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("config"));
@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     let place = path.display().to_string();
     let file = ConfigFile::Path(path);
     let (config, faults) =
-        Config::read_collecting_faults(&ConfigOverrides { file, flags: Vec::new() });
+        Config::read_collecting_faults(&ConfigSources { file, flags: Vec::new() });
     assert!(config.is_some() || !faults.is_empty(), "nothing read and nothing wrong");
     let lines = 1 + data.iter().filter(|byte| **byte == b'\n').count();
     for fault in &faults {
@@ -52,9 +52,9 @@ fuzz_target!(|data: &[u8]| {
         assert!(config.plans.contains_key("free"), "accounts without a plan have no limit");
         assert!(config.admin.ip().is_loopback() || config.admin_token.is_some());
         assert!(!config.upstream.servers.is_empty());
-        for prefix in &config.prefixes {
+        for prefix in &config.upstream_routes {
             assert!(prefix.path.starts_with('/') && !prefix.path.ends_with('/'));
-            assert!(prefix.needs_key || !prefix.counts);
+            assert!(prefix.needs_key || !prefix.is_counted);
         }
     }
 });

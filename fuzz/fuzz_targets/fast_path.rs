@@ -10,8 +10,8 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
-use riskgate::config::{Config, ConfigFile, ConfigOverrides};
-use riskgate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
+use riskgate::config::{Config, ConfigFile, ConfigSources};
+use riskgate::downstream::{ConnectionTracker, DownstreamApp, FastPathUpstreams};
 use riskgate::keys::format_key_hash;
 use riskgate::pingora::server::configuration::ServerConf;
 use riskgate::pingora::services::Service;
@@ -95,13 +95,13 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
     let path = scratch.write_file("riskgate.toml", config.as_bytes());
     let gate = Mount::from_config_file(&path).expect("a gate").gate();
     let file = ConfigFile::Path(path);
-    let overrides = ConfigOverrides { file, flags: Vec::new() };
+    let overrides = ConfigSources { file, flags: Vec::new() };
     let config = Config::read(&overrides).expect("a good config");
     let upstreams = resolve_upstreams(&config).expect("a server");
     let gateway = Gateway::new(gate.clone(), Arc::clone(&upstreams));
     let proxy = Arc::new(http_proxy(&Arc::new(ServerConf::default()), gateway));
     let tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
-    let servers = ExchangeUpstreams { upstreams };
+    let servers = FastPathUpstreams { upstreams };
     let app = DownstreamApp::new(proxy, gate, config.downstream, tracker).with_upstreams(servers);
     let socket = bind_listener(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = socket.local_addr().expect("an address");

@@ -16,7 +16,7 @@ static PREFIXES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
         methods: vec!["GET".to_owned(), "POST".to_owned()],
         allow: "GET, POST, OPTIONS".into(),
         needs_key: true,
-        counts: true,
+        is_counted: true,
     };
     vec![prefix("/v1/signup"), prefix("/v1/signup/deep"), prefix("/x")]
 });

@@ -44,7 +44,12 @@ fuzz_target!(|input: &[u8]| {
 /// Forwards a response that arrives in parts of this size and then ends.
 fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedResponse {
     let common = CommonHeaders::default();
-    let context = ResponseContext { common: &common, date: b"now", closes: false, is_head };
+    let context = ResponseContext {
+        common_headers: &common,
+        date: b"now",
+        should_close: false,
+        is_head_method: is_head,
+    };
     let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
     let mut parts = answer.chunks(part);
     let begun = loop {

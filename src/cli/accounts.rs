@@ -40,12 +40,12 @@ pub enum AccountsCommand {
 pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
     match command {
         AccountsCommand::List { config, json } => {
-            let config = config.read()?;
+            let config = config.read_config()?;
             let accounts = read_ring_rows(&mut open_store(&config)?)?.accounts;
             print_result(render_accounts(&config, &accounts, json))
         }
         AccountsCommand::Set { config, name, plan, limit, json } => {
-            let config = config.read()?;
+            let config = config.read_config()?;
             check_name("NAME", &name)?;
             check_plan(&config, plan.as_deref())?;
             if plan.is_none() && limit.is_none() {
@@ -62,6 +62,7 @@ pub fn run(command: AccountsCommand) -> Result<(), CommandFailure> {
     }
 }
 
+/// Parses `--limit`. None means that the limit of the plan applies.
 fn parse_limit(text: &str) -> Result<Option<MonthlyLimit>, CommandFailure> {
     match (text, text.parse::<i64>()) {
         ("unlimited", _) => Ok(Some(MonthlyLimit::Unlimited)),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::failure::CommandFailure;
-use crate::config::{Config, ConfigFile, ConfigOverrides};
+use crate::config::{Config, ConfigFile, ConfigSources};
 
 /// The option that names the config file.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -14,12 +14,12 @@ pub struct ConfigArgs {
 }
 
 impl ConfigArgs {
-    pub fn read(&self) -> Result<Config, CommandFailure> {
-        Config::read(&self.overrides()).map_err(CommandFailure::config)
+    pub fn read_config(&self) -> Result<Config, CommandFailure> {
+        Config::read(&self.config_sources()).map_err(CommandFailure::config)
     }
 
-    pub fn overrides(&self) -> ConfigOverrides {
+    pub fn config_sources(&self) -> ConfigSources {
         let file = self.config.clone().map_or_else(ConfigFile::find_default, ConfigFile::Path);
-        ConfigOverrides { file, flags: Vec::new() }
+        ConfigSources { file, flags: Vec::new() }
     }
 }

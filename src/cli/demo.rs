@@ -15,14 +15,14 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::failure::CommandFailure;
 use super::output;
 use super::run;
-use crate::config::{Config, ConfigFile, ConfigOverrides};
+use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::keys::Token;
 use crate::quota::unix_now;
 use crate::store::{KeyRow, RedisOptions, Store, StoreUrl};
 use crate::table::{Table, TableLocation};
 
 /// Where the stand-in checking service listens if the command line names no address.
-const UPSTREAM_ADDR: &str = "127.0.0.1:9000";
+const DEFAULT_UPSTREAM_ADDR: &str = "127.0.0.1:9000";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
@@ -35,7 +35,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
     match args.upstream_only {
         Some(address) => run_upstream_only(address),
-        None => run_all(),
+        None => run_gateway_and_upstream(),
     }
 }
 
@@ -61,7 +61,8 @@ fn run_upstream_only(address: Option<SocketAddr>) -> Result<(), CommandFailure> 
     })
 }
 
-/// Listens on the named address; else on the default address, or on any free loopback port.
+/// Listens on the named address. If none is named, listens on the default address, or, if that is
+/// taken, on any free loopback port.
 fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, CommandFailure> {
     if let Some(address) = named {
         return TcpListener::bind(address).map_err(|error| {
@@ -71,16 +72,16 @@ fn listen_for_upstream(named: Option<SocketAddr>) -> Result<TcpListener, Command
             ))
         });
     }
-    TcpListener::bind(UPSTREAM_ADDR).or_else(|error| {
+    TcpListener::bind(DEFAULT_UPSTREAM_ADDR).or_else(|error| {
         output::print_message(format!(
-            "warning: expected to listen on {UPSTREAM_ADDR}, but found {error}; listening on a \
+            "warning: expected to listen on {DEFAULT_UPSTREAM_ADDR}, but found {error}; listening on a \
              free port instead (`--upstream-only ADDR` names one)"
         ));
         Ok(TcpListener::bind("127.0.0.1:0")?)
     })
 }
 
-fn run_all() -> Result<(), CommandFailure> {
+fn run_gateway_and_upstream() -> Result<(), CommandFailure> {
     // Loaded before the free addresses are chosen, so that they are bound soon after.
     let table = Table::load(&TableLocation::Bundled)?;
     let temp_dir = TempDir::create()?;
@@ -122,17 +123,17 @@ fn run_all() -> Result<(), CommandFailure> {
     let flags: Vec<(String, String)> =
         flags.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     // Faults are reported before the demo prints any request.
-    Config::read(&ConfigOverrides { file: ConfigFile::None, flags: flags.clone() })
+    Config::read(&ConfigSources { file: ConfigFile::None, flags: flags.clone() })
         .map_err(CommandFailure::config)?;
     std::thread::spawn(move || {
         if wait_until_ready(http) {
-            print_requests(http, admin, &token);
+            print_example_requests(http, admin, &token);
         }
     });
     run::run_with_flags(flags, Box::new(move || drop(temp_dir)))
 }
 
-fn print_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
+fn print_example_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
     let key = token.expose_text();
     let mut text = format!(
         "\nriskgate demo: gateway on http://{http}, status page on http://{admin}/\n\
@@ -147,6 +148,7 @@ fn print_requests(http: SocketAddr, admin: SocketAddr, token: &Token) {
     }
 }
 
+/// Returns false if no connection to this address succeeds within 30 s.
 fn wait_until_ready(address: SocketAddr) -> bool {
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(30) {

@@ -7,19 +7,23 @@ use crate::store::StoreError;
 pub const EXIT_CONFIG: u8 = 78;
 /// The messages and the exit code of a failed command.
 pub struct CommandFailure {
+    /// Messages for standard error; none if they were written already.
     pub lines: Vec<String>,
     pub code: u8,
 }
 
 impl CommandFailure {
+    /// A failure with exit code 1.
     pub fn failed(line: impl Into<String>) -> CommandFailure {
         CommandFailure { lines: vec![line.into()], code: 1 }
     }
 
+    /// Wrong arguments: exit code 2.
     pub fn usage(line: impl Into<String>) -> CommandFailure {
         CommandFailure { lines: vec![line.into()], code: 2 }
     }
 
+    /// Bad config or data: exit code 78.
     pub fn config(lines: Vec<String>) -> CommandFailure {
         CommandFailure { lines, code: EXIT_CONFIG }
     }
@@ -37,7 +41,7 @@ impl From<StartError> for CommandFailure {
 impl From<StoreError> for CommandFailure {
     fn from(error: StoreError) -> CommandFailure {
         let code = match error {
-            StoreError::Url { .. } | StoreError::Unusable { .. } => EXIT_CONFIG,
+            StoreError::InvalidUrl { .. } | StoreError::Unusable { .. } => EXIT_CONFIG,
             StoreError::Sqlite { .. }
             | StoreError::Unavailable { .. }
             | StoreError::InvalidReply { .. }

@@ -108,7 +108,7 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             expires,
             json,
         } => {
-            let config = config.read()?;
+            let config = config.read_config()?;
             check_name("--account", &account)?;
             check_plan(&config, plan.as_deref())?;
             let expires = expires.as_deref().map(Expiry::parse).transpose()?;
@@ -130,12 +130,12 @@ pub fn run(command: KeysCommand) -> Result<(), CommandFailure> {
             };
             create(&config, wanted, plan, expires, json)
         }
-        KeysCommand::List { config, json } => list(&config.read()?, json),
+        KeysCommand::List { config, json } => list(&config.read_config()?, json),
         KeysCommand::Rotate { config, id, overlap, expires, json } => {
-            rotate(&config.read()?, &id, &overlap, expires.as_deref(), json)
+            rotate(&config.read_config()?, &id, &overlap, expires.as_deref(), json)
         }
-        KeysCommand::Revoke { config, id, json } => revoke(&config.read()?, &id, json),
-        KeysCommand::Import { config, file, json } => import(&config.read()?, &file, json),
+        KeysCommand::Revoke { config, id, json } => revoke(&config.read_config()?, &id, json),
+        KeysCommand::Import { config, file, json } => import(&config.read_config()?, &file, json),
     }
 }
 
@@ -151,14 +151,14 @@ fn create(
     let mut store = open_store(config)?;
     let created_at = read_store_clock(&mut store)?;
     let expires_at = expires.map(|when| when.resolve(created_at));
-    let key = KeyRow { id: new_id()?, digest: token.sha256(), created_at, expires_at, ..key };
+    let key = KeyRow { id: new_key_id()?, digest: token.sha256(), created_at, expires_at, ..key };
     let added = store.add_keys(&[(key.clone(), plan)]);
     let undo = |store: &mut Store| store.set_key_end(&key.id, None, Some(unix_now()));
-    show_or_undo(&mut store, added, &key, &token, json, undo)
+    print_key_or_undo(&mut store, added, &key, &token, json, undo)
 }
 
-/// Prints a new key. If it can't be printed, the key is revoked, because nobody knows it.
-fn show_or_undo(
+/// Prints a new key. If that fails, calls `undo`, because nobody knows the key then.
+fn print_key_or_undo(
     store: &mut Store,
     added: Result<(), StoreError>,
     key: &KeyRow,
@@ -285,20 +285,20 @@ fn rotate(
         Token::generate(&config.key_prefix).map_err(|e| CommandFailure::failed(e.to_string()))?;
     let (before, digest) = (old.expires_at, token.sha256());
     let new = KeyRow {
-        id: new_id()?,
+        id: new_key_id()?,
         digest,
         created_at: now,
         expires_at,
         revoked_at: None,
         ..old.clone()
     };
-    let ends = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
-    let ends = before.map_or(ends, |at| at.min(ends));
+    let old_key_end = now.saturating_add(i64::try_from(overlap.as_secs()).unwrap_or(i64::MAX));
+    let old_key_end = before.map_or(old_key_end, |at| at.min(old_key_end));
     let old_id = &old.id;
-    let rotated = store.rotate_key(old_id, &new, ends, now);
-    let undo = |store: &mut Store| store.undo_rotation(old_id, &new.id, ends, before, now);
-    show_or_undo(&mut store, rotated, &new, &token, json, undo)?;
-    print_message(format!("key {id} works until {}", format_rfc3339(ends)));
+    let rotated = store.rotate_key(old_id, &new, old_key_end, now);
+    let undo = |store: &mut Store| store.undo_rotation(old_id, &new.id, old_key_end, before, now);
+    print_key_or_undo(&mut store, rotated, &new, &token, json, undo)?;
+    print_message(format!("key {id} works until {}", format_rfc3339(old_key_end)));
     Ok(())
 }
 
@@ -390,7 +390,7 @@ fn read_declared_keys(config: &Config) -> Result<Vec<DeclaredKey>, CommandFailur
 }
 
 /// Creates an id of 64 random bits: short enough to say aloud, long enough to be unique.
-fn new_id() -> Result<String, CommandFailure> {
+fn new_key_id() -> Result<String, CommandFailure> {
     let mut bytes = [0u8; 8];
     getrandom::fill(&mut bytes).map_err(|error| CommandFailure::failed(error.to_string()))?;
     Ok(format!("key_{:016x}", u64::from_be_bytes(bytes)))

@@ -26,15 +26,15 @@ pub fn print_result_of_change(done: &str, result: impl AsRef<[u8]>) -> Result<()
         .map_err(|error| CommandFailure::failed(format!("{done}; {}", stdout_error(&error))))
 }
 
-/// Writes to the descriptor, past the standard library's buffer. A buffered result could still be
-/// written after the failure was reported.
+/// Writes to the descriptor and not through the standard library's buffer, because a buffered
+/// result could still be written after the command has reported a failure.
 pub fn write_stdout(bytes: &[u8]) -> io::Result<()> {
     File::from(io::stdout().as_fd().try_clone_to_owned()?).write_all(bytes)
 }
 
-/// Writes a secret that is shown only once. If standard output was closed, Rust's runtime has
-/// opened `/dev/null` in its place, for reading and writing; that is an error, because nobody would
-/// see it.
+/// Writes a secret that is shown only once. If standard output was closed at the start, Rust's
+/// runtime has opened `/dev/null` in its place, for reading and writing. That is an error, because
+/// nobody would see the secret.
 pub fn write_secret(bytes: &[u8]) -> io::Result<()> {
     let device = |path: &str| fs::metadata(path).map(|meta| meta.rdev()).ok();
     let fields = fs::read_to_string("/proc/self/fdinfo/1").unwrap_or_default();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::config_args::ConfigArgs;
 use super::failure::CommandFailure;
-use crate::config::{ConfigFile, ConfigOverrides};
+use crate::config::{ConfigFile, ConfigSources};
 use crate::observe::process_log::ProcessLog;
 use crate::process::server::{self, ExitHook, StartMode};
 
@@ -29,27 +29,27 @@ pub struct Args {
 
 pub fn run(args: Args) -> Result<(), CommandFailure> {
     let start = if args.upgrade { StartMode::Upgrade } else { StartMode::Standalone };
-    run_server(args.overrides(), start, None)
+    run_server(args.config_sources(), start, None)
 }
 
-/// Runs the gateway with these settings, and calls `exit_hook` at the end.
+/// Runs the gateway with these settings and no config file, and calls `exit_hook` at the end.
 pub fn run_with_flags(
     flags: Vec<(String, String)>,
     exit_hook: ExitHook,
 ) -> Result<(), CommandFailure> {
-    let overrides = ConfigOverrides { file: ConfigFile::None, flags };
-    run_server(overrides, StartMode::Standalone, Some(exit_hook))
+    let config_sources = ConfigSources { file: ConfigFile::None, flags };
+    run_server(config_sources, StartMode::Standalone, Some(exit_hook))
 }
 
-/// Writes all messages through the log, which does not block. A full pipe on standard error must
-/// not keep the process from serving or from ending.
+/// Runs the gateway, with all messages written through the process log. The log does not block, so
+/// a full pipe on standard error does not keep the process from serving or from ending.
 fn run_server(
-    overrides: ConfigOverrides,
+    config_sources: ConfigSources,
     start: StartMode,
     exit_hook: Option<ExitHook>,
 ) -> Result<(), CommandFailure> {
     let log = Arc::new(ProcessLog::install()?);
-    server::run(overrides, start, &log, exit_hook).map_err(|error| {
+    server::run(config_sources, start, &log, exit_hook).map_err(|error| {
         let failure = CommandFailure::from(error);
         log.write_final_lines(&failure.lines);
         CommandFailure { lines: Vec::new(), ..failure }
@@ -57,7 +57,7 @@ fn run_server(
 }
 
 impl Args {
-    fn overrides(self) -> ConfigOverrides {
+    fn config_sources(self) -> ConfigSources {
         let mut flags = Vec::new();
         let mut add = |key: &str, value: Option<String>| {
             flags.extend(value.map(|value| (key.to_owned(), value)));
@@ -65,6 +65,6 @@ impl Args {
         add("listen.http", self.listen);
         add("listen.admin", self.admin);
         add("upstream.servers", Some(self.upstream.join(",")).filter(|all| !all.is_empty()));
-        ConfigOverrides { flags, ..self.config.overrides() }
+        ConfigSources { flags, ..self.config.config_sources() }
     }
 }

@@ -62,14 +62,14 @@ pub fn run(command: StoreCommand) -> Result<(), CommandFailure> {
     match command {
         StoreCommand::Init { config, json } => init(&config, json),
         StoreCommand::Copy { config, from, to, json } => {
-            copy(&config.read()?.store.redis, &from, &to, json)
+            copy(&config.read_config()?.store.redis, &from, &to, json)
         }
         StoreCommand::RepairMonth { config, month, json } => repair_month(&config, month, json),
     }
 }
 
 fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
-    let mut store = open_store(&config.read()?)?;
+    let mut store = open_store(&config.read_config()?)?;
     store.check_usable()?;
     store.mark_as_store()?;
     let version = store
@@ -85,7 +85,7 @@ fn init(config: &ConfigArgs, json: bool) -> Result<(), CommandFailure> {
 }
 
 fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), CommandFailure> {
-    let config = config.read()?;
+    let config = config.read_config()?;
     let path = config.runtime_dir.as_ref().filter(|path| path.is_dir());
     if path.and_then(|path| RuntimeDir::open(path).ok()).is_some_and(|dir| dir.is_claimed()) {
         return Err(CommandFailure::failed("expected no running gateway, but found one"));
@@ -100,7 +100,7 @@ fn repair_month(config: &ConfigArgs, month: Month, json: bool) -> Result<(), Com
             return Err(CommandFailure::failed(format!("{fault} {whose}; set it right first")));
         }
     }
-    let RepairedMonth { previous, dropped } = store.repair_month(month)?;
+    let RepairedMonth { previous, deleted_totals: dropped } = store.repair_month(month)?;
     let is_later = previous.is_some_and(|previous| previous > month);
     let changed = is_later || dropped > 0;
     let done = match previous {
@@ -131,7 +131,7 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     let contents = read_contents(&mut Store::open_existing(&from, options, STORE_TIMEOUT)?)?;
     let mut target = Store::open(&to, options, STORE_TIMEOUT)?;
     target.check_usable()?;
-    target.set_busy_timeout()?;
+    target.raise_busy_timeout()?;
     target.fill_from(&contents)?;
     let StoreContents { ring, month, usage, top } = contents;
     let (keys, accounts, numbers, top) =
@@ -151,9 +151,10 @@ fn copy(options: &RedisOptions, from: &str, to: &str, json: bool) -> Result<(), 
     Ok(())
 }
 
+/// Reads all that `copy` writes. Fails if a row is damaged, because a copy is complete or fails.
 fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
     store.check_usable()?;
-    store.set_busy_timeout()?;
+    store.raise_busy_timeout()?;
     let is_empty = || CommandFailure::failed("FROM: expected a store, but found an empty server");
     let ring = store.ring_rows()?.ok_or_else(is_empty)?;
     // A copy is complete or fails.
@@ -163,7 +164,8 @@ fn read_contents(store: &mut Store) -> Result<StoreContents, CommandFailure> {
             "FROM: expected rows that can be read, but found another for {name}"
         )));
     }
-    // Not from this machine's clock: if it is wrong, it would move the new store to a wrong month.
+    // The month comes from the store, because a wrong clock of this machine would move the new
+    // store to a wrong month.
     let month = store.latest_month()?.unwrap_or(Month::FIRST);
     let usage = store.usage(month, None)?;
     if let Some(row) = usage.iter().find(|row| row.is_damaged) {

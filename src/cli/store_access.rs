@@ -12,23 +12,24 @@ use crate::store::{RingRows, Store, StoreError};
 /// How long a command waits for the store, for example while a gateway has locked it.
 pub const STORE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A larger difference between this machine's clock and the server's is a warning.
+/// A larger difference between this machine's clock and the server's causes a warning.
 const MAX_CLOCK_SKEW_SECONDS: i64 = 60;
 
+/// Opens the config's store. Its operations wait up to [`STORE_TIMEOUT`] for a gateway's lock.
 pub fn open_store(config: &Config) -> Result<Store, CommandFailure> {
     let mut store = config.store.open(STORE_TIMEOUT)?;
-    store.set_busy_timeout()?;
+    store.raise_busy_timeout()?;
     Ok(store)
 }
 
-/// Reads all keys, sorted by age, and all accounts, sorted by name. Prints warnings for an empty
-/// server and for rows that can't be read.
+/// Reads all keys, the oldest first, and all accounts, sorted by name. Prints warnings for an empty
+/// server, for entries that riskgate did not write, and for rows that can't be read.
 pub fn read_ring_rows(store: &mut Store) -> Result<RingRows, StoreError> {
     let mut rows = store.ring_rows()?.unwrap_or_else(|| {
         output::print_message("warning: the server is empty; the first key makes it a store");
         RingRows::default()
     });
-    for entry in store.foreign_entries() {
+    for entry in store.describe_foreign_entries() {
         output::print_message(format!("warning: {entry}"));
     }
     for id in rows.damaged.keys.keys() {
@@ -60,6 +61,7 @@ pub fn read_store_clock(store: &mut Store) -> Result<i64, CommandFailure> {
     Ok(server)
 }
 
+/// Checks the name of an account. `what` is the argument that has it, for the message.
 pub fn check_name(what: &str, name: &str) -> Result<(), CommandFailure> {
     match is_valid_name(name) {
         true => Ok(()),

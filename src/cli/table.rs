@@ -136,20 +136,22 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             return overrides::clear_override(&domain, &config);
         }
         TableCommand::Update { names, config, force } => {
-            return feeds::update_feeds(&names, &config.read()?, force);
+            return feeds::update_feeds(&names, &config.read_config()?, force);
         }
-        TableCommand::Feeds { config, json } => feeds::list_feeds(&mut out, &config.read()?, json)?,
+        TableCommand::Feeds { config, json } => {
+            feeds::list_feeds(&mut out, &config.read_config()?, json)?
+        }
         TableCommand::Lookup { names, config, table, json } => {
             let refused = match table {
                 Some(path) => {
                     let sources = TableInputs::from_base(TableLocation::Directory(path));
-                    lookup::lookup(&mut out, &names, &sources, None, None, json)?
+                    lookup::print_lookups(&mut out, &names, &sources, None, None, json)?
                 }
                 None => {
-                    let config = config.read()?;
+                    let config = config.read_config()?;
                     let store = dns::open_learned_store(&config);
                     let score = config.unknown_score;
-                    lookup::lookup(&mut out, &names, &config.table, score, store, json)?
+                    lookup::print_lookups(&mut out, &names, &config.table, score, store, json)?
                 }
             };
             // The answers are printed even if other names are invalid.
@@ -161,10 +163,10 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
             };
         }
         TableCommand::Resolve { names, output, config } => {
-            return dns::resolve_names(&names, output.as_deref(), &config.read()?);
+            return dns::resolve_names(&names, output.as_deref(), &config.read_config()?);
         }
         TableCommand::SuggestHosts { mx, min, config } => {
-            dns::suggest_hosts(&mut out, &mx, min, &config.read()?)?;
+            dns::suggest_hosts(&mut out, &mx, min, &config.read_config()?)?;
         }
         TableCommand::Diff { old, new, json } => diff::diff(&mut out, old, new, json)?,
     }
@@ -178,7 +180,7 @@ impl From<TableError> for CommandFailure {
     }
 }
 
-fn source_from(path: Option<PathBuf>) -> TableLocation {
+fn location_or_bundled(path: Option<PathBuf>) -> TableLocation {
     path.map_or(TableLocation::Bundled, TableLocation::Directory)
 }
 
@@ -194,7 +196,7 @@ fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), CommandFailu
 }
 
 fn inspect(out: &mut dyn Write, source: Option<PathBuf>, json: bool) -> Result<(), CommandFailure> {
-    let table = Table::load(&source_from(source))?;
+    let table = Table::load(&location_or_bundled(source))?;
     let warnings = table.warnings(unix_now());
     if json {
         let classes: Vec<Value> = table

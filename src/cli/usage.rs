@@ -23,7 +23,7 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<(), CommandFailure> {
-    let config = args.config.read()?;
+    let config = args.config.read_config()?;
     let mut store = open_store(&config)?;
     let now = Month::containing(store.unix_now()?.unwrap_or_else(unix_now));
     let month = store.latest_month()?.map_or(now, |latest| latest.max(now));

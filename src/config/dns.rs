@@ -10,7 +10,7 @@ use crate::dns::DnsOptions;
 const DNS_PORT: u16 = 53;
 
 impl Settings {
-    /// `[dns]`.
+    /// Reads `[dns]`.
     pub fn read_dns_options(&mut self) -> DnsOptions {
         let address = |text: &String| {
             let with_default_port =

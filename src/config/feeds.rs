@@ -12,12 +12,13 @@ use crate::table::{FeedKind, FeedTier, TableInputs, TableLocation};
 const DEFAULT_OVERRIDE_FILE: &str = "conf/overrides.csv";
 /// The default directory of fetched feeds.
 const DEFAULT_FEED_DIR: &str = "state/feeds";
+/// The highest value of a feed's `max_bytes`.
 const MAX_FEED_BYTES: u64 = 64 << 20;
 const MAX_FEED_NAME_LEN: usize = 32;
 
 impl Settings {
     /// Reads the lists, overrides and feeds that the table is built from.
-    pub fn read_table_sources(&mut self, feeds: &Feeds) -> TableInputs {
+    pub fn read_table_inputs(&mut self, feeds: &Feeds) -> TableInputs {
         let path = |text: String| PathBuf::from(text);
         TableInputs {
             location: self
@@ -41,7 +42,7 @@ impl Settings {
         Feeds { feeds: all, dir: PathBuf::from(dir) }
     }
 
-    fn read_feed(&mut self, at: &str, others: &[Feed]) -> Option<Feed> {
+    fn read_feed(&mut self, entry_key: &str, others: &[Feed]) -> Option<Feed> {
         let name = |raw: &RawValue| {
             let text = raw.as_text()?;
             let is_good =
@@ -54,27 +55,29 @@ impl Settings {
                 .then(|| text.to_owned())
         };
         let name = self.require_setting(
-            &format!("{at}.name"),
+            &format!("{entry_key}.name"),
             "a name of a-z, 0-9 and -, which no other feed has",
             name,
         );
         let parse_url = |raw: &RawValue| FeedUrl::parse(raw.as_text()?);
         let expected = "https://…, http://… on this machine, or the path of a file";
-        let url = self.require_setting(&format!("{at}.url"), expected, parse_url);
-        let sha256_url = self.parse_setting(&format!("{at}.sha256_url"), expected, parse_url);
+        let url = self.require_setting(&format!("{entry_key}.url"), expected, parse_url);
+        let sha256_url =
+            self.parse_setting(&format!("{entry_key}.sha256_url"), expected, parse_url);
         let key = |raw: &RawValue| {
             raw.as_text().filter(|text| is_minisign_public_key(text)).map(str::to_owned)
         };
         let public_key = self.parse_setting(
-            &format!("{at}.public_key"),
+            &format!("{entry_key}.public_key"),
             "the base64 line of a minisign public key",
             key,
         );
-        let kind = match self.choice(&format!("{at}.kind"), &["disposable", "alias", "free"]) {
+        let kind = match self.choice(&format!("{entry_key}.kind"), &["disposable", "alias", "free"])
+        {
             "alias" => FeedKind::Alias,
             "free" => FeedKind::Free,
             _ => FeedKind::Disposable(
-                match self.choice(&format!("{at}.tier"), &["c", "a", "b", "d"]) {
+                match self.choice(&format!("{entry_key}.tier"), &["c", "a", "b", "d"]) {
                     "a" => FeedTier::A,
                     "b" => FeedTier::B,
                     "d" => FeedTier::D,
@@ -82,11 +85,13 @@ impl Settings {
                 },
             ),
         };
-        let interval = self.nonzero_duration(&format!("{at}.interval"), Duration::from_hours(24));
-        let max_age = self.duration(&format!("{at}.max_age"), Duration::from_hours(30 * 24));
-        let max_bytes = self.integer(&format!("{at}.max_bytes"), 1..=MAX_FEED_BYTES, 16 << 20);
+        let interval =
+            self.nonzero_duration(&format!("{entry_key}.interval"), Duration::from_hours(24));
+        let max_age = self.duration(&format!("{entry_key}.max_age"), Duration::from_hours(30 * 24));
+        let max_bytes =
+            self.integer(&format!("{entry_key}.max_bytes"), 1..=MAX_FEED_BYTES, 16 << 20);
         let max_changed_percent =
-            self.integer(&format!("{at}.max_changed_percent"), 1..=100_000, 50);
+            self.integer(&format!("{entry_key}.max_changed_percent"), 1..=100_000, 50);
         Some(Feed {
             name: name?,
             url: url?,
@@ -100,7 +105,8 @@ impl Settings {
         })
     }
 
-    /// Reads a setting that has no default.
+    /// Reads a setting that has no default. If it is missing or faulty, reports that and returns
+    /// None.
     fn require_setting<T>(
         &mut self,
         key: &str,

@@ -15,6 +15,7 @@ pub enum RawValue {
     List(Vec<RawValue>),
     /// Text of the environment or a flag, which can be converted to any type.
     Untyped(String),
+    /// A TOML value that no setting accepts: its description for faults.
     Unsupported(&'static str),
 }
 
@@ -75,7 +76,8 @@ impl RawValue {
         }
     }
 
-    /// The value for an error message, without passwords of URLs and anything that may be a key.
+    /// The value for an error message, without passwords of URLs and without words that may be
+    /// keys.
     pub fn to_redacted_string(&self) -> String {
         match self {
             RawValue::Text(text) | RawValue::Untyped(text) => format!("{:?}", redact_secrets(text)),
@@ -107,7 +109,8 @@ fn redact_secrets(text: &str) -> String {
     words.collect()
 }
 
-/// `500ms`, `2.5s`, `10m`, `1h`, `7d`, or `0`.
+/// Parses `500ms`, `2.5s`, `10m`, `1h`, `7d` or `0`. Returns None for any other form, and for more
+/// than 1e9 seconds.
 pub fn parse_duration(text: &str) -> Option<Duration> {
     if text == "0" {
         return Some(Duration::ZERO);

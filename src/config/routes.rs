@@ -5,17 +5,21 @@ use super::settings::Settings;
 use crate::gate::route::UpstreamRoute;
 
 impl Settings {
-    /// `[[upstream.route]]`.
-    pub fn read_prefixes(&mut self) -> Vec<UpstreamRoute> {
+    /// Reads the `[[upstream.route]]` entries. Reports and leaves out those without a valid prefix.
+    pub fn read_upstream_routes(&mut self) -> Vec<UpstreamRoute> {
         let mut prefixes = Vec::new();
         for at in self.table_array_members("upstream.route") {
-            let prefix = self.read_prefix(&at, &prefixes);
+            let prefix = self.read_upstream_route(&at, &prefixes);
             prefixes.extend(prefix);
         }
         prefixes
     }
 
-    fn read_prefix(&mut self, at: &str, others: &[UpstreamRoute]) -> Option<UpstreamRoute> {
+    fn read_upstream_route(
+        &mut self,
+        entry_key: &str,
+        others: &[UpstreamRoute],
+    ) -> Option<UpstreamRoute> {
         let path = |raw: &RawValue| {
             let text = raw.as_text()?;
             let segment =
@@ -25,7 +29,7 @@ impl Settings {
         };
         let expected =
             "a path such as /v1/signup, apart from riskgate's own, without a / at its end";
-        let key = format!("{at}.prefix");
+        let key = format!("{entry_key}.prefix");
         if !self.values.contains_key(&key) {
             self.report_missing(&key, expected);
         }
@@ -47,22 +51,22 @@ impl Settings {
         };
         let methods = self
             .parse_setting(
-                &format!("{at}.methods"),
+                &format!("{entry_key}.methods"),
                 "a list of methods such as [\"GET\", \"POST\"]",
                 methods,
             )
             .unwrap_or_else(|| vec!["GET".to_owned(), "HEAD".to_owned()]);
-        let needs_key = self.boolean(&format!("{at}.key"), true);
-        let counts = self.boolean(&format!("{at}.counts"), needs_key);
+        let needs_key = self.boolean(&format!("{entry_key}.key"), true);
+        let counts = self.boolean(&format!("{entry_key}.counts"), needs_key);
         if counts && !needs_key {
-            let key = format!("{at}.counts");
+            let key = format!("{entry_key}.counts");
             self.report_missing(
                 &key,
                 "false where key is false, since there is no account to count for",
             );
         }
         let allow = format!("{}, OPTIONS", methods.join(", ")).into();
-        Some(UpstreamRoute { path: path?, methods, allow, needs_key, counts })
+        Some(UpstreamRoute { path: path?, methods, allow, needs_key, is_counted: counts })
     }
 }
 
@@ -70,7 +74,7 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Returns true if a prefix contains one of riskgate's own routes, or is below one.
+/// Returns true if `path` is one of riskgate's own routes, is above one or is below one.
 fn overlaps_own_route(path: &str) -> bool {
     // The upstream server may ignore case.
     let path = &path.to_ascii_lowercase();

@@ -35,15 +35,17 @@ pub struct RawSetting {
 #[derive(Default)]
 pub struct Settings {
     pub values: BTreeMap<String, RawSetting>,
-    /// Locations of all sections, including empty ones.
+    /// The location of each section by its dotted name, including empty sections.
     pub sections: BTreeMap<String, String>,
+    /// The keys that the program has read; all others are unknown.
     known_keys: Vec<String>,
     /// The faults found so far.
     pub faults: Vec<String>,
 }
 
 impl Settings {
-    /// Reads a file. Only a file that can't be read or is not TOML is an error.
+    /// Reads a file. Returns an error if the file can't be read, is empty or is not TOML. All other
+    /// faults are found later, when the settings are read one by one.
     pub fn read_file(&mut self, path: &Path) -> Result<(), Vec<String>> {
         let name = path.display().to_string();
         let text = read_regular_text(path, MAX_CONFIG_BYTES)
@@ -59,27 +61,32 @@ impl Settings {
             let at = line(error.span().map_or(0, |span| span.start));
             vec![format!("{at}: expected TOML, but found: {}", error.message().replace('\n', " "))]
         })?;
-        self.read_table("", table.get_ref(), &line);
+        self.read_toml_table("", table.get_ref(), &line);
         Ok(())
     }
 
-    fn read_table(&mut self, prefix: &str, table: &DeTable<'_>, line: &dyn Fn(usize) -> String) {
+    fn read_toml_table(
+        &mut self,
+        prefix: &str,
+        table: &DeTable<'_>,
+        location_of: &dyn Fn(usize) -> String,
+    ) {
         for (key, value) in table {
             let dotted = format!("{prefix}{}", key.get_ref());
-            let at = line(key.span().start);
+            let at = location_of(key.span().start);
             match value.get_ref() {
                 DeValue::Table(inner) => {
                     self.sections.insert(dotted.clone(), at);
-                    self.read_table(&format!("{dotted}."), inner, line);
+                    self.read_toml_table(&format!("{dotted}."), inner, location_of);
                 }
                 DeValue::Array(items)
                     if items.iter().any(|i| matches!(i.get_ref(), DeValue::Table(_))) =>
                 {
                     for (index, item) in items.iter().enumerate() {
                         if let DeValue::Table(inner) = item.get_ref() {
-                            let at = line(item.span().start);
+                            let at = location_of(item.span().start);
                             self.sections.insert(format!("{dotted}.{index}"), at);
-                            self.read_table(&format!("{dotted}.{index}."), inner, line);
+                            self.read_toml_table(&format!("{dotted}.{index}."), inner, location_of);
                         }
                     }
                 }
@@ -150,7 +157,7 @@ impl Settings {
         self.faults.extend(faults);
     }
 
-    fn look_up(&mut self, key: &str) -> Option<RawSetting> {
+    fn read_and_mark_known(&mut self, key: &str) -> Option<RawSetting> {
         self.known_keys.push(key.to_owned());
         self.values.get(key).cloned()
     }
@@ -166,14 +173,14 @@ impl Settings {
         self.faults.push(format!("config: {key}: expected {expected}, but found nothing"));
     }
 
-    /// Parses a setting, or reports what was expected.
+    /// Parses a setting. Returns None if it is missing, or faulty: then reports what was expected.
     pub fn parse_setting<T>(
         &mut self,
         key: &str,
         expected: &str,
         parse: impl Fn(&RawValue) -> Option<T>,
     ) -> Option<T> {
-        let setting = self.look_up(key)?;
+        let setting = self.read_and_mark_known(key)?;
         let value = parse(&setting.raw);
         if value.is_none() {
             self.report_fault(key, &setting, expected);
@@ -181,12 +188,14 @@ impl Settings {
         value
     }
 
+    /// Reads a text. Returns None if it is missing, faulty or empty.
     pub fn text(&mut self, key: &str) -> Option<String> {
         self.parse_setting(key, "a text", |raw| raw.as_text().map(str::to_owned))
             .filter(|text| !text.is_empty())
     }
 
-    /// Reads a path. Returns None if the text is empty.
+    /// Reads a path, or returns the default if the setting is missing. Returns None if the text is
+    /// empty, which switches off what the path is for.
     pub fn path_or_default(&mut self, key: &str, default: &str) -> Option<PathBuf> {
         let path = self.parse_setting(key, "a path", |raw| raw.as_text().map(str::to_owned));
         Some(path.unwrap_or_else(|| default.to_owned()))
@@ -221,6 +230,7 @@ impl Settings {
         self.parse_setting(key, expected, parse).unwrap_or(default)
     }
 
+    /// Reads one of `choices`. The first is the default.
     pub fn choice(&mut self, key: &str, choices: &[&'static str]) -> &'static str {
         let expected = format!("{:?}", choices).replace(", ", " or ").replace(['[', ']'], "");
         let choose = |raw: &RawValue| {
@@ -247,7 +257,7 @@ impl Settings {
         let set: Vec<(&str, SocketAddr)> =
             addresses.iter().filter_map(|(key, address)| Some((*key, (*address)?))).collect();
         for (at, (key, address)) in set.iter().enumerate() {
-            let other = set[..at].iter().find(|(_, other)| is_same_socket(address, other));
+            let other = set[..at].iter().find(|(_, other)| do_addresses_conflict(address, other));
             if let Some((other, _)) = other {
                 let location = self.values.get(*key).map_or("config", |setting| &setting.location);
                 self.faults.push(format!(
@@ -263,7 +273,8 @@ impl Settings {
             .unwrap_or_default()
     }
 
-    /// The keys of the members of an array of tables: `upstream.route.0` for `upstream.route`.
+    /// Lists the dotted keys of the members of a TOML array of tables, such as `upstream.route.0`
+    /// for `upstream.route`.
     pub fn table_array_members(&self, array: &str) -> Vec<String> {
         let prefix = format!("{array}.");
         let indexes: std::collections::BTreeSet<usize> = self
@@ -275,6 +286,7 @@ impl Settings {
         indexes.into_iter().map(|index| format!("{prefix}{index}")).collect()
     }
 
+    /// Reads servers as `HOST:PORT`. The default is one server.
     pub fn servers(&mut self, key: &str, default: &str) -> Vec<String> {
         let parse = |raw: &RawValue| {
             let servers = raw.as_text_list()?;
@@ -292,7 +304,7 @@ impl Settings {
     }
 
     pub fn store_url(&mut self, key: &str, default: &str) -> StoreUrl {
-        let parsed = match self.look_up(key) {
+        let parsed = match self.read_and_mark_known(key) {
             Some(setting) => match setting.raw.as_text().map(StoreUrl::parse) {
                 Some(Ok(url)) => Some(url),
                 // The URL may contain a password, so the error does not contain the URL.
@@ -326,7 +338,7 @@ impl Settings {
     }
 
     pub fn read_admin_token(&mut self) -> Option<Secret> {
-        let setting = self.look_up("admin.token")?;
+        let setting = self.read_and_mark_known("admin.token")?;
         match setting.raw.as_text().filter(|text| text.len() >= 16 && text.is_ascii()) {
             Some(token) => Some(Secret(token.to_owned())),
             None => {
@@ -361,8 +373,9 @@ impl Settings {
     }
 }
 
-/// Returns true if both addresses can't be bound at once. Port 0 stands for any free port.
-fn is_same_socket(one: &SocketAddr, other: &SocketAddr) -> bool {
+/// Returns true if the two addresses can't be bound at the same time. Port 0, which is any free
+/// port, conflicts with none.
+fn do_addresses_conflict(one: &SocketAddr, other: &SocketAddr) -> bool {
     let is_all = |address: &SocketAddr| address.ip().is_unspecified();
     // An IPv6 socket on all addresses also accepts IPv4 connections.
     let covers = |a: &SocketAddr, b: &SocketAddr| is_all(a) && (a.is_ipv6() || b.is_ipv4());

@@ -5,7 +5,7 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("riskgate.toml");
     std::fs::write(&path, text).unwrap();
-    Config::read(&ConfigOverrides { file: ConfigFile::Path(path), flags: Vec::new() }).map_err(
+    Config::read(&ConfigSources { file: ConfigFile::Path(path), flags: Vec::new() }).map_err(
         |faults| {
             let prefix = format!("{}/", folder.path().display());
             faults.iter().map(|fault| fault.replace(&prefix, "")).collect()
@@ -14,7 +14,7 @@ fn read(text: &str) -> Result<Config, Vec<String>> {
 }
 
 #[test]
-fn a_file_without_settings_means_the_defaults_and_an_empty_one_nothing() {
+fn an_empty_file_is_a_fault_and_a_comment_alone_means_the_defaults() {
     for text in ["", " \n\n", "\u{feff}"] {
         let faults = read(text).unwrap_err();
         assert_eq!(faults, ["riskgate.toml: expected settings, but found an empty file"]);
@@ -54,7 +54,7 @@ fn every_fault_is_reported_with_its_line() {
 }
 
 #[test]
-fn no_fault_and_no_dump_shows_a_secret() {
+fn neither_faults_nor_debug_output_show_a_secret() {
     let token = "s3cr3t-of-the-operator";
     let url = "redis://me:s3cr3t@cache.internal:6380/2";
     let config = read(&format!("[admin]\ntoken = {token:?}\n[store]\nurl = {url:?}\n")).unwrap();
@@ -75,7 +75,7 @@ fn no_fault_and_no_dump_shows_a_secret() {
 }
 
 #[test]
-fn the_environment_overrides_the_file() {
+fn environment_variables_are_read_as_numbers_lists_and_booleans() {
     let mut settings = Settings::default();
     let variable = |name: &str, value: &str| (name.into(), value.into());
     settings.read_environment(
@@ -93,7 +93,7 @@ fn the_environment_overrides_the_file() {
 }
 
 #[test]
-fn durations_have_units() {
+fn durations_but_zero_need_a_unit() {
     assert_eq!(parse_duration("500ms"), Some(Duration::from_millis(500)));
     assert_eq!(parse_duration("2.5s"), Some(Duration::from_millis(2_500)));
     assert_eq!(parse_duration("90d"), Some(Duration::from_secs(90 * 86_400)));

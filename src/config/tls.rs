@@ -38,7 +38,8 @@ impl Settings {
         self.parse_setting(key, EXPECTED, path)
     }
 
-    /// Reads the settings of TLS to the upstream servers, if `upstream.tls` is on.
+    /// Reads the settings of TLS to the upstream servers. Returns None if `upstream.tls` is off, or
+    /// if the name in the servers' certificate is not known, which is a fault.
     pub fn read_upstream_tls(
         &mut self,
         servers: &[String],
@@ -50,7 +51,7 @@ impl Settings {
         if !is_on {
             return None;
         }
-        let name = name.or_else(|| shared_server_name(servers, host));
+        let name = name.or_else(|| default_tls_name(servers, host));
         if name.is_none() {
             let expected = "the name of the servers' certificate, since neither upstream.host nor \
                             upstream.servers says one";
@@ -60,8 +61,9 @@ impl Settings {
     }
 }
 
-/// Returns the name in `upstream.host`, or the name that all servers share.
-fn shared_server_name(servers: &[String], host: Option<&str>) -> Option<String> {
+/// Returns the host in `upstream.host` without its port, else the host that all servers share. None
+/// if the servers have different hosts.
+fn default_tls_name(servers: &[String], host: Option<&str>) -> Option<String> {
     let name = |text: &str| {
         let name = text.rsplit_once(':').map_or(text, |(name, _)| name);
         name.trim_matches(['[', ']']).to_owned()

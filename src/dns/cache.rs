@@ -15,7 +15,7 @@ use super::fact::apply_fact;
 use super::finding::DnsFinding;
 use super::finding::OUTCOMES;
 use crate::model::domain::Domain;
-use crate::store::LearnedRow;
+use crate::store::DnsFactRow;
 use crate::table::Lookup;
 
 /// The largest size of the cache, in bytes.
@@ -152,13 +152,13 @@ impl LearnedCache {
         name: &Arc<str>,
         finding: DnsFinding,
         now: i64,
-    ) -> Option<LearnedRow> {
+    ) -> Option<DnsFactRow> {
         let index =
             OUTCOMES.iter().position(|outcome| *outcome == finding.outcome()).unwrap_or_default();
         self.outcome_counts[index].fetch_add(1, Ordering::Relaxed);
         let learned = finding.into_fact().map(|(mx, ttl_seconds)| {
             let expires_at = now.saturating_add(ttl_seconds);
-            LearnedRow { name: name.to_string(), mx, until: expires_at }
+            DnsFactRow { name: name.to_string(), mx, until: expires_at }
         });
         match &learned {
             Some(learned) => {
@@ -172,7 +172,7 @@ impl LearnedCache {
     }
 
     /// Inserts a fact that this node or another node learned.
-    pub fn insert_fact(&self, LearnedRow { name, mx, until: expires_at }: &LearnedRow) {
+    pub fn insert_fact(&self, DnsFactRow { name, mx, until: expires_at }: &DnsFactRow) {
         if self.is_on() {
             let (mx, was_used) = (Some(mx.as_str().into()), AtomicBool::new(false));
             let (expires_at, refresh_at) =

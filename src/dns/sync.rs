@@ -4,7 +4,7 @@
 
 use super::cache::LearnedCache;
 use super::fact::is_usable_at;
-use crate::store::{LearnedRow, Store, StoreError};
+use crate::store::{DnsFactRow, Store, StoreError};
 
 /// The most facts that wait while the store is down; further facts are not shared.
 const MAX_UNSAVED: usize = 10_000;
@@ -14,7 +14,7 @@ pub struct LearnedSync {
     store: Store,
     /// The version of the store's facts up to which this node has read.
     version: u64,
-    unsaved: Vec<LearnedRow>,
+    unsaved: Vec<DnsFactRow>,
 }
 
 impl LearnedSync {
@@ -24,7 +24,7 @@ impl LearnedSync {
     }
 
     /// Queues a fact for the next sync.
-    pub fn queue_row(&mut self, learned: LearnedRow) {
+    pub fn queue_row(&mut self, learned: DnsFactRow) {
         if self.unsaved.len() < MAX_UNSAVED {
             self.unsaved.push(learned);
         }
@@ -37,11 +37,11 @@ impl LearnedSync {
     /// If the store did not answer. The next sync writes the facts that were not written.
     pub fn sync(&mut self, cache: &LearnedCache, now: i64) -> Result<(), StoreError> {
         if !self.unsaved.is_empty() {
-            self.store.save_learned(&self.unsaved)?;
+            self.store.save_dns_facts(&self.unsaved)?;
             self.unsaved.clear();
         }
         loop {
-            let (rows, version) = self.store.learned_since(self.version)?;
+            let (rows, version) = self.store.dns_facts_since(self.version)?;
             let rows = rows.iter().filter(|row| is_usable_at(row.until, now));
             rows.for_each(|row| cache.insert_fact(row));
             if std::mem::replace(&mut self.version, version) == version {

@@ -11,11 +11,11 @@ use pingora::server::ShutdownWatch;
 use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::time::{Instant, timeout_at};
 
-use super::boxed::boxed;
+use super::boxed::box_future;
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
-use super::context::{ConnectionContext, ExchangeUpstreams};
-use super::http1::Http1;
+use super::context::{FastPathUpstreams, ListenerContext};
+use super::http1::Http1Server;
 use super::http2::serve_http2;
 use super::idle_wait::IdleWait;
 use super::options::DownstreamOptions;
@@ -27,7 +27,7 @@ use crate::model::network::Networks;
 /// and passes requests to it.
 pub struct DownstreamApp<P> {
     proxy: Arc<HttpProxy<P>>,
-    context: Arc<ConnectionContext>,
+    context: Arc<ListenerContext>,
     tls: Option<Acceptor>,
 }
 
@@ -45,7 +45,7 @@ where
         tracker: Arc<ConnectionTracker>,
     ) -> DownstreamApp<P> {
         tracker.add_listener();
-        let context = Arc::new(ConnectionContext { gate, options, tracker, upstreams: None });
+        let context = Arc::new(ListenerContext { gate, options, tracker, upstreams: None });
         DownstreamApp { proxy, context, tls: None }
     }
 
@@ -57,13 +57,13 @@ where
 
     /// Lets the fast path forward requests to these servers itself. Without them it falls back to
     /// the Pingora path for every request that is forwarded.
-    pub fn with_upstreams(mut self, upstreams: ExchangeUpstreams) -> DownstreamApp<P> {
+    pub fn with_upstreams(mut self, upstreams: FastPathUpstreams) -> DownstreamApp<P> {
         Arc::make_mut(&mut self.context).upstreams = Some(upstreams);
         self
     }
 
     /// Handles the preamble (PROXY header, TLS, HTTP/2 preface) and then the requests of a
-    /// connection.
+    /// connection. Returns `None` if the connection ended or was refused during the preamble.
     async fn serve_connection(
         self: &Arc<Self>,
         mut client_io: Box<ClientIo>,
@@ -86,16 +86,19 @@ where
             self.receive_proxy_header(&mut client_io, proxies, deadline).await?;
         }
         let client = client_io.client_address();
-        let _address_permit = match client {
+        let _address_guard = match client {
             Some(address) => Some(
-                self.context.tracker.track_address(address).or_else(|| self.refuse_connection())?,
+                self.context
+                    .tracker
+                    .track_address(address)
+                    .or_else(|| self.count_refused_connection())?,
             ),
             None => None,
         };
         if let Some(tls) = &self.tls {
-            let stream = boxed(|| self.handshake_tls(tls, *client_io, deadline)).await?;
+            let stream = box_future(|| self.handshake_tls(tls, *client_io, deadline)).await?;
             if stream.selected_alpn_proto() == Some(ALPN::H2) {
-                boxed(|| {
+                box_future(|| {
                     serve_http2(&self.proxy, &self.context, ClientIo::from_stream(stream), shutdown)
                 })
                 .await;
@@ -103,14 +106,15 @@ where
             }
             client_io = Box::new(ClientIo::from_stream(stream));
         } else if self.context.options.h2c && detect_http2(&mut client_io, deadline).await? {
-            boxed(|| serve_http2(&self.proxy, &self.context, *client_io, shutdown)).await;
+            box_future(|| serve_http2(&self.proxy, &self.context, *client_io, shutdown)).await;
             return Some(());
         }
-        let http1 = Http1 { proxy: &self.proxy, context: &self.context };
+        let http1 = Http1Server { proxy: &self.proxy, context: &self.context };
         http1.serve_http1(client_io, idle_wait, shutdown, deadline).await;
         Some(())
     }
 
+    /// Returns the TLS stream; `None` if the handshake failed or was not complete by `deadline`.
     async fn handshake_tls(
         &self,
         tls: &Acceptor,
@@ -124,8 +128,8 @@ where
         None
     }
 
-    /// Reads the PROXY header, which names the client. If the peer is not a trusted proxy or sends
-    /// no valid header, the connection is refused.
+    /// Reads the PROXY header, which names the client. Returns `None` and refuses the connection if
+    /// the peer is not a trusted proxy or sends no valid header.
     async fn receive_proxy_header(
         &self,
         client_io: &mut ClientIo,
@@ -134,7 +138,7 @@ where
     ) -> Option<()> {
         let is_trusted = client_io.client_address().is_some_and(|peer| proxies.contains(peer));
         if !is_trusted {
-            return self.refuse_connection();
+            return self.count_refused_connection();
         }
         loop {
             match parse_proxy_header(&client_io.read_buf) {
@@ -144,20 +148,23 @@ where
                     return Some(());
                 }
                 ProxyHeader::Partial if client_io.read_more(deadline).await => {}
-                ProxyHeader::Partial | ProxyHeader::Malformed => return self.refuse_connection(),
+                ProxyHeader::Partial | ProxyHeader::Malformed => {
+                    return self.count_refused_connection();
+                }
             }
         }
     }
 
-    /// Counts a connection that is refused: it is closed without a response.
-    fn refuse_connection<T>(&self) -> Option<T> {
+    /// Counts a refused connection, which the caller closes without a response. Always returns
+    /// `None`.
+    fn count_refused_connection<T>(&self) -> Option<T> {
         self.context.gate.state().metrics.connections.connections_rejected.inc();
         None
     }
 }
 
-/// Returns true if the connection starts with HTTP/2's preface; `None` if it ends before that is
-/// known.
+/// Returns true if the connection starts with HTTP/2's preface; `None` if the connection ends, or
+/// the deadline passes, before enough bytes have arrived.
 async fn detect_http2(client_io: &mut ClientIo, deadline: Instant) -> Option<bool> {
     loop {
         match is_http2_preface(&client_io.read_buf) {
@@ -180,7 +187,7 @@ where
         shutdown: &ShutdownWatch,
     ) -> Option<Stream> {
         let _connection =
-            self.context.tracker.track_connection().or_else(|| self.refuse_connection())?;
+            self.context.tracker.track_connection().or_else(|| self.count_refused_connection())?;
         // ListenerService passes only ClientIo. A refused connection just closes.
         let client_io = stream.into_any().downcast::<ClientIo>().ok();
         if let Some(client_io) = client_io {

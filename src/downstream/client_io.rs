@@ -1,9 +1,9 @@
 //! A client's connection: its read and write buffers, and the client's address if a PROXY header
 //! named it.
 //!
-//! Pingora reads ahead to notice a client that left, and those bytes would be lost for the next
-//! request. So riskgate gives Pingora a `RequestIo`, which reads the body of one request and then
-//! stays silent.
+//! Pingora reads ahead to notice that a client has left, and the bytes that it reads would be
+//! missing from the next request. So riskgate gives Pingora a `RequestIo`, which yields the body of
+//! one request; every further read stays pending.
 
 mod inner;
 mod read_meter;
@@ -146,11 +146,11 @@ impl ClientIo {
     }
 
     /// Closes a connection so that its last response arrives: riskgate shuts down its sending side,
-    /// then reads and discards what the client still sends, until `header_timeout` after the
-    /// response.
+    /// then reads and discards what the client still sends. It stops `header_timeout` after the
+    /// response at the latest, and in a drain after `LINGER_TIMEOUT`.
     pub async fn close_connection(
         &mut self,
-        answered: Instant,
+        answered_at: Instant,
         header_timeout: Duration,
         tracker: &ConnectionTracker,
     ) {
@@ -158,7 +158,7 @@ impl ClientIo {
         if is_reset_on_close(self.id()) {
             return;
         }
-        let end = answered + header_timeout;
+        let end = answered_at + header_timeout;
         let closed = async {
             // TLS sends close_notify first, which blocks if the client doesn't read.
             if AsyncWriteExt::shutdown(self).await.is_ok() {
@@ -196,6 +196,7 @@ impl ClientIo {
         }
     }
 
+    /// Reads bytes and drops them. Returns how many.
     fn poll_discard(&mut self, context: &mut Context<'_>) -> Poll<std::io::Result<usize>> {
         let mut space = [MaybeUninit::uninit(); DISCARD_BUFFER_BYTES];
         let mut buffer = ReadBuf::uninit(&mut space);
@@ -251,6 +252,7 @@ impl AsyncRead for ClientIo {
 }
 
 impl ClientIo {
+    /// Sends the bytes in `write_buf`, and flushes the inner stream.
     pub(super) fn poll_send_buffered(
         &mut self,
         context: &mut Context<'_>,
@@ -312,7 +314,7 @@ impl AsyncWrite for ClientIo {
 
 impl Drop for ClientIo {
     fn drop(&mut self) {
-        // Sends what was written of a truncated response, without waiting.
+        // Sends the buffered part of a truncated response, as far as the socket takes it at once.
         let _ = self.poll_send_buffered(&mut Context::from_waker(Waker::noop()));
     }
 }

@@ -15,11 +15,11 @@ use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 #[derive(Clone, Debug)]
 pub struct ConnectionLimits {
     /// The most connections in total.
-    pub connections: usize,
+    pub max_connections: usize,
     /// The most connections from one address (one /64 of IPv6).
-    pub per_address: usize,
+    pub max_per_address: usize,
     /// Clients in these networks are exempt from the limit per address.
-    pub exempt: Networks,
+    pub exempt_networks: Networks,
 }
 
 /// Counts open connections and requests in flight.
@@ -30,28 +30,28 @@ pub struct ConnectionTracker {
     connections_per_client: Arc<PerClientLimit>,
     in_flight: AtomicUsize,
     is_draining: AtomicBool,
-    /// In milliseconds.
-    drain_keepalive: AtomicU64,
-    drain_begun: Notify,
-    changed: Notify,
+    /// See [`ConnectionTracker::drain_keepalive`]; in milliseconds.
+    drain_keepalive_ms: AtomicU64,
+    drain_started: Notify,
+    count_changed: Notify,
 }
 
 impl ConnectionTracker {
     /// Creates a tracker with these limits.
     pub fn new(limits: ConnectionLimits) -> ConnectionTracker {
         ConnectionTracker {
-            max_connections: limits.connections,
+            max_connections: limits.max_connections,
             listeners: AtomicUsize::new(0),
             connections: AtomicUsize::new(0),
             connections_per_client: Arc::new(PerClientLimit::new(
-                limits.per_address,
-                limits.exempt,
+                limits.max_per_address,
+                limits.exempt_networks,
             )),
             in_flight: AtomicUsize::new(0),
             is_draining: AtomicBool::new(false),
-            drain_keepalive: AtomicU64::new(0),
-            drain_begun: Notify::new(),
-            changed: Notify::new(),
+            drain_keepalive_ms: AtomicU64::new(0),
+            drain_started: Notify::new(),
+            count_changed: Notify::new(),
         }
     }
 
@@ -69,9 +69,9 @@ impl ConnectionTracker {
     /// connection may still send one request, until `drain_keepalive` after its last response.
     pub fn start_drain(&self, drain_keepalive: Duration) {
         let millis = u64::try_from(drain_keepalive.as_millis()).unwrap_or(u64::MAX);
-        self.drain_keepalive.store(millis, Ordering::SeqCst);
+        self.drain_keepalive_ms.store(millis, Ordering::SeqCst);
         self.is_draining.store(true, Ordering::SeqCst);
-        self.drain_begun.notify_waiters();
+        self.drain_started.notify_waiters();
     }
 
     /// Returns true once the drain has started, because the process is about to end.
@@ -79,25 +79,25 @@ impl ConnectionTracker {
         self.is_draining.load(Ordering::SeqCst)
     }
 
-    /// Returns the time after its last response for which an idle connection is kept for one more
-    /// request.
+    /// Returns the time for which a drain keeps an idle connection after its last response, because
+    /// the client may be sending one more request.
     pub fn drain_keepalive(&self) -> Duration {
-        Duration::from_millis(self.drain_keepalive.load(Ordering::SeqCst))
+        Duration::from_millis(self.drain_keepalive_ms.load(Ordering::SeqCst))
     }
 
     /// Resolves once the drain starts.
     pub async fn wait_for_drain(&self) {
-        wait_until(&self.drain_begun, || self.is_draining()).await;
+        wait_until(&self.drain_started, || self.is_draining()).await;
     }
 
     /// Resolves once no listener accepts any more.
     pub async fn wait_until_listeners_closed(&self) {
-        wait_until(&self.changed, || self.listeners.load(Ordering::Acquire) == 0).await;
+        wait_until(&self.count_changed, || self.listeners.load(Ordering::Acquire) == 0).await;
     }
 
-    /// Resolves once nothing is in flight and no connection is open.
+    /// Resolves once no request is in flight and no connection is open.
     pub async fn wait_until_finished(&self) {
-        wait_until(&self.changed, || self.in_flight() == 0 && self.connections() == 0).await;
+        wait_until(&self.count_changed, || self.in_flight() == 0 && self.connections() == 0).await;
     }
 
     /// Counts a listener that starts to accept, until [`ConnectionTracker::remove_listener`].
@@ -108,12 +108,12 @@ impl ConnectionTracker {
     /// Counts a listener as closed: it accepts no more connections.
     pub fn remove_listener(&self) {
         self.listeners.fetch_sub(1, Ordering::Release);
-        self.changed.notify_waiters();
+        self.count_changed.notify_waiters();
     }
 
     /// Counts one more connection until the guard is dropped; `None` if there are too many.
-    pub(super) fn track_connection(self: &Arc<Self>) -> Option<InFlightGuard> {
-        let counted = InFlightGuard::start(self, |tracker| &tracker.connections);
+    pub(super) fn track_connection(self: &Arc<Self>) -> Option<CountGuard> {
+        let counted = CountGuard::start(self, |tracker| &tracker.connections);
         (self.connections() <= self.max_connections).then_some(counted)
     }
 
@@ -124,11 +124,12 @@ impl ConnectionTracker {
     }
 
     /// Counts one more request in flight until the guard is dropped.
-    pub(super) fn track_request(self: &Arc<Self>) -> InFlightGuard {
-        InFlightGuard::start(self, |tracker| &tracker.in_flight)
+    pub(super) fn track_request(self: &Arc<Self>) -> CountGuard {
+        CountGuard::start(self, |tracker| &tracker.in_flight)
     }
 }
 
+/// Resolves once the condition is true. It is tested again whenever the `Notify` is notified.
 async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     loop {
         let notified = changed.notified();
@@ -141,29 +142,30 @@ async fn wait_until(changed: &Notify, condition: impl Fn() -> bool) {
     }
 }
 
-/// Counts one connection or request until it is dropped, also by a panic.
-pub(super) struct InFlightGuard {
+/// Counts one open connection, or one request in flight, until the guard is dropped. A panic drops
+/// it too.
+pub(super) struct CountGuard {
     tracker: Arc<ConnectionTracker>,
     count: fn(&ConnectionTracker) -> &AtomicUsize,
 }
 
-impl InFlightGuard {
+impl CountGuard {
     fn start(
         tracker: &Arc<ConnectionTracker>,
         count: fn(&ConnectionTracker) -> &AtomicUsize,
-    ) -> InFlightGuard {
+    ) -> CountGuard {
         count(tracker).fetch_add(1, Ordering::SeqCst);
-        InFlightGuard { tracker: Arc::clone(tracker), count }
+        CountGuard { tracker: Arc::clone(tracker), count }
     }
 }
 
-impl Drop for InFlightGuard {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         (self.count)(&self.tracker).fetch_sub(1, Ordering::SeqCst);
         // Tasks wait for the count only during a drain. The count is decremented before the flag is
         // read, so that a drain which starts meanwhile misses no change.
         if self.tracker.is_draining() {
-            self.tracker.changed.notify_waiters();
+            self.tracker.count_changed.notify_waiters();
         }
     }
 }
@@ -173,12 +175,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_open_is_counted_and_capped() {
-        let limits =
-            ConnectionLimits { connections: 3, per_address: 2, exempt: Networks::default() };
+    fn open_connections_are_counted_and_limited() {
+        let limits = ConnectionLimits {
+            max_connections: 3,
+            max_per_address: 2,
+            exempt_networks: Networks::default(),
+        };
         let tracker = Arc::new(ConnectionTracker::new(limits));
-        let open: Vec<InFlightGuard> =
-            (0..3).map(|_| tracker.track_connection().unwrap()).collect();
+        let open: Vec<CountGuard> = (0..3).map(|_| tracker.track_connection().unwrap()).collect();
         assert!(tracker.track_connection().is_none());
         drop(open);
         assert!(tracker.track_connection().is_some());

@@ -7,19 +7,19 @@ use super::options::DownstreamOptions;
 use crate::gate::Gate;
 use crate::proxy::upstream::Upstreams;
 
-/// The upstream servers for the fast path.
+/// The upstream servers to which the fast path may forward requests.
 #[derive(Clone)]
-pub struct ExchangeUpstreams {
+pub struct FastPathUpstreams {
     /// The upstream servers.
     pub upstreams: Arc<Upstreams>,
 }
 
 /// The state that all connections of one listener share, beside Pingora's proxy.
 #[derive(Clone)]
-pub(super) struct ConnectionContext {
+pub(super) struct ListenerContext {
     pub gate: Gate,
     pub options: DownstreamOptions,
     pub tracker: Arc<ConnectionTracker>,
     /// The upstream servers that the fast path may use; without them it forwards no request.
-    pub upstreams: Option<ExchangeUpstreams>,
+    pub upstreams: Option<FastPathUpstreams>,
 }

@@ -11,14 +11,14 @@ use tokio::time::{Instant, timeout_at};
 
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
-use super::context::{ConnectionContext, ExchangeUpstreams};
+use super::context::{FastPathUpstreams, ListenerContext};
 use super::fast_path::{FastPath, ProxyRequest};
 use crate::gate::RequestContext;
 use crate::message::forwarding::ClientInfo;
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
 use crate::proxy::upstream::{
-    Attempts, BodyState, Failure, MalformedResponse, ResponseContext, ResponseHead,
+    AttemptFailure, Attempts, BodyState, MalformedResponse, ResponseContext, ResponseHead,
     UpstreamConnection, forward_head,
 };
 
@@ -39,21 +39,23 @@ pub(super) enum Disposition {
 
 /// A request that is being forwarded, and the state of its exchange.
 struct Exchange<'e, 's> {
-    servers: &'e ExchangeUpstreams,
-    fast_path: &'e mut FastPath<&'s ExchangeUpstreams>,
+    servers: &'e FastPathUpstreams,
+    fast_path: &'e mut FastPath<&'s FastPathUpstreams>,
     client_info: ClientInfo<'e>,
     ctx: &'e RequestContext,
+    /// The client's request header as bytes, with its request line.
     header: &'e [u8],
     method: &'static str,
     tracker: &'e ConnectionTracker,
     /// The client's connection closes after the response.
-    closes: bool,
+    should_close: bool,
     attempts: Attempts,
     /// Bytes to send to the client.
     out: Vec<u8>,
 }
 
-/// A response whose header was forwarded.
+/// A response whose header is in the output for the client, and whose body is still to be
+/// forwarded.
 struct UpstreamResponse {
     head: ResponseHead,
     connection: UpstreamConnection,
@@ -61,54 +63,56 @@ struct UpstreamResponse {
     arrived: BytesMut,
 }
 
-/// A response that has started can't be forwarded to its end.
+/// The error of a response that has started, but can't be forwarded to its end.
 struct Truncated;
 
-/// Forwards a request, and its response after the responses in `pending_output`.
+/// Sends `pending_output`, the responses to the client's earlier requests, then forwards the
+/// request and its response.
 pub(super) async fn proxy_request(
-    context: &ConnectionContext,
-    servers: &ExchangeUpstreams,
+    context: &ListenerContext,
+    servers: &FastPathUpstreams,
     client_io: &mut ClientIo,
-    fast_path: &mut FastPath<&ExchangeUpstreams>,
+    fast_path: &mut FastPath<&FastPathUpstreams>,
     request: ProxyRequest,
     pending_output: &[u8],
 ) -> Disposition {
     let write_timeout = context.options.write_timeout;
     let header = client_io.read_buf.split_to(request.header_length);
-    let ProxyRequest { mut ctx, method, target, closes, .. } = request;
+    let ProxyRequest { mut ctx, method, target, wants_close: closes, .. } = request;
     if !client_io.send_bytes(pending_output, write_timeout, None).await {
         ctx.mark_aborted();
         fast_path.record_request(&ctx, method, &target);
         return Disposition::Broken;
     }
     let address = client_io.client_address();
-    let is_secure = client_io.get_ssl_digest().is_some();
-    let end = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started()));
+    let is_tls = client_io.get_ssl_digest().is_some();
+    let deadline = Instant::from_std(servers.upstreams.exchange_deadline(ctx.started()));
     let mut exchange = Exchange {
         servers,
         fast_path: &mut *fast_path,
-        client_info: context.gate.client_info(&ctx, address, is_secure),
+        client_info: context.gate.client_info(&ctx, address, is_tls),
         ctx: &ctx,
         header: &header,
         method,
         tracker: &context.tracker,
-        closes,
+        should_close: closes,
         attempts: Attempts::default(),
         out: Vec::with_capacity(1024),
     };
-    let permit = servers.upstreams.acquire_exchange(address);
+    let permit = servers.upstreams.acquire_exchange_permit(address);
     let response = match &permit {
-        Some(_) => timeout_at(end, exchange.start_response()).await,
+        Some(_) => timeout_at(deadline, exchange.fetch_response_head()).await,
         // There are too many exchanges.
-        None => Ok(Err(exchange.attempts.refusal(false))),
+        None => Ok(Err(exchange.attempts.refusal_without_response(false))),
     };
-    let response = response.unwrap_or_else(|_| Err(exchange.attempts.refusal(true)));
-    let (closes, mut out) = (exchange.closes, std::mem::take(&mut exchange.out));
+    let response =
+        response.unwrap_or_else(|_| Err(exchange.attempts.refusal_without_response(true)));
+    let (should_close, mut out) = (exchange.should_close, std::mem::take(&mut exchange.out));
     let disposition = match response {
         Ok(response) => {
             ctx.set_upstream_outcome(response.head.status);
-            match forward_body(context, servers, client_io, response, out, end).await {
-                Ok(()) if closes => Disposition::Close,
+            match forward_body(context, servers, client_io, response, out, deadline).await {
+                Ok(()) if should_close => Disposition::Close,
                 Ok(()) => Disposition::KeepAlive,
                 Err(Truncated) => {
                     ctx.mark_aborted();
@@ -133,14 +137,15 @@ pub(super) async fn proxy_request(
     disposition
 }
 
-/// Sends the rest of the output, and forwards the body of the response.
+/// Sends `out`, which starts with the response header, and forwards the body of the response. Keeps
+/// the upstream connection for reuse if possible.
 async fn forward_body(
-    context: &ConnectionContext,
-    servers: &ExchangeUpstreams,
+    context: &ListenerContext,
+    servers: &FastPathUpstreams,
     client_io: &mut ClientIo,
     response: UpstreamResponse,
     mut out: Vec<u8>,
-    end: Instant,
+    deadline: Instant,
 ) -> Result<(), Truncated> {
     let UpstreamResponse {
         head: ResponseHead { mut body, is_persistent, .. },
@@ -149,7 +154,7 @@ async fn forward_body(
     } = response;
     loop {
         let forwarded = body.forward(&mut arrived, &mut out);
-        if !client_io.send_bytes(&out, context.options.write_timeout, Some(end)).await {
+        if !client_io.send_bytes(&out, context.options.write_timeout, Some(deadline)).await {
             return Err(Truncated);
         }
         out.clear();
@@ -157,7 +162,7 @@ async fn forward_body(
         if body == BodyState::Complete {
             break;
         }
-        match timeout_at(end, connection.read(&mut arrived, BODY_READ_BYTES)).await {
+        match timeout_at(deadline, connection.read(&mut arrived, BODY_READ_BYTES)).await {
             Ok(Ok(1..)) => {}
             Ok(Ok(0)) => body.finish_at_eof(&mut out).map_err(|MalformedResponse| Truncated)?,
             // A truncated body must not look complete, also if the deadline cut it.
@@ -171,17 +176,18 @@ async fn forward_body(
 }
 
 impl Exchange<'_, '_> {
-    /// Sends the request to a server, and again if a retry is allowed, until a response starts. Its
-    /// header is then in `out`.
-    async fn start_response(&mut self) -> Result<UpstreamResponse, Refusal> {
+    /// Sends the request to a server, and once more if a retry is allowed, until a response header
+    /// is complete. The header for the client is then in `out`.
+    async fn fetch_response_head(&mut self) -> Result<UpstreamResponse, Refusal> {
         let upstreams = &self.servers.upstreams;
         let (Some(target), Some(_)) = (self.ctx.upstream_target(), &self.ctx.permit) else {
             return Err(Refusal::Internal);
         };
         loop {
             self.attempts.start_attempt();
-            let server = upstreams.select_server().ok_or(self.attempts.refusal(false))?;
-            let failure = match upstreams.connect(server, self.attempts.is_retry()).await {
+            let server =
+                upstreams.select_server().ok_or(self.attempts.refusal_without_response(false))?;
+            let failure = match upstreams.reuse_or_connect(server, self.attempts.is_retry()).await {
                 Ok(mut connection) => {
                     self.attempts.mark_connected();
                     let mut arrived = BytesMut::new();
@@ -194,47 +200,49 @@ impl Exchange<'_, '_> {
                         &self.client_info,
                         &mut request,
                     );
-                    match self.send_and_read_head(&request, &mut connection, &mut arrived).await {
+                    match self.send_and_forward_head(&request, &mut connection, &mut arrived).await
+                    {
                         Ok(head) => return Ok(UpstreamResponse { head, connection, arrived }),
                         Err(failure) => failure,
                     }
                 }
                 Err(_) => {
                     upstreams.eject_server(&server.into());
-                    Failure::Connect
+                    AttemptFailure::Connect
                 }
             };
             // The caller's `timeout_at` enforces the deadline, so it has not passed here.
             if !self.attempts.may_retry(failure, false) {
-                return Err(self.attempts.refusal(false));
+                return Err(self.attempts.refusal_without_response(false));
             }
         }
     }
 
-    /// Sends the request, and reads until the response header is complete.
-    async fn send_and_read_head(
+    /// Sends the request, reads until the response header is complete, and appends the header for
+    /// the client to `out`.
+    async fn send_and_forward_head(
         &mut self,
         request: &[u8],
         connection: &mut UpstreamConnection,
         arrived: &mut BytesMut,
-    ) -> Result<ResponseHead, Failure> {
+    ) -> Result<ResponseHead, AttemptFailure> {
         let is_reused = connection.is_reused;
-        let mut failure = Failure::ClosedEarly { is_reused, is_retryable: true };
+        let mut failure = AttemptFailure::ClosedEarly { is_reused, is_retryable: true };
         connection.send(request).await.map_err(|_| failure)?;
         loop {
             match connection.read(arrived, HEADER_READ_BYTES).await {
-                Ok(1..) => failure = Failure::ResponseStarted,
+                Ok(1..) => failure = AttemptFailure::ResponseStarted,
                 Ok(0) | Err(_) => return Err(failure),
             }
-            self.closes |= self.tracker.is_draining();
+            self.should_close |= self.tracker.is_draining();
             let context = ResponseContext {
-                common: &self.ctx.common_headers,
+                common_headers: &self.ctx.common_headers,
                 date: self.fast_path.date(),
-                closes: self.closes,
-                is_head: self.method == "HEAD",
+                should_close: self.should_close,
+                is_head_method: self.method == "HEAD",
             };
             let head = forward_head(arrived, &context, &mut self.out);
-            if let Some(head) = head.map_err(|MalformedResponse| Failure::ResponseStarted)? {
+            if let Some(head) = head.map_err(|MalformedResponse| AttemptFailure::ResponseStarted)? {
                 return Ok(head);
             }
         }

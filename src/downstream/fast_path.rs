@@ -1,9 +1,9 @@
 //! The fast path for plain requests: from request bytes to response bytes, without Pingora's proxy.
 //!
 //! It has no rules of its own: the parser, the gates and the response writer are those of the
-//! Pingora path. It answers requests that memory can answer, and reports requests to forward. It
-//! leaves all other requests unread for the Pingora path, without side effects. It knows no
-//! connection.
+//! Pingora path. It answers a request if that needs no I/O. If a request is to be forwarded, it
+//! returns the request to its caller. It leaves every other request in the buffer for the Pingora
+//! path, without side effects. It never reads from or writes to a connection itself.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,9 @@ use crate::message::request_head::{RequestHead, RequestLimits, parse_request_hea
 use crate::message::response::RenderOptions;
 use crate::model::refusal::Refusal;
 
-/// The bytes of responses that are buffered before they are sent.
-const FLUSH_THRESHOLD: usize = 16 * 1024;
+/// If the buffered responses have at least this many bytes, they are sent before the next request
+/// is answered.
+const FLUSH_THRESHOLD_BYTES: usize = 16 * 1024;
 
 /// The fast path of one connection; `S` are the upstream servers that it may forward to.
 pub struct FastPath<S> {
@@ -36,20 +37,20 @@ pub struct ProxyRequest {
     /// The target as the client sent it.
     pub target: Vec<u8>,
     /// The client wants the connection to close after the response.
-    pub closes: bool,
+    pub wants_close: bool,
 }
 
 /// The caller's next action on the connection.
 pub enum Action<S> {
-    /// Read more bytes: the rest is empty or an incomplete request.
+    /// Read more bytes: the bytes not consumed are none, or an incomplete request.
     ReadMore,
     /// Send the buffered responses before answering more requests.
     Flush,
     /// Send the responses and close the connection, as the last response announces.
     Close,
-    /// Forward the request at the front of the rest to an upstream server.
+    /// Forward the request at the front of the bytes not consumed to an upstream server.
     Proxy(S, Box<ProxyRequest>),
-    /// Fall back to the Pingora path with the rest.
+    /// Fall back to the Pingora path with the bytes not consumed.
     Fallback,
 }
 
@@ -86,7 +87,7 @@ impl<S: Copy> FastPath<S> {
             let Some(decision) = self.try_judge_request(&head, &mut ctx) else {
                 return (consumed, Action::Fallback);
             };
-            let wants_close = head.fields.closes;
+            let wants_close = head.fields.wants_close;
             let reply = match (decision, self.servers) {
                 (Decision::Reply(reply), _) => reply,
                 (Decision::Forward, Some(servers)) => {
@@ -98,22 +99,20 @@ impl<S: Copy> FastPath<S> {
                 }
             };
             consumed += head.length;
-            let closes = wants_close || reply.closes();
-            let options = RenderOptions {
-                should_close: closes,
-                is_head_method: head.request_line.method == b"HEAD",
-            };
+            let should_close = wants_close || reply.closes_connection();
+            let options =
+                RenderOptions { should_close, is_head_method: head.request_line.method == b"HEAD" };
             reply.render(
                 &ctx.common_headers,
                 self.date.format_at(start.unix_seconds()),
                 options,
                 out,
             );
-            self.record_request(&ctx, method_of(&head), head.request_line.target);
-            if closes {
+            self.record_request(&ctx, plain_method(&head), head.request_line.target);
+            if should_close {
                 return (consumed, Action::Close);
             }
-            if out.len() >= FLUSH_THRESHOLD {
+            if out.len() >= FLUSH_THRESHOLD_BYTES {
                 return (consumed, Action::Flush);
             }
         }
@@ -136,9 +135,9 @@ impl<S: Copy> FastPath<S> {
         let fields = &head.fields;
         let authorization_values = fields.authorization.into_iter();
         ctx.common_headers.request_id =
-            self.gate.request_id(fields.request_id, authorization_values);
+            self.gate.choose_request_id(fields.request_id, authorization_values);
         let request = GateRequest {
-            method: method_of(head),
+            method: plain_method(head),
             target: head.request_line.target,
             authorization: fields.authorization,
             origin: OriginHeader::read(fields.origin.into_iter()),
@@ -149,14 +148,14 @@ impl<S: Copy> FastPath<S> {
 }
 
 impl ProxyRequest {
-    fn new(head: &RequestHead<'_>, ctx: RequestContext, closes: bool) -> ProxyRequest {
-        let (method, target) = (method_of(head), head.request_line.target.to_vec());
-        ProxyRequest { ctx, header_length: head.length, method, target, closes }
+    fn new(head: &RequestHead<'_>, ctx: RequestContext, wants_close: bool) -> ProxyRequest {
+        let (method, target) = (plain_method(head), head.request_line.target.to_vec());
+        ProxyRequest { ctx, header_length: head.length, method, target, wants_close }
     }
 }
 
-/// Returns the method of a plain request.
-fn method_of(head: &RequestHead<'_>) -> &'static str {
+/// Returns the method of a plain request, which is GET or HEAD.
+fn plain_method(head: &RequestHead<'_>) -> &'static str {
     if head.request_line.method == b"HEAD" { "HEAD" } else { "GET" }
 }
 

@@ -3,16 +3,16 @@
 use bytes::Buf;
 use tokio::time::Instant;
 
-use super::boxed::boxed;
+use super::boxed::box_future;
 use super::client_io::ClientIo;
-use super::context::ConnectionContext;
+use super::context::ListenerContext;
 use super::exchange::{Disposition, proxy_request};
 use super::fast_path::{Action, FastPath};
 use super::idle_wait::{IdleOutcome, IdleWait};
 use super::options::DownstreamOptions;
 
 /// If a batch of responses has more bytes than this, the connection yields to other tasks.
-const YIELD_THRESHOLD: usize = 4 * 1024;
+const YIELD_THRESHOLD_BYTES: usize = 4 * 1024;
 
 /// How the fast path leaves a connection.
 pub(super) enum FastPathExit {
@@ -24,12 +24,12 @@ pub(super) enum FastPathExit {
 }
 
 /// Serves plain requests until the connection ends, or until a request is incomplete or not plain.
-/// The connection has been idle since `answered`; the next request must start by `deadline`.
+/// The connection has been idle since `answered_at`; the next request must start by `deadline`.
 pub(super) async fn serve_fast_path(
-    context: &ConnectionContext,
+    context: &ListenerContext,
     client_io: &mut ClientIo,
     idle_wait: &mut IdleWait,
-    mut answered: Instant,
+    mut answered_at: Instant,
     mut deadline: Instant,
 ) -> FastPathExit {
     let client = client_io.client_address();
@@ -43,11 +43,11 @@ pub(super) async fn serve_fast_path(
                 IdleOutcome::Readable => {}
                 IdleOutcome::Ended => return FastPathExit::Ended,
                 // The Pingora path handles the drain.
-                IdleOutcome::Shutdown => return FastPathExit::ToPingora((answered, deadline)),
+                IdleOutcome::Shutdown => return FastPathExit::ToPingora((answered_at, deadline)),
             }
         }
         if context.tracker.is_draining() {
-            return FastPathExit::ToPingora((answered, deadline));
+            return FastPathExit::ToPingora((answered_at, deadline));
         }
         let in_flight = context.tracker.track_request();
         let mut out = Vec::with_capacity(1024.max(3 * client_io.read_buf.len()));
@@ -56,8 +56,10 @@ pub(super) async fn serve_fast_path(
         let is_answered = consumed > 0 || matches!(action, Action::Proxy(..));
         let disposition = match action {
             Action::Proxy(servers, request) => {
-                boxed(|| proxy_request(context, servers, client_io, &mut fast_path, *request, &out))
-                    .await
+                box_future(|| {
+                    proxy_request(context, servers, client_io, &mut fast_path, *request, &out)
+                })
+                .await
             }
             _ if !client_io.send_bytes(&out, write_timeout, None).await => Disposition::Broken,
             Action::Close => Disposition::Close,
@@ -67,23 +69,23 @@ pub(super) async fn serve_fast_path(
             Action::Fallback => Disposition::Fallback,
         };
         if is_answered {
-            answered = Instant::now();
-            deadline = answered + context.options.keepalive_timeout;
+            answered_at = Instant::now();
+            deadline = answered_at + context.options.keepalive_timeout;
         }
         match disposition {
             Disposition::KeepAlive => {}
-            Disposition::Fallback => return FastPathExit::ToPingora((answered, deadline)),
+            Disposition::Fallback => return FastPathExit::ToPingora((answered_at, deadline)),
             Disposition::Broken => return FastPathExit::Ended,
             Disposition::Close => {
                 drop(in_flight);
-                boxed(|| {
+                box_future(|| {
                     client_io.close_connection(Instant::now(), header_timeout, &context.tracker)
                 })
                 .await;
                 return FastPathExit::Ended;
             }
         }
-        if out.len() > YIELD_THRESHOLD {
+        if out.len() > YIELD_THRESHOLD_BYTES {
             // Other tasks run before the next batch.
             tokio::task::yield_now().await;
         }

@@ -10,10 +10,10 @@ use pingora_proxy::{HttpProxy, ProxyHttp};
 use tokio::io::AsyncWriteExt;
 use tokio::time::{Instant, timeout};
 
-use super::boxed::boxed;
+use super::boxed::box_future;
 use super::client_io::{ClientIo, LINGER_TIMEOUT};
-use super::connection_tracker::InFlightGuard;
-use super::context::ConnectionContext;
+use super::connection_tracker::CountGuard;
+use super::context::ListenerContext;
 use super::fast_path_connection::{FastPathExit, serve_fast_path};
 use super::idle_wait::IdleWait;
 use super::request_io::{RequestIo, ReturnedConnection};
@@ -24,7 +24,7 @@ use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
 /// The result of reading a request head.
-enum ReadOutcome {
+enum HeadReadOutcome {
     Request(RequestFraming),
     Refused(Refusal),
     /// The client closed the connection or was too slow; it gets no response.
@@ -38,7 +38,7 @@ struct RequestFraming {
     /// The length of the body, in bytes.
     body_length: usize,
     /// The client wants the connection to close after the response.
-    closes: bool,
+    wants_close: bool,
     /// The client waits for a 100 before it sends the body.
     awaits_continue: bool,
 }
@@ -47,11 +47,11 @@ impl From<RequestHead<'_>> for RequestFraming {
     fn from(head: RequestHead<'_>) -> RequestFraming {
         let awaits_continue =
             head.body_length > 0 && head.request_line.is_http_11 && head.fields.expects_continue;
-        let closes = head.fields.closes;
+        let wants_close = head.fields.wants_close;
         RequestFraming {
             header_length: head.length,
             body_length: head.body_length,
-            closes,
+            wants_close,
             awaits_continue,
         }
     }
@@ -64,13 +64,13 @@ enum ServedConnection {
     Close(Box<ClientIo>, Instant),
 }
 
-/// One connection that speaks HTTP/1.1.
-pub(super) struct Http1<'c, P> {
+/// Serves one connection that speaks HTTP/1.1.
+pub(super) struct Http1Server<'c, P> {
     pub proxy: &'c Arc<HttpProxy<P>>,
-    pub context: &'c ConnectionContext,
+    pub context: &'c ListenerContext,
 }
 
-impl<P> Http1<'_, P>
+impl<P> Http1Server<'_, P>
 where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
@@ -83,31 +83,31 @@ where
         shutdown: &ShutdownWatch,
         mut deadline: Instant,
     ) {
-        let mut answered = Instant::now();
+        let mut answered_at = Instant::now();
         loop {
             if self.context.options.fast_path {
                 match serve_fast_path(
                     self.context,
                     &mut client_io,
                     &mut idle_wait,
-                    answered,
+                    answered_at,
                     deadline,
                 )
                 .await
                 {
                     FastPathExit::Ended => return,
-                    FastPathExit::ToPingora(last) => (answered, deadline) = last,
+                    FastPathExit::ToPingora(last) => (answered_at, deadline) = last,
                 }
             }
             let idle_wait = &mut idle_wait;
-            let served = boxed(|| {
-                self.serve_pingora_path(client_io, idle_wait, shutdown, answered, deadline)
+            let served = box_future(|| {
+                self.serve_pingora_path(client_io, idle_wait, shutdown, answered_at, deadline)
             });
             match served.await {
-                Some((returned, at)) => (client_io, answered) = (returned, at),
+                Some((returned, at)) => (client_io, answered_at) = (returned, at),
                 None => return,
             }
-            deadline = answered + self.context.options.keepalive_timeout;
+            deadline = answered_at + self.context.options.keepalive_timeout;
         }
     }
 
@@ -118,17 +118,20 @@ where
         mut client_io: Box<ClientIo>,
         idle_wait: &mut IdleWait,
         shutdown: &ShutdownWatch,
-        mut answered: Instant,
+        mut answered_at: Instant,
         mut deadline: Instant,
     ) -> Option<(Box<ClientIo>, Instant)> {
         loop {
-            let request = self.await_request(&mut client_io, idle_wait, answered, deadline).await?;
+            let request =
+                self.await_request(&mut client_io, idle_wait, answered_at, deadline).await?;
             let served = match self.read_request_head(&mut client_io).await {
-                ReadOutcome::Request(framing) => {
-                    self.serve_with_pingora(client_io, framing, shutdown).await?
+                HeadReadOutcome::Request(framing) => {
+                    self.serve_request_with_pingora(client_io, framing, shutdown).await?
                 }
-                ReadOutcome::Refused(refusal) => self.refuse_request(client_io, &refusal).await?,
-                ReadOutcome::Disconnected => return None,
+                HeadReadOutcome::Refused(refusal) => {
+                    self.refuse_request(client_io, &refusal).await?
+                }
+                HeadReadOutcome::Disconnected => return None,
             };
             drop(request);
             client_io = match served {
@@ -140,45 +143,46 @@ where
                     return None;
                 }
             };
-            answered = Instant::now();
-            deadline = answered + self.context.options.keepalive_timeout;
+            answered_at = Instant::now();
+            deadline = answered_at + self.context.options.keepalive_timeout;
             if self.context.options.fast_path {
-                return Some((client_io, answered));
+                return Some((client_io, answered_at));
             }
         }
     }
 
-    /// Waits for the first byte of a request. The request counts as in flight from then on.
+    /// Waits for the first byte of a request. The request counts as in flight until the returned
+    /// guard is dropped. Returns `None` if no byte arrives.
     async fn await_request(
         &self,
         client_io: &mut ClientIo,
         idle_wait: &mut IdleWait,
-        answered: Instant,
+        answered_at: Instant,
         deadline: Instant,
-    ) -> Option<InFlightGuard> {
+    ) -> Option<CountGuard> {
         let has_arrived =
-            idle_wait.await_bytes(client_io, &self.context.tracker, answered, deadline).await;
+            idle_wait.await_bytes(client_io, &self.context.tracker, answered_at, deadline).await;
         has_arrived.then(|| self.context.tracker.track_request())
     }
 
-    async fn read_request_head(&self, client_io: &mut ClientIo) -> ReadOutcome {
+    async fn read_request_head(&self, client_io: &mut ClientIo) -> HeadReadOutcome {
         let deadline = Instant::now() + self.context.options.header_timeout;
         let mut scanned = 0;
         loop {
             match parse_request_head(&client_io.read_buf, scanned, &self.context.options.sizes) {
-                Ok(Some(head)) => return ReadOutcome::Request(head.into()),
+                Ok(Some(head)) => return HeadReadOutcome::Request(head.into()),
                 Ok(None) => {}
-                Err(refusal) => return ReadOutcome::Refused(refusal),
+                Err(refusal) => return HeadReadOutcome::Refused(refusal),
             }
             scanned = client_io.read_buf.len();
             if !client_io.read_more(deadline).await {
-                return ReadOutcome::Disconnected;
+                return HeadReadOutcome::Disconnected;
             }
         }
     }
 
     /// Lets Pingora serve one request. Returns `None` if Pingora's task ended by a panic.
-    async fn serve_with_pingora(
+    async fn serve_request_with_pingora(
         &self,
         mut client_io: Box<ClientIo>,
         framing: RequestFraming,
@@ -189,20 +193,20 @@ where
             RequestIo::new(client_io, framing.body_length, framing.awaits_continue);
         let mut session = ServerSession::new_http1(Box::new(io));
         session.set_pipelined_prefix(header);
-        // Reading the header overwrites Pingora's keep-alive, but not the number of reuses: 0
-        // closes the connection after this response.
-        let is_last = framing.closes || self.context.tracker.is_draining();
+        // When Pingora reads the header, it overwrites the session's keep-alive, but not its number
+        // of reuses. With 0 reuses Pingora closes the connection after this response.
+        let is_last = framing.wants_close || self.context.tracker.is_draining();
         session.set_keepalive_reuses_remaining(is_last.then_some(0));
-        // If the response comes before the end of a short body, the body is read to its end and the
-        // connection is kept. That can't work for a client that waits for a 100: riskgate can't
-        // know whether the client will send the body after the response.
-        let is_read_to_end =
-            framing.body_length <= request_body::MAX_BUFFERED_BODY && !framing.awaits_continue;
+        // If the response is sent before a short body has arrived, Pingora reads the body to its
+        // end and the connection is kept. If the client waits for a 100, the connection is closed
+        // instead: riskgate can't know whether the client will still send the body.
+        let is_read_to_end = framing.body_length <= request_body::MAX_BUFFERED_BODY_BYTES
+            && !framing.awaits_continue;
         session.set_close_on_response_before_downstream_finish(!is_read_to_end);
         session.set_read_timeout(Some(self.context.options.header_timeout));
         session.set_write_timeout(Some(self.context.options.write_timeout));
-        // If the client takes longer, the connection closes. The drain of the process has to wait
-        // for this time, so it is short.
+        // The time for Pingora to read and discard the rest of the body; after it, the connection
+        // closes. The drain of the process waits for it too, so it is short.
         session
             .set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER_TIMEOUT)));
         // A client may close its sending side and still wait for the response.
@@ -220,7 +224,8 @@ where
         })
     }
 
-    /// Answers a head that is not a valid request, and logs it.
+    /// Sends the response to a refused request head, then counts and logs the request. Returns
+    /// `None` if the response could not be sent.
     async fn refuse_request(
         &self,
         mut client_io: Box<ClientIo>,

@@ -20,8 +20,8 @@ use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 
 use super::client_io::{ClientIo, ReadMeter};
-use super::connection_tracker::InFlightGuard;
-use super::context::ConnectionContext;
+use super::connection_tracker::CountGuard;
+use super::context::ListenerContext;
 use super::options::DownstreamOptions;
 use crate::gate::{Gate, RequestContext};
 use crate::message::request_head::check_http2_request;
@@ -30,14 +30,15 @@ use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 
 /// The most bytes that one stream buffers for a client that doesn't read.
-const SEND_BUFFER: usize = 64 * 1024;
-/// The most streams that a client may reset before they are accepted, and the most that riskgate
-/// resets because of the client's errors.
+const SEND_BUFFER_BYTES: usize = 64 * 1024;
+/// The most streams that a client may reset before riskgate has accepted them. It is also the most
+/// streams that riskgate resets because of the client's errors, before it closes the connection.
 const MAX_RESETS: usize = 20;
-/// The number of streams reset by riskgate that it remembers, and for how long, so that their late
-/// frames are ignored.
+/// The most streams that riskgate remembers after it reset them, so that it ignores their late
+/// frames instead of treating them as errors.
 const MAX_REMEMBERED_RESETS: usize = 1024;
-const RESET_REMEMBERED_FOR: Duration = Duration::from_secs(10);
+/// The time for which riskgate remembers such a stream.
+const RESET_MEMORY_TIME: Duration = Duration::from_secs(10);
 /// The most requests on one connection that are too malformed for a response.
 const MAX_MALFORMED_REQUESTS: usize = 32;
 /// The most bytes that a client may send without a request: SETTINGS, PING, WINDOW_UPDATE.
@@ -46,38 +47,39 @@ const MAX_CONTROL_BYTES: i64 = 64 * 1024;
 const GOAWAY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The h2 crate's connection.
-type Frames = h2::server::Connection<Stream, Bytes>;
+type H2Conn = h2::server::Connection<Stream, Bytes>;
 
-/// The active streams of one connection.
+/// The number of active streams of one connection, and a notification when one ends.
 #[derive(Default)]
-struct Streams {
-    active: AtomicUsize,
+struct ActiveStreams {
+    count: AtomicUsize,
     ended: Notify,
 }
 
-/// Counts one active stream until it is dropped, also by a panic.
-struct StreamGuard(Arc<Streams>);
+/// Counts one active stream until the guard is dropped. A panic drops it too.
+struct StreamGuard(Arc<ActiveStreams>);
 
 impl StreamGuard {
-    fn start(streams: &Arc<Streams>) -> StreamGuard {
-        streams.active.fetch_add(1, Ordering::SeqCst);
+    fn start(streams: &Arc<ActiveStreams>) -> StreamGuard {
+        streams.count.fetch_add(1, Ordering::SeqCst);
         StreamGuard(Arc::clone(streams))
     }
 }
 
 impl Drop for StreamGuard {
     fn drop(&mut self) {
-        self.0.active.fetch_sub(1, Ordering::SeqCst);
+        self.0.count.fetch_sub(1, Ordering::SeqCst);
         self.0.ended.notify_one();
     }
 }
 
-impl Streams {
+impl ActiveStreams {
     fn count_active(&self) -> usize {
-        self.active.load(Ordering::SeqCst)
+        self.count.load(Ordering::SeqCst)
     }
 
-    /// Resolves once no stream has been active for this long.
+    /// Waits until no stream is active, and then for this time. A stream that starts meanwhile does
+    /// not end the wait; the caller starts a new one.
     async fn wait_until_idle_for(&self, time: Duration) {
         while self.count_active() > 0 {
             self.ended.notified().await;
@@ -91,11 +93,11 @@ fn h2_options(app: &DownstreamOptions) -> H2Options {
     options
         .max_concurrent_streams(app.max_streams)
         .max_header_list_size(u32::try_from(app.sizes.header_bytes).unwrap_or(u32::MAX))
-        .max_send_buffer_size(SEND_BUFFER)
+        .max_send_buffer_size(SEND_BUFFER_BYTES)
         .max_pending_accept_reset_streams(MAX_RESETS)
         // A frame that was under way when its stream was reset is not the client's fault.
         .max_concurrent_reset_streams(MAX_REMEMBERED_RESETS)
-        .reset_stream_duration(RESET_REMEMBERED_FOR)
+        .reset_stream_duration(RESET_MEMORY_TIME)
         .max_local_error_reset_streams(Some(MAX_RESETS));
     options
 }
@@ -103,7 +105,7 @@ fn h2_options(app: &DownstreamOptions) -> H2Options {
 /// Serves requests until the connection ends.
 pub(super) async fn serve_http2<P>(
     proxy: &Arc<HttpProxy<P>>,
-    context: &Arc<ConnectionContext>,
+    context: &Arc<ListenerContext>,
     mut client_io: ClientIo,
     shutdown: &ShutdownWatch,
 ) where
@@ -119,10 +121,10 @@ pub(super) async fn serve_http2<P>(
         socket_digest: stream.get_socket_digest(),
     });
     let handshake = handshake(stream, Some(h2_options(&context.options)));
-    let Ok(Ok(mut frames)) = timeout(context.options.header_timeout, handshake).await else {
+    let Ok(Ok(mut h2_conn)) = timeout(context.options.header_timeout, handshake).await else {
         return;
     };
-    let streams = Arc::new(Streams::default());
+    let streams = Arc::new(ActiveStreams::default());
     let mut connection = Http2Connection {
         proxy,
         context,
@@ -140,19 +142,19 @@ pub(super) async fn serve_http2<P>(
         let step = tokio::select! {
             biased;
             () = context.tracker.wait_for_drain(), if !connection.is_closing => {
-                connection.begin_close(&mut frames)
+                connection.begin_close(&mut h2_conn)
             }
-            accepted = HttpSession::from_h2_conn(&mut frames, Arc::clone(&digest)) => {
+            accepted = HttpSession::from_h2_conn(&mut h2_conn, Arc::clone(&digest)) => {
                 match accepted {
                     Ok(Some(H2Accept::Session(session))) => {
-                        connection.on_session(session, &mut frames)
+                        connection.on_request(session, &mut h2_conn)
                     }
-                    Ok(Some(H2Accept::Rejected)) => connection.on_rejected(),
+                    Ok(Some(H2Accept::Rejected)) => connection.on_malformed_request(),
                     Ok(None) | Err(_) => Step::End,
                 }
             }
-            () = control_meter.wait_until_exceeded() => connection.on_control_limit(&mut frames),
-            () = &mut idle => connection.on_idle(&mut frames),
+            () = control_meter.wait_until_exceeded() => connection.on_control_limit(&mut h2_conn),
+            () = &mut idle => connection.on_idle(&mut h2_conn),
         };
         match step {
             Step::Continue => {}
@@ -173,11 +175,11 @@ enum Step {
 /// One connection that speaks HTTP/2.
 struct Http2Connection<'c, P> {
     proxy: &'c Arc<HttpProxy<P>>,
-    context: &'c Arc<ConnectionContext>,
+    context: &'c Arc<ListenerContext>,
     shutdown: &'c ShutdownWatch,
     digest: &'c Digest,
     control_meter: &'c Arc<ReadMeter>,
-    streams: &'c Arc<Streams>,
+    streams: &'c Arc<ActiveStreams>,
     is_closing: bool,
     malformed_count: usize,
 }
@@ -187,38 +189,39 @@ where
     P: ProxyHttp + Send + Sync + 'static,
     P::CTX: Send + Sync,
 {
-    /// Accepts no more requests, and lets the active ones finish.
-    fn begin_close(&mut self, frames: &mut Frames) -> Step {
+    /// Sends GOAWAY: riskgate accepts no more requests on this connection, and the active ones
+    /// finish.
+    fn begin_close(&mut self, h2_conn: &mut H2Conn) -> Step {
         self.is_closing = true;
-        frames.graceful_shutdown();
+        h2_conn.graceful_shutdown();
         Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
     /// Ends the connection with ENHANCE_YOUR_CALM, because the client exceeds a limit.
-    fn close_abruptly(&mut self, frames: &mut Frames) -> Step {
+    fn close_abruptly(&mut self, h2_conn: &mut H2Conn) -> Step {
         self.is_closing = true;
-        frames.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
+        h2_conn.abrupt_shutdown(h2::Reason::ENHANCE_YOUR_CALM);
         Step::IdleFor(GOAWAY_TIMEOUT)
     }
 
-    fn on_idle(&mut self, frames: &mut Frames) -> Step {
-        if self.is_closing { Step::End } else { self.begin_close(frames) }
+    fn on_idle(&mut self, h2_conn: &mut H2Conn) -> Step {
+        if self.is_closing { Step::End } else { self.begin_close(h2_conn) }
     }
 
-    fn on_control_limit(&mut self, frames: &mut Frames) -> Step {
+    fn on_control_limit(&mut self, h2_conn: &mut H2Conn) -> Step {
         self.control_meter.reset();
-        // The meter counts bodies too, so it says nothing while streams are active.
+        // The meter counts request bodies too, so the limit applies only if no stream is active.
         if self.streams.count_active() == 0 && !self.is_closing {
-            return self.close_abruptly(frames);
+            return self.close_abruptly(h2_conn);
         }
         Step::Continue
     }
 
-    fn on_session(&mut self, session: HttpSession, frames: &mut Frames) -> Step {
+    fn on_request(&mut self, session: HttpSession, h2_conn: &mut H2Conn) -> Step {
         // A client that resets streams and opens new ones can have more active requests than open
         // streams, because a request runs on after its stream was reset.
         if self.streams.count_active() > 2 * self.context.options.max_streams as usize {
-            return self.close_abruptly(frames);
+            return self.close_abruptly(h2_conn);
         }
         self.control_meter.reset();
         self.spawn_request(session, StreamGuard::start(self.streams));
@@ -229,7 +232,7 @@ where
         })
     }
 
-    fn on_rejected(&mut self) -> Step {
+    fn on_malformed_request(&mut self) -> Step {
         self.malformed_count += 1;
         let client = self.digest.socket_digest.as_ref().and_then(|d| d.peer_addr().cloned());
         let client = client.and_then(|address| address.as_inet().map(|a| a.ip()));
@@ -239,12 +242,13 @@ where
         if self.malformed_count > MAX_MALFORMED_REQUESTS { Step::End } else { Step::Continue }
     }
 
+    /// Serves the request in a task of its own.
     fn spawn_request(&self, stream: HttpSession, active: StreamGuard) {
         let (proxy, context) = (Arc::clone(self.proxy), Arc::clone(self.context));
         let (control_meter, shutdown) = (Arc::clone(self.control_meter), self.shutdown.clone());
         let request = context.tracker.track_request();
         tokio::spawn(async move {
-            let _guards: (StreamGuard, InFlightGuard) = (active, request);
+            let _guards: (StreamGuard, CountGuard) = (active, request);
             let mut session = ServerSession::new_http2(stream);
             session.set_write_timeout(Some(context.options.write_timeout));
             session.set_total_drain_timeout(Some(context.options.header_timeout));
@@ -257,7 +261,7 @@ where
                 Err(refusal) => refuse_stream(&context.gate, session, &refusal).await,
             }
             if has_body {
-                control_meter.forgive_window();
+                control_meter.exempt_late_bytes();
             }
         });
     }

@@ -69,13 +69,14 @@ impl IdleWait {
         .await
     }
 
-    /// Waits for bytes on a connection that has been idle since `answered`. Returns false if none
+    /// Waits for bytes on a connection that has been idle since `answered_at`. If the process is
+    /// about to end, it waits for the drain's keep-alive time only. Returns false if no bytes
     /// arrive.
     pub async fn await_bytes(
         &mut self,
         client_io: &mut ClientIo,
         tracker: &ConnectionTracker,
-        answered: Instant,
+        answered_at: Instant,
         deadline: Instant,
     ) -> bool {
         !client_io.read_buf.is_empty()
@@ -84,7 +85,7 @@ impl IdleWait {
                 IdleOutcome::Ended => false,
                 // The client's next request may be under way.
                 IdleOutcome::Shutdown => {
-                    let drain_keepalive = answered + tracker.drain_keepalive();
+                    let drain_keepalive = answered_at + tracker.drain_keepalive();
                     client_io.read_more(deadline.min(drain_keepalive)).await
                 }
             }

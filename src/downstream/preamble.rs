@@ -11,9 +11,9 @@ use ppp::{v1, v2};
 pub const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// The longest PROXY header that is accepted, in bytes, including its TLVs.
-const MAX_PROXY_HEADER: usize = 2048;
+const MAX_PROXY_HEADER_BYTES: usize = 2048;
 /// The longest line of version 1, in bytes, including CRLF.
-const MAX_V1_LINE: usize = 107;
+const MAX_V1_LINE_BYTES: usize = 107;
 
 /// A PROXY header at the front of a buffer (haproxy.org, proxy-protocol.txt, versions 1 and 2).
 #[derive(Debug, PartialEq, Eq)]
@@ -38,9 +38,9 @@ pub fn parse_proxy_header(bytes: &[u8]) -> ProxyHeader {
 
 /// Parses version 1: one line of text.
 fn parse_v1(bytes: &[u8]) -> ProxyHeader {
-    let front = &bytes[..bytes.len().min(MAX_V1_LINE)];
+    let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
-        let may_end = front.len() < MAX_V1_LINE;
+        let may_end = front.len() < MAX_V1_LINE_BYTES;
         return if may_end { ProxyHeader::Partial } else { ProxyHeader::Malformed };
     };
     match parse_v1_client(&front[..=end]) {
@@ -49,8 +49,8 @@ fn parse_v1(bytes: &[u8]) -> ProxyHeader {
     }
 }
 
-/// Returns the client that a line of version 1 names; the outer `None` means that the line is
-/// malformed.
+/// Returns the client's address from a line of version 1. `None` means that the line is malformed,
+/// and `Some(None)` that it names no client.
 fn parse_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     // ppp accepts a line without CR, and a plus sign before a port.
     let line = std::str::from_utf8(line).ok().filter(|line| line.ends_with("\r\n"))?;
@@ -66,11 +66,11 @@ fn parse_v1_client(line: &[u8]) -> Option<Option<SocketAddr>> {
     })
 }
 
-/// Parses version 2: a binary header that starts with its length.
+/// Parses version 2: a binary header whose first 16 bytes contain its length.
 fn parse_v2(bytes: &[u8]) -> ProxyHeader {
     const V2_FIXED_BYTES: usize = 16;
     match v2::Header::try_from(bytes) {
-        Ok(header) if header.len() <= MAX_PROXY_HEADER => {
+        Ok(header) if header.len() <= MAX_PROXY_HEADER_BYTES => {
             let client = match (header.command, header.addresses) {
                 (v2::Command::Local, _) => None,
                 (_, v2::Addresses::IPv4(a)) => Some((IpAddr::V4(a.source_address), a.source_port)),
@@ -80,7 +80,9 @@ fn parse_v2(bytes: &[u8]) -> ProxyHeader {
             ProxyHeader::Complete(header.len(), client.map(SocketAddr::from))
         }
         Err(v2::ParseError::Incomplete(_)) => ProxyHeader::Partial,
-        Err(v2::ParseError::Partial(_, rest)) if V2_FIXED_BYTES + rest <= MAX_PROXY_HEADER => {
+        Err(v2::ParseError::Partial(_, rest))
+            if V2_FIXED_BYTES + rest <= MAX_PROXY_HEADER_BYTES =>
+        {
             ProxyHeader::Partial
         }
         Ok(_) | Err(_) => ProxyHeader::Malformed,
@@ -104,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn both_versions_say_who_the_client_is() {
+    fn both_versions_contain_the_client_address() {
         let line = b"PROXY TCP4 192.0.2.1 192.0.2.2 4000 443\r\n\x16\x03\x01\xff\r\nrest";
         assert_eq!(parse_proxy_header(line), complete(41, "192.0.2.1:4000"));
         let line = b"PROXY TCP6 2001:db8::1 ::1 4000 443\r\nGET /";
@@ -132,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_malformed_as_soon_as_it_can_be_known() {
+    fn other_bytes_are_malformed() {
         for bytes in [
             b"GET / HTTP/1.1\r\n".as_slice(),
             b"PROXY TCP4 nowhere 192.0.2.2 4000 443\r\n",
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_preface_is_known_at_its_first_wrong_byte() {
+    fn a_preface_is_detected_byte_by_byte() {
         assert_eq!(is_http2_preface(b"GET "), Some(false));
         assert_eq!(is_http2_preface(b"PRI * "), None);
         assert_eq!(is_http2_preface(HTTP2_PREFACE), Some(true));

@@ -101,8 +101,9 @@ impl AsyncRead for RequestIo {
         let (left, awaits_continue) = (this.body_left, this.awaits_continue);
         let client_io = this.client_io()?;
         if left == 0 {
-            // Send what the client may wait for. No further byte belongs to this request, so the
-            // read stays pending and needs no waker. If the client has left, a write shows it.
+            // Send the buffered bytes first, because the client may be waiting for them. No further
+            // byte belongs to this request, so the read stays pending and needs no waker. If the
+            // client has left, a write fails.
             let _ = client_io.poll_send_buffered(context);
             return Poll::Pending;
         }
@@ -136,8 +137,8 @@ impl AsyncWrite for RequestIo {
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<std::io::Result<()>> {
         let this = self.get_mut();
-        // At its end a session flushes once more, after it has discarded the rest of the body; that
-        // must not change the time of the response.
+        // At the end of a session, after it has discarded the rest of the body, Pingora flushes
+        // once more. That flush must not change the time of the response.
         let is_all_sent = this.client_io()?.is_all_sent();
         let flushed = ready!(this.pinned_io()?.poll_flush(context));
         if !is_all_sent {
@@ -203,7 +204,7 @@ mod tests {
     use tokio::io::AsyncReadExt;
     use tokio::net::{TcpListener, TcpStream};
 
-    async fn connected() -> (TcpStream, Box<ClientIo>) {
+    async fn connect_client() -> (TcpStream, Box<ClientIo>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
         let (stream, peer) = listener.accept().await.unwrap();
@@ -212,7 +213,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_request_reads_its_body_and_leaves_what_follows_to_the_next() {
-        let (mut client, client_io) = connected().await;
+        let (mut client, client_io) = connect_client().await;
         client.write_all(b"bodyGET /next").await.unwrap();
         let (mut io, mut returned) = RequestIo::new(client_io, 4, false);
         let mut body = [0; 4];
@@ -231,10 +232,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_read_without_room_is_over_at_once() {
+    async fn a_read_into_an_empty_buffer_is_ready() {
         let mut context = Context::from_waker(Waker::noop());
         for body in [0, 4] {
-            let (_client, client_io) = connected().await;
+            let (_client, client_io) = connect_client().await;
             let (mut io, _returned) = RequestIo::new(client_io, body, false);
             let polled = Pin::new(&mut io).poll_read(&mut context, &mut ReadBuf::new(&mut []));
             assert!(polled.is_ready(), "{body}");
@@ -242,11 +243,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_body_is_asked_for_once_and_not_behind_an_answer() {
+    async fn continue_is_sent_once_before_any_response() {
         for (answers_first, expected) in
             [(false, CONTINUE_RESPONSE), (true, b"HTTP/1.1 404 Not Found\r\n")]
         {
-            let (mut client, client_io) = connected().await;
+            let (mut client, client_io) = connect_client().await;
             let (mut io, returned) = RequestIo::new(client_io, 4, true);
             if answers_first {
                 io.write_all(expected).await.unwrap();

@@ -17,14 +17,16 @@ use crate::store::MonthlyLimit;
 /// Proof that a request passed the gates. Without a permit, riskgate answers nothing from the table
 /// and forwards nothing to the upstream server.
 pub struct Permit {
+    /// The key that the client authenticated with; `None` on a route that needs no key.
     key: Option<Arc<Key>>,
-    spent: Option<Charge>,
+    /// The call that was charged; `None` if the call doesn't count or was refunded.
+    charge: Option<Charge>,
 }
 
 /// The first gate: exactly one `Authorization: Bearer <key>`, with a key of the ring that is
-/// neither revoked nor expired. Every other request gets the same 401 after the same work, so the
-/// response doesn't tell why. The exception is a key whose row is unreadable: riskgate can't tell
-/// whether the key is valid, so that is riskgate's failure and never a 401.
+/// neither revoked nor expired. Every other request gets the same 401 after the same work, so that
+/// neither the response nor its timing tells why. If the store's row of a key is unreadable,
+/// riskgate can't know whether the key is valid, and answers 500 instead of 401.
 pub fn authenticate_client<'h>(
     ring: &KeyRing,
     mut authorization: impl Iterator<Item = &'h [u8]>,
@@ -37,7 +39,7 @@ pub fn authenticate_client<'h>(
     };
     // A request without a key is looked up like an unknown key, so that both take the same time.
     let digest = sha256(token.unwrap_or(b"no key at all"));
-    match (token, ring.find_key(&digest, unix_now)) {
+    match (token, ring.find_valid_key(&digest, unix_now)) {
         (Some(_), Some(key)) => Ok(Arc::clone(key)),
         (Some(_), None) if ring.is_row_unreadable(&digest) => Err(Refusal::Internal),
         _ => Err(Refusal::Unauthorized),
@@ -51,13 +53,14 @@ fn parse_bearer_token(value: &[u8]) -> Option<&[u8]> {
     }
     let token = rest.trim_ascii();
     let has_space = rest.first() == Some(&b' ');
-    // A token contains no space and no comma, so that a list is never read as its first member.
+    // A token with a space or a comma is refused, so that riskgate never takes the first of two
+    // tokens.
     let is_single_token = token.iter().all(|byte| byte.is_ascii_graphic() && *byte != b',');
     (has_space && is_single_token && (16..=256).contains(&token.len())).then_some(token)
 }
 
-/// The second gate: a restricted key passes only with one of its origins or without an `Origin`
-/// header; if the key requires an origin, a request without the header is refused too.
+/// The second gate. If the key lists origins, a request passes with one of them, or without an
+/// `Origin` header. If the key requires an origin, a request without the header is refused.
 pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     let allowed = match origin {
         OriginHeader::Absent => !key.require_origin,
@@ -70,7 +73,7 @@ pub fn check_origin(key: &Key, origin: &OriginHeader) -> Result<(), Refusal> {
     }
 }
 
-/// The third gate: spends one call of the month's quota.
+/// The third gate: charges one call to the month's quota and returns the permit.
 pub async fn charge_call(
     ledger: &Ledger,
     key: &Arc<Key>,
@@ -78,26 +81,26 @@ pub async fn charge_call(
     unix_now: i64,
 ) -> Result<Permit, Refusal> {
     match ledger.charge(&key.lease, month).await {
-        Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), spent: Some(spent) }),
+        Ok(spent) => Ok(Permit { key: Some(Arc::clone(key)), charge: Some(spent) }),
         Err(Denial::Exhausted) => Err(Refusal::QuotaExceeded {
             reset_at: month.reset_at(),
             retry_after: month.seconds_until_end(unix_now),
         }),
-        Err(Denial::Store) => Err(Refusal::Internal),
+        Err(Denial::StoreUnavailable) => Err(Refusal::Internal),
     }
 }
 
-/// Synchronous [`charge_call`]: returns `None` if the account holds no leased call, or if other
-/// requests wait for one; nothing is spent then.
+/// Synchronous [`charge_call`]: returns `None`, and charges nothing, if the account holds no leased
+/// call or if other requests wait for one.
 pub fn try_charge_call(ledger: &Ledger, key: &Arc<Key>, month: Month) -> Option<Permit> {
     let spent = ledger.try_charge_if_no_waiters(&key.lease, month)?;
-    Some(Permit { key: Some(Arc::clone(key)), spent: Some(spent) })
+    Some(Permit { key: Some(Arc::clone(key)), charge: Some(spent) })
 }
 
 /// Returns a permit for a call that doesn't count. The caller has checked the key if the route
 /// needs one.
 pub fn uncounted_permit(key: Option<&Arc<Key>>) -> Permit {
-    Permit { key: key.cloned(), spent: None }
+    Permit { key: key.cloned(), charge: None }
 }
 
 impl Permit {
@@ -106,16 +109,17 @@ impl Permit {
         self.key.as_ref()
     }
 
-    /// The calls that the account has left; `None` if the call didn't count or has no limit.
+    /// The month's limit, the calls that remain, and the seconds until the reset; `None` if the
+    /// call doesn't count or the account has no limit.
     pub fn allowance(&self, unix_now: i64) -> Option<Allowance> {
-        let spent = self.spent.as_ref()?;
+        let spent = self.charge.as_ref()?;
         let key = self.key.as_ref()?;
         match key.limit {
             MonthlyLimit::Unlimited => None,
             MonthlyLimit::Calls(limit) => Some(Allowance {
                 limit,
                 remaining: spent.remaining.unwrap_or(0),
-                reset_in: spent.month().seconds_until_end(unix_now),
+                reset_in_seconds: spent.month().seconds_until_end(unix_now),
             }),
         }
     }
@@ -123,7 +127,7 @@ impl Permit {
     /// Refunds the call, at most once, because riskgate failed to serve the request. Returns true
     /// if there was a call to refund.
     pub fn refund(&mut self, ledger: &Ledger) -> bool {
-        match (self.spent.take(), &self.key) {
+        match (self.charge.take(), &self.key) {
             (Some(spent), Some(key)) => {
                 ledger.refund(&key.lease, spent);
                 true
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_stands_alone_behind_bearer() {
+    fn bearer_takes_exactly_one_valid_token() {
         let good = "k".repeat(16);
         for value in
             [format!("Bearer {good}"), format!("bEARER {good}"), format!("Bearer   {good} ")]
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_well_formed_origin_counts() {
+    fn repeated_or_invalid_origin_is_malformed() {
         let read =
             |values: &[&str]| OriginHeader::read(values.iter().map(|value| value.as_bytes()));
         assert_eq!(read(&[]), OriginHeader::Absent);

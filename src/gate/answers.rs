@@ -19,14 +19,15 @@ use super::state::{GateState, Policy};
 
 /// The start of a verdict's body, before the domain.
 const VERDICT_BODY_START: &str = r#"{"domain":""#;
-/// The value of `monthly_limit` for an unlimited account: 2^53 - 1, because clients expect an
-/// integer and JavaScript represents none above it exactly.
+/// The highest `monthly_limit` that riskgate reports, also for an unlimited account, because
+/// clients expect an integer. It is 2^53 - 1: JavaScript can't represent every integer above.
 const MAX_SAFE_INTEGER: u64 = 9_007_199_254_740_991;
 
 /// The gates' decision about a request.
 pub(crate) enum Decision {
+    /// riskgate answers the request itself.
     Reply(Reply),
-    /// The request may be forwarded to [`RequestContext::upstream_target`].
+    /// The request may be forwarded, with the target [`RequestContext::upstream_target()`].
     Forward,
 }
 
@@ -50,7 +51,7 @@ pub(super) fn serve_route(
             return Ok(Decision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, policy, ctx),
-        Route::TopDomains => Ok(Reply::json(state.top_domains.body())),
+        Route::TopDomains => Ok(Reply::json(state.top_domains.response_body())),
         Route::Options(allow) => answer_options(state, request, allow, ctx),
         // The caller answers this route with `answer_usage`, which awaits the ledger.
         Route::Usage => Err(Refusal::Internal),
@@ -58,8 +59,8 @@ pub(super) fn serve_route(
     reply.map(Decision::Reply)
 }
 
-/// Answers an OPTIONS request, which carries no key: a CORS preflight, or a plain OPTIONS that asks
-/// for the allowed methods.
+/// Answers an OPTIONS request, which needs no key: a CORS preflight, or an OPTIONS that asks for
+/// the allowed methods.
 fn answer_options(
     state: &GateState,
     request: &GateRequest<'_>,
@@ -73,6 +74,7 @@ fn answer_options(
     }
 }
 
+/// Answers with the verdict on the domain in a path segment.
 fn answer_domain(
     state: &GateState,
     segment: &[u8],
@@ -87,17 +89,20 @@ fn answer_domain(
     ctx.reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();
     let body = [VERDICT_BODY_START, name, &lookup.json_tail()].concat();
-    let row = lookup.matched_at.map(|start| &name[start..]);
-    // A suffix that gives names away for free isn't flagged itself, so it stays off the top list.
+    let matched_domain = lookup.matched_at.map(|start| &name[start..]);
+    // With `FreeSubdomain`, the match is a suffix below which anyone gets a name for free. The
+    // suffix itself isn't flagged, so it stays off the top list.
     if lookup.verdict.reason.is_flagged()
         && lookup.verdict.rule != Rule::FreeSubdomain
-        && let (Some(row), Some(key)) = (row, &ctx.key)
+        && let (Some(row), Some(key)) = (matched_domain, &ctx.key)
     {
         state.top_domains.count_lookup(row, &key.account.name, ctx.unix_now());
     }
-    // The matched parent is the end of the domain, which follows VERDICT_BODY_START in the body.
+    // The domain follows VERDICT_BODY_START in the body, and the matched parent domain is the end
+    // of the domain.
     let end = VERDICT_BODY_START.len() + name.len();
-    let parent = row.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
+    let parent =
+        matched_domain.filter(|row| row.len() < name.len()).map(|row| end - row.len()..end);
     let suggestion = lookup.suggestion(&domain).map(SmolStr::new);
     let source = lookup.verdict_source();
     ctx.domain = Some(domain);
@@ -105,13 +110,14 @@ fn answer_domain(
     Ok(Reply::verdict(Bytes::from(body), facts))
 }
 
+/// Answers with the calls that the account has spent this month, and its limit.
 pub(super) async fn answer_usage(
     state: &GateState,
     ctx: &RequestContext,
 ) -> Result<Reply, Refusal> {
     let key = ctx.key.as_ref().ok_or(Refusal::Internal)?;
     let account = &key.account;
-    let month = state.ledger.month(ctx.unix_now());
+    let month = state.ledger.month_to_charge(ctx.unix_now());
     let spent = state.ledger.usage(&account.lease, month).await;
     let spent = spent.map_err(|_| Refusal::Internal)?;
     let limit = match account.limit {

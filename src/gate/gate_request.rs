@@ -1,4 +1,5 @@
-//! A request as the gates read it, whichever path (Pingora or fast path) and protocol it took.
+//! A request as the gates read it, the same on the Pingora path and the fast path, over HTTP/1.1
+//! and HTTP/2.
 
 use crate::gate::admission::OriginHeader;
 
@@ -8,7 +9,7 @@ pub(crate) struct GateRequest<'r> {
     pub method: &'r str,
     /// The request target as the client sent it.
     pub target: &'r [u8],
-    /// The value of `Authorization`; `None` if the request has several.
+    /// The value of `Authorization`; `None` if the request has none or several.
     pub authorization: Option<&'r [u8]>,
     /// The `Origin` header.
     pub origin: OriginHeader,
@@ -17,8 +18,8 @@ pub(crate) struct GateRequest<'r> {
 }
 
 impl<'r> GateRequest<'r> {
-    /// Returns the value of a field that occurs exactly once.
-    pub fn single_value(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
+    /// Returns the only one of these values; `None` if there is none or more than one.
+    pub fn value_if_single(mut values: impl Iterator<Item = &'r [u8]>) -> Option<&'r [u8]> {
         match (values.next(), values.next()) {
             (Some(value), None) => Some(value),
             _ => None,

@@ -20,10 +20,10 @@ use super::answers::{self, Decision};
 use super::gate_request::GateRequest;
 use super::request_context::{RequestContext, choose_request_id};
 use super::route::{self, Route};
-use super::session::send_continue;
+use super::session::send_continue_if_awaited;
 use super::state::{GateState, Policy};
 
-/// The time that the store and the log may take at the end of the process.
+/// The longest time that [`Gate::close`] waits for the store and the log.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
@@ -41,7 +41,7 @@ pub struct Gate {
     pub(super) trusted_proxies: Arc<Networks>,
 }
 
-/// The route of a request that passed every gate but the quota.
+/// The route of a request, and whether the request spends a call of the quota.
 struct MatchedRoute<'r> {
     route: Route<'r>,
     is_counted: bool,
@@ -68,8 +68,8 @@ impl Gate {
         let (done, closed) = channel();
         std::thread::spawn(move || {
             state.top_domains.close();
-            // The ledger closes after the top list, because it merges all pending writes into the
-            // store's single file.
+            // The ledger closes after the top list, because closing the ledger merges the writes of
+            // both into the store's single file.
             state.ledger.close();
             state.access_log.close();
             // After FLUSH_TIMEOUT the receiver is gone.
@@ -97,7 +97,7 @@ impl Gate {
     ) -> Result<bool> {
         let is_answered = self.run_gates(session, ctx).await?;
         if !is_answered {
-            send_continue(session).await?;
+            send_continue_if_awaited(session).await?;
         }
         Ok(is_answered)
     }
@@ -109,8 +109,8 @@ impl Gate {
         ctx: &mut RequestContext,
     ) -> Result<bool> {
         if session.req_header().version < http::Version::HTTP_11 {
-            // An HTTP/1.0 client behind a proxy can't know whose connection its keep-alive refers
-            // to, so the connection closes.
+            // An HTTP/1.0 proxy may pass on its client's keep-alive without supporting it, so
+            // riskgate always closes the connection (RFC 9112 appendix C.2.2).
             session.set_keepalive(None);
         }
         let header = session.req_header();
@@ -118,13 +118,13 @@ impl Gate {
             |name: HeaderName| header.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
         // If there are several ids, riskgate uses none: a proxy may have added its own after a
         // forged one.
-        let id = GateRequest::single_value(values(X_REQUEST_ID));
+        let id = GateRequest::value_if_single(values(X_REQUEST_ID));
         ctx.common_headers.request_id =
             choose_request_id(id, values(AUTHORIZATION), &self.state.request_ids, &self.state.keys);
         let request = GateRequest {
             method: header.method.as_str(),
             target: header.raw_path(),
-            authorization: GateRequest::single_value(values(AUTHORIZATION)),
+            authorization: GateRequest::value_if_single(values(AUTHORIZATION)),
             origin: OriginHeader::read(values(ORIGIN)),
             is_preflight: header.headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD),
         };
@@ -139,8 +139,9 @@ impl Gate {
         Ok(true)
     }
 
-    /// Chooses the id of a request from its `X-Request-Id` and its values of `Authorization`.
-    pub(crate) fn request_id<'h>(
+    /// Returns the id in `X-Request-Id` if it is valid and contains no key, otherwise a new id.
+    /// `authorization_values` are the request's keys, which the id must not contain.
+    pub(crate) fn choose_request_id<'h>(
         &self,
         id: Option<&[u8]>,
         authorization_values: impl Iterator<Item = &'h [u8]>,
@@ -148,13 +149,13 @@ impl Gate {
         choose_request_id(id, authorization_values, &self.state.request_ids, &self.state.keys)
     }
 
-    /// Renders a refusal and records its outcome. If riskgate failed to serve the request, the call
-    /// is refunded.
+    /// Returns the response to a refused request and records the outcome. If riskgate failed to
+    /// serve the request, the call is refunded.
     pub(crate) fn reply_to_refusal(&self, refusal: &Refusal, ctx: &mut RequestContext) -> Reply {
         if matches!(refusal, Refusal::Internal | Refusal::UpstreamUnavailable) {
             self.refund(ctx);
         }
-        ctx.set_outcome(refusal.status(), refusal.code());
+        ctx.set_outcome_if_unset(refusal.status(), refusal.code());
         Reply::refusal(refusal)
     }
 
@@ -162,13 +163,14 @@ impl Gate {
     pub(crate) fn refund(&self, ctx: &mut RequestContext) {
         let is_refunded = ctx.permit.as_mut().is_some_and(|p| p.refund(&self.state.ledger));
         if is_refunded {
-            // The response doesn't count any more, so it carries no RateLimit fields.
+            // The call doesn't count any more, so the response carries no RateLimit fields.
             ctx.common_headers.allowance = None;
             self.state.metrics.requests.quota_refunds.inc();
         }
     }
 
-    /// The order of the gates: route, key, origin, quota, format, response.
+    /// Judges a request in this order: route, key, origin, quota. Then validates the domain or the
+    /// check's target, and answers the request or decides to forward it.
     async fn judge_request(
         &self,
         request: &GateRequest<'_>,
@@ -179,7 +181,7 @@ impl Gate {
         let now = ctx.unix_now();
         let permit = match (&ctx.key, matched.is_counted) {
             (Some(key), true) => {
-                let month = self.state.ledger.month(now);
+                let month = self.state.ledger.month_to_charge(now);
                 admission::charge_call(&self.state.ledger, key, month, now).await?
             }
             (key, _) => admission::uncounted_permit(key.as_ref()),
@@ -209,7 +211,7 @@ impl Gate {
             Ok(MatchedRoute { route, is_counted }) => {
                 let permit = match (&ctx.key, is_counted) {
                     (Some(key), true) => {
-                        let month = self.state.ledger.month(ctx.unix_now());
+                        let month = self.state.ledger.month_to_charge(ctx.unix_now());
                         admission::try_charge_call(&self.state.ledger, key, month)?
                     }
                     (key, _) => admission::uncounted_permit(key.as_ref()),
@@ -222,7 +224,8 @@ impl Gate {
         Some(self.finish_decision(judged, ctx))
     }
 
-    /// Turns a refusal into a response, and records the outcome unless the request is forwarded.
+    /// Turns a refusal into its response. Records the outcome, unless the request is forwarded and
+    /// its outcome is still unknown.
     fn finish_decision(
         &self,
         judged: Result<Decision, Refusal>,
@@ -231,14 +234,15 @@ impl Gate {
         match judged {
             Ok(Decision::Forward) => Decision::Forward,
             Ok(Decision::Reply(reply)) => {
-                ctx.set_outcome(reply.status(), "ok");
+                ctx.set_outcome_if_unset(reply.status(), "ok");
                 Decision::Reply(reply)
             }
             Err(refusal) => Decision::Reply(self.reply_to_refusal(&refusal, ctx)),
         }
     }
 
-    /// The gates that spend nothing: route, key and origin. Sets the CORS headers of the response.
+    /// Runs the gates that charge no call: route, key and origin. Sets the CORS headers of the
+    /// response.
     fn check_route_key_and_origin<'r>(
         &self,
         request: &GateRequest<'r>,
@@ -264,7 +268,7 @@ impl Gate {
 }
 
 /// Matches the route and authenticates the client if the route needs a key. If no key set could be
-/// loaded, that is an internal failure: every key would look unknown.
+/// loaded, it returns `Refusal::Internal`, because every key would look unknown.
 fn match_route_and_key<'r>(
     ring: Option<&KeyRing>,
     request: &GateRequest<'r>,
@@ -277,13 +281,14 @@ fn match_route_and_key<'r>(
         Route::Options(_) => (false, false),
         Route::Usage => (true, false),
         Route::Upstream(index) => {
-            (policy.upstream_routes[index].needs_key, policy.upstream_routes[index].counts)
+            (policy.upstream_routes[index].needs_key, policy.upstream_routes[index].is_counted)
         }
         Route::TopDomains | Route::Domain(_) | Route::Check(_) => (true, true),
     };
     if needs_key {
-        let (ring, now) = (ring.ok_or(Refusal::Internal)?, ctx.unix_now());
-        let key = admission::authenticate_client(ring, request.authorization.into_iter(), now)?;
+        let (ring, unix_now) = (ring.ok_or(Refusal::Internal)?, ctx.unix_now());
+        let key =
+            admission::authenticate_client(ring, request.authorization.into_iter(), unix_now)?;
         let is_faulty = key.is_faulty();
         ctx.key = Some(key);
         if is_faulty {
@@ -293,9 +298,9 @@ fn match_route_and_key<'r>(
     Ok(MatchedRoute { route, is_counted })
 }
 
-/// The CORS headers of a response without a known key. A browser may read it if some key allows its
-/// origin. If no key set could be loaded, any browser may: it must learn that it should let its
-/// user through (`X-Fail-Open`).
+/// Returns the CORS headers of a response to a request without a valid key. A page may read the
+/// response if some valid key allows the page's origin. If no key set could be loaded, every page
+/// may read it, because the page must learn that it should let its user through (`X-Fail-Open`).
 fn cors_without_key(ring: Option<&KeyRing>, origin: &OriginHeader, now: i64) -> Cors {
     let is_allowed = |origin| ring.is_none_or(|ring| ring.is_origin_allowed(origin, now));
     match origin {

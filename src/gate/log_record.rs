@@ -19,7 +19,7 @@ impl Gate {
     pub fn logging(&self, session: &Session, error: Option<&Error>, ctx: &mut RequestContext) {
         let answer = session.response_written().filter(|_| has_response_started(session));
         let status = answer.map_or(0, |header| header.status.as_u16());
-        ctx.set_outcome(status, if error.is_some() { "aborted" } else { "ok" });
+        ctx.set_outcome_if_unset(status, if error.is_some() { "aborted" } else { "ok" });
         let header = session.req_header();
         self.record_request(
             ctx,
@@ -29,14 +29,15 @@ impl Gate {
         );
     }
 
-    /// Counts and logs a request that was refused before its header was parsed.
+    /// Counts and logs a request that was refused before the gates: its method and path are unknown
+    /// or not trusted, so they are not logged.
     pub(crate) fn record_refusal(
         &self,
         refusal: &Refusal,
         ctx: &mut RequestContext,
         client: Option<IpAddr>,
     ) {
-        ctx.set_outcome(refusal.status(), refusal.code());
+        ctx.set_outcome_if_unset(refusal.status(), refusal.code());
         self.record_request(ctx, "", b"", client);
     }
 
@@ -54,17 +55,17 @@ impl Gate {
         if !self.state.access_log.is_enabled() {
             return;
         }
-        let other;
+        let redacted_path;
         let path = match &ctx.domain {
             Some(domain) => [route::DOMAIN_PATH_PREFIX, domain.as_str()],
             None => {
-                other = route::redact_path(target);
-                ["", other.as_str()]
+                redacted_path = route::redact_path(target);
+                ["", redacted_path.as_str()]
             }
         };
         self.state.access_log.write_entry(&LogEntry {
             at_ms: ctx.started_unix_ms,
-            request_id: route::redact_id(&ctx.common_headers.request_id),
+            request_id: route::redact_request_id(&ctx.common_headers.request_id),
             client: client.map(|address| address.to_canonical()),
             method: route::redact_if_key_length(method),
             route: ctx.route.as_str(),

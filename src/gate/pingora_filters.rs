@@ -10,7 +10,7 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorSource, ErrorType, Result};
 use pingora_proxy::{FailToProxy, Session};
 
-use crate::message::forwarding::{ClientInfo, clean_response, prepare_upstream_request};
+use crate::message::forwarding::{ClientInfo, prepare_client_response, prepare_upstream_request};
 use crate::model::refusal::Refusal;
 use crate::support::socket_reset::set_reset_on_close;
 
@@ -40,8 +40,8 @@ impl Gate {
         let (Some(target), Some(_)) = (ctx.upstream_target(), &ctx.permit) else {
             return Error::e_explain(ErrorType::InternalError, "no permit");
         };
-        let is_secure = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
-        let client_info = self.client_info(ctx, client_address(session), is_secure);
+        let is_tls = session.digest().is_some_and(|digest| digest.ssl_digest.is_some());
+        let client_info = self.client_info(ctx, client_address(session), is_tls);
         prepare_upstream_request(request, target, host, &client_info)
     }
 
@@ -50,14 +50,14 @@ impl Gate {
         &self,
         ctx: &'v RequestContext,
         address: Option<IpAddr>,
-        is_secure: bool,
+        is_tls: bool,
     ) -> ClientInfo<'v> {
         ClientInfo {
             key: ctx.permit.as_ref().and_then(|permit| permit.key()),
             request_id: &ctx.common_headers.request_id,
             address,
             is_trusted_proxy: address.is_some_and(|a| self.trusted_proxies.contains(a)),
-            is_tls: is_secure,
+            is_tls,
         }
     }
 
@@ -85,7 +85,7 @@ impl Gate {
         if session.is_process_shutting_down() {
             session.set_keepalive(None);
         }
-        clean_response(response)?;
+        prepare_client_response(response)?;
         // A proxy sends its own version (RFC 9112 section 2.3) and the standard reason phrase.
         response.set_version(http::Version::HTTP_11);
         response.set_reason_phrase(None)?;
@@ -122,9 +122,9 @@ impl Gate {
         self.answer_failure(session, error, ctx, &upstream_refusal, false).await
     }
 
-    /// Like [`Gate::fail_to_proxy`], for a proxy that knows more: the refusal to send if the
-    /// upstream server failed, and whether the client failed by being too slow. A slow client is
-    /// still connected, so it gets a response.
+    /// Like [`Gate::fail_to_proxy`], for a proxy that also knows which refusal to send if the
+    /// upstream server failed, and whether the exchange failed because the client was too slow. A
+    /// slow client is still connected, so it gets a response.
     pub(crate) async fn answer_failure(
         &self,
         session: &mut Session,

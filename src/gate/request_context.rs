@@ -20,18 +20,23 @@ use crate::support::snapshot::SnapshotCell;
 /// [`Gate::request_filter`]: crate::Gate::request_filter
 pub struct RequestContext {
     started: Instant,
-    /// The machine's clock, for the log only.
+    /// The start of the request by the machine's clock, for the log only.
     pub(super) started_unix_ms: i64,
-    /// The ledger's time that the request is judged by; 0 before the gates run.
+    /// The ledger's time that the request is judged by, in seconds since 1970; 0 before the gates
+    /// run.
     pub(super) unix_now: i64,
     pub(crate) common_headers: CommonHeaders,
     /// Proof that the request passed the gates; `None` before, and for a refused request.
     pub(crate) permit: Option<Permit>,
+    /// See [`RequestContext::upstream_target()`].
     pub(super) upstream_target: Option<Vec<u8>>,
     pub(super) route: RouteLabel,
     pub(super) key: Option<Arc<Key>>,
+    /// The outcome in the metrics and the log; `None` until it is known.
     pub(super) outcome: Option<&'static str>,
+    /// The status of the response; 0 if none was sent.
     pub(super) status: u16,
+    /// The reason of the verdict, for the log; `None` without a verdict.
     pub(super) reason: Option<&'static str>,
     /// The domain that the client asked about, on the domain route.
     pub(super) domain: Option<Domain>,
@@ -121,7 +126,7 @@ impl RequestContext {
     }
 
     /// Sets the outcome of the request, unless it is set already.
-    pub(crate) fn set_outcome(&mut self, status: u16, outcome: &'static str) {
+    pub(crate) fn set_outcome_if_unset(&mut self, status: u16, outcome: &'static str) {
         if self.outcome.is_none() {
             self.status = status;
             self.outcome = Some(outcome);
@@ -135,7 +140,7 @@ impl RequestContext {
             500..=599 => "upstream_5xx",
             _ => "ok",
         };
-        self.set_outcome(status, outcome);
+        self.set_outcome_if_unset(status, outcome);
     }
 
     /// Sets the outcome to `aborted`, because the response was truncated. This replaces an outcome

@@ -16,7 +16,7 @@ use crate::observe::metrics::RouteLabel;
 pub use upstream_route::UpstreamRoute;
 use upstream_route::find_upstream_route;
 
-/// The longest target of a check, decoded, in bytes.
+/// The longest e-mail address or domain of a check, decoded, in bytes.
 const MAX_CHECK_TARGET_BYTES: usize = 1024;
 
 const TOP_DOMAINS_PATH: &[u8] = b"/v1/public/top-domains";
@@ -28,11 +28,11 @@ const USAGE_PATH: &[u8] = b"/v1/usage";
 /// The route of a request. Segments are raw, as the client sent them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Route<'a> {
-    /// The top list.
+    /// The list of the domains that were flagged most often.
     TopDomains,
     /// The verdict on a domain.
     Domain(&'a [u8]),
-    /// A check, which an upstream server answers.
+    /// A check of an e-mail address or a domain, which an upstream server answers.
     Check(&'a [u8]),
     /// The calls that the account has spent this month.
     Usage,
@@ -60,19 +60,21 @@ impl Route<'_> {
 pub fn match_route<'a>(
     method: &str,
     target: &'a [u8],
-    prefixes: &[UpstreamRoute],
+    upstream_routes: &[UpstreamRoute],
 ) -> Result<Route<'a>, Refusal> {
     let (path, _) = split_query(target);
     let (route, allow) = match match_builtin_route(path) {
         Some(route) => (route, BUILTIN_METHODS),
         None => {
-            let index = find_upstream_route(prefixes, path).ok_or(Refusal::NotFound)?;
-            (Route::Upstream(index), prefixes[index].allow.clone())
+            let index = find_upstream_route(upstream_routes, path).ok_or(Refusal::NotFound)?;
+            (Route::Upstream(index), upstream_routes[index].allow.clone())
         }
     };
     match (method, &route) {
         ("OPTIONS", _) => Ok(Route::Options(allow)),
-        (_, Route::Upstream(index)) if prefixes[*index].methods.iter().any(|m| m == method) => {
+        (_, Route::Upstream(index))
+            if upstream_routes[*index].methods.iter().any(|m| m == method) =>
+        {
             Ok(route)
         }
         ("GET" | "HEAD", Route::TopDomains | Route::Domain(_) | Route::Check(_) | Route::Usage) => {
@@ -88,8 +90,9 @@ pub fn split_query(target: &[u8]) -> (&[u8], &[u8]) {
     target.split_at(end)
 }
 
-/// Returns the path under which a check is forwarded: `/v1/check/` and the target in one canonical
-/// encoding, with everything but RFC 3986 unreserved characters percent-encoded in upper case.
+/// Returns the path of a check for the upstream server, so that each address or domain has exactly
+/// one path: `/v1/check/` and the decoded segment, with everything but RFC 3986's unreserved
+/// characters percent-encoded, with upper-case digits.
 pub fn canonicalize_check_target(segment: &[u8]) -> Result<String, Refusal> {
     let invalid = Refusal::InvalidTarget;
     let decoded = percent_decode(segment)
@@ -153,7 +156,7 @@ pub fn redact_if_key_length(text: &str) -> &str {
 }
 
 /// Returns a request's id, or `…` if the id may contain an e-mail address.
-pub fn redact_id(id: &str) -> &str {
+pub fn redact_request_id(id: &str) -> &str {
     if id.contains(['@', '%']) { "…" } else { id }
 }
 
@@ -171,7 +174,8 @@ fn match_builtin_route(path: &[u8]) -> Option<Route<'_>> {
     is_safe_segment(segment).then_some(Route::Check(segment))
 }
 
-/// Returns true for a single segment that is not empty and, even when decoded, no dot segment.
+/// Returns true for one segment that is not empty and is no dot segment, encoded or not. The
+/// longest dot segment is `%2e%2e`, with 6 bytes.
 fn is_safe_segment(segment: &[u8]) -> bool {
     if segment.is_empty() || segment.contains(&b'/') {
         return false;
@@ -184,28 +188,28 @@ fn is_safe_segment(segment: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn route(target: &str) -> Result<Route<'_>, u16> {
-        match_route("GET", target.as_bytes(), &[prefix()]).map_err(|refusal| refusal.status())
+    fn match_get(target: &str) -> Result<Route<'_>, u16> {
+        match_route("GET", target.as_bytes(), &[signup_route()]).map_err(|refusal| refusal.status())
     }
 
-    fn prefix() -> UpstreamRoute {
+    fn signup_route() -> UpstreamRoute {
         UpstreamRoute {
             path: "/v1/signup".to_owned(),
             methods: vec!["GET".to_owned(), "POST".to_owned()],
             allow: "GET, POST, OPTIONS".into(),
             needs_key: true,
-            counts: true,
+            is_counted: true,
         }
     }
 
     #[test]
-    fn only_what_is_exactly_a_route_is_one() {
-        assert_eq!(route("/v1/public/top-domains"), Ok(Route::TopDomains));
-        assert_eq!(route("/v1/public/top-domains?x=/../"), Ok(Route::TopDomains));
-        assert_eq!(route("/v1/public/domain/a.com"), Ok(Route::Domain(b"a.com")));
-        assert_eq!(route("/v1/public/domain/a%2Fb"), Ok(Route::Domain(b"a%2Fb")));
-        assert_eq!(route("/v1/check/a%40b.com?q"), Ok(Route::Check(b"a%40b.com")));
-        assert_eq!(route("/v1/usage"), Ok(Route::Usage));
+    fn only_the_exact_path_of_a_route_matches() {
+        assert_eq!(match_get("/v1/public/top-domains"), Ok(Route::TopDomains));
+        assert_eq!(match_get("/v1/public/top-domains?x=/../"), Ok(Route::TopDomains));
+        assert_eq!(match_get("/v1/public/domain/a.com"), Ok(Route::Domain(b"a.com")));
+        assert_eq!(match_get("/v1/public/domain/a%2Fb"), Ok(Route::Domain(b"a%2Fb")));
+        assert_eq!(match_get("/v1/check/a%40b.com?q"), Ok(Route::Check(b"a%40b.com")));
+        assert_eq!(match_get("/v1/usage"), Ok(Route::Usage));
         for target in [
             "",
             "/",
@@ -232,33 +236,33 @@ mod tests {
             "/v1/public/top-domains/",
             "/v1/;/usage",
         ] {
-            assert_eq!(route(target), Err(404), "{target}");
+            assert_eq!(match_get(target), Err(404), "{target}");
         }
     }
 
     #[test]
-    fn a_known_path_with_another_method_names_the_right_ones() {
-        fn refused<'t>(method: &str, target: &'t str) -> Result<Route<'t>, Refusal> {
-            match_route(method, target.as_bytes(), &[prefix()])
+    fn other_methods_get_405_with_allow() {
+        fn match_method<'t>(method: &str, target: &'t str) -> Result<Route<'t>, Refusal> {
+            match_route(method, target.as_bytes(), &[signup_route()])
         }
         assert_eq!(
-            refused("POST", "/v1/usage"),
+            match_method("POST", "/v1/usage"),
             Err(Refusal::MethodNotAllowed { allow: "GET, HEAD, OPTIONS".into() })
         );
         assert_eq!(
-            refused("DELETE", "/v1/signup"),
+            match_method("DELETE", "/v1/signup"),
             Err(Refusal::MethodNotAllowed { allow: "GET, POST, OPTIONS".into() })
         );
-        assert_eq!(refused("get", "/v1/usage").map_err(|r| r.status()), Err(405));
+        assert_eq!(match_method("get", "/v1/usage").map_err(|r| r.status()), Err(405));
         assert_eq!(
-            refused("OPTIONS", "/v1/usage"),
+            match_method("OPTIONS", "/v1/usage"),
             Ok(Route::Options("GET, HEAD, OPTIONS".into()))
         );
-        assert_eq!(refused("OPTIONS", "/nothing").map_err(|r| r.status()), Err(404));
+        assert_eq!(match_method("OPTIONS", "/nothing").map_err(|r| r.status()), Err(404));
     }
 
     #[test]
-    fn a_check_is_passed_on_in_one_form() {
+    fn a_check_is_forwarded_in_canonical_form() {
         let canonical = |segment: &str| canonicalize_check_target(segment.as_bytes()).ok();
         for segment in ["user@example.com", "user%40example.com", "%75ser%40example%2ecom"] {
             let expected = "/v1/check/user%40example.com";

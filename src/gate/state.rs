@@ -26,7 +26,7 @@ pub struct Policy {
 
 /// The state that requests are judged by.
 pub struct GateState {
-    /// The domains that the lists know.
+    /// The table of domains that was compiled from the lists.
     pub table: Arc<SnapshotCell<Table>>,
     /// The keys; `None` until a key set could be loaded. Requests that need a key then get a 500.
     pub keys: SnapshotCell<Option<KeyRing>>,
@@ -40,7 +40,7 @@ pub struct GateState {
     pub metrics: Metrics,
     /// The access log.
     pub access_log: AccessLog,
-    /// Generates ids for requests that bring none.
+    /// Generates the id of a request that has no valid id of its own.
     pub request_ids: RequestIdGenerator,
     /// The rules that a reload may change.
     pub policy: SnapshotCell<Policy>,

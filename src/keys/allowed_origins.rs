@@ -27,8 +27,8 @@ impl AllowedOrigins {
         keys.for_each(|key| self.add_key(key, |_| true));
     }
 
-    /// Recomputes the changed patterns, and the keys without origins, from all keys of the ring.
-    /// The other patterns stay as they are.
+    /// Recomputes from all keys of the ring until when the changed patterns are allowed, and until
+    /// when an unrestricted key is valid. The other patterns stay as they are.
     pub(super) fn refresh_patterns<'k>(
         &mut self,
         changed_patterns: &HashSet<OriginPattern>,
@@ -41,6 +41,7 @@ impl AllowedOrigins {
         keys.for_each(|key| self.add_key(key, |pattern| changed_patterns.contains(pattern)));
     }
 
+    /// Adds the origins of a key that `is_included` accepts. A revoked key adds none.
     fn add_key(&mut self, key: &Key, is_included: impl Fn(&OriginPattern) -> bool) {
         if key.is_revoked {
             return;
@@ -57,8 +58,8 @@ impl AllowedOrigins {
 
     pub(super) fn is_allowed(&self, origin: &Origin, unix_now: i64) -> bool {
         let is_current = |until: &i64| unix_now < *until;
-        let known =
+        let is_pattern_allowed =
             |pattern: String| self.expiry_by_pattern.get(pattern.as_str()).is_some_and(is_current);
-        is_current(&self.unrestricted_until) || origin.covering_patterns().any(known)
+        is_current(&self.unrestricted_until) || origin.covering_patterns().any(is_pattern_allowed)
     }
 }

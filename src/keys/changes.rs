@@ -13,9 +13,10 @@ use crate::quota::Ledger;
 use crate::store::RingChanges;
 
 impl KeyRing {
-    /// The ring after these changes of the store, equal to a ring built from all rows. `None` if
-    /// only all rows give the right ring. `declared` and `plans` must be the ones that this ring
-    /// was built with, and the changes must begin at its version.
+    /// Returns this ring with the changes of the store applied: the same as a ring built from all
+    /// rows. Returns `None` if the changes are not enough, so that the caller must build the ring
+    /// from all rows. `declared` and `plans` must be those that this ring was built with, and the
+    /// changes must begin at its version.
     pub fn with_changes(
         &self,
         changes: &RingChanges,
@@ -23,42 +24,42 @@ impl KeyRing {
         plans: &Plans,
         ledger: &Ledger,
     ) -> Option<KeyRing> {
-        let RingChanges { mark: ring_version, keys, damaged, .. } = changes;
+        let RingChanges { ring_version, keys, damaged, .. } = changes;
         let ids: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let mut declared_ids = declared.iter().map(|declared| declared.key.id.as_str());
-        // An entry of the key file with the same id may be another key.
-        let needs_all = !damaged.keys.is_empty()
+        // A changed key and an entry of the key file may have the same id but be different keys.
+        let needs_full_rebuild = !damaged.keys.is_empty()
             || !self.unreadable_digests.is_empty()
             || declared_ids.any(|id| ids.contains(id));
-        if needs_all {
+        if needs_full_rebuild {
             return None;
         }
-        let changed: HashSet<[u8; 16]> =
+        let changed_digests: HashSet<[u8; 16]> =
             keys.iter().map(|key| digest_prefix(&key.digest)).collect();
         // The changed keys, merged with their entries in the key file.
         let declared_changed: Vec<DeclaredKey> = declared
             .iter()
-            .filter(|declared| changed.contains(&digest_prefix(&declared.key.digest)))
+            .filter(|declared| changed_digests.contains(&digest_prefix(&declared.key.digest)))
             .cloned()
             .collect();
         let merged = merge_keys(keys, &declared_changed);
-        let effective_limits = self.changed_limits(changes, declared, plans);
+        let effective_limits = self.limits_of_affected_accounts(changes, declared, plans);
 
         let mut next = KeyRing {
             keys: self.keys.clone(),
             accounts: self.accounts.clone(),
             origins: self.origins.clone(),
-            faults: self.faults.clone(),
+            key_faults: self.key_faults.clone(),
             unreadable_digests: HashSet::new(),
             ring_version: ring_version.clone(),
         };
-        next.replace_accounts(effective_limits, ledger);
+        next.replace_changed_accounts(effective_limits, ledger);
         let mut changed_patterns: HashSet<OriginPattern> =
             merged.iter().flat_map(|key| key.origins.iter().cloned()).collect();
-        for prefix in &changed {
+        for prefix in &changed_digests {
             if let Some(before) = next.keys.remove(prefix) {
                 changed_patterns.extend(before.origins.iter().cloned());
-                next.faults.remove(&before.id);
+                next.key_faults.remove(&before.id);
             }
         }
         for key in merged {
@@ -69,7 +70,7 @@ impl KeyRing {
     }
 
     /// The accounts that the changes affect, with their limits after the changes.
-    fn changed_limits(
+    fn limits_of_affected_accounts(
         &self,
         changes: &RingChanges,
         declared: &[DeclaredKey],
@@ -88,7 +89,9 @@ impl KeyRing {
         effective_limits(accounts, &damaged.accounts, affected_keys, affected_declared, plans)
     }
 
-    fn replace_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {
+    /// Replaces the accounts whose plan, limit or fault differs, and lets their keys point to the
+    /// new accounts. The other accounts and keys stay shared with the previous ring.
+    fn replace_changed_accounts(&mut self, effective_limits: Vec<EffectiveLimit>, ledger: &Ledger) {
         let is_same = |known: &Account, effective: &EffectiveLimit| {
             known.plan == effective.plan
                 && known.limit == effective.limit
@@ -114,6 +117,7 @@ impl KeyRing {
 }
 
 impl Key {
+    /// A copy of the key that belongs to a new version of its account.
     fn with_account(&self, account: &Arc<Account>) -> Key {
         Key {
             id: self.id.clone(),
@@ -126,7 +130,7 @@ impl Key {
             is_restricted: self.is_restricted,
             expires_at: self.expires_at,
             is_revoked: self.is_revoked,
-            is_faulty: self.is_faulty,
+            has_own_fault: self.has_own_fault,
         }
     }
 }

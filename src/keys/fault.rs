@@ -19,15 +19,15 @@ pub enum RingFault {
     },
     /// riskgate can't read an account's row in the store.
     #[error(
-        "account {account}: expected a row in the store that can be read, but found another; \
-         `riskgate accounts set {account}` with its plan and limit repairs it"
+        "account {account}: expected a readable row in the store, but found a damaged one; run \
+         `riskgate accounts set {account}` with its plan and limit to repair it"
     )]
     DamagedAccount {
         /// The account.
         account: String,
     },
     /// riskgate can't read a key's row in the store.
-    #[error("key {id}: expected a row in the store that can be read, but found another")]
+    #[error("key {id}: expected a readable row in the store, but found a damaged one")]
     DamagedKey {
         /// The key's id.
         id: String,
@@ -70,7 +70,7 @@ pub enum RingError {
         /// The plan of a later key.
         second: String,
     },
-    /// The store lost the version of its key ring, or has another id than before.
+    /// The store has another id than the store of the serving ring, or no version any more.
     #[error(
         "the store is another one or was emptied: expected version {expected} of {store}, \
          but found {found}"

@@ -17,7 +17,7 @@ pub struct Account {
     pub limit: MonthlyLimit,
     /// The lease from which the account's calls are spent.
     pub lease: Arc<Lease>,
-    /// Why riskgate can't serve the account.
+    /// Why riskgate can't serve the account; `None` if it can.
     pub(super) fault: Option<RingFault>,
 }
 
@@ -25,17 +25,20 @@ pub struct Account {
 /// cache lines as possible.
 #[repr(C)]
 pub struct Key {
+    /// The SHA-256 of the key's text.
     pub(super) digest: [u8; 32],
-    /// The account's lease, copied here to save a pointer.
+    /// The account's lease, referenced here too so that a call follows one pointer less.
     pub lease: Arc<Lease>,
     pub(super) is_revoked: bool,
-    pub(super) is_faulty: bool,
+    pub(super) has_own_fault: bool,
     pub(super) is_restricted: bool,
     /// Whether riskgate refuses a request without `Origin`.
     pub require_origin: bool,
+    /// Unix seconds; `None` if the key does not expire.
     pub(super) expires_at: Option<i64>,
+    /// The origins that a restricted key allows.
     pub(super) origins: Vec<OriginPattern>,
-    /// The account's limit, copied here to save a pointer.
+    /// The account's limit, copied here so that a call follows one pointer less.
     pub limit: MonthlyLimit,
     /// The account that the key belongs to.
     pub account: Arc<Account>,
@@ -46,7 +49,7 @@ pub struct Key {
 impl Key {
     /// Whether the key or its account has a fault, so that riskgate answers its calls with 500.
     pub fn is_faulty(&self) -> bool {
-        self.is_faulty || self.account.fault.is_some()
+        self.has_own_fault || self.account.fault.is_some()
     }
 
     /// Whether the key allows only the origins that it lists.

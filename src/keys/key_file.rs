@@ -20,7 +20,7 @@ const MAX_KEY_FILE_BYTES: u64 = 256 << 20;
 pub struct DeclaredKey {
     /// The key.
     pub key: KeyRow,
-    /// The account's plan.
+    /// The account's plan; `None` if the file gives none.
     pub plan: Option<String>,
 }
 
@@ -68,8 +68,8 @@ pub fn read_key_file(
     let file_fault = |message: String| vec![KeyFileError { at: name.clone(), message }];
     let text = read_regular_text(path, MAX_KEY_FILE_BYTES)
         .map_err(|found| file_fault(format!("expected a key file, but found {found}")))?;
-    // An operator who wants no keys can leave a comment. A file without any text was truncated, or
-    // is being written at this moment.
+    // An empty file is an error, because it was truncated or is being written at this moment. A
+    // file for no keys can hold a comment.
     if text.trim_start_matches('\u{feff}').trim_ascii().is_empty() {
         return Err(file_fault("expected keys, but found an empty file".to_owned()));
     }
@@ -231,13 +231,14 @@ pub fn is_valid_name(text: &str) -> bool {
     (1..=128).contains(&text.len()) && text.bytes().all(is_allowed)
 }
 
+/// Parses the field `hash`. `None` if it has another form.
 fn parse_hash(text: &str) -> Option<[u8; 32]> {
     let mut digest = [0; 32];
     hex::decode_to_slice(text.strip_prefix("sha256:")?, &mut digest).ok()?;
     Some(digest)
 }
 
-/// The `hash` of a key file for a key's text.
+/// Formats the SHA-256 of a key's text as the field `hash` of a key file.
 pub fn format_key_hash(token: &str) -> String {
     format!("sha256:{}", hex::encode(sha256(token.as_bytes())))
 }
@@ -258,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_declared_by_hash_or_variable() {
+    fn hash_or_env_variable_declares_a_key() {
         let hash = format_key_hash("sv_0123456789abcdef");
         let text = format!(
             "[[key]]\nid = \"web-1\"\naccount = \"acme\"\nplan = \"pro\"\nhash = \"{hash}\"\n\
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn each_fault_says_where_and_what_was_expected() {
+    fn a_fault_names_its_line_and_shows_no_key() {
         let head = "[[key]]\nid = \"a\"\naccount = \"acme\"\n";
         for (text, fault) in [
             (format!("{head}hash = \"md5:00\"\n"), "keys.toml:4: hash: expected sha256: and 64"),

@@ -9,7 +9,7 @@ use super::allowed_origins::AllowedOrigins;
 use super::fault::{RingError, RingFault};
 use super::key::{Account, Key};
 use super::key_file::DeclaredKey;
-use super::limits::{Plans, check_plans, effective_limits};
+use super::limits::{Plans, check_file_plans, effective_limits};
 use super::merge::{MergedKey, merge_keys};
 use super::token::sha256;
 use crate::model::origin::Origin;
@@ -22,7 +22,7 @@ pub struct KeyRing {
     pub(super) accounts: HashMap<String, Arc<Account>>,
     pub(super) origins: AllowedOrigins,
     /// The faults of keys, by key id.
-    pub(super) faults: BTreeMap<String, RingFault>,
+    pub(super) key_faults: BTreeMap<String, RingFault>,
     /// The digest prefixes of keys whose rows in the store can't be read.
     pub(super) unreadable_digests: HashSet<[u8; 16]>,
     /// The version of the store that this ring was built from.
@@ -48,7 +48,7 @@ impl KeyRing {
                 .map(|effective| effective.into_account(ledger))
                 .collect(),
             origins: AllowedOrigins::empty(),
-            faults: damaged_key_faults(rows),
+            key_faults: damaged_key_faults(rows),
             unreadable_digests: rows.damaged.keys.values().flatten().map(digest_prefix).collect(),
             ring_version: rows.ring_version(),
         };
@@ -66,7 +66,7 @@ impl KeyRing {
         plans: &Plans,
     ) -> Result<(), RingError> {
         let damaged = &rows.damaged.accounts;
-        check_plans(
+        check_file_plans(
             effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans),
             declared,
         )
@@ -77,23 +77,23 @@ impl KeyRing {
         let damaged = &rows.damaged.accounts;
         let effective_limits =
             effective_limits(&rows.accounts, damaged, &rows.keys, declared, plans);
-        let of_accounts = effective_limits.into_iter().filter_map(|effective| effective.fault);
-        let of_keys = merge_keys(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
-        of_accounts.chain(of_keys).chain(damaged_key_faults(rows).into_values()).collect()
+        let account_faults = effective_limits.into_iter().filter_map(|effective| effective.fault);
+        let key_faults = merge_keys(&rows.keys, declared).into_iter().filter_map(|key| key.fault);
+        account_faults.chain(key_faults).chain(damaged_key_faults(rows).into_values()).collect()
     }
 
     /// The faults of this ring's keys and accounts, sorted by their text. riskgate answers calls of
     /// these keys and accounts with 500.
     pub fn faults(&self) -> Vec<&RingFault> {
         let of_accounts = self.accounts.values().filter_map(|account| account.fault.as_ref());
-        let mut faults: Vec<_> = of_accounts.chain(self.faults.values()).collect();
+        let mut faults: Vec<_> = of_accounts.chain(self.key_faults.values()).collect();
         faults.sort_by_cached_key(|fault| fault.to_string());
         faults
     }
 
-    /// Rejects the store's present version if its store id differs from that of this ring, or if
-    /// the store has no version any more.
-    pub fn check_succession(&self, current: Option<&RingVersion>) -> Result<(), RingError> {
+    /// Fails if the store is another one than the store that this ring was built from, or was
+    /// emptied. Any version of the same store passes.
+    pub fn check_same_store(&self, current: Option<&RingVersion>) -> Result<(), RingError> {
         let RingVersion { store_id, version, .. } = &self.ring_version;
         let found = match current {
             Some(now) if now.store_id == *store_id => return Ok(()),
@@ -111,7 +111,7 @@ impl KeyRing {
 
     /// The key with this digest, unless it is revoked or expired. The digests are compared in
     /// constant time.
-    pub fn find_key(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
+    pub fn find_valid_key(&self, digest: &[u8; 32], unix_now: i64) -> Option<&Arc<Key>> {
         let (prefix, _) = digest.split_first_chunk::<16>()?;
         let key = self.keys.get(prefix)?;
         let is_same: bool = key.digest.ct_eq(digest).into();
@@ -120,18 +120,19 @@ impl KeyRing {
         (is_same && is_valid).then_some(key)
     }
 
-    /// Whether at least one valid key allows this origin. riskgate answers preflights by this rule,
-    /// because they carry no key. An unrestricted key allows every origin.
+    /// Whether at least one valid key allows this origin. riskgate decides by this rule how to
+    /// answer a preflight, because a preflight carries no key. An unrestricted key allows every
+    /// origin.
     pub fn is_origin_allowed(&self, origin: &Origin, unix_now: i64) -> bool {
         self.origins.is_allowed(origin, unix_now)
     }
 
-    /// Whether the ring has the key with this text. Revoked keys count.
+    /// Whether the ring has a key with this text, even if that key is revoked or expired.
     pub fn contains_key(&self, text: &[u8]) -> bool {
         self.keys.contains_key(&digest_prefix(&sha256(text)))
     }
 
-    /// The number of keys. Revoked keys count.
+    /// The number of keys, including revoked and expired ones.
     pub fn len(&self) -> usize {
         self.keys.len()
     }
@@ -146,6 +147,7 @@ impl KeyRing {
         self.ring_version.version
     }
 
+    /// Adds a key, unless the ring lacks its account.
     pub(super) fn insert_key(&mut self, merged: MergedKey<'_>) {
         let MergedKey { row, origins, is_restricted, fault } = merged;
         let Some(account) = self.accounts.get(&row.account) else { return };
@@ -160,10 +162,10 @@ impl KeyRing {
             is_restricted,
             expires_at: row.expires_at,
             is_revoked: row.revoked_at.is_some(),
-            is_faulty: fault.is_some(),
+            has_own_fault: fault.is_some(),
         };
         self.keys.insert(digest_prefix(&row.digest), Arc::new(key));
-        self.faults.extend(fault.map(|fault| (row.id.clone(), fault)));
+        self.key_faults.extend(fault.map(|fault| (row.id.clone(), fault)));
     }
 }
 

@@ -21,24 +21,26 @@ pub(super) struct EffectiveLimit {
     pub name: String,
     pub plan: String,
     pub limit: MonthlyLimit,
-    /// Why riskgate can't serve the account.
+    /// Why riskgate can't serve the account; `None` if it can.
     pub fault: Option<RingFault>,
     /// Whether the plan comes from the key file.
     is_plan_from_file: bool,
 }
 
 impl EffectiveLimit {
-    /// Gets the account's lease from the ledger, which sets the lease's limit.
+    /// Builds the account, and returns it with its name. The ledger sets the limit of the account's
+    /// lease.
     pub(super) fn into_account(self, ledger: &Ledger) -> (String, Arc<Account>) {
         let EffectiveLimit { name, plan, limit, fault, .. } = self;
-        let lease = ledger.lease(&name, limit);
+        let lease = ledger.lease_at_limit(&name, limit);
         (name.clone(), Arc::new(Account { name, plan, limit, lease, fault }))
     }
 }
 
-/// Every account that the store or the key file names, with its effective limit. A plan or limit
-/// of the store takes precedence over the key file, because an operator set it later. An account
-/// with a fault gets a limit of 0 calls.
+/// Every account that the store or the key file names, with its effective limit. `rows`, `damaged`
+/// and `keys` come from the store, `declared` from the key file. A plan in the store takes
+/// precedence over the key file, because an operator set it later. An account with a fault gets a
+/// limit of 0 calls.
 pub(super) fn effective_limits<'r>(
     rows: &'r [AccountRow],
     damaged: &'r BTreeSet<String>,
@@ -50,26 +52,26 @@ pub(super) fn effective_limits<'r>(
     struct AccountSources<'r> {
         file_plan: Option<&'r str>,
         store_plan: Option<&'r str>,
-        limit: Option<MonthlyLimit>,
+        store_limit: Option<MonthlyLimit>,
     }
-    let mut named: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
+    let mut sources_by_account: BTreeMap<&str, AccountSources<'_>> = BTreeMap::new();
     for key in keys {
-        named.entry(&key.account).or_default();
+        sources_by_account.entry(&key.account).or_default();
     }
     for key in declared {
-        let sources = named.entry(&key.key.account).or_default();
+        let sources = sources_by_account.entry(&key.key.account).or_default();
         sources.file_plan = sources.file_plan.or(key.plan.as_deref());
     }
     for row in rows {
-        let sources = named.entry(&row.name).or_default();
-        (sources.store_plan, sources.limit) = (row.plan.as_deref(), row.limit);
+        let sources = sources_by_account.entry(&row.name).or_default();
+        (sources.store_plan, sources.store_limit) = (row.plan.as_deref(), row.limit);
     }
     for name in damaged {
-        named.entry(name).or_default();
+        sources_by_account.entry(name).or_default();
     }
     let resolve_limit = |(name, sources): (&str, AccountSources<'_>)| {
         let plan = sources.store_plan.or(sources.file_plan).unwrap_or(DEFAULT_PLAN);
-        let limit = sources.limit.or_else(|| plans.get(plan).copied());
+        let limit = sources.store_limit.or_else(|| plans.get(plan).copied());
         let fault = match limit {
             _ if damaged.contains(name) => {
                 Some(RingFault::DamagedAccount { account: name.to_owned() })
@@ -91,11 +93,11 @@ pub(super) fn effective_limits<'r>(
             is_plan_from_file,
         }
     };
-    named.into_iter().map(resolve_limit).collect()
+    sources_by_account.into_iter().map(resolve_limit).collect()
 }
 
 /// Rejects a key file that gives an account two plans, or a plan that the config does not define.
-pub(super) fn check_plans(
+pub(super) fn check_file_plans(
     effective_limits: impl IntoIterator<Item = EffectiveLimit>,
     declared: &[DeclaredKey],
 ) -> Result<(), RingError> {

@@ -11,29 +11,30 @@ use crate::store::KeyRow;
 /// A key, merged from both sources.
 #[derive(Clone)]
 pub struct MergedKey<'r> {
-    /// The key's row. If both sources have the key, id, account and label come from the key file.
+    /// The key's row. For a key in both sources, the id and account are those of the key file, and
+    /// the label too if the file has one.
     pub row: Cow<'r, KeyRow>,
     /// The origins that every source of the key allows.
     pub origins: Vec<OriginPattern>,
     /// Whether the key is restricted to `origins`. If `origins` is empty, a restricted key allows
     /// no origin.
     pub is_restricted: bool,
-    /// Why riskgate can't serve the key.
+    /// Why riskgate can't serve the key; `None` if it can.
     pub fault: Option<RingFault>,
 }
 
-/// The keys of both sources, each once.
+/// Merges the keys of the store (`rows`) and of the key file (`declared`). Each key appears once.
 pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<MergedKey<'r>> {
     let mut declared_by_digest: HashMap<[u8; 32], &KeyRow> =
         declared.iter().map(|declared| (declared.key.digest, &declared.key)).collect();
     let digest_by_id: HashMap<&str, [u8; 32]> =
         declared.iter().map(|declared| (declared.key.id.as_str(), declared.key.digest)).collect();
-    let mut duplicate_ids: HashMap<[u8; 32], RingFault> = HashMap::new();
+    let mut duplicate_id_faults: HashMap<[u8; 32], RingFault> = HashMap::new();
     let mut keys = Vec::with_capacity(rows.len() + declared.len());
     for row in rows {
         let declared_digest = digest_by_id.get(row.id.as_str());
         if let Some(digest) = declared_digest.filter(|digest| **digest != row.digest) {
-            duplicate_ids.insert(*digest, RingFault::DuplicateId { id: row.id.clone() });
+            duplicate_id_faults.insert(*digest, RingFault::DuplicateId { id: row.id.clone() });
         }
         let key = MergedKey::from_row(row);
         keys.push(match declared_by_digest.remove(&row.digest) {
@@ -42,9 +43,9 @@ pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<Me
         });
     }
     keys.extend(declared_by_digest.into_values().map(MergedKey::from_row));
-    if !duplicate_ids.is_empty() {
+    if !duplicate_id_faults.is_empty() {
         for key in &mut keys {
-            key.fault = key.fault.take().or_else(|| duplicate_ids.remove(&key.row.digest));
+            key.fault = key.fault.take().or_else(|| duplicate_id_faults.remove(&key.row.digest));
         }
     }
     keys
@@ -53,14 +54,14 @@ pub fn merge_keys<'r>(rows: &'r [KeyRow], declared: &'r [DeclaredKey]) -> Vec<Me
 impl<'r> MergedKey<'r> {
     fn from_row(row: &'r KeyRow) -> MergedKey<'r> {
         let mut fault = None;
-        let mut pattern = |text: &String| {
+        let mut parse_pattern = |text: &String| {
             let parsed = OriginPattern::parse(text).ok();
             if parsed.is_none() {
                 fault = Some(RingFault::InvalidOrigin { id: row.id.clone(), found: text.clone() });
             }
             parsed
         };
-        let origins = row.origins.iter().filter_map(&mut pattern).collect();
+        let origins = row.origins.iter().filter_map(&mut parse_pattern).collect();
         let is_restricted = !row.origins.is_empty();
         MergedKey { row: Cow::Borrowed(row), origins, is_restricted, fault }
     }
@@ -69,7 +70,7 @@ impl<'r> MergedKey<'r> {
     fn restrict_by(self, declared: &'r KeyRow) -> MergedKey<'r> {
         let restriction = MergedKey::from_row(declared);
         let mut row = declared.clone();
-        row.merge_end(&self.row);
+        row.merge_earlier_end(&self.row);
         row.require_origin |= self.row.require_origin;
         row.created_at = if row.created_at == 0 { self.row.created_at } else { row.created_at };
         row.label = row.label.or_else(|| self.row.label.clone());

@@ -1,4 +1,4 @@
-//! A ring with changes equals a ring built from all rows, and shares the keys that did not change.
+//! Tests of the key ring: changes of the store, faults, damaged rows, and checks of the key file.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -58,7 +58,7 @@ fn rows(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingRows 
 
 fn changes(version: u64, accounts: Vec<AccountRow>, keys: Vec<KeyRow>) -> RingChanges {
     let ring_version = RingVersion { store_id: "one".to_owned(), version, change_id: None };
-    RingChanges { mark: ring_version, accounts, keys, ..RingChanges::default() }
+    RingChanges { ring_version, accounts, keys, ..RingChanges::default() }
 }
 
 /// For each key number, everything that a request can observe of the ring.
@@ -66,7 +66,7 @@ fn visible_state(ring: &KeyRing) -> BTreeMap<u8, String> {
     let mut seen = BTreeMap::new();
     for n in 0..=255 {
         let origin = Origin::parse(&format!("https://app-{n}.example.com")).unwrap();
-        let key = ring.find_key(&[n; 32], NOW).map(|key| {
+        let key = ring.find_valid_key(&[n; 32], NOW).map(|key| {
             let Account { name, plan, limit, .. } = &*key.account;
             let own = key.is_origin_allowed(&origin);
             (&key.id, name, plan, *limit, key.require_origin, own, key.has_account_of(ring))
@@ -89,7 +89,7 @@ fn a_ring_with_changes_equals_the_ring_built_from_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let mut random = 42u64;
-    let mut roll = |sides: u64| {
+    let mut random_below = |sides: u64| {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % sides
     };
@@ -102,33 +102,36 @@ fn a_ring_with_changes_equals_the_ring_built_from_all_rows() {
     let mut ring = KeyRing::build(&all, &declared, &plans(), &ledger);
     for version in 2..400 {
         let mut changed = changes(version, Vec::new(), Vec::new());
-        for _ in 0..=roll(3) {
-            let n = roll(40) as u8;
+        for _ in 0..=random_below(3) {
+            let n = random_below(40) as u8;
             // A key never changes its account.
             let mut row = key(n, &format!("a{}", n % 6));
-            row.expires_at = [None, Some(NOW), Some(NOW + 1)][roll(3) as usize];
-            row.revoked_at = (roll(4) == 0).then_some(5);
-            if roll(5) == 0 {
+            row.expires_at = [None, Some(NOW), Some(NOW + 1)][random_below(3) as usize];
+            row.revoked_at = (random_below(4) == 0).then_some(5);
+            if random_below(5) == 0 {
                 row.origins.clear();
             }
             let known = all.keys.iter().any(|known| known.id == row.id);
-            if !changed.keys.iter().any(|other| other.id == row.id) && (known || roll(2) == 0) {
+            if !changed.keys.iter().any(|other| other.id == row.id)
+                && (known || random_below(2) == 0)
+            {
                 changed.keys.push(row);
             }
         }
         let mut names: Vec<String> = changed.keys.iter().map(|key| key.account.clone()).collect();
-        if roll(3) == 0 {
+        if random_below(3) == 0 {
             names.push(
-                ["filed".to_owned(), "a0".to_owned(), "keyless".to_owned()][roll(3) as usize]
+                ["filed".to_owned(), "a0".to_owned(), "keyless".to_owned()]
+                    [random_below(3) as usize]
                     .clone(),
             );
         }
         names.sort();
         names.dedup();
         for name in names {
-            let plan = [None, Some("free"), Some("pro")][roll(3) as usize];
+            let plan = [None, Some("free"), Some("pro")][random_below(3) as usize];
             let limit = [None, Some(MonthlyLimit::Calls(7)), Some(MonthlyLimit::Unlimited)];
-            changed.accounts.push(account(&name, plan, limit[roll(3) as usize]));
+            changed.accounts.push(account(&name, plan, limit[random_below(3) as usize]));
         }
         let next = ring.with_changes(&changed, &declared, &plans(), &ledger).unwrap();
         all.apply_changes(changed);
@@ -153,7 +156,7 @@ fn unchanged_keys_are_shared_and_the_previous_ring_stays_unchanged() {
     let touched = vec![account("a", None, None)];
     let after =
         before.with_changes(&changes(2, touched, vec![revoked]), &[], &plans(), &ledger).unwrap();
-    let find = |ring: &KeyRing, n| ring.find_key(&[n; 32], NOW).map(Arc::clone);
+    let find = |ring: &KeyRing, n| ring.find_valid_key(&[n; 32], NOW).map(Arc::clone);
     assert!(find(&after, 1).is_none());
     assert!(Arc::ptr_eq(&find(&before, 2).unwrap(), &find(&after, 2).unwrap()));
     assert_eq!(visible_state(&before), seen_before);
@@ -171,18 +174,18 @@ fn unchanged_keys_are_shared_and_the_previous_ring_stays_unchanged() {
 }
 
 #[test]
-fn another_store_is_rejected_and_another_version_of_the_same_is_accepted() {
+fn only_another_or_emptied_store_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let ring = KeyRing::build(&rows(5, vec![], vec![key(1, "a")]), &[], &plans(), &ledger);
     let refused = |store_id: &str, version| {
         let current = RingVersion { store_id: store_id.to_owned(), version, change_id: None };
-        ring.check_succession(Some(&current)).err().map(|error| error.to_string())
+        ring.check_same_store(Some(&current)).err().map(|error| error.to_string())
     };
     let expected = "the store is another one or was emptied: expected version 5 of one, but found";
     assert_eq!(refused("two", 9).unwrap(), format!("{expected} version 9 of two"));
     assert_eq!((refused("one", 4), refused("one", 5)), (None, None));
-    let none = ring.check_succession(None).unwrap_err().to_string();
+    let none = ring.check_same_store(None).unwrap_err().to_string();
     assert_eq!(none, format!("{expected} none"));
 }
 
@@ -229,7 +232,7 @@ fn a_faulty_key_or_account_affects_no_other() {
         let ring = next(&before, &mut all, changes(2, accounts, keys));
         let faults: Vec<String> = ring.faults().iter().map(ToString::to_string).collect();
         assert_eq!(faults, [expected_fault]);
-        let is_faulty = |n: u8| ring.find_key(&[n; 32], NOW).map(|key| key.is_faulty());
+        let is_faulty = |n: u8| ring.find_valid_key(&[n; 32], NOW).map(|key| key.is_faulty());
         assert_eq!(
             (is_faulty(faulty), is_faulty(8)),
             (Some(true), Some(false)),
@@ -239,13 +242,13 @@ fn a_faulty_key_or_account_affects_no_other() {
         if accounts.len() + keys.len() > 0 {
             let ring = next(&ring, &mut all, changes(3, accounts, keys));
             assert!(ring.faults().is_empty(), "{expected_fault}");
-            assert!(!ring.find_key(&[faulty; 32], NOW).unwrap().is_faulty());
+            assert!(!ring.find_valid_key(&[faulty; 32], NOW).unwrap().is_faulty());
         }
     }
 }
 
 #[test]
-fn a_key_with_an_unreadable_row_is_neither_valid_nor_unknown() {
+fn unreadable_rows_are_faults_until_repaired() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
     let mut all = rows(1, vec![], vec![key(1, "a")]);
@@ -253,7 +256,7 @@ fn a_key_with_an_unreadable_row_is_neither_valid_nor_unknown() {
     all.damaged.keys.insert("key_3".to_owned(), None);
     let ring = KeyRing::build(&all, &[], &plans(), &ledger);
     assert!(ring.is_row_unreadable(&[2; 32]) && !ring.is_row_unreadable(&[1; 32]));
-    assert_eq!((ring.find_key(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
+    assert_eq!((ring.find_valid_key(&[2; 32], NOW).is_none(), ring.faults().len()), (true, 2));
     // If a row is unreadable, the next ring must be built from all rows.
     assert!(ring.with_changes(&changes(2, vec![], vec![]), &[], &plans(), &ledger).is_none());
     all.apply_changes(changes(2, vec![], vec![key(2, "a"), key(3, "a")]));
@@ -285,22 +288,23 @@ fn a_key_file_is_rejected_only_for_its_own_faults() {
 /// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement that prints its results"]
-fn a_ring_of_a_hundred_thousand_keys_takes_a_change() {
+fn measure_a_change_of_hundred_thousand_keys() {
     let folder = tempfile::tempdir().unwrap();
     let ledger = ledger(&folder);
-    let wide = |n: u32| {
+    let numbered_key = |n: u32| {
         let mut row = key(0, &format!("account-{}", n % 10_000));
         row.digest[..4].copy_from_slice(&n.to_le_bytes());
         row.id = format!("key-{n}");
         row.origins = vec![format!("https://app-{n}.example.com")];
         row
     };
-    let all = rows(1, Vec::new(), (0..100_000).map(wide).collect());
+    let all = rows(1, Vec::new(), (0..100_000).map(numbered_key).collect());
     let started = std::time::Instant::now();
     let ring = KeyRing::build(&all, &[], &plans(), &ledger);
     println!("build: {:?}", started.elapsed());
     let touched = account("account-5", Some("pro"), None);
-    let changed = changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..wide(77_005) }]);
+    let changed =
+        changes(2, vec![touched], vec![KeyRow { revoked_at: Some(1), ..numbered_key(77_005) }]);
     let started = std::time::Instant::now();
     let next = ring.with_changes(&changed, &[], &plans(), &ledger).unwrap();
     println!("after one change: {:?}", started.elapsed());

@@ -26,7 +26,7 @@ pub enum TokenError {
 
 impl Token {
     /// Generates a key: the prefix, 26 random base62 characters (154 bits), and the CRC-32 of both
-    /// in 6 characters. By the checksum a secret scanner can tell a key from a look-alike.
+    /// in 6 characters. The checksum lets a secret scanner tell a key from a similar text.
     pub fn generate(prefix: &str) -> Result<Token, TokenError> {
         let mut text = prefix.to_owned();
         while text.len() < prefix.len() + RANDOM_LEN {
@@ -51,7 +51,7 @@ impl Token {
         before.len() >= RANDOM_LEN && checksum(before) == *sum
     }
 
-    /// Accepts the text of a key that another system generated.
+    /// Checks the length and the characters of a key's text. Another system may have generated it.
     pub fn parse(text: String) -> Result<Token, TokenError> {
         let visible = text.bytes().all(|byte| byte.is_ascii_graphic());
         if visible && (MIN_KEY_LEN..=MAX_KEY_LEN).contains(&text.len()) {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_key_is_a_prefix_and_32_base62_characters() {
+    fn a_generated_key_ends_with_its_checksum() {
         let token = Token::generate("rg_").unwrap();
         let text = token.expose_text();
         assert_eq!(text.len(), 3 + 32);

@@ -15,22 +15,22 @@ use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::{Error, ErrorType, Result};
 
 use super::forwarding_headers::{
-    ReceivedForwarding, is_x_forwarded_field, keep_last_x_forwarded_values,
+    ReceivedForwardingInfo, is_x_forwarded_field, keep_last_x_forwarded_values,
 };
 use crate::keys::Key;
 use crate::message::request_head::iter_fields;
 use crate::message::response::{HeaderField, header_field};
 pub(crate) use rules::{
-    is_chunked, is_framing_field, is_response_field_forwarded, parse_connection_options,
+    is_framing_field, is_response_field_forwarded, parse_connection_options, parse_is_chunked,
 };
-use rules::{is_hop_by_hop, is_request_field_forwarded};
+use rules::{is_listed_as_hop_by_hop, is_request_field_forwarded};
 
 static HOST_FIELD: HeaderField = HeaderField::new(HOST, "Host: ");
-static ACCOUNT: HeaderField =
+static X_RISKGATE_ACCOUNT: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-account"), "x-riskgate-account: ");
-static KEY_ID: HeaderField =
+static X_RISKGATE_KEY_ID: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-key-id"), "x-riskgate-key-id: ");
-static PLAN: HeaderField =
+static X_RISKGATE_PLAN: HeaderField =
     HeaderField::new(HeaderName::from_static("x-riskgate-plan"), "x-riskgate-plan: ");
 
 /// The facts about the client that the upstream server is told.
@@ -55,8 +55,8 @@ pub fn prepare_upstream_request(
     host: &str,
     client_info: &ClientInfo<'_>,
 ) -> Result<()> {
-    let kept = ReceivedForwarding::copy_fields(request);
-    let mut received = ReceivedForwarding::default();
+    let kept = ReceivedForwardingInfo::copy_fields(request);
+    let mut received = ReceivedForwardingInfo::default();
     for (name, value) in &kept {
         received.read_field(
             name.as_str().as_bytes(),
@@ -88,10 +88,10 @@ pub fn prepare_upstream_request(
 /// they are listed, because a client could list them to erase what a trusted proxy added.
 pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
     let values = request.headers.get_all(CONNECTION).into_iter().map(HeaderValue::as_bytes);
-    let nominated = parse_connection_options(values).unwrap_or_default();
+    let connection_options = parse_connection_options(values).unwrap_or_default();
     let is_dropped = |name: &&HeaderName| {
         let name = name.as_str().as_bytes();
-        is_hop_by_hop(name, &nominated) && !is_x_forwarded_field(name)
+        is_listed_as_hop_by_hop(name, &connection_options) && !is_x_forwarded_field(name)
     };
     let dropped: Vec<HeaderName> = request.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped.iter().chain([&CONNECTION]) {
@@ -101,7 +101,7 @@ pub fn remove_hop_by_hop_fields(request: &mut RequestHeader) {
 
 /// Appends the request for the upstream server as bytes, for a request without a body. `header` is
 /// the client's header, which was parsed before.
-pub(crate) fn write_request(
+pub(crate) fn write_upstream_request(
     header: &[u8],
     (method, target): (&str, &[u8]),
     host: &str,
@@ -111,7 +111,7 @@ pub(crate) fn write_request(
     for part in [method.as_bytes(), b" ", target, b" HTTP/1.1\r\n"] {
         out.extend_from_slice(part);
     }
-    let mut received = ReceivedForwarding::default();
+    let mut received = ReceivedForwardingInfo::default();
     let mut fields = iter_fields(header);
     while let Some((name, value)) = fields.next() {
         if !is_request_field_forwarded(name, client_info.is_trusted_proxy) {
@@ -130,33 +130,36 @@ pub(crate) fn write_request(
     out.extend_from_slice(b"\r\n");
 }
 
-/// Writes riskgate's own request fields.
+/// Passes the request fields that riskgate sets itself to `put`, each with its value.
 fn write_forwarding_headers(
-    received: &ReceivedForwarding<'_>,
+    received: &ReceivedForwardingInfo<'_>,
     host: &str,
     client_info: &ClientInfo<'_>,
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
     put(&HOST_FIELD, host.as_bytes());
     received.write_fields(client_info.address, client_info.is_tls, put);
-    put(&header_field::REQUEST_ID, client_info.request_id.as_bytes());
+    put(&header_field::X_REQUEST_ID_FIELD, client_info.request_id.as_bytes());
     if let Some(key) = client_info.key {
-        put(&ACCOUNT, key.account.name.as_bytes());
-        put(&KEY_ID, key.id.as_bytes());
-        put(&PLAN, key.account.plan.as_bytes());
+        put(&X_RISKGATE_ACCOUNT, key.account.name.as_bytes());
+        put(&X_RISKGATE_KEY_ID, key.id.as_bytes());
+        put(&X_RISKGATE_PLAN, key.account.plan.as_bytes());
     }
 }
 
-/// Removes the fields that an upstream server may not set from its response, and marks the response
-/// as the upstream's (`X-Riskgate-Source`).
-pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
+/// Makes the response for the client from an upstream server's: removes the fields that the server
+/// may not set, and adds riskgate's (such as `X-Riskgate-Source`). Returns an error if `Connection`
+/// lists too many options, or if `Transfer-Encoding` is more than `chunked`.
+pub fn prepare_client_response(response: &mut ResponseHeader) -> Result<()> {
     let malformed = |what| Error::explain(ErrorType::InvalidHTTPHeader, what).into_up();
     let values = |name| response.headers.get_all(name).into_iter().map(HeaderValue::as_bytes);
-    let nominated =
-        parse_connection_options(values(CONNECTION)).ok_or_else(|| malformed("its Connection"))?;
-    is_chunked(values(TRANSFER_ENCODING)).ok_or_else(|| malformed("its Transfer-Encoding"))?;
-    let is_dropped =
-        |name: &&HeaderName| !is_response_field_forwarded(name.as_str().as_bytes(), &nominated);
+    let connection_options =
+        parse_connection_options(values(CONNECTION)).ok_or_else(|| malformed("bad Connection"))?;
+    parse_is_chunked(values(TRANSFER_ENCODING))
+        .ok_or_else(|| malformed("bad Transfer-Encoding"))?;
+    let is_dropped = |name: &&HeaderName| {
+        !is_response_field_forwarded(name.as_str().as_bytes(), &connection_options)
+    };
     let dropped: Vec<HeaderName> = response.headers.keys().filter(is_dropped).cloned().collect();
     for name in dropped {
         response.remove_header(&name);
@@ -171,15 +174,16 @@ pub fn clean_response(response: &mut ResponseHeader) -> Result<()> {
     result
 }
 
-/// Writes the fields that riskgate adds to an upstream server's response.
+/// Passes the fields that riskgate adds to an upstream server's response to `put`. It adds
+/// `X-Fail-Open` to 429 and to every status from 500.
 pub(crate) fn annotate_response(
     status: u16,
     has_cache_control: bool,
     put: &mut impl FnMut(&HeaderField, &[u8]),
 ) {
-    put(&header_field::RISKGATE_SOURCE, b"upstream");
+    put(&header_field::X_RISKGATE_SOURCE_FIELD, b"upstream");
     if status == 429 || status >= 500 {
-        put(&header_field::FAIL_OPEN, b"true");
+        put(&header_field::X_FAIL_OPEN_FIELD, b"true");
     }
     if !has_cache_control {
         put(&header_field::CACHE_CONTROL, b"no-store");
@@ -225,8 +229,8 @@ mod tests {
         assert!(is_request_field_forwarded(b"Traceparent", false));
     }
 
-    /// Returns the forwarded ones of these fields, after checking that the Pingora path and the raw
-    /// path agree.
+    /// Returns the fields that the upstream server gets for a request with these fields, without
+    /// Host and X-Request-Id. Checks that the Pingora path and the fast path forward the same.
     fn forwarded_fields(fields: &[(&str, &str)], trusted: bool) -> Vec<String> {
         let address = Some(IpAddr::from([192, 0, 2, 1]));
         let client_info = ClientInfo {
@@ -251,7 +255,7 @@ mod tests {
         let mut filtered: Vec<String> =
             pairs.map(|(name, value)| text(name.as_str().as_bytes(), value.as_bytes())).collect();
         let mut out = Vec::new();
-        write_request(
+        write_upstream_request(
             format!("{header}\r\n").as_bytes(),
             ("GET", b"/target"),
             "server",
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_of_a_trusted_proxy_are_one_list_and_its_last_member_counts() {
+    fn x_forwarded_lines_are_merged_if_trusted() {
         let fields = [
             ("Host", "asked.test"),
             ("X-Forwarded-For", "6.6.6.6, ,7.7.7.7,"),
@@ -298,7 +302,7 @@ mod tests {
             "x-forwarded-proto: http",
         ];
         assert_eq!(forwarded_fields(&fields, false), seen);
-        // A value of nothing but blanks counts as absent.
+        // A value of only blanks and commas counts as absent.
         let blank = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"];
         let blank = blank.map(|name| (name, " , "));
         assert_eq!(forwarded_fields(&[&fields[..1], &blank[..]].concat(), true), seen);
@@ -317,7 +321,7 @@ mod tests {
         ] {
             response.insert_header(name, value).unwrap();
         }
-        clean_response(&mut response).unwrap();
+        prepare_client_response(&mut response).unwrap();
         let has = |name: &str| response.headers.contains_key(name);
         assert!(!has("server") && !has("x-table-version") && !has("x-hop"));
         assert!(!has("access-control-allow-origin"));

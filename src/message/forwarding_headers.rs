@@ -19,15 +19,18 @@ const X_FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto
 const X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 const X_FORWARDED_PORT: HeaderName = HeaderName::from_static("x-forwarded-port");
 
-static FORWARDED_FOR: HeaderField = HeaderField::new(X_FORWARDED_FOR, "x-forwarded-for: ");
-static FORWARDED_PROTO: HeaderField = HeaderField::new(X_FORWARDED_PROTO, "x-forwarded-proto: ");
-static FORWARDED_HOST: HeaderField = HeaderField::new(X_FORWARDED_HOST, "x-forwarded-host: ");
-static FORWARDED_PORT: HeaderField = HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
+static X_FORWARDED_FOR_FIELD: HeaderField = HeaderField::new(X_FORWARDED_FOR, "x-forwarded-for: ");
+static X_FORWARDED_PROTO_FIELD: HeaderField =
+    HeaderField::new(X_FORWARDED_PROTO, "x-forwarded-proto: ");
+static X_FORWARDED_HOST_FIELD: HeaderField =
+    HeaderField::new(X_FORWARDED_HOST, "x-forwarded-host: ");
+static X_FORWARDED_PORT_FIELD: HeaderField =
+    HeaderField::new(X_FORWARDED_PORT, "x-forwarded-port: ");
 
-/// The forwarding information of a received request. `host` is read from every client, all other
-/// fields only from a trusted proxy.
+/// The values of `Host` and the `X-Forwarded-` fields in a received request. `host` is read from
+/// every client, the others only from a trusted proxy.
 #[derive(Default)]
-pub(super) struct ReceivedForwarding<'r> {
+pub(super) struct ReceivedForwardingInfo<'r> {
     host: Option<&'r [u8]>,
     /// The members of all lines of `X-Forwarded-For`, which form one list in order (RFC 9110
     /// section 5.3).
@@ -37,8 +40,9 @@ pub(super) struct ReceivedForwarding<'r> {
     port: Option<&'r [u8]>,
 }
 
-impl<'r> ReceivedForwarding<'r> {
-    /// Copies the fields to read out of a request, so that the request can be changed meanwhile.
+impl<'r> ReceivedForwardingInfo<'r> {
+    /// Copies the fields that `read_field` needs, so that the request can be changed while
+    /// `ReceivedForwardingInfo` borrows them.
     pub fn copy_fields(request: &RequestHeader) -> Vec<(HeaderName, HeaderValue)> {
         // In HTTP/2 the target contains the host.
         let authority = request.uri.authority();
@@ -52,8 +56,8 @@ impl<'r> ReceivedForwarding<'r> {
         fields
     }
 
-    /// Records a field. A proxy appends to a list or adds a line after those that it received, so
-    /// the last member of all lines comes from the nearest proxy.
+    /// Records a field. A proxy appends its value to the last line of a list, or adds a line at the
+    /// end. So the last member of the last line comes from the nearest proxy.
     pub fn read_field(&mut self, name: &[u8], value: &'r [u8], is_trusted: bool) {
         let is = |known: &HeaderName| name.eq_ignore_ascii_case(known.as_str().as_bytes());
         if is(&HOST) {
@@ -73,12 +77,12 @@ impl<'r> ReceivedForwarding<'r> {
         }
     }
 
-    /// Writes the fields for the upstream server: the received addresses, with the peer's at the
-    /// end.
+    /// Passes the `X-Forwarded-` fields for the upstream server to `put`. `X-Forwarded-For` lists
+    /// the received addresses and, at the end, the peer's.
     pub fn write_fields(
         &self,
         peer: Option<IpAddr>,
-        is_secure: bool,
+        is_tls: bool,
         put: &mut impl FnMut(&HeaderField, &[u8]),
     ) {
         // There is no address if the PROXY header named no client (UNKNOWN, LOCAL).
@@ -92,13 +96,13 @@ impl<'r> ReceivedForwarding<'r> {
             }
             // A write to a Vec can't fail.
             let _ = write!(list, "{}", peer.to_canonical());
-            put(&FORWARDED_FOR, &list);
+            put(&X_FORWARDED_FOR_FIELD, &list);
         }
-        let scheme: &[u8] = if is_secure { b"https" } else { b"http" };
-        put(&FORWARDED_PROTO, self.proto.unwrap_or(scheme));
-        put(&FORWARDED_HOST, self.forwarded_host.or(self.host).unwrap_or_default());
+        let scheme: &[u8] = if is_tls { b"https" } else { b"http" };
+        put(&X_FORWARDED_PROTO_FIELD, self.proto.unwrap_or(scheme));
+        put(&X_FORWARDED_HOST_FIELD, self.forwarded_host.or(self.host).unwrap_or_default());
         if let Some(port) = self.port {
-            put(&FORWARDED_PORT, port);
+            put(&X_FORWARDED_PORT_FIELD, port);
         }
     }
 }
@@ -110,8 +114,9 @@ fn last_member(value: &[u8]) -> Option<&[u8]> {
     (!last.is_empty()).then_some(last)
 }
 
-/// Keeps only the last line of every other `X-Forwarded-` field: the line of the nearest trusted
-/// proxy. Earlier lines may be the client's, and a server may read the first.
+/// Keeps only the last line of each `X-Forwarded-` field that is left in the request (such as
+/// `X-Forwarded-Prefix`): the line of the nearest trusted proxy. Earlier lines may be the client's,
+/// and an upstream server may read the first.
 pub(super) fn keep_last_x_forwarded_values(request: &mut RequestHeader) -> Result<()> {
     let forwarded = |name: &&HeaderName| is_x_forwarded_field(name.as_str().as_bytes());
     let names: Vec<HeaderName> = request.headers.keys().filter(forwarded).cloned().collect();

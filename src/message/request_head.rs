@@ -44,10 +44,10 @@ pub fn parse_request_head<'b>(
     let block = &bytes[lead..];
     let from = scanned.saturating_sub(lead + 3).min(block.len());
     let Some(end) = find_head_end(block, from) else {
-        return check_incomplete(block, from, sizes).map(|()| None);
+        return check_incomplete_head(block, from, sizes).map(|()| None);
     };
     if end + 4 > sizes.header_bytes {
-        return Err(size_refusal(block, sizes));
+        return Err(refuse_oversized_head(block, sizes));
     }
     let mut lines = CrlfLines(&block[..end + 2]);
     let line = lines.next_line()?.unwrap_or_default();
@@ -57,8 +57,8 @@ pub fn parse_request_head<'b>(
     let request = RequestLine::parse(line, sizes)?;
     let mut fields = RequestFields::default();
     while let Some(line) = lines.next_line()? {
-        fields.count += 1;
-        if fields.count > sizes.header_fields {
+        fields.field_count += 1;
+        if fields.field_count > sizes.header_fields {
             return Err(Refusal::HeadersTooLarge);
         }
         fields.parse_line(line)?;
@@ -81,14 +81,14 @@ pub fn iter_fields(header: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> + Clon
     lines.skip_while(|line| line.is_empty()).skip(1).filter_map(fields::split_field)
 }
 
-/// Refuses an incomplete head that can't become valid.
-fn check_incomplete(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<(), Refusal> {
+/// Refuses an incomplete head that no further bytes can make valid.
+fn check_incomplete_head(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<(), Refusal> {
     if block.len() > sizes.header_bytes {
-        return Err(size_refusal(block, sizes));
+        return Err(refuse_oversized_head(block, sizes));
     }
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
     if is_request_line_too_long(line_end, sizes) {
-        return Err(size_refusal(block, sizes));
+        return Err(refuse_oversized_head(block, sizes));
     }
     // A bare line feed or a NUL makes the head invalid, so riskgate doesn't wait for the rest.
     let is_malformed = (from..block.len())
@@ -96,13 +96,13 @@ fn check_incomplete(block: &[u8], from: usize, sizes: &RequestLimits) -> Result<
     if is_malformed { Err(Refusal::BadRequest) } else { Ok(()) }
 }
 
-/// Returns true if a request line with its CR is too long, complete or not. The method, two spaces
-/// and the version are far shorter than the 64 bytes that the line may have beside the target.
+/// Returns true if a request line of this length (with its CR, complete or not) is too long. Beside
+/// the target, 64 bytes are allowed: more than the method, two spaces and the version need.
 fn is_request_line_too_long(length: usize, sizes: &RequestLimits) -> bool {
     length > sizes.target_bytes + 64
 }
 
-fn size_refusal(block: &[u8], sizes: &RequestLimits) -> Refusal {
+fn refuse_oversized_head(block: &[u8], sizes: &RequestLimits) -> Refusal {
     let line_end = memchr::memmem::find(block, b"\n").unwrap_or(block.len());
     if is_request_line_too_long(line_end, sizes) {
         Refusal::UriTooLong
@@ -125,7 +125,7 @@ impl RequestHead<'_> {
         self.request_line.is_http_11
             && matches!(self.request_line.method, b"GET" | b"HEAD")
             && self.request_line.target.first() == Some(&b'/')
-            && self.fields.is_cleartext()
+            && self.fields.is_plain()
     }
 }
 

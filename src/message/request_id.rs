@@ -50,7 +50,8 @@ impl RequestIdGenerator {
     /// Creates a generator with a random key.
     pub fn new() -> RequestIdGenerator {
         let mut key = [0; 16];
-        // Without random bits the ids repeat from run to run, which fails no request.
+        // If the system has no random bytes, the key is zero and the ids repeat after a restart. No
+        // request fails because of that.
         let _ = getrandom::fill(&mut key);
         RequestIdGenerator { key, count: AtomicU64::new(0) }
     }
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_visible_ascii_of_some_length_is_an_id() {
+    fn an_id_is_1_to_128_visible_ascii_bytes() {
         assert_eq!(RequestId::parse(b"a-1").unwrap().as_str(), "a-1");
         assert_eq!(RequestId::parse(&[b'x'; 128]).unwrap().len(), 128);
         for bad in [b"".as_slice(), &[b'x'; 129], b"a b", b"a\xc3\xa9", b"a\x7f"] {

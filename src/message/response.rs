@@ -57,7 +57,9 @@ pub struct Reply {
     status: u16,
     body: Bytes,
     extra_headers: ExtraHeaders,
+    /// Adds `X-Fail-Open: true`.
     fails_open: bool,
+    /// Closes the connection after the response.
     should_close: bool,
 }
 
@@ -78,23 +80,24 @@ enum ExtraHeaders {
 /// The facts in the header fields of a verdict.
 pub struct VerdictFacts {
     /// The table's version.
-    version: SmolStr,
+    table_version: SmolStr,
     source: VerdictSource,
     /// The range of the body that is the matched parent domain.
-    matched: Option<Range<usize>>,
+    parent_range: Option<Range<usize>>,
     /// The provider that the client's user probably meant.
     suggestion: Option<SmolStr>,
 }
 
 impl VerdictFacts {
-    /// `matched` is the range of the body that is the matched parent domain, if a parent matched.
+    /// `parent_range` is the range of the body that contains the matched parent domain; `None` if
+    /// the domain itself or nothing matched.
     pub fn new(
         table_version: &str,
         source: VerdictSource,
-        matched: Option<Range<usize>>,
+        parent_range: Option<Range<usize>>,
         suggestion: Option<SmolStr>,
     ) -> VerdictFacts {
-        VerdictFacts { version: table_version.into(), source, matched, suggestion }
+        VerdictFacts { table_version: table_version.into(), source, parent_range, suggestion }
     }
 }
 
@@ -143,9 +146,9 @@ impl Reply {
     }
 
     /// The response to a preflight: 204 if some key allows the origin, 403 otherwise.
-    pub fn preflight(allowed: bool, allow: SmolStr) -> Reply {
-        match allowed {
-            true => Reply::new(204, Bytes::new(), ExtraHeaders::Preflight(allow)),
+    pub fn preflight(is_origin_allowed: bool, methods: SmolStr) -> Reply {
+        match is_origin_allowed {
+            true => Reply::new(204, Bytes::new(), ExtraHeaders::Preflight(methods)),
             false => Reply::new(403, Bytes::new(), ExtraHeaders::Nothing),
         }
     }
@@ -156,7 +159,7 @@ impl Reply {
     }
 
     /// Returns true if the connection closes after this response.
-    pub fn closes(&self) -> bool {
+    pub fn closes_connection(&self) -> bool {
         self.should_close
     }
 
@@ -172,9 +175,9 @@ impl Reply {
         match &self.extra_headers {
             ExtraHeaders::Nothing => {}
             ExtraHeaders::Verdict(facts) => {
-                put(&header_field::X_TABLE_VERSION, facts.version.as_bytes());
-                let matched = facts.matched.as_ref();
-                if let Some(parent) = matched.and_then(|at| self.body.get(at.clone())) {
+                put(&header_field::X_TABLE_VERSION, facts.table_version.as_bytes());
+                let parent_range = facts.parent_range.as_ref();
+                if let Some(parent) = parent_range.and_then(|at| self.body.get(at.clone())) {
                     put(&header_field::X_MATCHED_DOMAIN, parent);
                 }
                 put(&header_field::X_VERDICT_SOURCE, facts.source.as_str().as_bytes());
@@ -196,7 +199,7 @@ impl Reply {
             }
         }
         if self.fails_open {
-            put(&header_field::FAIL_OPEN, b"true");
+            put(&header_field::X_FAIL_OPEN_FIELD, b"true");
         }
         common.for_each_field(put);
     }
@@ -231,7 +234,7 @@ impl Reply {
             client.write_response_header(header).await?;
             client.write_response_body(body, true).await
         };
-        // If the write fails, the fault is the client's.
+        // A failed write is reported as an error of the downstream connection.
         result.await.map_err(|error| error.into_down())
     }
 
@@ -273,9 +276,9 @@ fn concat(parts: &[&str]) -> ArrayString<64> {
 }
 
 /// Appends the last fields of a header, and the empty line.
-pub(crate) fn write_final_fields(date: &[u8], closes: bool, out: &mut Vec<u8>) {
+pub(crate) fn write_final_fields(date: &[u8], should_close: bool, out: &mut Vec<u8>) {
     header_field::DATE.write_line(date, out);
-    header_field::CONNECTION.write_line(if closes { b"close" } else { b"keep-alive" }, out);
+    header_field::CONNECTION.write_line(if should_close { b"close" } else { b"keep-alive" }, out);
     out.extend_from_slice(b"\r\n");
 }
 
@@ -291,8 +294,8 @@ pub struct RenderOptions {
 impl CommonHeaders {
     /// Calls `put` for every common field, in order.
     pub(crate) fn for_each_field(&self, put: &mut impl FnMut(&HeaderField, &[u8])) {
-        put(&header_field::REQUEST_ID, self.request_id.as_bytes());
-        if let Some(Allowance { limit, remaining, reset_in }) = self.allowance {
+        put(&header_field::X_REQUEST_ID_FIELD, self.request_id.as_bytes());
+        if let Some(Allowance { limit, remaining, reset_in_seconds: reset_in }) = self.allowance {
             let [mut first, mut second] = [Buffer::new(); 2];
             let policy = concat(&["\"monthly\";q=", first.format(limit)]);
             put(&header_field::RATELIMIT_POLICY, policy.as_bytes());
@@ -323,7 +326,8 @@ impl CommonHeaders {
     }
 }
 
-/// Appends `Vary` to the upstream's own; every other field replaces the upstream's.
+/// Adds a field to an upstream server's response. `Vary` is appended to the server's own; every
+/// other field replaces the server's.
 fn insert_or_append_field(
     header: &mut ResponseHeader,
     field: &HeaderField,

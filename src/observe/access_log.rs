@@ -21,10 +21,10 @@ use crate::support::regular_file::check_creatable;
 
 /// The most bytes of lines in the queue.
 const MAX_QUEUED_BYTES: usize = 4 << 20;
-/// A batch of this many bytes is written at once. If the target takes no bytes, the queue and the
-/// writer keep at most this many each.
+/// The writer wakes as soon as this many bytes are queued. While the target takes no bytes, the
+/// queue and the writer keep about this many each, and further lines are dropped.
 const BATCH_BYTES: usize = 64 << 10;
-/// The time for which a line waits for others to join its batch.
+/// The longest time for which the writer waits until a batch is full.
 const BATCH_DELAY: Duration = Duration::from_millis(200);
 
 /// The target of the log.
@@ -68,23 +68,24 @@ pub struct LogEntry<'e> {
 /// The access log with its queue.
 pub struct AccessLog {
     shared: Arc<Shared>,
-    enabled: AtomicBool,
+    is_enabled: AtomicBool,
     writer: Mutex<Option<JoinHandle<()>>>,
 }
 
+/// What the [`AccessLog`] shares with its writer's thread.
 struct Shared {
     queue: Mutex<Queue>,
     /// Notified when a batch is full, or when the log closes.
     batch_ready: Condvar,
     dropped: AtomicU64,
-    reopen: AtomicBool,
+    reopen_requested: AtomicBool,
 }
 
 /// The lines that wait for the writer.
 #[derive(Default)]
 struct Queue {
     lines: Vec<u8>,
-    /// The second of the latest line, and its text.
+    /// The time of the latest line in Unix seconds, and formatted, without fraction and zone.
     formatted_second: (i64, String),
     /// The last write was incomplete.
     is_blocked: bool,
@@ -98,7 +99,7 @@ impl AccessLog {
             queue: Mutex::new(Queue::default()),
             batch_ready: Condvar::new(),
             dropped: AtomicU64::new(0),
-            reopen: AtomicBool::new(false),
+            reopen_requested: AtomicBool::new(false),
         });
         let out = open_target(&target)?;
         let mut writer = Writer {
@@ -112,11 +113,11 @@ impl AccessLog {
             .name("access-log".to_owned())
             .spawn(move || writer.run())?;
         let writer = Mutex::new(Some(writer));
-        Ok(AccessLog { shared, enabled: AtomicBool::new(enabled), writer })
+        Ok(AccessLog { shared, is_enabled: AtomicBool::new(enabled), writer })
     }
 
     /// Checks that a log could be started with this target, without creating the file.
-    pub fn check(target: &LogTarget) -> std::io::Result<()> {
+    pub fn check_target(target: &LogTarget) -> std::io::Result<()> {
         let LogTarget::File(path) = target else { return Ok(()) };
         match open_options(false).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => check_creatable(path),
@@ -126,12 +127,12 @@ impl AccessLog {
 
     /// Returns true if the log is on. Check it before you create an entry.
     pub fn is_enabled(&self) -> bool {
-        self.enabled.load(Ordering::Relaxed)
+        self.is_enabled.load(Ordering::Relaxed)
     }
 
     /// Switches the log on or off.
     pub fn set_enabled(&self, enabled: bool) {
-        self.enabled.store(enabled, Ordering::Relaxed);
+        self.is_enabled.store(enabled, Ordering::Relaxed);
     }
 
     /// Adds a line; never waits for the disk.
@@ -151,11 +152,11 @@ impl AccessLog {
 
     /// Makes the writer reopen the file before the next line, after a log rotation.
     pub fn reopen(&self) {
-        self.shared.reopen.store(true, Ordering::Release);
+        self.shared.reopen_requested.store(true, Ordering::Release);
     }
 
     /// Returns the number of dropped lines.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_lines(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
 
@@ -259,7 +260,8 @@ impl Writer {
         loop {
             let has_leftover = !self.lines.is_empty();
             let is_closed = self.wait_for_lines();
-            if !self.lines.is_empty() && self.shared.reopen.swap(false, Ordering::AcqRel) {
+            if !self.lines.is_empty() && self.shared.reopen_requested.swap(false, Ordering::AcqRel)
+            {
                 if has_leftover {
                     self.flush();
                     self.drop_partial_line();
@@ -274,13 +276,13 @@ impl Writer {
             self.flush();
             self.drop_excess_lines();
             if is_closed {
-                return self.drop_lines();
+                return self.count_unwritten_lines();
             }
         }
     }
 
-    /// Waits for lines and takes all queued ones. If some lines are still to be written, the queue
-    /// keeps the new ones, or drops them if it is full. Returns true once the log is closed.
+    /// Waits for lines and takes all queued ones, unless the writer still has lines to write: then
+    /// the new ones stay in the queue. Returns true once the log is closed.
     fn wait_for_lines(&mut self) -> bool {
         let queue = self.shared.lock_queue();
         let is_below_batch =
@@ -327,7 +329,8 @@ impl Writer {
         }
     }
 
-    /// Drops the unwritten lines beyond one batch. The cut is at the end of a line.
+    /// Keeps at most one batch of unwritten lines, and drops the rest by whole lines. Until all are
+    /// written, the queue is limited to one batch too.
     fn drop_excess_lines(&mut self) {
         let kept = self.lines.len().min(BATCH_BYTES);
         let end = self.lines[..kept].iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
@@ -339,8 +342,8 @@ impl Writer {
         self.shared.lock_queue().is_blocked = !self.lines.is_empty();
     }
 
-    /// Counts the lines that could not be written until the log closed as dropped.
-    fn drop_lines(&self) {
+    /// Counts as dropped all lines that were still unwritten when the log closed.
+    fn count_unwritten_lines(&self) {
         let queue = self.shared.lock_queue();
         let lines = self.lines.iter().chain(&queue.lines).filter(|byte| **byte == b'\n').count();
         self.shared.dropped.fetch_add(lines as u64, Ordering::Relaxed);
@@ -352,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_json_whatever_the_request_held() {
+    fn a_log_line_is_valid_json_even_with_quotes_and_control_characters() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let log = AccessLog::start(LogTarget::File(path.clone()), true).unwrap();

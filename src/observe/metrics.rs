@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_has_an_outcome() {
+    fn refusals_count_by_code_and_unknown_outcomes_as_other() {
         use crate::model::refusal::Refusal::*;
         for refusal in [BadRequest, Unauthorized, NotFound, UriTooLong, HeadersTooLarge, Internal] {
             assert!(OUTCOMES.contains(&refusal.code()));

@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 const MAX_QUEUED_BYTES: usize = 256 << 10;
 /// The most bytes of one write. A pipe takes up to PIPE_BUF bytes atomically, and during an upgrade
 /// the old process may write to the same pipe.
-const MAX_ATOMIC_WRITE: usize = 4_096;
-/// The time for the last lines at the end of the process, in total.
+const MAX_ATOMIC_WRITE_BYTES: usize = 4_096;
+/// How long the process waits at its end until the last lines are written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
-/// After a failed start all faults are written, however many they are, unless standard error takes
-/// none of them for this long.
+/// After a failed start, the process waits until all faults are written. It gives up if standard
+/// error takes no bytes for this long.
 const STALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The process log. When it is dropped, the queued lines are written.
@@ -28,10 +28,11 @@ pub struct ProcessLog(Arc<Shared>);
 /// The implementation of the `log` facade.
 struct Logger(Arc<Shared>);
 
+/// What the [`ProcessLog`] and the [`Logger`] share with the writer's thread.
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Notified when lines are added, or when lines are written.
+    /// Notified whenever lines are queued or written.
     changed: Condvar,
 }
 
@@ -39,7 +40,7 @@ struct Shared {
 struct Queue {
     lines: Vec<u8>,
     /// Bytes that the writer has taken from the queue and not written yet.
-    in_write: usize,
+    bytes_in_write: usize,
     dropped: u64,
 }
 
@@ -67,7 +68,7 @@ impl ProcessLog {
 
     /// Returns the number of lines that were dropped because the queue was full or standard error
     /// did not take them.
-    pub fn dropped(&self) -> u64 {
+    pub fn dropped_lines(&self) -> u64 {
         self.0.lock().dropped
     }
 
@@ -148,34 +149,34 @@ impl Shared {
                 // A write to a Vec can't fail.
                 let _ = writeln!(lines, "riskgate: warn: {dropped} {text}");
             }
-            queue.in_write = lines.len();
+            queue.bytes_in_write = lines.len();
             drop(queue);
-            for piece in split_at_lines(&lines) {
+            for piece in split_into_chunks(&lines) {
                 let dropped = write_chunk(&mut out, piece);
                 let mut queue = self.lock();
-                queue.in_write -= piece.len();
+                queue.bytes_in_write -= piece.len();
                 queue.dropped += dropped;
                 drop(queue);
                 self.changed.notify_all();
             }
             lines.clear();
-            lines.shrink_to(MAX_ATOMIC_WRITE);
+            lines.shrink_to(MAX_ATOMIC_WRITE_BYTES);
         }
     }
 
-    /// Waits until all lines are written, at most for `total`, and only as long as some bytes are
-    /// written within `idle`.
-    fn wait_until_written(&self, idle: Duration, total: Option<Duration>) {
+    /// Waits until all lines are written. Gives up after `total_timeout`, or if no bytes are
+    /// written for `stall_timeout`.
+    fn wait_until_written(&self, stall_timeout: Duration, total_timeout: Option<Duration>) {
         let started = Instant::now();
         let mut queue = self.lock();
         loop {
-            let left = queue.lines.len() + queue.in_write;
-            let total_left = total.map(|total| total.saturating_sub(started.elapsed()));
-            let time = total_left.map_or(idle, |total_left| idle.min(total_left));
+            let left = queue.lines.len() + queue.bytes_in_write;
+            let total_left = total_timeout.map(|total| total.saturating_sub(started.elapsed()));
+            let time = total_left.map_or(stall_timeout, |total_left| stall_timeout.min(total_left));
             if left == 0 || time.is_zero() {
                 return;
             }
-            let is_unchanged = |queue: &mut Queue| queue.lines.len() + queue.in_write >= left;
+            let is_unchanged = |queue: &mut Queue| queue.lines.len() + queue.bytes_in_write >= left;
             let waited = self.changed.wait_timeout_while(queue, time, is_unchanged);
             let (after, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
             if timeout.timed_out() {
@@ -186,8 +187,8 @@ impl Shared {
     }
 }
 
-/// Writes these lines. Returns how many were not written completely: if another process has made
-/// standard error non-blocking, a write takes only as many bytes as fit into the buffer.
+/// Writes whole lines. Returns how many of them were not written completely: if another process has
+/// made standard error non-blocking, a write takes only the bytes that fit into the pipe's buffer.
 fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
     let mut left = piece;
     while !left.is_empty() {
@@ -203,13 +204,14 @@ fn write_chunk(out: &mut impl Write, piece: &[u8]) -> u64 {
 
 /// Splits `lines` into pieces of whole lines, each of at most [`MAX_ATOMIC_WRITE`] bytes; a longer
 /// line is a piece of its own.
-fn split_at_lines(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
+fn split_into_chunks(lines: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = lines;
     std::iter::from_fn(move || {
         let end = |bytes: &[u8]| bytes.iter().rposition(|byte| *byte == b'\n').map(|at| at + 1);
         let first = || rest.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
-        let at =
-            end(&rest[..rest.len().min(MAX_ATOMIC_WRITE)]).or_else(first).unwrap_or(rest.len());
+        let at = end(&rest[..rest.len().min(MAX_ATOMIC_WRITE_BYTES)])
+            .or_else(first)
+            .unwrap_or(rest.len());
         let (piece, left) = rest.split_at(at);
         rest = left;
         (!piece.is_empty()).then_some(piece)
@@ -221,14 +223,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_written_together_and_never_torn() {
-        let long = "x".repeat(MAX_ATOMIC_WRITE);
-        let lines = format!("one\ntwo\n{long}\n{}\nlast\n", &long[..MAX_ATOMIC_WRITE - 2]);
-        let found: Vec<&[u8]> = split_at_lines(lines.as_bytes()).collect();
+    fn chunks_end_with_a_line_and_a_longer_line_is_one_chunk() {
+        let long = "x".repeat(MAX_ATOMIC_WRITE_BYTES);
+        let lines = format!("one\ntwo\n{long}\n{}\nlast\n", &long[..MAX_ATOMIC_WRITE_BYTES - 2]);
+        let found: Vec<&[u8]> = split_into_chunks(lines.as_bytes()).collect();
         let lengths: Vec<usize> = found.iter().map(|piece| piece.len()).collect();
-        assert_eq!(lengths, [8, MAX_ATOMIC_WRITE + 1, MAX_ATOMIC_WRITE - 1, 5]);
+        assert_eq!(lengths, [8, MAX_ATOMIC_WRITE_BYTES + 1, MAX_ATOMIC_WRITE_BYTES - 1, 5]);
         assert_eq!(found.concat(), lines.as_bytes());
-        assert_eq!(split_at_lines(b"").count(), 0);
+        assert_eq!(split_into_chunks(b"").count(), 0);
     }
 
     /// Fails the first writes with WouldBlock, like a full non-blocking pipe.
@@ -249,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_standard_error_does_not_take_are_counted_and_told() {
+    fn lines_that_standard_error_does_not_take_are_counted_and_logged() {
         let written = Arc::default();
         let log = ProcessLog::start(BlockedWriter(3, Arc::clone(&written))).unwrap();
         for lines in ["one\ntwo\n", "three\n", "four\n"] {
@@ -257,19 +259,19 @@ mod tests {
             log.flush();
         }
         // The first three lines, and the line that reported the first two as dropped.
-        assert_eq!(log.dropped(), 4);
+        assert_eq!(log.dropped_lines(), 4);
         let text = String::from_utf8(written.lock().unwrap().clone()).unwrap();
         assert!(text.starts_with("four\nriskgate: warn: 2 lines were dropped"), "{text}");
     }
 
     #[test]
-    fn nobody_waits_for_a_reader_that_does_not_read() {
+    fn logging_does_not_wait_for_a_reader_that_does_not_read() {
         let (reader, writer) = io::pipe().unwrap();
         let log = ProcessLog::start(File::from(std::os::fd::OwnedFd::from(writer))).unwrap();
         let line = format!("{}\n", "x".repeat(1_000));
         let started = Instant::now();
         let mut added = 0;
-        while log.dropped() == 0 {
+        while log.dropped_lines() == 0 {
             log.0.push_line(&line);
             added += 1;
             assert!(added * line.len() < 2 * MAX_QUEUED_BYTES + (1 << 20), "no bound");

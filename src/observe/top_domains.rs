@@ -1,7 +1,7 @@
 //! The most frequently flagged domains that this deployment has answered.
 //!
-//! Owns the decayed counts, the accounts that were counted today, and the ranked list that requests
-//! read. Each account counts once per row and day. Memory is bounded to [`MAX_ROWS`] rows by the
+//! Owns the decayed counts, the marks of today's look-ups, and the ranked list that requests read.
+//! Each account counts once per row and day. Memory is bounded to [`MAX_ROWS`] rows by the
 //! space-saving algorithm (Metwally, Agrawal, El Abbadi 2005): a row's count may be too high by at
 //! most the smallest count kept, and is never too low. It reads no clock while a request is served.
 
@@ -24,10 +24,9 @@ use crate::support::snapshot::SnapshotCell;
 
 /// The most rows that are counted at the same time.
 pub const MAX_ROWS: usize = 10_000;
-/// The most marks, which are hashes of account, row and day, that are remembered for a day. A
-/// look-up beyond them is not counted.
+/// The most marks that are remembered: hashes of account, row and day of the counted look-ups.
 pub const MAX_MARKS: usize = 1_000_000;
-/// The initial count of the first name of the seed list; the n-th name gets an n-th of it.
+/// What the seed list adds to the count of its first name; its n-th name gets an n-th of that.
 pub const SEED_COUNT: f64 = 120.0;
 
 const MAX_QUEUED_LOOKUPS: usize = 8_192;
@@ -35,29 +34,29 @@ const SECONDS_PER_DAY: i64 = 86_400;
 
 /// The options of the list.
 #[derive(Clone, Copy, Debug)]
-pub struct TopOptions {
+pub struct TopDomainsOptions {
     /// The most entries in the list.
     pub limit: usize,
     /// The number of different accounts that must have looked a row up before its count is used.
     pub min_accounts: usize,
     /// The seconds after which a count has decayed to a half.
-    pub half_life: f64,
+    pub half_life_seconds: f64,
 }
 
 /// Returns the reason and the score of a name if the current table flags the name.
-pub type VerdictFn = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
-/// Returns the time in Unix seconds for the decay of counts: the time that requests are judged by.
+pub type FlaggedVerdictFn = Box<dyn Fn(&str) -> Option<(Reason, Score)> + Send>;
+/// Returns the believed time in Unix seconds, as requests are judged by it. Counts decay by it.
 pub type ClockFn = Box<dyn Fn() -> i64 + Send>;
 /// Returns the seed list of the current table, in order.
-pub type SeedFn = Box<dyn Fn() -> Vec<String> + Send>;
+pub type SeedListFn = Box<dyn Fn() -> Vec<String> + Send>;
 
-/// The counts, and the ranked list.
+/// Counts flagged look-ups and publishes the ranked list. A thread of its own does the work.
 pub struct TopList {
     list: Arc<SnapshotCell<Bytes>>,
     seen_marks: Arc<DashSet<u64>>,
-    day: AtomicU64,
+    day_of_marks: AtomicU64,
     dropped: Arc<AtomicU64>,
-    options: Arc<SnapshotCell<TopOptions>>,
+    options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
     sender: Mutex<Option<SyncSender<FlaggedLookup>>>,
     worker: Mutex<Option<JoinHandle<()>>>,
@@ -66,8 +65,8 @@ pub struct TopList {
 /// A flagged look-up that is counted.
 struct FlaggedLookup {
     domain: String,
-    account: u64,
-    credit_id: u64,
+    account_hash: u64,
+    mark: u64,
     at: i64,
 }
 
@@ -75,13 +74,14 @@ impl TopList {
     /// Starts with the counts that are in the store.
     pub fn start(
         mut store: Store,
-        options: TopOptions,
-        judge: VerdictFn,
-        seed: SeedFn,
-        now: ClockFn,
+        options: TopDomainsOptions,
+        judge: FlaggedVerdictFn,
+        seed: SeedListFn,
+        clock: ClockFn,
     ) -> Result<TopList, StoreError> {
-        let unix_now = now();
-        let (rows, marks) = match store.read_top(unix_now.div_euclid(SECONDS_PER_DAY)) {
+        let unix_now = clock();
+        let (rows, marks) = match store.top_rows_and_sightings(unix_now.div_euclid(SECONDS_PER_DAY))
+        {
             // If Redis doesn't answer yet, the counts are read later.
             Err(StoreError::Unavailable { .. }) => (Vec::new(), Vec::new()),
             outcome => outcome?,
@@ -97,7 +97,7 @@ impl TopList {
             store,
             judge,
             seed,
-            now,
+            clock,
             rows: rows.into_iter().map(|row| (row.domain.clone(), row)).collect(),
             list: Arc::clone(&list),
             options: Arc::clone(&options),
@@ -106,7 +106,7 @@ impl TopList {
             unsaved_marks: 0,
             dropped: Arc::clone(&dropped),
             evicted: BTreeSet::new(),
-            read_at: Instant::now(),
+            last_read_attempt: Instant::now(),
         };
         worker.rebuild_list(unix_now);
         let worker = std::thread::Builder::new()
@@ -116,7 +116,7 @@ impl TopList {
         Ok(TopList {
             list,
             seen_marks,
-            day: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
+            day_of_marks: AtomicU64::new(unix_now.div_euclid(SECONDS_PER_DAY).cast_unsigned()),
             dropped,
             options,
             is_stale,
@@ -126,7 +126,7 @@ impl TopList {
     }
 
     /// Returns the body of the response: the list, at most 1 s old.
-    pub fn body(&self) -> Bytes {
+    pub fn response_body(&self) -> Bytes {
         Bytes::clone(&self.list.peek())
     }
 
@@ -135,8 +135,8 @@ impl TopList {
         let day = unix_now.div_euclid(SECONDS_PER_DAY);
         let today = day.cast_unsigned();
         // A load before the swap keeps the cache line shared between cores.
-        let is_new = self.day.load(Ordering::Relaxed) != today;
-        if is_new && self.day.swap(today, Ordering::Relaxed) != today {
+        let is_new = self.day_of_marks.load(Ordering::Relaxed) != today;
+        if is_new && self.day_of_marks.swap(today, Ordering::Relaxed) != today {
             self.seen_marks.clear();
         }
         let mark = stable_hash(&(account, row, day));
@@ -146,14 +146,14 @@ impl TopList {
         if self.seen_marks.len() >= MAX_MARKS || !self.seen_marks.insert(mark) {
             return;
         }
-        let credit = FlaggedLookup {
+        let lookup = FlaggedLookup {
             domain: row.to_owned(),
-            account: stable_hash(&account),
-            credit_id: mark,
+            account_hash: stable_hash(&account),
+            mark,
             at: unix_now,
         };
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        let sent = sender.as_ref().is_some_and(|sender| sender.try_send(credit).is_ok());
+        let sent = sender.as_ref().is_some_and(|sender| sender.try_send(lookup).is_ok());
         if !sent {
             self.seen_marks.remove(&mark);
             self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -161,7 +161,7 @@ impl TopList {
     }
 
     /// Replaces the options.
-    pub fn set_options(&self, options: TopOptions) {
+    pub fn set_options(&self, options: TopDomainsOptions) {
         self.options.publish(options);
         self.mark_stale();
     }
@@ -171,8 +171,8 @@ impl TopList {
         self.is_stale.store(true, Ordering::Release);
     }
 
-    /// Returns the number of dropped look-ups: the queue was full, or too many were unsaved.
-    pub fn dropped(&self) -> u64 {
+    /// Returns how many look-ups were dropped because the queue was full or too many were unsaved.
+    pub fn dropped_lookups(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
@@ -201,23 +201,23 @@ fn stable_hash(value: &impl Hash) -> u64 {
 
 struct Worker {
     store: Store,
-    judge: VerdictFn,
-    seed: SeedFn,
-    now: ClockFn,
+    judge: FlaggedVerdictFn,
+    seed: SeedListFn,
+    clock: ClockFn,
     /// The store's rows, with the counts that were added since.
     rows: HashMap<String, TopRow>,
     list: Arc<SnapshotCell<Bytes>>,
-    options: Arc<SnapshotCell<TopOptions>>,
+    options: Arc<SnapshotCell<TopDomainsOptions>>,
     is_stale: Arc<AtomicBool>,
-    /// The unsaved counts by day: a mark belongs to one day, and an outage may last longer.
+    /// The unsaved counts by day and domain: marks belong to one day, an outage may last longer.
     unsaved: BTreeMap<i64, HashMap<String, TopCredit>>,
     unsaved_marks: usize,
     dropped: Arc<AtomicU64>,
-    /// The domains whose rows are also in the store.
+    /// The domains of `rows` that the store has too.
     stored_domains: HashSet<String>,
     /// The evicted rows that are still in the store.
     evicted: BTreeSet<String>,
-    read_at: Instant,
+    last_read_attempt: Instant,
 }
 
 /// The interval at which the counts of other nodes are read.
@@ -231,8 +231,8 @@ impl Worker {
         loop {
             let wait = second.saturating_sub(last.elapsed());
             let open = match receiver.recv_timeout(wait) {
-                Ok(credit) => {
-                    self.apply_lookup(credit);
+                Ok(lookup) => {
+                    self.apply_lookup(lookup);
                     dirty = true;
                     true
                 }
@@ -243,10 +243,11 @@ impl Worker {
                 continue;
             }
             last = Instant::now();
-            let others = self.read_at.elapsed() >= READ_INTERVAL && self.merge_stored_rows();
+            let others =
+                self.last_read_attempt.elapsed() >= READ_INTERVAL && self.reload_saved_rows();
             let saved = !dirty || self.save_counts();
             if dirty || others || self.is_stale.swap(false, Ordering::AcqRel) {
-                self.rebuild_list((self.now)());
+                self.rebuild_list((self.clock)());
             }
             dirty = dirty && !saved;
             if !open {
@@ -255,9 +256,9 @@ impl Worker {
         }
     }
 
-    fn apply_lookup(&mut self, look_up: FlaggedLookup) {
-        let half_life = self.options.peek().half_life;
-        let FlaggedLookup { domain, account, credit_id: mark, at } = look_up;
+    fn apply_lookup(&mut self, lookup: FlaggedLookup) {
+        let half_life = self.options.peek().half_life_seconds;
+        let FlaggedLookup { domain, account_hash: account, mark, at } = lookup;
         if self.unsaved_marks >= MAX_MARKS {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -270,16 +271,17 @@ impl Worker {
         let day_credits = self.unsaved.entry(at.div_euclid(SECONDS_PER_DAY)).or_default();
         let credit = day_credits.entry(domain.clone()).or_insert(TopCredit {
             domain: domain.clone(),
-            base,
+            initial_count: base,
             at,
-            sightings: Vec::new(),
+            marks: Vec::new(),
         });
         credit.at = credit.at.max(at);
-        credit.sightings.push((mark, account));
+        credit.marks.push((mark, account));
         // The list shows the count at once, even if saving it fails later.
         let row = self.rows.remove(&domain);
-        let now = TopCredit { base, at, sightings: Vec::new(), domain: domain.clone() };
-        self.rows.insert(domain, TopRow::with_credit(row, &now, &[account], half_life));
+        let new_credit =
+            TopCredit { initial_count: base, at, marks: Vec::new(), domain: domain.clone() };
+        self.rows.insert(domain, TopRow::with_credit(row, &new_credit, &[account], half_life));
     }
 
     /// Evicts the row with the smallest count. Returns that count, with which the new row starts.
@@ -293,7 +295,7 @@ impl Worker {
         let Some((count, domain)) = smallest else { return 0.0 };
         self.rows.remove(&domain);
         for credits in self.unsaved.values_mut() {
-            let removed = credits.remove(&domain).map_or(0, |credit| credit.sightings.len());
+            let removed = credits.remove(&domain).map_or(0, |credit| credit.marks.len());
             self.unsaved_marks -= removed;
         }
         if self.stored_domains.remove(&domain) {
@@ -307,7 +309,7 @@ impl Worker {
         let mut counts: HashMap<&str, f64> = HashMap::new();
         for (domain, row) in &self.rows {
             if row.accounts.len() >= options.min_accounts.min(MAX_TOP_ACCOUNTS) {
-                counts.insert(domain, row.count_at(now, options.half_life));
+                counts.insert(domain, row.count_at(now, options.half_life_seconds));
             }
         }
         let seed = (self.seed)();
@@ -341,7 +343,7 @@ impl Worker {
     /// Saves this node's counts to the store, and takes over the counts of all nodes. Returns false
     /// if the store fails.
     fn save_counts(&mut self) -> bool {
-        let half_life = self.options.peek().half_life;
+        let half_life = self.options.peek().half_life_seconds;
         while let Some(day_credits) = self.unsaved.first_entry() {
             let (day, credits) = (*day_credits.key(), day_credits.get().values().cloned());
             let credits: Vec<TopCredit> = credits.collect();
@@ -349,8 +351,7 @@ impl Worker {
             match self.store.credit_top(&credits, &evicted, day, half_life) {
                 Ok(rows) => {
                     day_credits.remove();
-                    self.unsaved_marks -=
-                        credits.iter().map(|it| it.sightings.len()).sum::<usize>();
+                    self.unsaved_marks -= credits.iter().map(|it| it.marks.len()).sum::<usize>();
                     self.evicted.clear();
                     self.stored_domains.extend(rows.iter().map(|row| row.domain.clone()));
                     // The store's rows lack this node's counts of later days, so rows with such
@@ -372,10 +373,10 @@ impl Worker {
         self.unsaved.values().any(|credits| credits.contains_key(domain))
     }
 
-    /// Takes over the counts of other nodes. Rows with unsaved counts stay as they are. Returns
-    /// true if a row has changed.
-    fn merge_stored_rows(&mut self) -> bool {
-        self.read_at = Instant::now();
+    /// Replaces the rows by those of the store, with the counts of all nodes. Rows with unsaved
+    /// counts stay as they are. Returns true if a row has changed, false if the store fails.
+    fn reload_saved_rows(&mut self) -> bool {
+        self.last_read_attempt = Instant::now();
         let Ok(rows) = self.store.top_rows() else { return false };
         self.stored_domains = rows.iter().map(|row| row.domain.clone()).collect();
         self.evicted.retain(|domain| self.stored_domains.remove(domain));

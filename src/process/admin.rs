@@ -1,8 +1,9 @@
 //! The admin listener: health, readiness, metrics, status, reload, and the OpenAPI document.
 //!
-//! Owns what the process reveals and to whom. Unless the request comes from the same host, all
-//! paths but health and readiness need the admin token. No response contains a key or an e-mail
-//! address, and the API is not served here.
+//! Owns what the process reveals and to whom. Anybody may request health and readiness, and metrics
+//! if `admin.metrics_public` is on. All other paths need the admin token; if none is configured,
+//! the listener must be on loopback and `Host` must name loopback. No response contains a key or an
+//! e-mail address. The API is not served here.
 
 pub(super) mod connection;
 mod connection_limit;
@@ -31,7 +32,8 @@ use crate::proxy::upstream::Upstreams;
 use crate::quota::unix_now;
 
 use responses::{
-    HTML, JSON, YAML, build_response, method_not_allowed, text_response, to_pretty_json,
+    HTML_TYPE, JSON_TYPE, YAML_TYPE, build_response, method_not_allowed, text_response,
+    to_pretty_json,
 };
 
 /// How long readiness waits for the HTTP listener to accept a connection.
@@ -39,51 +41,51 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(200);
 /// The OpenAPI document of both listeners.
 const OPENAPI_YAML: &str = include_str!("../../docs/openapi.yaml");
 
-/// The app behind `listen.admin`.
+/// Answers the requests that arrive at `listen.admin`.
 pub struct AdminApp {
     state: Arc<GateState>,
-    traffic: Arc<ConnectionTracker>,
+    connection_tracker: Arc<ConnectionTracker>,
     upstreams: Arc<Upstreams>,
-    status: Arc<Mutex<ReloadStatus>>,
-    trigger: ReloadTrigger,
-    error_log: Option<Arc<ProcessLog>>,
+    reload_status: Arc<Mutex<ReloadStatus>>,
+    reload_trigger: ReloadTrigger,
+    process_log: Option<Arc<ProcessLog>>,
     token: Option<Secret>,
-    is_loopback: bool,
-    metrics_public: bool,
+    listens_on_loopback: bool,
+    is_metrics_public: bool,
     started_at: i64,
     http_address: SocketAddr,
-    was_listening: AtomicBool,
+    was_http_listening: AtomicBool,
 }
 
 impl AdminApp {
-    /// Creates the app, which reports on the given parts.
+    /// Creates the app, which reports on these parts of the process.
     pub fn new(
         state: Arc<GateState>,
-        traffic: Arc<ConnectionTracker>,
+        connection_tracker: Arc<ConnectionTracker>,
         upstreams: Arc<Upstreams>,
-        status: Arc<Mutex<ReloadStatus>>,
-        trigger: ReloadTrigger,
+        reload_status: Arc<Mutex<ReloadStatus>>,
+        reload_trigger: ReloadTrigger,
         config: &Config,
     ) -> AdminApp {
         AdminApp {
             state,
-            traffic,
+            connection_tracker,
             upstreams,
-            status,
-            trigger,
-            error_log: None,
+            reload_status,
+            reload_trigger,
+            process_log: None,
             token: config.admin_token.clone(),
-            is_loopback: config.admin.ip().is_loopback(),
-            metrics_public: config.is_metrics_public,
+            listens_on_loopback: config.admin.ip().is_loopback(),
+            is_metrics_public: config.is_metrics_public,
             started_at: unix_now(),
             http_address: loopback_if_unspecified(config.http),
-            was_listening: AtomicBool::new(false),
+            was_http_listening: AtomicBool::new(false),
         }
     }
 
-    /// Also reports how many lines of this log were dropped.
+    /// Makes `/metrics` also report how many lines of this log were dropped.
     pub fn with_process_log(mut self, log: &Arc<ProcessLog>) -> AdminApp {
-        self.error_log = Some(Arc::clone(log));
+        self.process_log = Some(Arc::clone(log));
         self
     }
 
@@ -98,7 +100,7 @@ impl AdminApp {
             ("/healthz", true) => text_response(StatusCode::OK, "ok\n"),
             ("/readyz", true) => self.respond_readiness(self.is_authorized(headers)).await,
             ("/healthz" | "/readyz", false) => method_not_allowed("GET, HEAD", "GET only\n"),
-            ("/metrics", true) if self.metrics_public => self.respond_metrics(),
+            ("/metrics", true) if self.is_metrics_public => self.respond_metrics(),
             ("/metrics" | "/status" | "/" | "/openapi.yaml" | "/reload", _)
                 if !self.is_authorized(headers) =>
             {
@@ -106,10 +108,12 @@ impl AdminApp {
             }
             ("/metrics", true) => self.respond_metrics(),
             ("/status", true) => {
-                build_response(StatusCode::OK, JSON, to_pretty_json(&self.status_json()))
+                build_response(StatusCode::OK, JSON_TYPE, to_pretty_json(&self.status_json()))
             }
-            ("/", true) => build_response(StatusCode::OK, HTML, self.render_status_page()),
-            ("/openapi.yaml", true) => build_response(StatusCode::OK, YAML, OPENAPI_YAML.into()),
+            ("/", true) => build_response(StatusCode::OK, HTML_TYPE, self.render_status_page()),
+            ("/openapi.yaml", true) => {
+                build_response(StatusCode::OK, YAML_TYPE, OPENAPI_YAML.into())
+            }
             ("/reload", false) if method == "POST" => self.respond_reload(headers).await,
             ("/reload", _) => method_not_allowed("POST", "POST only\n"),
             ("/metrics" | "/status" | "/" | "/openapi.yaml", false) => {
@@ -128,7 +132,7 @@ impl AdminApp {
                 let sent = sent.and_then(|value| value.strip_prefix(b"Bearer "));
                 sent.is_some_and(|sent| sent.ct_eq(token.reveal().as_bytes()).into())
             }
-            None => self.is_loopback && has_loopback_host(headers),
+            None => self.listens_on_loopback && has_loopback_host(headers),
         }
     }
 
@@ -141,7 +145,7 @@ impl AdminApp {
                 "requests from browsers are not accepted\n",
             );
         }
-        let Some(outcome) = self.trigger.reload_and_wait().await else {
+        let Some(outcome) = self.reload_trigger.reload_and_wait().await else {
             return text_response(StatusCode::SERVICE_UNAVAILABLE, "shutting down\n");
         };
         let is_ok = outcome.values().all(Option::is_none);
@@ -150,38 +154,38 @@ impl AdminApp {
             .into_iter()
             .map(|(part, problem)| (part.to_owned(), problem.map_or(json!("ok"), Value::from)))
             .collect();
-        build_response(status, JSON, to_pretty_json(&Value::Object(parts)))
+        build_response(status, JSON_TYPE, to_pretty_json(&Value::Object(parts)))
     }
 
     /// Anybody may request readiness. The reasons name files, so only authorized clients get them.
     async fn respond_readiness(&self, is_authorized: bool) -> Response<Vec<u8>> {
-        let draining = self.traffic.is_draining();
+        let draining = self.connection_tracker.is_draining();
         // Without a key ring every key would be refused, so a load balancer should use other nodes.
         let has_keys = self.state.keys.peek().is_some();
-        let ready = !draining && has_keys && self.is_listening().await;
+        let ready = !draining && has_keys && self.is_http_listening().await;
         let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
         let body = json!({
             "ready": ready,
             "draining": draining,
             "degraded": if is_authorized { self.list_problems() } else { self.list_problem_parts() },
         });
-        build_response(status, JSON, to_pretty_json(&body))
+        build_response(status, JSON_TYPE, to_pretty_json(&body))
     }
 
     /// Returns true if the HTTP listener accepts connections. Probes it until the first success.
-    async fn is_listening(&self) -> bool {
-        if self.was_listening.load(Ordering::Relaxed) {
+    async fn is_http_listening(&self) -> bool {
+        if self.was_http_listening.load(Ordering::Relaxed) {
             return true;
         }
         let connect = tokio::net::TcpStream::connect(self.http_address);
         let is_open = matches!(timeout(PROBE_TIMEOUT, connect).await, Ok(Ok(_)));
-        self.was_listening.store(is_open, Ordering::Relaxed);
+        self.was_http_listening.store(is_open, Ordering::Relaxed);
         is_open
     }
 
     /// Lists problems that the operator should fix, although the process serves.
     fn list_problems(&self) -> Vec<String> {
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut degraded: Vec<String> =
             status.failing.iter().map(|(part, why)| format!("{part}: {why}")).collect();
         let store = self.state.ledger.status();
@@ -210,6 +214,7 @@ impl AdminApp {
         degraded
     }
 
+    /// Lists the parts that have problems, for clients that must not read the reasons.
     fn list_problem_parts(&self) -> Vec<String> {
         let part = |why: String| why.split(':').next().unwrap_or_default().to_owned();
         self.list_problems().into_iter().map(part).collect()
@@ -218,12 +223,18 @@ impl AdminApp {
     fn respond_metrics(&self) -> Response<Vec<u8>> {
         let metrics = &self.state.metrics;
         let store = self.state.ledger.status();
-        metrics.connections.connections.set(self.traffic.connections() as i64);
-        metrics.connections.in_flight.set(self.traffic.in_flight() as i64);
-        metrics.requests.access_log_dropped.set(self.state.access_log.dropped().cast_signed());
-        let error_log_dropped = self.error_log.as_ref().map_or(0, |log| log.dropped());
-        metrics.requests.process_log_dropped.set(error_log_dropped.cast_signed());
-        metrics.requests.top_dropped.set(self.state.top_domains.dropped().cast_signed());
+        metrics.connections.connections.set(self.connection_tracker.connections() as i64);
+        metrics.connections.in_flight.set(self.connection_tracker.in_flight() as i64);
+        metrics
+            .requests
+            .access_log_dropped
+            .set(self.state.access_log.dropped_lines().cast_signed());
+        let process_log_dropped = self.process_log.as_ref().map_or(0, |log| log.dropped_lines());
+        metrics.requests.process_log_dropped.set(process_log_dropped.cast_signed());
+        metrics
+            .requests
+            .top_lookups_dropped
+            .set(self.state.top_domains.dropped_lookups().cast_signed());
         metrics.store.clock_suspect.set(i64::from(self.state.ledger.clock_problem().is_some()));
         metrics.store.store_down.set(i64::from(store.store_down));
         metrics.store.replicas_missing.set(store.missing_replicas.cast_signed());
@@ -239,16 +250,16 @@ impl AdminApp {
         let keys = self.state.keys.snapshot();
         let ring = Option::as_ref(&keys);
         let store = self.state.ledger.status();
-        let (healthy, servers) = self.upstreams.count_healthy();
-        let status = self.status.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (healthy, servers) = self.upstreams.count_healthy_and_all();
+        let status = self.reload_status.lock().unwrap_or_else(PoisonError::into_inner).clone();
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "started_at": format_rfc3339(self.started_at),
-            "draining": self.traffic.is_draining(),
+            "draining": self.connection_tracker.is_draining(),
             "degraded": self.list_problems(),
             "needs_restart": status.needs_restart,
-            "connections": self.traffic.connections(),
-            "requests_in_flight": self.traffic.in_flight(),
+            "connections": self.connection_tracker.connections(),
+            "requests_in_flight": self.connection_tracker.in_flight(),
             "table": {
                 "version": table.version(),
                 "built_at": format_rfc3339(table.built_at()),
@@ -269,7 +280,7 @@ impl AdminApp {
                 "unsettled_calls": store.unsettled,
             },
             "upstream": { "servers": servers, "healthy": healthy },
-            "month": self.state.ledger.month(self.state.ledger.now()).to_string(),
+            "month": self.state.ledger.month_to_charge(self.state.ledger.now()).to_string(),
         })
     }
 

@@ -32,7 +32,8 @@ const ACCEPT_BACKOFF: Duration = Duration::from_millis(50);
 const ACCEPT_ERROR_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// How often an accept loop counts in the heartbeat.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// Descriptors reserved for the store, the log, the table, the listeners and the runtime.
+/// Descriptors reserved for all else: the store, the log, the table, the listeners, the runtime,
+/// admin connections and DNS queries (`dns.concurrency`).
 const RESERVED_DESCRIPTORS: u64 = 128;
 /// The process does not start if its limit of open files is lower.
 pub const MIN_OPEN_FILES: u64 = 64;
@@ -68,10 +69,11 @@ pub struct DescriptorBudget {
 
 impl DescriptorBudget {
     /// Raises the limit of open files to its hard limit, and divides it: a reserve for the process,
-    /// one descriptor for each connection, three for each exchange (its own, a duplicate that can
-    /// end it, and an idle connection in the other path's pool). Returns `wanted`, lowered if the
-    /// limit does not suffice; or the limit, if it is below [`MIN_OPEN_FILES`].
-    pub fn allocate(wanted: DescriptorBudget) -> Result<DescriptorBudget, u64> {
+    /// one descriptor for each client connection, three for each exchange (the upstream connection,
+    /// a duplicate with which riskgate can end that connection, and an idle connection in the pool
+    /// of the other path). Returns `wanted`, lowered if the limit does not suffice. If the limit is
+    /// below [`MIN_OPEN_FILES`], returns the limit as the error.
+    pub fn raise_limit_and_divide(wanted: DescriptorBudget) -> Result<DescriptorBudget, u64> {
         let limit = getrlimit(Resource::Nofile);
         let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
         // If the limit can't be raised, the current one is divided.
@@ -85,6 +87,7 @@ impl DescriptorBudget {
         }
     }
 
+    /// Lowers both numbers so that they and the reserve fit within `limit` descriptors.
     fn fit_within(self, limit: u64) -> DescriptorBudget {
         let spare = limit.saturating_sub(RESERVED_DESCRIPTORS).max(8);
         let spare = usize::try_from(spare).unwrap_or(usize::MAX);
@@ -103,7 +106,7 @@ pub struct ListenerService<A> {
     /// How long sent bytes may stay unacknowledged before the kernel closes the connection.
     user_timeout: Duration,
     heartbeat: Heartbeat,
-    last_error_logged: Mutex<Option<Instant>>,
+    last_error_logged_at: Mutex<Option<Instant>>,
 }
 
 impl<A> ListenerService<A> {
@@ -115,7 +118,7 @@ impl<A> ListenerService<A> {
         user_timeout: Duration,
     ) -> ListenerService<A> {
         let (socket, app, heartbeat) = (Some(socket), Arc::new(app), Heartbeat::default());
-        let last_error_logged = Mutex::new(None);
+        let last_error_logged_at = Mutex::new(None);
         ListenerService {
             name,
             socket,
@@ -123,11 +126,11 @@ impl<A> ListenerService<A> {
             threads: 1,
             user_timeout,
             heartbeat,
-            last_error_logged,
+            last_error_logged_at,
         }
     }
 
-    /// Sets the number of threads, and the heartbeat that counts while the service accepts.
+    /// Sets the number of threads, and the heartbeat that this service's accept loop drives.
     pub fn with_threads(mut self, threads: usize, heartbeat: Heartbeat) -> ListenerService<A> {
         (self.threads, self.heartbeat) = (threads, heartbeat);
         self
@@ -137,14 +140,17 @@ impl<A> ListenerService<A> {
 impl<A: ServerApp + Send + Sync + 'static> ListenerService<A> {
     /// Logs a failed accept, at most once per [`ACCEPT_ERROR_LOG_INTERVAL`].
     fn log_accept_error(&self, error: &io::Error) {
-        let mut last_logged = self.last_error_logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last_logged =
+            self.last_error_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
         if last_logged.is_none_or(|at| at.elapsed() > ACCEPT_ERROR_LOG_INTERVAL) {
             *last_logged = Some(Instant::now());
-            log::error!("{}: accepting failed, and goes on: {error}", self.name);
+            log::error!("{}: accepting a connection failed, will retry: {error}", self.name);
         }
     }
 
-    async fn accept(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
+    /// Accepts one connection and serves it in a task of its own. After a failed accept, waits for
+    /// [`ACCEPT_BACKOFF`].
+    async fn accept_one(&self, socket: &tokio::net::TcpListener, shutdown: &ShutdownWatch) {
         match socket.accept().await {
             Ok((stream, peer)) => {
                 let (app, shutdown) = (Arc::clone(&self.app), shutdown.clone());
@@ -188,12 +194,12 @@ impl<A: ServerApp + Send + Sync + 'static> Service for ListenerService<A> {
                         biased;
                         _ = shutdown.wait_for(|stop| *stop) => break,
                         _ = heartbeat_interval.tick() => self.heartbeat.beat(),
-                        () = self.accept(&socket, &stopping) => {}
+                        () = self.accept_one(&socket, &stopping) => {}
                     }
                 }
                 // Closing the socket would reset connections that wait in the backlog, so they are
                 // accepted and served first.
-                while timeout(Duration::ZERO, self.accept(&socket, &stopping)).await.is_ok() {}
+                while timeout(Duration::ZERO, self.accept_one(&socket, &stopping)).await.is_ok() {}
             }
             Some(Err(error)) => log::error!("{}: expected to listen, but found {error}", self.name),
             None => {}
@@ -227,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_kept_back_for_store_and_upstream() {
+    fn the_descriptor_budget_fits_within_the_limit() {
         let wanted = DescriptorBudget { connections: 20_000, exchanges: 1_000 };
         assert_eq!(wanted.fit_within(1 << 20), wanted);
         for limit in [64, 256, 1_024, 4_096, 20_000] {

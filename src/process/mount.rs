@@ -7,11 +7,11 @@ use std::sync::Arc;
 use pingora::services::ServiceWithDependents;
 use pingora::services::background::GenBackgroundService;
 
-use crate::config::{Config, ConfigFile, ConfigOverrides};
+use crate::config::{Config, ConfigFile, ConfigSources};
 use crate::gate::Gate;
 use crate::process::reload::Reloader;
 use crate::process::server::startup::build_state;
-use crate::process::server::{StartError, StartupInputs, check_log_file, resolve_upstreams};
+use crate::process::server::{StartError, StartupInputs, check_access_log_path, resolve_upstreams};
 use crate::proxy::gateway::Gateway;
 
 /// riskgate's state, for a Pingora server of your own: table, keys, quotas and store, as `riskgate
@@ -41,9 +41,9 @@ impl Mount {
     /// [`StartError::Config`] lists every fault of the config and of the files that it names.
     pub fn from_config_file(path: impl Into<PathBuf>) -> Result<Mount, StartError> {
         let file = ConfigFile::Path(path.into());
-        let overrides = ConfigOverrides { file, flags: Vec::new() };
+        let overrides = ConfigSources { file, flags: Vec::new() };
         let inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
-        check_log_file(&inputs.config)?;
+        check_access_log_path(&inputs.config)?;
         let config = inputs.config.clone();
         let (state, reloader, _) = build_state(inputs, None, overrides)?;
         let gate = Gate::new(state, config.trusted_proxies.clone());

@@ -21,7 +21,7 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::BackgroundService;
 use tokio::sync::oneshot;
 
-use crate::config::{Config, ConfigOverrides};
+use crate::config::{Config, ConfigSources};
 use crate::gate::GateState;
 use crate::keys::KeyRing;
 use crate::support::certificates::{CertificateSet, CurrentCertificates};
@@ -39,16 +39,16 @@ use watch::{FileWatch, POLL_INTERVAL};
 /// The background service that reloads.
 pub struct Reloader {
     requests: tokio::sync::Mutex<ReloadRequests>,
-    parts: Arc<Mutex<ReloadState>>,
-    report: StatusReporter,
+    reload_state: Arc<Mutex<ReloadState>>,
+    status_reporter: StatusReporter,
 }
 
 struct ReloadState {
-    state: Arc<GateState>,
+    gate_state: Arc<GateState>,
     config: Config,
     /// The config at process start. Settings that need a restart keep its values.
     startup_config: Config,
-    overrides: ConfigOverrides,
+    config_sources: ConfigSources,
     keys: KeyRingUpdater,
     certificates: Option<Arc<CurrentCertificates>>,
     certificate_watches: Vec<FileWatch>,
@@ -56,50 +56,55 @@ struct ReloadState {
     feeds: FeedFetcher,
     dns: DnsLearner,
     config_watch: FileWatch,
-    report: StatusReporter,
+    status_reporter: StatusReporter,
 }
 
 impl Reloader {
-    /// Creates a reloader that updates `state`, which was built from these parts.
+    /// Creates a reloader that keeps `gate_state` up to date, and the reloader's trigger. The other
+    /// arguments are what `gate_state` was built from.
     pub fn new(
-        state: Arc<GateState>,
+        gate_state: Arc<GateState>,
         config: Config,
-        overrides: ConfigOverrides,
+        config_sources: ConfigSources,
         keys: KeyRingUpdater,
         certificates: Option<Arc<CurrentCertificates>>,
     ) -> std::io::Result<(Reloader, ReloadTrigger)> {
         let (trigger, requests) = ReloadRequests::new();
-        let report = StatusReporter::new(Arc::clone(&state));
-        let table = TableReader::start(Arc::clone(&state), report.clone(), config.table.clone())?;
-        let (state_of_feeds, feeds) = (Arc::clone(&state), config.feeds.clone());
+        let status_reporter = StatusReporter::new(Arc::clone(&gate_state));
+        let table = TableReader::start(
+            Arc::clone(&gate_state),
+            status_reporter.clone(),
+            config.table.clone(),
+        )?;
+        let (state_of_feeds, feeds) = (Arc::clone(&gate_state), config.feeds.clone());
         let (store, dns) = (config.store.clone(), config.dns.clone());
-        let mut parts = ReloadState {
-            feeds: FeedFetcher::start(state_of_feeds, report.clone(), feeds)?,
-            dns: DnsLearner::start(Arc::clone(&state), report.clone(), store, dns)?,
+        let mut reload_state = ReloadState {
+            feeds: FeedFetcher::start(state_of_feeds, status_reporter.clone(), feeds)?,
+            dns: DnsLearner::start(Arc::clone(&gate_state), status_reporter.clone(), store, dns)?,
             table,
             config_watch: FileWatch::new(config.file.clone()),
             certificate_watches: watch_certificates(&config),
             certificates,
-            state,
+            gate_state,
             startup_config: config.clone(),
             config,
-            overrides,
+            config_sources,
             keys,
-            report: report.clone(),
+            status_reporter: status_reporter.clone(),
         };
-        parts.report_keys(false);
-        parts.update_gauges();
+        reload_state.report_keys(false);
+        reload_state.update_gauges();
         let reloader = Reloader {
             requests: tokio::sync::Mutex::new(requests),
-            parts: Arc::new(Mutex::new(parts)),
-            report,
+            reload_state: Arc::new(Mutex::new(reload_state)),
+            status_reporter,
         };
         Ok((reloader, trigger))
     }
 
-    /// The parts that serve an older state than their sources, and why.
+    /// The shared status: faults by part, settings that need a restart, feeds, and DNS learning.
     pub fn status(&self) -> Arc<Mutex<ReloadStatus>> {
-        self.report.status()
+        self.status_reporter.status()
     }
 }
 
@@ -113,18 +118,18 @@ impl BackgroundService for Reloader {
                 _ = shutdown.changed() => return,
             };
             let is_requested = replies.is_some();
-            let parts = Arc::clone(&self.parts);
+            let reload_state = Arc::clone(&self.reload_state);
             // Reading and building block, so they run outside the runtime's threads.
             let reloaded = tokio::task::spawn_blocking(move || {
-                let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut reload_state = reload_state.lock().unwrap_or_else(PoisonError::into_inner);
                 if is_requested {
-                    return Some(parts.reload_all());
+                    return Some(reload_state.reload_all());
                 }
-                parts.reload_changed();
+                reload_state.reload_changed();
                 None
             });
             if let Ok(Some((outcome, table))) = reloaded.await {
-                // The loop goes on while the table's reader works.
+                // The table's thread may need long, so the loop does not wait for it.
                 tokio::spawn(send_outcome(replies.unwrap_or_default(), outcome, table));
             }
         }
@@ -149,16 +154,18 @@ async fn send_outcome(
 impl ReloadState {
     /// Reloads what has changed. The table's reader polls its own files.
     fn reload_changed(&mut self) {
-        if self.config_watch.is_due() {
+        if self.config_watch.has_settled_change() {
             self.reload_config();
         }
         // Every watch is polled, because each one measures how long its file has been unchanged.
-        let due =
-            self.certificate_watches.iter_mut().filter_map(|watch| watch.is_due().then_some(()));
+        let due = self
+            .certificate_watches
+            .iter_mut()
+            .filter_map(|watch| watch.has_settled_change().then_some(()));
         if due.count() > 0 {
             self.reload_certificates();
         }
-        let keys_changed = self.keys.reload_if_changed(&self.state, &self.config.plans);
+        let keys_changed = self.keys.reload_if_changed(&self.gate_state, &self.config.plans);
         self.report_keys(keys_changed);
         self.update_gauges();
     }
@@ -166,19 +173,21 @@ impl ReloadState {
     /// Reloads all parts. The receiver gets the outcome of the table, which is read on its own
     /// thread.
     fn reload_all(&mut self) -> (ReloadOutcome, oneshot::Receiver<Option<String>>) {
-        self.state.access_log.reopen();
+        self.gate_state.access_log.reopen();
         let mut outcome = ReloadOutcome::new();
         outcome.insert("config", self.reload_config());
-        let table = self.table.read_table(self.config.table.clone());
+        let table = self.table.request_rebuild(self.config.table.clone());
         if self.certificates.is_some() {
             outcome.insert("certificates", self.reload_certificates());
         }
-        self.keys.reload(&self.state, &self.config.plans);
+        self.keys.reload(&self.gate_state, &self.config.plans);
         outcome.insert("keys", self.report_keys(true));
         self.update_gauges();
         (outcome, table)
     }
 
+    /// Reads the certificates again, if there is an HTTPS listener. Returns the problem, if there
+    /// is one; the listener then keeps its last good certificates.
     fn reload_certificates(&mut self) -> Option<String> {
         let certificates = self.certificates.as_ref()?;
         for watch in &mut self.certificate_watches {
@@ -195,23 +204,26 @@ impl ReloadState {
                 Some(faults.join("\n"))
             }
         };
-        self.report.record("certificates", problem.as_deref(), true);
+        self.status_reporter.record("certificates", problem.as_deref(), true);
         problem
     }
 
+    /// Reads the config again and applies it. Returns the problem, if there is one; the last good
+    /// config then stays in force.
     fn reload_config(&mut self) -> Option<String> {
         self.config_watch.mark_read();
-        let problem = match Config::read(&self.overrides) {
+        let problem = match Config::read(&self.config_sources) {
             Ok(config) => {
                 self.apply_config(config);
                 None
             }
             Err(faults) => Some(faults.join("\n")),
         };
-        self.report.record("config", problem.as_deref(), true);
+        self.status_reporter.record("config", problem.as_deref(), true);
         problem
     }
 
+    /// Applies a new config. Settings that need a restart are only reported.
     fn apply_config(&mut self, config: Config) {
         let needs_restart = config.settings_needing_restart(&self.startup_config);
         if !needs_restart.is_empty() {
@@ -220,55 +232,56 @@ impl ReloadState {
                 needs_restart.join(", ")
             );
         }
-        self.report.set_needs_restart(needs_restart);
-        let serving = std::mem::replace(&mut self.config, config);
+        self.status_reporter.set_needs_restart(needs_restart);
+        let previous_config = std::mem::replace(&mut self.config, config);
         let config = &self.config;
-        self.state.policy.publish(config.gate_policy());
-        self.state.ledger.set_on_failure(config.on_failure);
-        self.state.access_log.set_enabled(config.access_log);
-        self.state.top_domains.set_options(config.top);
+        self.gate_state.policy.publish(config.gate_policy());
+        self.gate_state.ledger.set_on_failure(config.on_failure);
+        self.gate_state.access_log.set_enabled(config.access_log);
+        self.gate_state.top_domains.set_options(config.top_domains);
         let (plans, key_file) = (config.plans.clone(), config.key_file.clone());
-        if config.table != serving.table {
+        if config.table != previous_config.table {
             // The table's reader reports the outcome.
-            drop(self.table.read_table(config.table.clone()));
+            drop(self.table.request_rebuild(config.table.clone()));
         }
-        if config.feeds != serving.feeds {
+        if config.feeds != previous_config.feeds {
             self.feeds.set_feeds(config.feeds.clone());
         }
-        if config.dns != serving.dns
+        if config.dns != previous_config.dns
             && let Err(error) = self.dns.set_options(config.dns.clone())
         {
             log::error!("expected a thread for DNS queries, but found {error}");
         }
-        if self.config.certificates != serving.certificates {
+        if self.config.certificates != previous_config.certificates {
             self.certificate_watches = watch_certificates(&self.config);
             self.reload_certificates();
         }
-        if plans != serving.plans {
-            self.keys.apply_plans(&self.state, &plans);
+        if plans != previous_config.plans {
+            self.keys.apply_plans(&self.gate_state, &plans);
             self.report_keys(true);
         }
-        if key_file != serving.key_file {
+        if key_file != previous_config.key_file {
             self.keys.set_key_file(key_file);
-            self.keys.reload_key_file(&self.state, &plans);
+            self.keys.reload_key_file(&self.gate_state, &plans);
             self.report_keys(true);
         }
     }
 
-    /// Records the state of keys and store. Returns the problem of the keys, if any.
+    /// Records the state of keys and store. With `is_counted`, the metrics count this as a reload
+    /// of the keys. Returns the problem of the keys, if there is one.
     fn report_keys(&self, is_counted: bool) -> Option<String> {
         let problem = self.keys.problem();
-        self.report.record("keys", problem.as_deref(), is_counted);
-        self.report.record("store", self.keys.store_problem(), false);
+        self.status_reporter.record("keys", problem.as_deref(), is_counted);
+        self.status_reporter.record("store", self.keys.store_problem(), false);
         problem
     }
 
     /// Updates the gauges of keys and certificates.
     fn update_gauges(&mut self) {
-        let metrics = &self.state.metrics;
+        let metrics = &self.gate_state.metrics;
         let expires = self.certificates.as_ref().map_or(0, |serving| serving.expires_at());
-        metrics.reloads.certificate_expiry.set(expires);
-        let keys = self.state.keys.peek();
+        metrics.reloads.certificate_expires_at.set(expires);
+        let keys = self.gate_state.keys.peek();
         metrics.reloads.keys.set(keys.as_ref().as_ref().map_or(0, KeyRing::len) as i64);
     }
 }

@@ -17,13 +17,13 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server};
 use pingora::services::background::GenBackgroundService;
 
-use crate::config::{Config, ConfigOverrides};
+use crate::config::{Config, ConfigSources};
 use crate::downstream::ConnectionTracker;
 use crate::gate::{Gate, GateState};
 use crate::keys::KeyRing;
 use crate::observe::process_log::ProcessLog;
 use crate::process::admin::AdminApp;
-use crate::process::admin::connection::AdminListener;
+use crate::process::admin::connection::AdminServerApp;
 use crate::process::listener::{DescriptorBudget, ListenerService, MIN_OPEN_FILES};
 use crate::process::reload::Reloader;
 use crate::process::systemd::{Heartbeat, Watchdog};
@@ -33,7 +33,7 @@ use crate::support::certificates::CurrentCertificates;
 
 pub use exit::ExitHook;
 use exit::{ExitTasks, UpgradeState, claim_runtime_dir};
-pub(in crate::process) use inputs::check_log_file;
+pub(in crate::process) use inputs::check_access_log_path;
 pub use inputs::{StartError, StartupInputs};
 use signals::{SignalHandler, SignalStreams};
 use sockets::{DownstreamListeners, ListenSockets};
@@ -50,7 +50,7 @@ pub enum StartMode {
 
 /// Runs the gateway until a signal ends it.
 pub fn run(
-    overrides: ConfigOverrides,
+    config_sources: ConfigSources,
     start: StartMode,
     process_log: &Arc<ProcessLog>,
     exit_hook: Option<ExitHook>,
@@ -58,34 +58,35 @@ pub fn run(
     signals::ignore_sighup();
     // The successor opens its socket before it reads its inputs, so that the serving process can
     // already connect. A faulty config is reported below, together with all other faults.
-    let upgrade = match (start, Config::read(&overrides)) {
+    let upgrade_inputs = match (start, Config::read(&config_sources)) {
         (StartMode::Upgrade, Ok(config)) => Some(open_upgrade_socket(&config)?),
         _ => None,
     };
-    let mut inputs = StartupInputs::read(&overrides).map_err(StartError::Config)?;
-    let wanted = inputs.config.clone();
-    let (config, upstreams) = resolve_resources(&wanted)?;
+    let mut inputs = StartupInputs::read(&config_sources).map_err(StartError::Config)?;
+    let configured = inputs.config.clone();
+    let (config, upstreams) = prepare_resources(&configured)?;
     let certificates =
         inputs.certificates.take().map(|set| Arc::new(CurrentCertificates::new(set)));
     let (runtime_dir, upgrade_socket) =
-        upgrade.unwrap_or_else(|| (open_runtime_dir(&config), None));
-    let mut upgrade = open_upgrade(&config, runtime_dir, upgrade_socket.is_some())?;
-    let (state, reloader, reload_trigger) = build_state(inputs, certificates.clone(), overrides)?;
+        upgrade_inputs.unwrap_or_else(|| (open_runtime_dir(&config), None));
+    let mut prepared_start = prepare_start(&config, runtime_dir, upgrade_socket.is_some())?;
+    let (state, reloader, reload_trigger) =
+        build_state(inputs, certificates.clone(), config_sources)?;
     install_panic_hook(&state);
     if let Some(upgrade_socket) = upgrade_socket {
-        take_over_sockets(&config, &mut upgrade, upgrade_socket)?;
+        take_over_sockets(&config, &mut prepared_start, upgrade_socket)?;
     }
-    log_startup(&config, &wanted, &state);
+    log_startup(&config, &configured, &state);
 
-    let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = upgrade;
+    let PreparedStart { runtime_dir, sockets, signal_streams, predecessor } = prepared_start;
     let gate = Gate::new(state, config.trusted_proxies.clone());
-    let traffic = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
+    let connection_tracker = Arc::new(ConnectionTracker::new(config.connection_limits.clone()));
     let upgrade_state = UpgradeState { runtime_dir, sockets: sockets.try_clone()? };
     let mut server = Server::new_with_opt_and_conf(None, pingora_server_conf(&config));
     server.bootstrap();
     let admin = AdminApp::new(
         Arc::clone(gate.state()),
-        Arc::clone(&traffic),
+        Arc::clone(&connection_tracker),
         Arc::clone(&upstreams),
         reloader.status(),
         reload_trigger.clone(),
@@ -96,7 +97,7 @@ pub fn run(
         config: &config,
         gate: &gate,
         upstreams: &upstreams,
-        traffic: &traffic,
+        connection_tracker: &connection_tracker,
         certificates,
         heartbeat: &Heartbeat::default(),
     };
@@ -106,8 +107,8 @@ pub fn run(
     let exit_tasks =
         Arc::new(ExitTasks { gate, exit_hook: Mutex::new(exit_hook), upgrade_state, process_log });
     let signals = SignalHandler {
-        traffic,
-        trigger: reload_trigger,
+        connection_tracker,
+        reload_trigger,
         exit_tasks: Arc::clone(&exit_tasks),
         drain_delay: config.drain_delay,
         predecessor: Mutex::new(predecessor),
@@ -129,7 +130,7 @@ struct PreparedStart {
 }
 
 /// Claims the runtime directory and binds the sockets, unless a predecessor transfers them.
-fn open_upgrade(
+fn prepare_start(
     config: &Config,
     mut runtime_dir: Option<RuntimeDir>,
     has_predecessor: bool,
@@ -145,25 +146,26 @@ fn open_upgrade(
     Ok(PreparedStart { runtime_dir, sockets, signal_streams, predecessor: None })
 }
 
-/// Receives the sockets of the predecessor, and binds those that it does not have.
+/// Waits for the predecessor's sockets, and binds those that the predecessor does not have. If the
+/// predecessor ends first, binds all sockets.
 fn take_over_sockets(
     config: &Config,
-    start: &mut PreparedStart,
+    prepared_start: &mut PreparedStart,
     upgrade_socket: UpgradeSocket,
 ) -> Result<(), StartError> {
-    let Some(runtime_dir) = &start.runtime_dir else { return Ok(()) };
+    let Some(runtime_dir) = &prepared_start.runtime_dir else { return Ok(()) };
     log::info!("ready to take over: waiting for the serving process to get SIGQUIT");
     let inherited = upgrade_socket.receive_sockets(runtime_dir).map_err(|error| {
         StartError::Failed(format!("expected to take sockets over, but found {error}"))
     })?;
-    start.signal_streams = Some(signals::install_signals());
+    prepared_start.signal_streams = Some(signals::install_signals());
     let (inherited, predecessor_stream) = inherited.unzip();
     if predecessor_stream.is_none() {
         log::warn!("the serving process has ended: starting as without --upgrade");
-        claim_runtime_dir(&mut start.runtime_dir);
+        claim_runtime_dir(&mut prepared_start.runtime_dir);
     }
-    start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
-    start.predecessor = predecessor_stream;
+    prepared_start.sockets = ListenSockets::bind(config, inherited.unwrap_or_default())?;
+    prepared_start.predecessor = predecessor_stream;
     Ok(())
 }
 
@@ -175,8 +177,8 @@ fn add_services(
     admin: AdminApp,
     reloader: Reloader,
 ) -> Result<(), StartError> {
-    if let Some(socket) = sockets.remove("admin") {
-        let admin = AdminListener::new(admin);
+    if let Some(socket) = sockets.remove_socket("admin") {
+        let admin = AdminServerApp::new(admin);
         let timeout = listeners.config.downstream.write_timeout;
         server.add_service(ListenerService::new("admin", socket, admin, timeout));
     }
@@ -192,12 +194,12 @@ fn add_services(
     Ok(())
 }
 
-/// Fits the config to the limit of open files and resolves the upstream servers. Returns all faults
-/// that would keep a process from starting. It starts nothing and writes nothing, so `riskgate
-/// check` calls it too.
-pub fn resolve_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
-    let files = check_log_file(config);
-    let limited = fit_descriptor_limit(config.clone());
+/// Checks the path of the access log, lowers limits to what the limit of open files allows, and
+/// resolves the upstream servers. Returns the lowered config, or the faults of all three steps. It
+/// starts nothing, so `riskgate check` calls it too.
+pub fn prepare_resources(config: &Config) -> Result<(Config, Arc<Upstreams>), StartError> {
+    let files = check_access_log_path(config);
+    let limited = lower_limits_to_open_files(config.clone());
     let upstreams = resolve_upstreams(limited.as_ref().unwrap_or(config));
     match (files, limited, upstreams) {
         (Ok(()), Ok(limited), Ok(upstreams)) => Ok((limited, upstreams)),
@@ -219,17 +221,18 @@ pub fn resolve_upstreams(config: &Config) -> Result<Arc<Upstreams>, StartError> 
     Ok(Arc::new(upstreams))
 }
 
-/// Lowers the limits on connections and exchanges to what the limit of open files allows.
-fn fit_descriptor_limit(mut config: Config) -> Result<Config, StartError> {
+/// Lowers `listen.max_connections` and `upstream.max_in_flight` to what the limit of open files
+/// allows, after raising that limit as far as the process may.
+fn lower_limits_to_open_files(mut config: Config) -> Result<Config, StartError> {
     let wanted = DescriptorBudget {
-        connections: config.connection_limits.connections,
+        connections: config.connection_limits.max_connections,
         exchanges: config.upstream.max_in_flight,
     };
-    let given = DescriptorBudget::allocate(wanted).map_err(|limit| {
+    let given = DescriptorBudget::raise_limit_and_divide(wanted).map_err(|limit| {
         let expected = format!("limit of open files: expected at least {MIN_OPEN_FILES}");
         StartError::Config(vec![format!("{expected}, but found {limit}")])
     })?;
-    config.connection_limits.connections = given.connections;
+    config.connection_limits.max_connections = given.connections;
     if given.exchanges < config.upstream.max_in_flight {
         let upstream = &mut config.upstream;
         let per_address = upstream.max_in_flight_per_address.min(given.exchanges.div_ceil(2));
@@ -282,21 +285,21 @@ fn runtime_dir_error(path: &Path, error: &std::io::Error) -> String {
 }
 
 /// Logs what the process serves, and which configured limits had to be lowered.
-fn log_startup(config: &Config, wanted: &Config, state: &GateState) {
+fn log_startup(config: &Config, configured: &Config, state: &GateState) {
     let (connections, exchanges) =
-        (config.connection_limits.connections, config.upstream.max_in_flight);
+        (config.connection_limits.max_connections, config.upstream.max_in_flight);
     let per_address = config.upstream.max_in_flight_per_address;
-    if connections < wanted.connection_limits.connections
-        || exchanges < wanted.upstream.max_in_flight
+    if connections < configured.connection_limits.max_connections
+        || exchanges < configured.upstream.max_in_flight
     {
         log::warn!(
             "the limit of open files leaves {connections} connections \
              (listen.max_connections {}) and {exchanges} exchanges \
              (upstream.max_in_flight {}), {per_address} of them for an address \
              (upstream.max_in_flight_per_address {}): raise it with ulimit -n or LimitNOFILE",
-            wanted.connection_limits.connections,
-            wanted.upstream.max_in_flight,
-            wanted.upstream.max_in_flight_per_address,
+            configured.connection_limits.max_connections,
+            configured.upstream.max_in_flight,
+            configured.upstream.max_in_flight_per_address,
         );
     }
     let table = state.table.peek();
@@ -327,7 +330,8 @@ fn pingora_server_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// Counts and logs each panic with its backtrace. A panic ends only its own connection.
+/// Counts and logs each panic, with its backtrace if one was captured. A panic in a connection's
+/// task ends only that connection.
 pub fn install_panic_hook(state: &Arc<GateState>) {
     let state = Arc::clone(state);
     let default = std::panic::take_hook();

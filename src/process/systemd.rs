@@ -39,8 +39,8 @@ pub fn notify_ready() {
 
 /// Logs a warning if NOTIFY_SOCKET names a socket that riskgate can't write to, such as the vsock
 /// of a virtual machine's host.
-pub fn warn_if_unreachable() {
-    if let Some(other) = notify_socket_address().filter(|address| !is_socket_address(address)) {
+pub fn warn_if_unsupported_address() {
+    if let Some(other) = notify_socket_address().filter(|address| !is_supported_address(address)) {
         let expected = "NOTIFY_SOCKET: expected a path, or a name that begins with @";
         log::warn!("{expected}, but found {other:?}: the service manager is told nothing");
     }
@@ -51,7 +51,8 @@ fn notify_socket_address() -> Option<OsString> {
     Config::env_var_os("NOTIFY_SOCKET").filter(|address| !address.is_empty())
 }
 
-fn is_socket_address(address: &OsStr) -> bool {
+/// Returns true for a path, and for an abstract name, which begins with @.
+fn is_supported_address(address: &OsStr) -> bool {
     matches!(address.as_bytes(), [b'/' | b'@', ..])
 }
 
@@ -68,8 +69,10 @@ pub fn notify_stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
+/// Sends the states to systemd. Does nothing if NOTIFY_SOCKET is unset or not supported.
 fn notify(states: &[NotifyState<'_>]) {
-    let Some(address) = notify_socket_address().filter(|address| is_socket_address(address)) else {
+    let Some(address) = notify_socket_address().filter(|address| is_supported_address(address))
+    else {
         return;
     };
     if let Err(error) = send_datagram(&address, states) {
@@ -107,8 +110,8 @@ impl BackgroundService for Watchdog {
                 _ = shutdown.wait_for(|stop| *stop) => break,
             }
         }
-        // The accept loops have ended, so their count no longer says anything. Requests in flight
-        // may take their time; systemd limits that with TimeoutStopSec.
+        // The accept loops have ended, so their count can't grow any more. The watchdog must not
+        // end the process while it finishes its requests; TimeoutStopSec limits that time.
         loop {
             notify(&[NotifyState::Watchdog]);
             tokio::time::sleep(interval / 3).await;

@@ -1,10 +1,10 @@
 //! Transfers the listening sockets to a successor process.
 //!
-//! The successor waits at a Unix socket in a private directory. The serving process sends it the
-//! listening sockets, waits until the successor accepts connections, and then sends a final
-//! message. If either process fails before that message, the old one keeps serving. No connection
-//! is refused, because the kernel keeps waiting connections with the socket, whichever process has
-//! it.
+//! The successor waits at a Unix socket in a private directory. The serving process sends the
+//! listening sockets to the successor, waits until the successor accepts connections, and then
+//! sends a final message. If the successor fails before that message, the old process keeps
+//! serving; if the old process ends, the successor serves. No connection is refused, because the
+//! kernel queues new connections at the socket, whichever process has the socket open.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -27,8 +27,10 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The most sockets that can be transferred.
 const MAX_SOCKETS: usize = 8;
+/// The successor's message: it accepts connections now.
 const ACCEPTING_MESSAGE: &[u8] = b"accepting\n";
-const RELEASED_MESSAGE: &[u8] = b"released\n";
+/// The old process's final message: the successor may claim the runtime directory now.
+const RUNTIME_DIR_RELEASED_MESSAGE: &[u8] = b"released\n";
 
 /// The runtime directory, which only its owner can write to. It contains the pid file of the
 /// serving process and the socket of a successor.
@@ -57,7 +59,8 @@ impl RuntimeDir {
         Ok(RuntimeDir { path: path.to_owned(), pid_file: None })
     }
 
-    /// Writes the pid file. Returns false if another process serves from this directory.
+    /// Locks the pid file and writes this process's id to it. Returns false if another process
+    /// holds the lock, because it serves from this directory.
     pub fn claim(&mut self) -> io::Result<bool> {
         if self.pid_file.is_some() {
             return Ok(true);
@@ -119,7 +122,7 @@ impl RuntimeDir {
         send_fds(&successor, sockets)?;
         expect_message(&mut successor, ACCEPTING_MESSAGE, is_cancelled)?;
         self.release();
-        successor.write_all(RELEASED_MESSAGE).inspect_err(|_| {
+        successor.write_all(RUNTIME_DIR_RELEASED_MESSAGE).inspect_err(|_| {
             // The successor has died after all, so this process keeps serving.
             let _ = self.claim();
         })
@@ -134,6 +137,7 @@ impl RuntimeDir {
 pub struct UpgradeSocket {
     listener: UnixListener,
     path: PathBuf,
+    /// Locked while this successor waits, so that a second one is refused.
     _lock: File,
 }
 
@@ -172,17 +176,17 @@ impl UpgradeSocket {
 /// Sockets by name, and the process that sent them.
 pub type InheritedSockets = (Vec<(String, TcpListener)>, Predecessor);
 
-/// The connection to the process that served before.
+/// The connection to the serving process, which this process is about to replace.
 pub struct Predecessor(UnixStream);
 
 impl Predecessor {
     /// Tells the predecessor that this process accepts connections. Returns `Ok` once the
-    /// predecessor has released the sockets or has ended.
+    /// predecessor has released the runtime directory or has ended.
     pub fn confirm_accepting(mut self, runtime_dir: &RuntimeDir) -> io::Result<()> {
         let reply = self
             .0
             .write_all(ACCEPTING_MESSAGE)
-            .and_then(|()| expect_message(&mut self.0, RELEASED_MESSAGE, &|| false));
+            .and_then(|()| expect_message(&mut self.0, RUNTIME_DIR_RELEASED_MESSAGE, &|| false));
         let started = Instant::now();
         // If the predecessor has died, the kernel unlocks its pid file a moment later.
         while reply.is_err() && started.elapsed() < 5 * POLL_INTERVAL {
@@ -195,6 +199,8 @@ impl Predecessor {
     }
 }
 
+/// Reads `message`. Fails if other bytes arrive, if nothing arrives for [`REPLY_TIMEOUT`], or once
+/// `is_cancelled` returns true.
 fn expect_message(
     stream: &mut UnixStream,
     message: &[u8],
@@ -236,6 +242,7 @@ fn send_fds(stream: &UnixStream, sockets: &[(&str, OwnedFd)]) -> io::Result<()> 
     if sent == names.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
+/// Receives what [`send_fds`] sent: the sockets by name.
 fn receive_fds(stream: &UnixStream) -> io::Result<Vec<(String, OwnedFd)>> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_SOCKETS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
@@ -265,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sockets_are_transferred_and_either_side_may_fail_until_the_last_message() {
+    fn a_failed_transfer_keeps_the_claim_and_a_later_one_succeeds() {
         let folder = tempfile::tempdir().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

@@ -21,10 +21,10 @@ use std::time::Duration;
 use crate::gate::{Gate, RequestContext, client_address, has_response_started};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
-use crate::proxy::upstream::{Attempts, DeadlineGuard, ExchangePermit, Failure, Upstreams};
+use crate::proxy::upstream::{AttemptFailure, Attempts, DeadlineGuard, ExchangePermit, Upstreams};
 
-/// The fraction of an exchange's remaining time that a client which expects a 100 has to start its
-/// body: 1.5 of 2.5 s. Many clients send the body after 1 s without a 100.
+/// A client that waits for a 100 which riskgate can't send must start its body within this fraction
+/// of the exchange's remaining time: 1.5 of 2.5 s. Many clients send the body after 1 s anyway.
 const BODY_START_FRACTION: f32 = 0.6;
 
 /// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`] creates
@@ -46,8 +46,9 @@ pub struct Gateway {
 pub struct ProxyContext {
     request: RequestContext,
     attempts: Attempts,
+    /// The address of the server that the current attempt asks.
     server_address: String,
-    deadline: Option<DeadlineGuard>,
+    deadline_guard: Option<DeadlineGuard>,
     /// The whole response of the upstream server has arrived.
     is_response_complete: bool,
     /// The permit for one of the concurrent exchanges.
@@ -71,8 +72,9 @@ impl Gateway {
         self.upstreams.is_past_deadline(ctx.request.started())
     }
 
-    /// Sends 417 to a client that waits for a 100 which riskgate can't send; the client may repeat
-    /// the request without the expectation.
+    /// Refunds the call and sends 417 to a client that waits for a 100 which riskgate can't send.
+    /// The client may repeat the request without the expectation. Returns true: the request is
+    /// answered.
     async fn refuse_expectation(
         &self,
         session: &mut Session,
@@ -86,26 +88,26 @@ impl Gateway {
 }
 
 impl ProxyContext {
-    /// Drops the deadline if the exchange is complete. Pingora gives the server's connection to the
-    /// next request before it calls `logging`, and this request's deadline must not cut that
-    /// exchange.
+    /// Drops the deadline guard if the exchange is complete. Pingora may reuse the server's
+    /// connection for another request before it calls `logging`, and the deadline of this request
+    /// must not end the exchange of that one.
     fn cancel_deadline_if_complete(&mut self, session: &mut Session) {
         if self.is_response_complete && session.as_downstream_mut().is_body_done() {
-            self.deadline = None;
+            self.deadline_guard = None;
         }
     }
 }
 
 /// Returns true if a body may follow this response header (RFC 9112 section 6.3).
-fn may_have_body(session: &Session, response: &ResponseHeader) -> bool {
+fn may_response_have_body(session: &Session, response: &ResponseHeader) -> bool {
     let length = response.headers.get(CONTENT_LENGTH);
     session.req_header().method != http::Method::HEAD
         && !matches!(response.status.as_u16(), 204 | 304)
         && length.is_none_or(|length| length != "0")
 }
 
-/// Returns true if a part of the response header had arrived. Pingora tells this only in the text
-/// of its error.
+/// Returns true if the exchange failed after a part of the response header had arrived. Only the
+/// text of Pingora's error says so.
 fn has_read_response_bytes(error: &Error) -> bool {
     let text = error.context.as_ref().map(|context| context.as_str());
     let read = text.and_then(|text| text.rsplit_once("bytes already read: "));
@@ -126,7 +128,7 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, ctx: &mut ProxyContext) -> Result<bool> {
         let is_answered = self.gate.run_gates(session, &mut ctx.request).await?;
         if !is_answered {
-            // The client may take as long for its body as the exchange has left.
+            // The client has the remaining time of the exchange to send its body.
             let left = self.upstreams.time_left(ctx.request.started()).unwrap_or_default();
             let (address, upstreams) = (client_address(session), &self.upstreams);
             let client = session.as_downstream_mut();
@@ -160,7 +162,7 @@ impl ProxyHttp for Gateway {
         if ctx.exchange_permit.is_none() {
             let too_many =
                 || Error::explain(ErrorType::ConnectError, "too many exchanges").into_up();
-            let permit = self.upstreams.acquire_exchange(client_address(session));
+            let permit = self.upstreams.acquire_exchange_permit(client_address(session));
             ctx.exchange_permit = Some(permit.ok_or_else(too_many)?);
         }
         ctx.attempts.start_attempt();
@@ -178,7 +180,8 @@ impl ProxyHttp for Gateway {
         mut error: Box<Error>,
     ) -> Box<Error> {
         self.upstreams.eject_server(&peer._address);
-        error.set_retry(ctx.attempts.may_retry(Failure::Connect, self.is_past_deadline(ctx)));
+        error
+            .set_retry(ctx.attempts.may_retry(AttemptFailure::Connect, self.is_past_deadline(ctx)));
         error
     }
 
@@ -193,7 +196,7 @@ impl ProxyHttp for Gateway {
     ) -> Result<()> {
         ctx.attempts.mark_connected();
         ctx.is_response_complete = false;
-        ctx.deadline = self.upstreams.start_deadline(ctx.request.started(), connection);
+        ctx.deadline_guard = self.upstreams.start_deadline_guard(ctx.request.started(), connection);
         Ok(())
     }
 
@@ -217,11 +220,11 @@ impl ProxyHttp for Gateway {
     ) -> Box<Error> {
         let is_idempotent = session.req_header().method.is_idempotent();
         let is_started = has_response_started(session) || has_read_response_bytes(&error);
-        // The start of a long body is not kept, so the body can't be sent again.
+        // Pingora keeps only a short body. A longer one can't be sent again.
         let is_body_kept = !session.as_downstream().retry_buffer_truncated();
         let failure = match is_started {
-            true => Failure::ResponseStarted,
-            false => Failure::ClosedEarly {
+            true => AttemptFailure::ResponseStarted,
+            false => AttemptFailure::ClosedEarly {
                 is_reused: reused,
                 is_retryable: is_idempotent && is_body_kept,
             },
@@ -240,7 +243,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         let is_final = !response.status.is_informational();
-        ctx.is_response_complete = is_final && !may_have_body(session, response);
+        ctx.is_response_complete = is_final && !may_response_have_body(session, response);
         ctx.cancel_deadline_if_complete(session);
         self.gate.response_filter(session, response, &mut ctx.request)
     }
@@ -253,7 +256,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut ProxyContext,
     ) -> Result<()> {
         if end_of_stream && ctx.is_response_complete {
-            ctx.deadline = None;
+            ctx.deadline_guard = None;
         }
         Ok(())
     }
@@ -267,7 +270,8 @@ impl ProxyHttp for Gateway {
     ) -> Result<Option<Duration>> {
         ctx.is_response_complete |= end_of_stream;
         ctx.cancel_deadline_if_complete(session);
-        // A body that the deadline cut must not look complete.
+        // After the deadline the response must fail, so that a truncated body doesn't look
+        // complete.
         let left = self.upstreams.time_left(ctx.request.started());
         let left = left.ok_or_else(|| Error::new_up(ErrorType::ReadTimedout))?;
         // A client that reads slowly must not hold its exchange permit beyond the deadline.
@@ -282,19 +286,20 @@ impl ProxyHttp for Gateway {
         error: &Error,
         ctx: &mut ProxyContext,
     ) -> FailToProxy {
-        ctx.deadline = None;
+        ctx.deadline_guard = None;
         let timed_out = matches!(
             error.etype(),
             ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::ConnectTimedout
         );
-        let upstream_refusal = ctx.attempts.refusal(timed_out || self.is_past_deadline(ctx));
+        let upstream_refusal =
+            ctx.attempts.refusal_without_response(timed_out || self.is_past_deadline(ctx));
         // A client that was too slow is still connected, so it gets a response.
         let is_slow = timed_out && self.is_past_deadline(ctx);
         self.gate.answer_failure(session, error, &mut ctx.request, &upstream_refusal, is_slow).await
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut ProxyContext) {
-        (ctx.deadline, ctx.exchange_permit) = (None, None);
+        (ctx.deadline_guard, ctx.exchange_permit) = (None, None);
         self.gate.logging(session, error, &mut ctx.request);
         if session.is_http2() && session.response_written().is_some() {
             request_body::discard_body(session.as_downstream_mut()).await;

@@ -1,7 +1,8 @@
-//! Request bodies: buffered before an upstream server is asked, awaited, or read and discarded.
+//! Request bodies: riskgate buffers a short body before it asks an upstream server, waits for the
+//! start of a body, and reads and discards a body after a refusal.
 //!
-//! Owns the limits of time and size for that. It never interprets a body, and never decides whether
-//! a request may have a body: the parser of the head does.
+//! Owns the limits of time and size of these three. It never interprets a body, and never decides
+//! whether a request may have a body: the parser of the head does.
 
 use std::future::{Future, poll_fn};
 use std::net::IpAddr;
@@ -17,10 +18,11 @@ use tokio::time::timeout;
 use crate::message::request_head::list_members;
 use crate::proxy::upstream::Upstreams;
 
-/// A body of at most this many bytes is read completely before a server is asked: as much as
-/// Pingora keeps for a retry. After a refusal, riskgate reads at most as much of the body.
-pub const MAX_BUFFERED_BODY: usize = 64 * 1024;
-/// The time for which a body is read and discarded.
+/// riskgate reads a body of at most this many bytes completely before it asks a server, because
+/// Pingora keeps as many bytes for a retry. After a refusal, riskgate reads and discards at most
+/// this many bytes of the body.
+pub const MAX_BUFFERED_BODY_BYTES: usize = 64 * 1024;
+/// The longest time for which a body is read and discarded.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Reads a short body completely, so that a slow client keeps no server waiting and holds no
@@ -30,11 +32,11 @@ pub async fn buffer_short_body(
     client: &mut ServerSession,
     address: Option<IpAddr>,
     upstreams: &Upstreams,
-    left: Duration,
+    time_left: Duration,
 ) -> Result<()> {
     let length = client.req_header().headers.get(CONTENT_LENGTH);
     let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if !length.is_some_and(|length| (1..=MAX_BUFFERED_BODY).contains(&length)) {
+    if !length.is_some_and(|length| (1..=MAX_BUFFERED_BODY_BYTES).contains(&length)) {
         return Ok(());
     }
     client.enable_retry_buffering();
@@ -48,19 +50,21 @@ pub async fn buffer_short_body(
     let result = match poll_fn(|context| Poll::Ready(read_to_end.as_mut().poll(context))).await {
         Poll::Ready(result) => result,
         Poll::Pending => {
-            let _permit = upstreams.acquire_body(address).ok_or_else(too_many_bodies)?;
-            timeout(left, read_to_end).await.map_err(timed_out).flatten()
+            let _permit =
+                upstreams.acquire_body_permit(address).ok_or_else(too_many_bodies_error)?;
+            timeout(time_left, read_to_end).await.map_err(timed_out).flatten()
         }
     };
     result.map_err(|error| error.into_down())
 }
 
-fn too_many_bodies() -> Box<Error> {
+fn too_many_bodies_error() -> Box<Error> {
     Error::explain(ErrorType::ConnectError, "too many request bodies are being received").into_up()
 }
 
-/// Removes `Expect` from a header. Returns true if the client waits for a 100 that riskgate can't
-/// send: on HTTP/1.1 the 100 is sent when the body is read, but on HTTP/2 Pingora can't send a 100.
+/// Removes `Expect` from the request header. Returns true if the client waits for a 100 that
+/// riskgate can't send, which happens on HTTP/2: Pingora can't send a 100 there. On HTTP/1.1 the
+/// 100 is sent when the body is read.
 pub fn remove_expectation(client: &mut ServerSession) -> bool {
     // The upstream server must not send a 100 of its own as well.
     let expectation = client.req_header_mut().remove_header(&EXPECT);
@@ -69,27 +73,29 @@ pub fn remove_expectation(client: &mut ServerSession) -> bool {
     awaits_continue && client.is_http2() && !client.is_body_done()
 }
 
-/// Returns true if a body starts within this time. Its start is kept for the upstream server.
+/// Waits for the start of a body. Returns true if it arrives within this time; Pingora keeps it for
+/// the upstream server. Returns an error if too many bodies are awaited already, or if the read
+/// fails.
 pub async fn wait_for_body_start(
     client: &mut ServerSession,
     address: Option<IpAddr>,
     upstreams: &Upstreams,
-    time: Duration,
+    max_wait: Duration,
 ) -> Result<bool> {
-    let _permit = upstreams.acquire_body(address).ok_or_else(too_many_bodies)?;
+    let _permit = upstreams.acquire_body_permit(address).ok_or_else(too_many_bodies_error)?;
     client.enable_retry_buffering();
-    match timeout(time, client.read_request_body()).await {
+    match timeout(max_wait, client.read_request_body()).await {
         Ok(read) => read.map(|_| true).map_err(|error| error.into_down()),
         Err(_) => Ok(false),
     }
 }
 
 /// Reads and discards the rest of a body after the response, so that a client which is still
-/// sending a short body doesn't get a reset. A longer body is reset without an error (RFC 9113
-/// section 8.1).
+/// sending a short body doesn't get a reset. The stream of a longer body is reset without an error
+/// (RFC 9113 section 8.1).
 pub async fn discard_body(client: &mut ServerSession) {
     let rest = async {
-        let mut left = MAX_BUFFERED_BODY;
+        let mut left = MAX_BUFFERED_BODY_BYTES;
         while left > 0
             && !client.is_body_done()
             && let Ok(Some(bytes)) = client.read_request_body().await

@@ -1,5 +1,5 @@
-//! The upstream servers: which server gets a request, the time that it has, and the request's
-//! header.
+//! The upstream servers: which server gets a request, how long the exchange may take, and which
+//! `Host` the server gets.
 //!
 //! Owns the set of servers with their active and passive health checks, and the limits on
 //! concurrent exchanges. It judges no request: its callers hold a permit.
@@ -31,7 +31,7 @@ use crate::message::forwarding::{self, ClientInfo};
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
 
-pub use attempts::{Attempts, Failure, MAX_ATTEMPTS};
+pub use attempts::{AttemptFailure, Attempts, MAX_ATTEMPTS};
 use connection::IdlePool;
 pub use connection::UpstreamConnection;
 pub use deadline::DeadlineGuard;
@@ -94,13 +94,14 @@ pub struct ExchangePermit {
 pub struct Upstreams {
     balancer: Arc<LoadBalancer<RoundRobin>>,
     options: UpstreamOptions,
-    ejected: DashMap<SocketAddr, Instant>,
+    ejected_until: DashMap<SocketAddr, Instant>,
     /// Idle connections of the fast path.
     idle_pool: Arc<IdlePool>,
     exchange_permits: Arc<Semaphore>,
     body_permits: Semaphore,
     bodies_per_client: Arc<PerClientLimit>,
     exchanges_per_client: Arc<PerClientLimit>,
+    /// Makes the group key of each retry unique, so that Pingora opens a new connection for it.
     retry_count: AtomicU64,
 }
 
@@ -133,7 +134,7 @@ impl Upstreams {
                 options.idle_timeout,
             )),
             options,
-            ejected: DashMap::new(),
+            ejected_until: DashMap::new(),
             retry_count: AtomicU64::new(0),
         })
     }
@@ -144,7 +145,7 @@ impl Upstreams {
     }
 
     /// Returns the number of servers that may be asked now, and the number of all servers.
-    pub fn count_healthy(&self) -> (usize, usize) {
+    pub fn count_healthy_and_all(&self) -> (usize, usize) {
         let backends = self.balancer.backends().get_backend();
         let is_healthy = |backend: &&Backend| {
             self.balancer.backends().ready(backend) && !self.is_ejected(backend)
@@ -155,16 +156,16 @@ impl Upstreams {
     /// Returns a permit for one more exchange for a client of this address; `None` if there are too
     /// many. The exchange counts until the permit is dropped. A client without an address is exempt
     /// from the limit per address.
-    pub fn acquire_exchange(&self, client: Option<IpAddr>) -> Option<ExchangePermit> {
+    pub fn acquire_exchange_permit(&self, client: Option<IpAddr>) -> Option<ExchangePermit> {
         let client_guard = acquire_per_client(&self.exchanges_per_client, client)?;
         let permit = Arc::clone(&self.exchange_permits).try_acquire_owned().ok()?;
         Some(ExchangePermit { _permit: permit, _client_guard: client_guard })
     }
 
-    /// Returns a permit to await one more request body before a server is asked; `None` if there
-    /// are too many. The limits are those of exchanges, so that awaited bodies take no more memory
-    /// than exchanges do.
-    pub fn acquire_body(
+    /// Returns a permit to wait for one more request body before a server is asked; `None` if too
+    /// many bodies are awaited. The limits are equal to those of exchanges, so that awaited bodies
+    /// take no more memory than exchanges do.
+    pub fn acquire_body_permit(
         &self,
         client: Option<IpAddr>,
     ) -> Option<(SemaphorePermit<'_>, Option<PerClientGuard>)> {
@@ -172,9 +173,9 @@ impl Upstreams {
         Some((self.body_permits.try_acquire().ok()?, client_guard))
     }
 
-    /// Selects the next server for the Pingora path, with the time left as its timeouts; `None` if
-    /// there is no server or no time. A retry opens a new connection, because the next idle
-    /// connection could be closed like the first.
+    /// Selects the next server for the Pingora path; `None` if there is no server or no time left.
+    /// The time that the exchange has left limits the connect, read and write timeouts. A retry
+    /// opens a new connection, because the server may have closed its other idle connections too.
     pub fn select_peer(&self, started: Instant, is_retry: bool) -> Option<HttpPeer> {
         let left = self.time_left(started)?;
         let backend = self.select_backend()?;
@@ -200,7 +201,8 @@ impl Upstreams {
         Some(peer)
     }
 
-    /// Returns true if the fast path can talk to the servers: it speaks no TLS to them.
+    /// Returns true if riskgate reaches the servers without TLS. Only then can the fast path
+    /// forward requests.
     pub fn is_cleartext(&self) -> bool {
         self.options.tls.is_none()
     }
@@ -210,9 +212,9 @@ impl Upstreams {
         self.select_backend()?.addr.as_inet().copied()
     }
 
-    /// Returns a connection to this server for the fast path. It is an idle one if there is one,
-    /// except for a retry, which opens a new connection.
-    pub async fn connect(
+    /// Returns a connection to this server for the fast path: an idle one from the pool if there is
+    /// one, otherwise a new one. A retry always gets a new one.
+    pub async fn reuse_or_connect(
         &self,
         server: StdAddr,
         is_retry: bool,
@@ -234,7 +236,7 @@ impl Upstreams {
 
     /// Skips a server for `eject_for`, because it did not accept a connection.
     pub fn eject_server(&self, server: &SocketAddr) {
-        self.ejected.insert(server.clone(), Instant::now() + self.options.eject_for);
+        self.ejected_until.insert(server.clone(), Instant::now() + self.options.eject_for);
     }
 
     fn select_backend(&self) -> Option<Backend> {
@@ -261,8 +263,13 @@ impl Upstreams {
         self.time_left(started).is_none()
     }
 
-    /// Ends the exchange at its deadline even if bytes still arrive: see [`DeadlineGuard`].
-    pub fn start_deadline(&self, started: Instant, connection: RawFd) -> Option<DeadlineGuard> {
+    /// Returns a guard that ends the exchange at its deadline even if bytes still arrive (see
+    /// [`DeadlineGuard`]); `None` if the connection's descriptor can't be duplicated.
+    pub fn start_deadline_guard(
+        &self,
+        started: Instant,
+        connection: RawFd,
+    ) -> Option<DeadlineGuard> {
         DeadlineGuard::start(self.exchange_deadline(started), connection)
     }
 
@@ -273,7 +280,7 @@ impl Upstreams {
     }
 
     /// Appends the request for `server` as bytes, for a request without a body: see
-    /// `forwarding::write_request`. `header` is the client's header, which was parsed before.
+    /// `forwarding::write_upstream_request`. `header` is the client's, which was parsed before.
     pub fn write_request(
         &self,
         header: &[u8],
@@ -290,16 +297,16 @@ impl Upstreams {
                 &name
             }
         };
-        forwarding::write_request(header, request_line, host, client_info, out);
+        forwarding::write_upstream_request(header, request_line, host, client_info, out);
     }
 
     fn is_ejected(&self, backend: &Backend) -> bool {
-        self.ejected.get(&backend.addr).is_some_and(|until| Instant::now() < *until)
+        self.ejected_until.get(&backend.addr).is_some_and(|until| Instant::now() < *until)
     }
 }
 
-/// Counts one more for this address; `None` if the limit is reached. Without an address there is no
-/// limit, and so `Some(None)`.
+/// Acquires one unit for the client with this address; `None` if the client is at its limit. A
+/// client without an address has no limit, so it gets `Some(None)`.
 fn acquire_per_client(
     limit: &Arc<PerClientLimit>,
     client: Option<IpAddr>,

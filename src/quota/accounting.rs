@@ -1,26 +1,27 @@
 //! The lease accounting of one account: what this node has reported to the store, and what it knows
 //! of the store's totals.
 //!
-//! Invariant: calls that this node has spent or may spend ≤ its row in the store. No I/O, no clock
-//! and no lock here: `Lease` locks this state, and the worker sends the
-//! reports.
+//! Invariant: the leased calls that this node has spent or can still spend are at most its leased
+//! total in the store. (Unbacked calls, admitted while the store was down, are extra.) No I/O, no
+//! clock and no lock here: `Lease` locks this state, and the worker sends the reports.
 
 use super::atomic_lease::AtomicLease;
-use super::packed_lease::held_limit;
+use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
 use crate::store::KnownState;
 
 /// The outcome of a refund.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refund {
+pub(super) enum RefundOutcome {
     /// This node can spend the call again.
     Reusable,
     /// This node may hold no more calls, so the call goes back to the store.
     ToStore,
-    /// The month or the lease of the call is over, so the call stays spent.
+    /// The month of the call is over or the limit has changed since, so the call stays spent.
     Stale,
 }
 
+/// All counts are calls of the current month unless the field says otherwise.
 #[derive(Default)]
 pub(super) struct LeaseAccounting {
     /// The month that every field describes; 0 before the first call.
@@ -29,26 +30,33 @@ pub(super) struct LeaseAccounting {
     pub(super) requested_month: u16,
     /// `None` when unlimited.
     pub limit: Option<u64>,
-    pub(super) sequence: u64,
+    /// The number of this node's latest report about the account.
+    pub(super) last_sequence: u64,
     /// This node's leased total in the store, from the latest grant.
-    pub(super) leased: u64,
-    /// Withdrawn calls that go back to the store. They are never spent again.
+    pub(super) own_leased: u64,
+    /// Calls withdrawn from the lease that the next report gives up in the store. They are never
+    /// spent here again.
     pub(super) returning: u64,
     /// Calls admitted while the store was down and not yet part of `leased`.
     pub(super) unsettled: u64,
+    /// Calls leased by all other nodes, from the latest grant.
     pub(super) others_leased: u64,
+    /// Calls spent by all other nodes, from the latest grant.
     pub(super) others_spent: u64,
     /// The month that `usage` last read from the store, and the calls that other nodes had spent.
     pub others_spent_read: Option<(Month, u64)>,
+    /// What the store acknowledged, sent with each report so that the store notices a data loss.
     pub(super) known: KnownState,
-    /// The `spent` total that was last reported to the store.
+    /// The `spent` total that was last reported to the store; `None` if it must be reported again.
     pub(super) reported_spent: Option<u64>,
     pub(super) pending: Option<PendingReport>,
     /// Calls requested in a report that was not answered: the store may have granted them.
     pub(super) maybe_granted: u64,
+    /// Final reports on past months that the store has not accepted yet.
     pub(super) final_reports: Vec<FinalReport>,
+    /// This node's spent total at the last tick.
     pub(super) spent_at_tick: u64,
-    /// Calls in the second before the last tick.
+    /// Calls that this node spent in the second before the last tick.
     pub(super) calls_per_second: u64,
 }
 
@@ -60,7 +68,7 @@ pub(super) struct FinalReport {
     pub(super) unsettled: u64,
 }
 
-/// The report in flight.
+/// The report in flight: the values that were current when it was built.
 #[derive(Clone, Copy)]
 pub(super) struct PendingReport {
     pub(super) month: u16,
@@ -79,8 +87,8 @@ impl LeaseAccounting {
     }
 
     /// Calls that this node has spent of the current month.
-    pub(super) fn spent(&self, atomic_lease: &AtomicLease) -> u64 {
-        self.leased - self.returning - atomic_lease.load().held() + self.unsettled
+    pub(super) fn own_spent(&self, atomic_lease: &AtomicLease) -> u64 {
+        self.own_leased - self.returning - atomic_lease.load().held() + self.unsettled
     }
 
     /// Calls that other nodes had spent of this month, from the latest grant; `None` before the
@@ -89,7 +97,7 @@ impl LeaseAccounting {
         (self.known.sequence > 0).then_some(self.others_spent)
     }
 
-    pub(super) fn request_calls(&mut self, month: Month) {
+    pub(super) fn record_requested_month(&mut self, month: Month) {
         self.requested_month = self.requested_month.max(month.number());
     }
 
@@ -100,14 +108,14 @@ impl LeaseAccounting {
     }
 
     /// Admits one call that no lease covers. Returns `None` if the known total has already reached
-    /// the limit, else how many calls remain as far as this node knows (`None` inside if
-    /// unlimited).
+    /// the limit. Else returns `Some` with the calls that remain as far as this node knows:
+    /// `Some(None)` if the account is unlimited.
     pub(super) fn spend_unbacked(
         &mut self,
         atomic_lease: &AtomicLease,
         month: Month,
     ) -> Option<Option<u64>> {
-        self.enter(atomic_lease, month);
+        self.enter_month(atomic_lease, month);
         let known = self.leased_by_all();
         if self.limit.is_some_and(|limit| known >= limit) {
             return None;
@@ -125,23 +133,24 @@ impl LeaseAccounting {
         is_unreported
     }
 
-    /// Refunds a spent call: to the lease, or to the store if the lease may hold no more.
+    /// Refunds a spent call: to the lease, or to the store if this node may not hold another call.
     pub(super) fn refund(
         &mut self,
         atomic_lease: &AtomicLease,
         month: Month,
         epoch: u64,
-    ) -> Refund {
+    ) -> RefundOutcome {
         let packed = atomic_lease.load();
         if self.month != month.number() || packed.epoch() != epoch {
-            return Refund::Stale;
+            return RefundOutcome::Stale;
         }
-        if packed.held() + self.calls_requested() < held_limit(self.limit, self.leased_by_all()) {
-            atomic_lease.return_one();
-            return Refund::Reusable;
+        if packed.held() + self.calls_requested() < max_held_calls(self.limit, self.leased_by_all())
+        {
+            atomic_lease.refund_one();
+            return RefundOutcome::Reusable;
         }
         self.returning += 1;
-        Refund::ToStore
+        RefundOutcome::ToStore
     }
 
     /// Calls requested in the report in flight, or in an unanswered one that may have been granted.
@@ -149,20 +158,22 @@ impl LeaseAccounting {
         self.maybe_granted.max(self.pending.map_or(0, |pending| pending.requested))
     }
 
-    /// Calls leased by all nodes, as far as this node knows.
+    /// Calls leased by all nodes, as far as this node knows: with its own unsettled calls, without
+    /// the calls that it returns.
     pub(super) fn leased_by_all(&self) -> u64 {
-        self.leased - self.returning + self.unsettled + self.others_leased
+        self.own_leased - self.returning + self.unsettled + self.others_leased
     }
 
-    /// Moves to `month` if it is later than the current month. Returns true if it is.
-    pub(super) fn enter(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
+    /// Moves to `month` if it is later than the current month; the past month gets a final report.
+    /// Returns true if the month changed.
+    pub(super) fn enter_month(&mut self, atomic_lease: &AtomicLease, month: Month) -> bool {
         if month.number() <= self.month {
             return false;
         }
         let unleased = self.limit.unwrap_or(u64::MAX);
         self.returning += atomic_lease.start_month(u64::from(month.number()), unleased);
-        let spent = self.leased - self.returning + self.unsettled;
-        let has_past_report = self.leased + self.unsettled > 0 || self.pending.is_some();
+        let spent = self.own_leased - self.returning + self.unsettled;
+        let has_past_report = self.own_leased + self.unsettled > 0 || self.pending.is_some();
         if let (Some(past), true) = (Month::from_number(self.month), has_past_report) {
             self.final_reports.push(FinalReport { month: past, spent, unsettled: self.unsettled });
         }
@@ -170,7 +181,7 @@ impl LeaseAccounting {
             month: month.number(),
             requested_month: month.number(),
             limit: self.limit,
-            sequence: self.sequence,
+            last_sequence: self.last_sequence,
             others_spent_read: self.others_spent_read,
             final_reports: std::mem::take(&mut self.final_reports),
             ..LeaseAccounting::default()
@@ -178,29 +189,32 @@ impl LeaseAccounting {
         true
     }
 
-    /// Calls held or requested, the limits they were granted under, and this node's row without
-    /// unbacked calls.
+    /// The calls held or requested; the present limit and that of the pending report; and this
+    /// node's leased total without calls that it returns.
     #[cfg(test)]
-    pub(super) fn exposure(&self, atomic_lease: &AtomicLease) -> (u64, [Option<u64>; 2], u64) {
+    pub(super) fn held_limits_and_leased(
+        &self,
+        atomic_lease: &AtomicLease,
+    ) -> (u64, [Option<u64>; 2], u64) {
         let requested = self.pending.map_or(0, |pending| pending.requested);
         let limits = [self.limit, self.pending.map_or(self.limit, |pending| pending.limit)];
-        (atomic_lease.load().held() + requested, limits, self.leased - self.returning)
+        (atomic_lease.load().held() + requested, limits, self.own_leased - self.returning)
     }
 
-    /// The total over all nodes that this node would report after a data loss, and its own part of
-    /// it.
+    /// The leased total over all nodes that this node would report after a data loss, and its own
+    /// part of that total.
     #[cfg(test)]
-    pub(super) fn claimed_totals(&self) -> (u64, u64) {
-        (self.leased_by_all(), self.leased - self.returning + self.unsettled)
+    pub(super) fn leased_by_all_and_own(&self) -> (u64, u64) {
+        (self.leased_by_all(), self.own_leased - self.returning + self.unsettled)
     }
 
-    /// Returns true if the store knows everything about this lease.
+    /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self, atomic_lease: &AtomicLease) -> bool {
         atomic_lease.load().held() == 0
             && self.returning == 0
             && self.unsettled == 0
             && self.final_reports.is_empty()
-            && self.reported_spent == Some(self.spent(atomic_lease))
+            && self.reported_spent == Some(self.own_spent(atomic_lease))
     }
 }
 

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::packed_lease::PackedLease;
 
-/// The calls held for one month and one epoch. An epoch ends when the limit changes or a month
-/// begins; calls of an older epoch can't be refunded here.
+/// The calls held for one month and one epoch. A new epoch starts when the limit changes or a month
+/// begins. Calls spent in an older epoch can't be refunded here.
 #[derive(Debug)]
 pub(super) struct AtomicLease(AtomicU64);
 
@@ -25,8 +25,8 @@ impl AtomicLease {
         PackedLease(self.0.load(Ordering::Acquire))
     }
 
-    /// Spends one call of `month`, or of the later month that has begun. Returns the value after
-    /// it, or `None` if no such call is held.
+    /// Spends one held call if the lease is of `month` or a later month. Returns the word after the
+    /// spend, or `None` if no such call is held.
     pub(super) fn spend_one(&self, month: u64) -> Option<PackedLease> {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -42,8 +42,8 @@ impl AtomicLease {
         }
     }
 
-    /// Withdraws all calls but `keep` and returns how many were withdrawn. With `starts_epoch`,
-    /// calls that were spent before can no longer be returned.
+    /// Withdraws all held calls but `keep`, so that nobody can spend them, and returns how many.
+    /// With `starts_epoch`, calls that were spent before can no longer be refunded here.
     pub(super) fn withdraw_all_but(&self, keep: u64, starts_epoch: bool) -> u64 {
         let mut taken = 0;
         self.update(|packed| {
@@ -59,7 +59,7 @@ impl AtomicLease {
         taken
     }
 
-    /// Adds granted calls and returns how many are held then.
+    /// Adds granted calls, sets `unleased`, and returns how many calls are then held.
     pub(super) fn add_granted(&self, granted: u64, unleased: u64) -> u64 {
         let mut held = 0;
         self.update(|packed| {
@@ -69,12 +69,13 @@ impl AtomicLease {
         held
     }
 
-    /// Returns one spent call, so that it can be spent again.
-    pub(super) fn return_one(&self) {
+    /// Puts one spent call back, so that it can be spent again.
+    pub(super) fn refund_one(&self) {
         self.0.fetch_add(PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
     }
 
-    /// Starts a month with no calls held. Returns how many calls of the last month were held.
+    /// Starts a month and an epoch with no calls held. Returns how many calls of the month before
+    /// were still held.
     pub(super) fn start_month(&self, month: u64, unleased: u64) -> u64 {
         let mut taken = 0;
         self.update(|packed| {

@@ -1,12 +1,17 @@
 //! The believed time and the current month, derived from the clocks of the store and of this
 //! machine.
 //!
-//! The believed time is CLOCK_BOOTTIME, which nobody sets and which goes on through sleep, plus an
-//! offset that only this file changes. If the store has a clock of its own, all nodes follow that
-//! clock. If a clock disagrees with the believed time, its jump is held until the other clock
-//! confirms it or it has been steady for ten minutes; meanwhile the believed time goes on. A month
-//! that has ended never begins again. This file reads no clock: callers pass `boottime`,
-//! CLOCK_BOOTTIME in seconds.
+//! The believed time is CLOCK_BOOTTIME plus an offset that only this file changes. Nobody can set
+//! CLOCK_BOOTTIME, and it also counts while the machine sleeps. The offset follows one of two
+//! clocks: the store's, once a server's clock has been accepted; before that, and with SQLite, the
+//! system clock of this machine.
+//!
+//! If that clock jumps, the jump is held: the believed time ignores the jump and advances by
+//! CLOCK_BOOTTIME alone. A held jump is accepted once the clock has kept to it for ten minutes. A
+//! jump of the store's clock is accepted at once if this machine's clock shows the same time. A
+//! month that has ended never begins again.
+//!
+//! This file reads no clock: callers pass `boottime`, CLOCK_BOOTTIME in seconds.
 
 use std::sync::atomic::{AtomicI64, AtomicU16, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -16,37 +21,40 @@ use crate::model::month::{Month, format_rfc3339};
 
 /// Clocks that differ by at most this many seconds agree.
 const MAX_SKEW_SECONDS: i64 = 5;
-/// A jump is accepted once the clock has agreed with itself for this many seconds.
+/// A held jump is accepted once the clock has kept to it for this many seconds.
 const JUMP_CONFIRM_SECONDS: i64 = 600;
 /// 2025-01-01T00:00:00Z. A clock that shows an earlier time was never set, so it confirms nothing.
 const EARLIEST_VALID_TIME: i64 = 1_735_689_600;
 
 pub(super) struct Calendar {
-    latest: AtomicU16,
-    /// The believed time minus CLOCK_BOOTTIME.
+    /// The number of the latest month that has begun.
+    latest_month: AtomicU16,
+    /// The believed time minus CLOCK_BOOTTIME, in seconds; readers need no lock.
     offset: AtomicI64,
     clock_state: Mutex<ClockState>,
 }
 
+/// What the observed clocks have shown.
 struct ClockState {
+    /// The believed time minus CLOCK_BOOTTIME, in seconds.
     offset: i64,
-    /// The latest month in which some node had counted before this start.
+    /// The latest month in which some node had counted calls before this process started.
     known_month: Option<Month>,
-    has_observed_store: bool,
-    /// The store's clock has been accepted at least once. From then on this machine's clock changes
-    /// nothing.
-    follows_store: bool,
-    store_jump: Option<ClockJump>,
-    machine_jump: Option<ClockJump>,
+    has_read_store_clock: bool,
+    /// The store's clock has been accepted at least once. From then on the believed time never
+    /// follows this machine's clock, which only confirms jumps of the store's clock.
+    follows_store_clock: bool,
+    held_store_jump: Option<ClockJump>,
+    held_machine_jump: Option<ClockJump>,
 }
 
-/// A jump of a clock: it shows another time than the believed one.
+/// A jump of a clock: the clock shows a time other than the believed time.
 #[derive(Clone, Copy)]
 struct ClockJump {
-    /// The time that the clock shows minus CLOCK_BOOTTIME, and the boot time since which it has
-    /// shown this.
+    /// The time that the clock shows minus CLOCK_BOOTTIME, in seconds.
     offset: i64,
-    since: i64,
+    /// The CLOCK_BOOTTIME, in seconds, at which the clock was first seen to show this offset.
+    since_boottime: i64,
 }
 
 /// A clock that is read.
@@ -57,24 +65,25 @@ enum ClockSource {
 }
 
 impl Calendar {
-    /// Starts with this machine's clock, unless it shows a time before `latest`, in which some node
-    /// has counted, or more than a month after it. In that case the believed time starts at the
-    /// beginning of `latest`. `unix_now` and `boottime` are in seconds.
+    /// `latest` is the latest month in which some node has counted calls; `unix_now` is this
+    /// machine's clock. The believed time starts with that clock if it shows `latest` or the month
+    /// after, or if `latest` is `None`. Otherwise the believed time starts at the beginning of
+    /// `latest`, and the clock's jump is held.
     pub(super) fn new(latest: Option<Month>, unix_now: i64, boottime: i64) -> Calendar {
         let now = Month::containing(unix_now);
         let is_implausible = |latest: &Month| now < *latest || now.number() > latest.number() + 1;
         let believed = latest.filter(is_implausible).map_or(unix_now, Month::start);
         let offset = believed - boottime;
         let calendar = Calendar {
-            latest: AtomicU16::new(Month::containing(believed).number()),
+            latest_month: AtomicU16::new(Month::containing(believed).number()),
             offset: AtomicI64::new(offset),
             clock_state: Mutex::new(ClockState {
                 offset,
                 known_month: latest,
-                has_observed_store: false,
-                follows_store: false,
-                store_jump: None,
-                machine_jump: None,
+                has_read_store_clock: false,
+                follows_store_clock: false,
+                held_store_jump: None,
+                held_machine_jump: None,
             }),
         };
         calendar.observe_machine_clock(unix_now, boottime);
@@ -88,34 +97,35 @@ impl Calendar {
 
     /// The latest month that has begun by the believed time.
     pub(super) fn latest_month(&self) -> Month {
-        Month::from_number(self.latest.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
+        Month::from_number(self.latest_month.load(Ordering::Relaxed)).unwrap_or(Month::LAST)
     }
 
-    /// The month of a call at this believed time. Takes a lock only when a month begins: the offset
-    /// may have been corrected meanwhile, so the time is computed again.
-    pub(super) fn month_at(&self, now: i64, boottime: impl FnOnce() -> i64) -> Month {
+    /// The month that a call at the believed time `now` belongs to: the latest month that has
+    /// begun. Takes a lock only if `now` would begin a month. The offset may have been corrected
+    /// since `now` was read, so the time is then computed again from `boottime`.
+    pub(super) fn month_to_charge(&self, now: i64, boottime: impl FnOnce() -> i64) -> Month {
         let latest = self.latest_month();
         if now < latest.end() {
             return latest;
         }
         let state = lock(&self.clock_state);
         let month = Month::containing(boottime() + state.offset);
-        self.latest.fetch_max(month.number(), Ordering::Relaxed);
+        self.latest_month.fetch_max(month.number(), Ordering::Relaxed);
         self.latest_month()
     }
 
-    /// The month to report to other nodes: by the store's clock once that was accepted, never by
-    /// this machine's clock alone.
-    pub(super) fn store_month(&self, boottime: i64) -> Option<Month> {
+    /// The month to announce to other nodes. `None` until the store's clock has been accepted,
+    /// because this machine's clock alone must not advance the month of other nodes.
+    pub(super) fn month_by_store_clock(&self, boottime: i64) -> Option<Month> {
         let state = lock(&self.clock_state);
-        state.follows_store.then(|| Month::containing(boottime + state.offset))
+        state.follows_store_clock.then(|| Month::containing(boottime + state.offset))
     }
 
     /// Observes this machine's clock. It changes the believed time only if the store's clock was
     /// never accepted.
     pub(super) fn observe_machine_clock(&self, unix_now: i64, boottime: i64) {
         let mut state = lock(&self.clock_state);
-        if !state.follows_store {
+        if !state.follows_store_clock {
             let warning = state.assess_clock(
                 ClockSource::Machine,
                 unix_now - boottime,
@@ -127,18 +137,19 @@ impl Calendar {
         }
     }
 
-    /// Observes the store's clock, which all nodes follow, with this machine's clock to confirm it.
+    /// Observes the store's clock, which all nodes follow. `unix_now` is this machine's clock,
+    /// which may confirm a jump.
     pub(super) fn observe_store_clock(&self, store_now: i64, unix_now: i64, boottime: i64) {
         let mut state = lock(&self.clock_state);
-        let is_first = !std::mem::replace(&mut state.has_observed_store, true);
+        let is_first = !std::mem::replace(&mut state.has_read_store_clock, true);
         let (offset, machine) = (store_now - boottime, unix_now - boottime);
         let mut warning = None;
-        if is_first && state.is_plausible(store_now, unix_now) {
-            // The time that this machine's clock gave before is dropped: no call has been counted
-            // by it yet.
+        if is_first && state.accepts_first_store_time(store_now, unix_now) {
+            // The month that this machine's clock gave until now is discarded, even if it was
+            // later: no call of that month has been reported yet.
             let now = Month::containing(store_now);
             let month = state.known_month.map_or(now, |known| known.max(now));
-            self.latest.store(month.number(), Ordering::Relaxed);
+            self.latest_month.store(month.number(), Ordering::Relaxed);
             state.accept_offset(offset);
         } else {
             warning = state.assess_clock(
@@ -149,7 +160,7 @@ impl Calendar {
                 self.latest_month(),
             );
         }
-        state.follows_store |= state.store_jump.is_none();
+        state.follows_store_clock |= state.held_store_jump.is_none();
         self.publish_offset(state, warning);
         // Has an effect only if the store's clock was never accepted.
         self.observe_machine_clock(unix_now, boottime);
@@ -165,13 +176,15 @@ impl Calendar {
     }
 
     /// The problem that an operator should know of: a clock whose jump is held, or calls that were
-    /// counted in a month that has not begun.
+    /// counted in a month that has not begun. `None` if there is none.
     pub(super) fn problem(&self, boottime: i64) -> Option<String> {
         let state = lock(&self.clock_state);
         let latest = self.latest_month();
         let now = Month::containing(boottime + state.offset);
-        let jumps =
-            [(ClockSource::Store, state.store_jump), (ClockSource::Machine, state.machine_jump)];
+        let jumps = [
+            (ClockSource::Store, state.held_store_jump),
+            (ClockSource::Machine, state.held_machine_jump),
+        ];
         let held_jump = jumps.into_iter().find_map(|(clock, jump)| Some((clock, jump?)));
         let advise_repair = |now: Month| {
             let repair = format!("`riskgate store repair-month {now}`");
@@ -203,11 +216,14 @@ impl ClockSource {
 }
 
 impl ClockState {
-    /// Returns true if the first reading of the store's clock can be accepted at once: it starts no
-    /// new month, or this machine's clock agrees that the month has begun. A clock of this machine
-    /// that is certainly wrong neither confirms nor contradicts; then one new month is plausible,
-    /// because it may have begun while no node ran.
-    fn is_plausible(&self, store_now: i64, unix_now: i64) -> bool {
+    /// Returns true if the first reading of the store's clock can be accepted at once.
+    ///
+    /// If a month is known, the reading may show that month, or a later one that has begun by this
+    /// machine's clock too; an earlier one only if both clocks agree. If this machine's clock shows
+    /// an earlier month, that clock is wrong, and the month after the known one is accepted too: it
+    /// may have begun while no node ran. If no month is known, the reading may show a month that
+    /// has begun by this machine's clock, or any month if that clock was never set.
+    fn accepts_first_store_time(&self, store_now: i64, unix_now: i64) -> bool {
         let month = Month::containing(store_now);
         let machine = Month::containing(unix_now + MAX_SKEW_SECONDS);
         match self.known_month {
@@ -220,12 +236,13 @@ impl ClockState {
 
     fn accept_offset(&mut self, offset: i64) {
         self.offset = offset;
-        (self.store_jump, self.machine_jump) = (None, None);
+        (self.held_store_jump, self.held_machine_jump) = (None, None);
     }
 
-    /// Accepts a clock that agrees, that the other clock confirms, or that has been steady long
-    /// enough. A steady clock alone never leads back to a month before `latest`. Returns a warning
-    /// to log, if any.
+    /// Judges one reading of a clock. If the clock agrees with the believed time, small differences
+    /// are adopted. A jump is accepted if the other clock shows the same time, or if the clock has
+    /// been steady for [`JUMP_CONFIRM_SECONDS`] and shows no month before `latest`. Any other jump
+    /// is held. Returns a warning to log, if any.
     fn assess_clock(
         &mut self,
         clock: ClockSource,
@@ -235,12 +252,12 @@ impl ClockState {
         latest: Month,
     ) -> Option<String> {
         let jump = match clock {
-            ClockSource::Store => &mut self.store_jump,
-            ClockSource::Machine => &mut self.machine_jump,
+            ClockSource::Store => &mut self.held_store_jump,
+            ClockSource::Machine => &mut self.held_machine_jump,
         };
         if is_within_tolerance(offset, self.offset) {
             *jump = None;
-            // A difference of one second comes from the fractions of the two clocks.
+            // The seconds of two clocks begin at different moments, so they may differ by one.
             if (offset - self.offset).abs() > 1 {
                 self.offset = offset;
             }
@@ -248,7 +265,8 @@ impl ClockState {
         }
         let jump_seconds = offset - self.offset;
         let same_jump = jump.filter(|jump| is_within_tolerance(jump.offset, offset));
-        let is_steady = same_jump.is_some_and(|jump| boottime - jump.since >= JUMP_CONFIRM_SECONDS)
+        let is_steady = same_jump
+            .is_some_and(|jump| boottime - jump.since_boottime >= JUMP_CONFIRM_SECONDS)
             && Month::containing(boottime + offset) >= latest;
         if is_steady
             || other_offset.is_some_and(|other_offset| is_within_tolerance(offset, other_offset))
@@ -257,7 +275,7 @@ impl ClockState {
             return Some(format!("a clock that jumped by {jump_seconds} s is now accepted"));
         }
         if same_jump.is_none() {
-            *jump = Some(ClockJump { offset, since: boottime });
+            *jump = Some(ClockJump { offset, since_boottime: boottime });
             let name = clock.name();
             return Some(format!("{name} clock jumped by {jump_seconds} s: held for ten minutes"));
         }

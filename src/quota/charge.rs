@@ -5,11 +5,11 @@
 pub enum FailurePolicy {
     /// Admit calls, count them locally and report them once the store answers again.
     Open,
-    /// Refuse calls as a failure of riskgate.
+    /// Refuse calls with status 500, as if riskgate had failed.
     Closed,
 }
 
-/// The allowance of a caller, for the RateLimit headers.
+/// The calls that an account has left, for the RateLimit headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// The month's limit.
@@ -17,7 +17,7 @@ pub struct Allowance {
     /// Calls that remain of the limit.
     pub remaining: u64,
     /// Whole seconds until the next month begins.
-    pub reset_in: u64,
+    pub reset_in_seconds: u64,
 }
 
 /// Why a call was not admitted.
@@ -25,6 +25,7 @@ pub struct Allowance {
 pub enum Denial {
     /// All calls of the month are spent.
     Exhausted,
-    /// The store did not answer in time, or is down and the policy is closed.
-    Store,
+    /// The store did not answer in time. Or it is down, and the policy is closed or the most
+    /// unsettled calls are already admitted.
+    StoreUnavailable,
 }

@@ -1,7 +1,7 @@
-//! The lease of one account in memory: the calls held, the accounting behind them, and the queue of
-//! waiting calls.
+//! The lease of one account in memory: the calls held, their accounting, and the queue of waiting
+//! calls.
 //!
-//! Spending a call touches only the [`AtomicLease`]. Every change of the accounting takes its lock.
+//! Spending a held call changes only the [`AtomicLease`]. Every use of the accounting locks it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -9,19 +9,19 @@ use std::sync::{Mutex, MutexGuard};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-use super::accounting::{LeaseAccounting, Refund};
+use super::accounting::{LeaseAccounting, RefundOutcome};
 use super::atomic_lease::AtomicLease;
-use super::lease_report::{Outgoing, ReportReason};
+use super::lease_report::{OutgoingReports, ReportReason};
 use super::sync::lock;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::Grant;
 
-/// How long a lease counts as exhausted, in milliseconds. Then the store is asked again, because
-/// another node may have returned calls.
+/// How long, in milliseconds, a lease counts as exhausted after the store granted nothing. After
+/// that the store is asked again, because another node may have returned calls.
 const EXHAUSTED_RETRY_MS: u64 = 500;
-/// How long a lease waits, in milliseconds, before it asks a store again that recovers from a data
-/// loss, or that failed for this account alone.
+/// How long, in milliseconds, a lease waits before it asks the store again, if the store recovers
+/// from a data loss or failed for this account alone.
 const RECOVERY_RETRY_MS: u64 = 250;
 
 /// The calls that one account may spend on this node.
@@ -29,11 +29,12 @@ pub struct Lease {
     account: String,
     hot: HotState,
     /// Uptime of the ledger in milliseconds until which the month counts as exhausted.
-    exhausted_until: AtomicU64,
-    /// Uptime in milliseconds until which the store grants this account nothing.
-    recovering_until: AtomicU64,
+    exhausted_until_ms: AtomicU64,
+    /// Uptime of the ledger in milliseconds until which the store grants this account nothing.
+    /// Until then its calls are handled as if the store were down.
+    recovering_until_ms: AtomicU64,
     is_queued: AtomicBool,
-    is_active: AtomicBool,
+    is_tracked: AtomicBool,
     reply_notify: Notify,
     /// Admits waiting calls in the order of their arrival. Without it a late call could take the
     /// lease that an earlier call waits for.
@@ -41,27 +42,27 @@ pub struct Lease {
     accounting: Mutex<LeaseAccounting>,
 }
 
-/// The fields that a charge touches while the lease lasts, in one cache line.
+/// The fields that a charge reads or writes while calls are held, in one cache line.
 #[repr(align(64))]
 struct HotState {
     atomic_lease: AtomicLease,
     /// Calls that no node had leased when the last grant arrived. The change since then is in the
     /// packed lease.
-    unleased: AtomicU64,
-    /// Request more once this many calls or fewer are held.
-    refill_at: AtomicU64,
+    unleased_at_grant: AtomicU64,
+    /// More calls are requested once this many or fewer are held.
+    refill_threshold: AtomicU64,
     is_unlimited: AtomicBool,
     /// The held calls last long enough for the next request to wait and share a commit.
     refill_can_wait: AtomicBool,
-    /// How many calls wait for a lease.
+    /// How many calls wait for the store to grant calls.
     waiters: AtomicU32,
 }
 
-/// How urgently the worker should request more calls, so that no call has to wait.
+/// How urgently the worker should request more calls from the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RefillUrgency {
     NotNeeded,
-    /// Together with the requests of other accounts.
+    /// The request may wait a few milliseconds to share a commit with those of other accounts.
     CanWait,
     Urgent,
 }
@@ -70,7 +71,9 @@ pub(super) enum RefillUrgency {
 #[derive(Debug)]
 pub struct Charge {
     month: Month,
+    /// The epoch of the lease that it was spent from.
     epoch: u16,
+    /// No lease covered the call: it was admitted because the store was down or recovering.
     pub(super) is_unbacked: bool,
     /// Calls that remain of the month's limit after this call; `None` if unlimited.
     pub remaining: Option<u64>,
@@ -89,7 +92,8 @@ pub(super) struct WaitTicket<'l> {
 }
 
 impl<'l> WaitTicket<'l> {
-    /// Waits for all earlier calls. The caller is first in the queue while it holds the permit.
+    /// Waits until all earlier calls have left the queue. The caller is first in the queue while it
+    /// holds the permit. Never `None`, because the semaphore is never closed.
     pub(super) async fn wait_for_turn(&self) -> Option<SemaphorePermit<'l>> {
         self.lease.wait_queue.acquire().await.ok()
     }
@@ -101,6 +105,7 @@ impl Drop for WaitTicket<'_> {
     }
 }
 
+/// The calls that a limit allows in a month; `None` if unlimited.
 fn calls_allowed(limit: MonthlyLimit) -> Option<u64> {
     match limit {
         MonthlyLimit::Calls(calls) => Some(calls),
@@ -114,16 +119,16 @@ impl Lease {
             account: account.to_owned(),
             hot: HotState {
                 atomic_lease: AtomicLease::new(),
-                unleased: AtomicU64::new(0),
-                refill_at: AtomicU64::new(0),
+                unleased_at_grant: AtomicU64::new(0),
+                refill_threshold: AtomicU64::new(0),
                 is_unlimited: AtomicBool::new(limit == MonthlyLimit::Unlimited),
                 refill_can_wait: AtomicBool::new(false),
                 waiters: AtomicU32::new(0),
             },
-            exhausted_until: AtomicU64::new(0),
-            recovering_until: AtomicU64::new(0),
+            exhausted_until_ms: AtomicU64::new(0),
+            recovering_until_ms: AtomicU64::new(0),
             is_queued: AtomicBool::new(false),
-            is_active: AtomicBool::new(false),
+            is_tracked: AtomicBool::new(false),
             reply_notify: Notify::new(),
             wait_queue: Semaphore::new(1),
             accounting: Mutex::new(LeaseAccounting::new(calls_allowed(limit))),
@@ -135,22 +140,22 @@ impl Lease {
         &self.account
     }
 
-    fn accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
+    fn lock_accounting(&self) -> MutexGuard<'_, LeaseAccounting> {
         lock(&self.accounting)
     }
 
     // --- spending ---
 
-    /// Spends one held call: one compare-and-swap, no lock, no allocation. Also returns whether
-    /// more calls should be requested.
+    /// Spends one held call, with a compare-and-swap and no lock. Also returns how urgently more
+    /// calls should be requested. `None` if no call of the month is held.
     pub(super) fn try_spend(&self, month: Month) -> Option<(Charge, RefillUrgency)> {
         let packed = self.hot.atomic_lease.spend_one(u64::from(month.number()))?;
-        let urgency = match packed.held() <= self.hot.refill_at.load(Ordering::Relaxed) {
+        let urgency = match packed.held() <= self.hot.refill_threshold.load(Ordering::Relaxed) {
             false => RefillUrgency::NotNeeded,
             true if self.hot.refill_can_wait.load(Ordering::Relaxed) => RefillUrgency::CanWait,
             true => RefillUrgency::Urgent,
         };
-        let unleased = packed.unleased_near(self.hot.unleased.load(Ordering::Relaxed));
+        let unleased = packed.restore_unleased(self.hot.unleased_at_grant.load(Ordering::Relaxed));
         let remaining = packed.held().saturating_add(unleased);
         let charge = Charge {
             month: match packed.month() == u64::from(month.number()) {
@@ -165,11 +170,12 @@ impl Lease {
         Some((charge, urgency))
     }
 
-    /// Admits a call that no lease covers. Returns `None` if the known total has reached the limit.
+    /// Admits an unbacked call, which no lease covers. Returns `None` if the known total has
+    /// reached the limit.
     pub(super) fn spend_unbacked(&self, month: Month) -> Option<Charge> {
-        let mut accounting = self.accounting();
+        let mut accounting = self.lock_accounting();
         if accounting.month < month.number() {
-            self.exhausted_until.store(0, Ordering::Release);
+            self.exhausted_until_ms.store(0, Ordering::Release);
         }
         let remaining = accounting.spend_unbacked(&self.hot.atomic_lease, month)?;
         let epoch = self.hot.atomic_lease.load().epoch() as u16;
@@ -177,12 +183,12 @@ impl Lease {
         Some(Charge { month, epoch, is_unbacked: true, remaining })
     }
 
-    /// Refunds a call: to this lease, or to the store if the lease may hold no more.
-    pub(super) fn refund(&self, charge: &Charge) -> Refund {
+    /// Refunds a call: to this lease, or to the store if this node may not hold another call.
+    pub(super) fn refund(&self, charge: &Charge) -> RefundOutcome {
         let epoch = u64::from(charge.epoch);
-        let returned = self.accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
-        if returned == Refund::Reusable {
-            // A waiting call can take it.
+        let returned = self.lock_accounting().refund(&self.hot.atomic_lease, charge.month, epoch);
+        if returned == RefundOutcome::Reusable {
+            // A waiting call can now spend it.
             self.wake_waiters();
         }
         returned
@@ -191,11 +197,12 @@ impl Lease {
     /// Refunds an unbacked call. Returns false if the call may have been reported to the store
     /// already.
     pub(super) fn refund_unbacked(&self, charge: &Charge) -> bool {
-        self.accounting().refund_unbacked(charge.month)
+        self.lock_accounting().refund_unbacked(charge.month)
     }
 
-    // --- the wait queue, and the marks by which the worker finds the lease ---
+    // --- the wait queue, and the flags by which the worker finds the lease ---
 
+    /// Marks the lease as queued. Returns true if it was not queued yet.
     pub(super) fn mark_queued(&self) -> bool {
         // A plain load first: a call that finds the lease queued writes nothing.
         !self.is_queued.load(Ordering::Relaxed) && !self.is_queued.swap(true, Ordering::AcqRel)
@@ -205,13 +212,14 @@ impl Lease {
         self.is_queued.store(false, Ordering::Release);
     }
 
-    /// Marks the lease as active. Returns true if the worker was not tracking it yet.
-    pub(super) fn mark_active(&self) -> bool {
-        !self.is_active.swap(true, Ordering::AcqRel)
+    /// Marks the lease as tracked: the worker visits it every second. Returns true if it was not
+    /// tracked yet.
+    pub(super) fn mark_tracked(&self) -> bool {
+        !self.is_tracked.swap(true, Ordering::AcqRel)
     }
 
-    pub(super) fn unmark_active(&self) {
-        self.is_active.store(false, Ordering::Release);
+    pub(super) fn unmark_tracked(&self) {
+        self.is_tracked.store(false, Ordering::Release);
     }
 
     /// Returns true if a call of this account is waiting.
@@ -224,7 +232,8 @@ impl Lease {
         WaitTicket { lease: self }
     }
 
-    pub(super) fn reply_notified(&self) -> Notified<'_> {
+    /// A future that completes when the store has replied, or when a call was refunded.
+    pub(super) fn notified_of_reply(&self) -> Notified<'_> {
         self.reply_notify.notified()
     }
 
@@ -234,48 +243,49 @@ impl Lease {
 
     // --- accounting ---
 
-    pub(super) fn request_calls(&self, month: Month) {
-        self.accounting().request_calls(month);
+    pub(super) fn record_requested_month(&self, month: Month) {
+        self.lock_accounting().record_requested_month(month);
     }
 
-    /// Returns true if the month was found exhausted a moment ago.
+    /// Returns true if the store granted nothing for `month` less than half a second ago.
     pub(super) fn is_exhausted(&self, month: Month, uptime_ms: u64) -> bool {
-        uptime_ms < self.exhausted_until.load(Ordering::Acquire)
-            && self.accounting().month >= month.number()
+        uptime_ms < self.exhausted_until_ms.load(Ordering::Acquire)
+            && self.lock_accounting().month >= month.number()
     }
 
-    /// Returns true if the store said a moment ago that it grants nothing because it lost data.
+    /// Returns true if, less than a quarter of a second ago, the store was recovering from a data
+    /// loss or failed for this account alone.
     pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
-        uptime_ms < self.recovering_until.load(Ordering::Acquire)
+        uptime_ms < self.recovering_until_ms.load(Ordering::Acquire)
     }
 
     /// Sets the limit in force. Returns true if it changed; then the held calls go back to the
     /// store.
     pub(super) fn set_limit(&self, limit: MonthlyLimit) -> bool {
-        let mut accounting = self.accounting();
+        let mut accounting = self.lock_accounting();
         if accounting.limit == calls_allowed(limit) {
             return false;
         }
         accounting.set_limit(&self.hot.atomic_lease, calls_allowed(limit));
         self.hot.is_unlimited.store(limit == MonthlyLimit::Unlimited, Ordering::Relaxed);
-        self.exhausted_until.store(0, Ordering::Release);
+        self.exhausted_until_ms.store(0, Ordering::Release);
         true
     }
 
     /// Calls that this node has spent of the month.
     pub(super) fn own_spent(&self, month: Month) -> u64 {
-        let accounting = self.accounting();
+        let accounting = self.lock_accounting();
         if accounting.month == month.number() {
-            accounting.spent(&self.hot.atomic_lease)
+            accounting.own_spent(&self.hot.atomic_lease)
         } else {
             0
         }
     }
 
-    /// Calls that other nodes had spent of the month, from the latest grant or read; the higher
-    /// value counts.
+    /// Calls that other nodes had spent of the month: the higher of the latest grant's value and
+    /// the latest read's. `None` if there was neither.
     pub(super) fn others_spent(&self, month: Month) -> Option<u64> {
-        let accounting = self.accounting();
+        let accounting = self.lock_accounting();
         let reported =
             (accounting.month == month.number()).then(|| accounting.others_spent()).flatten();
         reported.max(accounting.others_spent_read.filter(|read| read.0 == month).map(|read| read.1))
@@ -283,18 +293,18 @@ impl Lease {
 
     /// Records what other nodes had spent when the store was read.
     pub(super) fn record_others_spent(&self, month: Month, spent: u64) {
-        self.accounting().others_spent_read = Some((month, spent));
+        self.lock_accounting().others_spent_read = Some((month, spent));
     }
 
     /// Builds the reports to send to the store now. At most one report about the current month is
     /// in flight.
-    pub(super) fn prepare_reports(&self, reason: ReportReason, latest: Month) -> Outgoing {
-        let mut accounting = self.accounting();
+    pub(super) fn prepare_reports(&self, reason: ReportReason, latest: Month) -> OutgoingReports {
+        let mut accounting = self.lock_accounting();
         let month = accounting.month;
         let outgoing =
             accounting.prepare_reports(&self.hot.atomic_lease, &self.account, reason, latest);
         if accounting.month != month {
-            self.exhausted_until.store(0, Ordering::Release);
+            self.exhausted_until_ms.store(0, Ordering::Release);
         }
         outgoing
     }
@@ -302,45 +312,46 @@ impl Lease {
     /// Applies the store's grant for the report in flight. Returns how many unbacked calls it
     /// settled.
     pub(super) fn apply_grant(&self, sequence: u64, grant: Grant, uptime_ms: u64) -> u64 {
-        let publish_unleased = |unleased| self.hot.unleased.store(unleased, Ordering::Relaxed);
-        let outcome = self.accounting().apply_grant(
+        let publish_unleased =
+            |unleased| self.hot.unleased_at_grant.store(unleased, Ordering::Relaxed);
+        let outcome = self.lock_accounting().apply_grant(
             &self.hot.atomic_lease,
             sequence,
             grant,
             publish_unleased,
         );
         let Some(outcome) = outcome else { return 0 };
-        self.hot.refill_at.store(outcome.refill_at, Ordering::Relaxed);
+        self.hot.refill_threshold.store(outcome.refill_threshold, Ordering::Relaxed);
         self.hot.refill_can_wait.store(outcome.refill_can_wait, Ordering::Relaxed);
         let until = |is_set: bool, ms: u64| if is_set { uptime_ms + ms } else { 0 };
-        self.exhausted_until
+        self.exhausted_until_ms
             .store(until(outcome.is_exhausted, EXHAUSTED_RETRY_MS), Ordering::Release);
-        self.recovering_until
+        self.recovering_until_ms
             .store(until(outcome.is_recovering, RECOVERY_RETRY_MS), Ordering::Release);
         outcome.settled_calls
     }
 
-    /// The store did not answer the report. If it answered other accounts, it failed for this
-    /// account alone; then the lease waits before it asks again.
-    pub(super) fn mark_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
-        self.accounting().mark_unanswered();
+    /// Notes that the store did not answer the report. If the store answered the reports of other
+    /// accounts, it failed for this account alone, and the lease waits before it asks again.
+    pub(super) fn mark_report_unanswered(&self, others_were_answered: bool, uptime_ms: u64) {
+        self.lock_accounting().mark_report_unanswered();
         if others_were_answered {
-            self.recovering_until.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
+            self.recovering_until_ms.store(uptime_ms + RECOVERY_RETRY_MS, Ordering::Release);
         }
     }
 
     pub(super) fn mark_for_full_report(&self) -> bool {
-        self.accounting().mark_for_full_report()
+        self.lock_accounting().mark_for_full_report()
     }
 
     pub(super) fn confirm_final_report(&self, month: Month) -> u64 {
-        self.accounting().confirm_final_report(month)
+        self.lock_accounting().confirm_final_report(month)
     }
 
     #[cfg(test)]
-    pub(super) fn exposure(&self) -> (u16, u64, [Option<u64>; 2], u64) {
-        let accounting = self.accounting();
-        let (held, limits, row) = accounting.exposure(&self.hot.atomic_lease);
+    pub(super) fn held_limits_and_leased(&self) -> (u16, u64, [Option<u64>; 2], u64) {
+        let accounting = self.lock_accounting();
+        let (held, limits, row) = accounting.held_limits_and_leased(&self.hot.atomic_lease);
         (accounting.month, held, limits, row)
     }
 
@@ -349,17 +360,17 @@ impl Lease {
         &self,
         act: impl FnOnce(&mut LeaseAccounting, &AtomicLease) -> R,
     ) -> R {
-        act(&mut self.accounting(), &self.hot.atomic_lease)
+        act(&mut self.lock_accounting(), &self.hot.atomic_lease)
     }
 
     #[cfg(test)]
-    pub(super) fn known_totals(&self, month: Month) -> (u64, u64) {
-        let accounting = self.accounting();
-        if accounting.month == month.number() { accounting.claimed_totals() } else { (0, 0) }
+    pub(super) fn leased_by_all_and_own(&self, month: Month) -> (u64, u64) {
+        let accounting = self.lock_accounting();
+        if accounting.month == month.number() { accounting.leased_by_all_and_own() } else { (0, 0) }
     }
 
-    /// Returns true if the store knows everything about this lease.
+    /// Returns true if no calls are held and the store has every total.
     pub(super) fn is_fully_reported(&self) -> bool {
-        self.accounting().is_fully_reported(&self.hot.atomic_lease)
+        self.lock_accounting().is_fully_reported(&self.hot.atomic_lease)
     }
 }

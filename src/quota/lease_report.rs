@@ -5,14 +5,14 @@
 
 use super::accounting::{FinalReport, LeaseAccounting, PendingReport};
 use super::atomic_lease::AtomicLease;
-use super::packed_lease::held_limit;
+use super::packed_lease::max_held_calls;
 use crate::model::month::Month;
 use crate::store::{Grant, KnownState, LeaseReport};
 
-/// The smallest lease to request, if [`held_limit`] allows that many.
+/// The fewest calls that a full lease holds, if [`max_held_calls`] allows that many.
 const MIN_LEASE_CALLS: u64 = 8;
 
-/// A lease should last this long at the current rate of calls, within [`held_limit`].
+/// The calls requested should last this long at the current rate, within [`max_held_calls`].
 const LEASE_SECONDS: u64 = 4;
 
 /// If the calls held last no longer than this, the next request is urgent.
@@ -23,14 +23,14 @@ const URGENT_BELOW_SECONDS: f64 = 0.05;
 pub(super) enum ReportReason {
     /// A call needs a larger lease, or soon will.
     CallsNeeded,
-    /// One second has passed since the last tick.
+    /// A second has passed: totals are published and unused calls are returned.
     Tick,
     /// The process shuts down.
     Shutdown,
 }
 
 /// The reports that a lease has for the store.
-pub(super) struct Outgoing {
+pub(super) struct OutgoingReports {
     /// The report about the current month, if there is anything to report.
     pub report: Option<LeaseReport>,
     /// Final reports about past months.
@@ -42,23 +42,24 @@ pub(super) struct Outgoing {
 pub(super) struct GrantOutcome {
     /// Unbacked calls that the store now counts.
     pub settled_calls: u64,
-    /// The lease requested calls, and the store granted none.
+    /// The lease requested calls, got none and holds none: the account has reached its limit.
     pub is_exhausted: bool,
     /// The store lost data and grants nothing until it has recovered.
     pub is_recovering: bool,
-    /// Request more once this many calls or fewer are held.
-    pub refill_at: u64,
-    /// At the current rate, `refill_at` calls last longer than [`URGENT_BELOW_SECONDS`].
+    /// More calls are requested once this many or fewer are held.
+    pub refill_threshold: u64,
+    /// At the current rate, `refill_threshold` calls last longer than [`URGENT_BELOW_SECONDS`].
     pub refill_can_wait: bool,
 }
 
 impl LeaseAccounting {
-    /// Returns to month `latest` if the lease is in a later month that has not begun: this
-    /// machine's clock was ahead until the store's clock was read. Calls already admitted then
-    /// count in `latest`. If the store may know of the later month, the lease stays in it.
+    /// Returns to month `latest` if the lease is in a later month, which has not begun: this
+    /// machine's clock was ahead until the store's clock was read. Calls admitted in the later
+    /// month then count in `latest`. If the store may have calls of the later month, the lease
+    /// stays in it.
     fn leave_future_month(&mut self, atomic_lease: &AtomicLease, latest: Month) {
         let may_be_in_store =
-            self.leased > 0 || self.calls_requested() > 0 || self.pending.is_some();
+            self.own_leased > 0 || self.calls_requested() > 0 || self.pending.is_some();
         if self.month <= latest.number() || may_be_in_store || !self.final_reports.is_empty() {
             return;
         }
@@ -74,58 +75,59 @@ impl LeaseAccounting {
         account: &str,
         reason: ReportReason,
         latest: Month,
-    ) -> Outgoing {
+    ) -> OutgoingReports {
         self.leave_future_month(atomic_lease, latest);
         self.requested_month = self.requested_month.min(latest.number());
         if let Some(month) = Month::from_number(self.requested_month) {
-            self.enter(atomic_lease, month);
+            self.enter_month(atomic_lease, month);
         }
         if self.month > 0 {
-            // The final report of a month is due even if no call arrives in the next one.
-            self.enter(atomic_lease, latest);
+            // The final report on a month is due even if no call arrives in the month after it.
+            self.enter_month(atomic_lease, latest);
         }
         let final_reports = self.build_final_reports(account);
         let report = match Month::from_number(self.month).filter(|month| month.number() != 0) {
-            Some(month) => self.next_report(atomic_lease, account, month, reason),
+            Some(month) => self.build_month_report(atomic_lease, account, month, reason),
             None => None,
         };
-        Outgoing { report, final_reports }
+        OutgoingReports { report, final_reports }
     }
 
-    fn next_report(
+    fn build_month_report(
         &mut self,
         atomic_lease: &AtomicLease,
         account: &str,
         month: Month,
         reason: ReportReason,
     ) -> Option<LeaseReport> {
-        let max_held = held_limit(self.limit, self.leased_by_all());
-        let spent_so_far = self.spent(atomic_lease);
+        let max_held = max_held_calls(self.limit, self.leased_by_all());
+        let spent_so_far = self.own_spent(atomic_lease);
         let is_idle = reason == ReportReason::Tick && spent_so_far == self.spent_at_tick;
         if reason == ReportReason::Tick {
             self.calls_per_second = spent_so_far.saturating_sub(self.spent_at_tick);
             self.spent_at_tick = spent_so_far;
         }
         let max_kept = if reason == ReportReason::Shutdown || is_idle { 0 } else { max_held };
-        // Withdraw the calls before they are reported as returned: none of them may be spent while
-        // the report is in flight.
+        // Calls are withdrawn before the report returns them to the store, so that none of them is
+        // spent while the report is in flight.
         self.returning += atomic_lease.withdraw_all_but(max_kept, false);
         let held = atomic_lease.load().held();
-        let floor = self.leased - self.returning + self.unsettled;
+        let floor = self.own_leased - self.returning + self.unsettled;
         let spent = floor - held;
         let requested = match reason {
             ReportReason::CallsNeeded => self.calls_to_request(max_held, held, spent),
             ReportReason::Tick | ReportReason::Shutdown => 0,
         };
         // The spent total is published every second, and with every request for calls.
-        let publishes = reason != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
-        if requested == 0 && self.returning == 0 && !publishes && !self.has_unsettled() {
+        let must_publish_spent =
+            reason != ReportReason::CallsNeeded && self.reported_spent != Some(spent);
+        if requested == 0 && self.returning == 0 && !must_publish_spent && !self.has_unsettled() {
             return None;
         }
-        self.sequence += 1;
+        self.last_sequence += 1;
         self.pending = Some(PendingReport {
             month: self.month,
-            sequence: self.sequence,
+            sequence: self.last_sequence,
             floor,
             returning: self.returning,
             unsettled: self.unsettled,
@@ -137,15 +139,15 @@ impl LeaseAccounting {
         Some(LeaseReport {
             account: account.to_owned(),
             month,
-            sequence: self.sequence,
+            sequence: self.last_sequence,
             target: floor + requested,
             floor,
             spent,
             limit: self.limit,
             // Totals over all nodes, with the calls that this node has admitted since.
             known: KnownState {
-                leased: floor.saturating_add(self.others_leased),
-                spent: spent.saturating_add(self.others_spent),
+                leased_by_all: floor.saturating_add(self.others_leased),
+                spent_by_all: spent.saturating_add(self.others_spent),
                 ..self.known
             },
         })
@@ -156,20 +158,21 @@ impl LeaseAccounting {
         self.unsettled > 0
     }
 
-    /// The lease size follows the rate of calls, within `max_held`. At half of it the lease is
-    /// refilled.
+    /// How many calls to request. The size of a full lease follows the rate of calls, within
+    /// `max_held`. If half of that size or less is held, the lease is filled up; else 0.
     fn calls_to_request(&self, max_held: u64, held: u64, spent: u64) -> u64 {
         let size = (LEASE_SECONDS * self.current_rate(spent)).max(MIN_LEASE_CALLS).min(max_held);
         if held <= size / 2 { size - held } else { 0 }
     }
 
-    /// Calls per second: the last second's count, or this second's so far if that is higher.
+    /// Calls per second: the count of the last full second, or that of the current second so far if
+    /// it is higher.
     fn current_rate(&self, spent: u64) -> u64 {
         self.calls_per_second.max(spent.saturating_sub(self.spent_at_tick))
     }
 
     fn build_final_reports(&mut self, account: &str) -> Vec<LeaseReport> {
-        let (limit, sequence) = (self.limit, &mut self.sequence);
+        let (limit, sequence) = (self.limit, &mut self.last_sequence);
         let to_report = |&FinalReport { month, spent, .. }: &FinalReport| {
             *sequence += 1;
             LeaseReport {
@@ -186,8 +189,8 @@ impl LeaseAccounting {
         self.final_reports.iter().map(to_report).collect()
     }
 
-    /// Applies the store's grant for the report in flight. A grant for any other report is ignored
-    /// (`None`).
+    /// Applies the store's grant for the report in flight. Returns `None`, and adds no calls, if
+    /// the grant answers another report or if the month has ended since.
     ///
     /// `publish_unleased` receives the number of calls that no node has leased, before any of the
     /// granted calls can be spent.
@@ -204,23 +207,23 @@ impl LeaseAccounting {
             return None;
         }
         if grant.own_leased < pending.floor {
-            // Every store that follows the rule keeps at least the floor, so this grant does not
-            // answer the report. Nothing in it can be trusted.
-            self.mark_unanswered();
+            // A store never grants less than the floor of the report ([`Grant::decide_leased`]), so
+            // nothing in this grant can be trusted.
+            self.mark_report_unanswered();
             return Some(GrantOutcome { is_recovering: true, ..GrantOutcome::default() });
         }
         let granted = grant.own_leased.saturating_sub(pending.floor);
-        self.leased = grant.own_leased;
+        self.own_leased = grant.own_leased;
         self.maybe_granted = 0;
         self.returning -= pending.returning;
         self.unsettled -= pending.unsettled;
-        self.update_known(&pending, grant);
+        self.record_store_totals(&pending, grant);
         let limit = self.limit;
         let limit_changed = pending.limit != limit;
         let leased_by_all = grant.own_leased.saturating_add(self.others_leased);
         let unleased = limit.map_or(u64::MAX, |limit| limit.saturating_sub(leased_by_all));
-        // Calls that were granted under an old limit, or that unbacked calls have used up since,
-        // can't be spent. They go back to the store.
+        // If the limit has changed since the report, no granted call can be spent. Unbacked calls
+        // admitted since the report use up granted calls. What can't be spent is returned.
         let headroom = limit.map_or(u64::MAX, |limit| {
             limit.saturating_sub(leased_by_all - granted).saturating_sub(self.unsettled)
         });
@@ -229,8 +232,8 @@ impl LeaseAccounting {
         let unleased = unleased.saturating_add(self.returning).saturating_sub(self.unsettled);
         publish_unleased(unleased);
         let held = atomic_lease.add_granted(spendable, unleased);
-        // Request more at half of the lease. A lease of one call has no half.
-        let refill_at = if held_limit(limit, leased_by_all) == 1 { 0 } else { held / 2 };
+        // More calls are requested at half of the lease. A lease of one call has no half.
+        let refill_at = if max_held_calls(limit, leased_by_all) == 1 { 0 } else { held / 2 };
         Some(GrantOutcome {
             settled_calls: pending.unsettled,
             is_exhausted: pending.requested > 0
@@ -239,7 +242,7 @@ impl LeaseAccounting {
                 && !limit_changed
                 && !grant.is_recovering,
             is_recovering: grant.is_recovering,
-            refill_at,
+            refill_threshold: refill_at,
             refill_can_wait: refill_at as f64
                 > URGENT_BELOW_SECONDS * self.current_rate(pending.spent) as f64,
         })
@@ -247,7 +250,7 @@ impl LeaseAccounting {
 
     /// Records the totals that the store returned. While the store recovers, its totals may be
     /// lower than those known before, so the higher value is kept.
-    fn update_known(&mut self, pending: &PendingReport, grant: Grant) {
+    fn record_store_totals(&mut self, pending: &PendingReport, grant: Grant) {
         let (mut leased, mut spent) = (grant.others_leased, grant.others_spent);
         if grant.is_recovering {
             leased = leased.max(self.others_leased);
@@ -258,28 +261,28 @@ impl LeaseAccounting {
         self.known = KnownState {
             sequence: pending.sequence,
             revision: grant.revision,
-            leased: grant.own_leased.saturating_add(leased),
-            spent: pending.spent.saturating_add(spent),
+            leased_by_all: grant.own_leased.saturating_add(leased),
+            spent_by_all: pending.spent.saturating_add(spent),
         };
     }
 
-    /// The report was not answered, so the store may or may not have applied it. Nothing changes
-    /// here: the next report names totals again.
-    pub(super) fn mark_unanswered(&mut self) {
+    /// Notes that the report was not answered: the store may or may not have applied it. The totals
+    /// stay as they are, because the next report names them again.
+    pub(super) fn mark_report_unanswered(&mut self) {
         self.maybe_granted = self.calls_requested();
         self.pending = None;
         self.reported_spent = None;
     }
 
-    /// Prepares to report everything again, because the store may have lost it: this node's totals
-    /// and those it has read of other nodes. Returns true if there is anything to report.
+    /// Makes the next report carry all totals again, because the store may have lost them. Returns
+    /// true if this lease has any totals.
     pub(super) fn mark_for_full_report(&mut self) -> bool {
         self.reported_spent = None;
-        self.known.sequence > 0 || self.leased + self.unsettled > 0
+        self.known.sequence > 0 || self.own_leased + self.unsettled > 0
     }
 
-    /// The store has accepted the final report on `month`. Returns how many unbacked calls that
-    /// settled.
+    /// Drops the final report on `month`, which the store has accepted. Returns how many unbacked
+    /// calls the report settled.
     pub(super) fn confirm_final_report(&mut self, month: Month) -> u64 {
         let confirmed =
             self.final_reports.iter().filter(|final_report| final_report.month == month);

@@ -9,57 +9,59 @@ use super::charge::{Denial, FailurePolicy};
 use super::clock::BootClock;
 use super::lease::{Charge, Lease};
 use super::node::{ChargeProgress, Node};
-use super::shared::Shared;
+use super::shared::SharedState;
 use super::sync::lock;
 use super::worker;
 use crate::model::month::Month;
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::{Store, StoreError};
 
-/// How the ledger treats a slow or absent store.
+/// How the ledger handles calls while the store is slow or down.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerOptions {
-    /// How long a call waits for the store at most.
+    /// The longest time that a call waits for the store: `store.deadline`.
     pub deadline: Duration,
     /// The policy for calls while the store counts as down.
     pub on_failure: FailurePolicy,
-    /// The most unsettled calls: calls that this process admits without a lease while the store is
-    /// down.
+    /// The most unsettled calls at a time: calls that this process has admitted without a lease and
+    /// that the store has not confirmed yet.
     pub max_unsettled: u64,
 }
 
-/// Figures about the ledger, for metrics and the status page.
+/// The state of the store as the ledger sees it, and counts since the start, for metrics and the
+/// status page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerStatus {
     /// The store counts as down.
     pub store_down: bool,
-    /// The store has lost data, and all nodes report their totals again.
+    /// The store may have lost data. It grants nothing while all nodes report their totals again.
     pub store_recovering: bool,
     /// How many of `store.wait_replicas` lack the latest report.
     pub missing_replicas: u64,
-    /// Store operations that succeeded.
+    /// Batches of lease reports that the store committed.
     pub store_commits: u64,
-    /// Store operations that failed.
+    /// Batches of lease reports and probes that failed.
     pub store_failures: u64,
     /// Calls admitted while the store was down and not yet reported to it.
     pub unsettled: u64,
 }
 
-/// The ledger of this process run: one node.
+/// The ledger of this process. To the store, one run of the process is one node.
 pub struct Ledger {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedState>,
     worker: Mutex<Option<std::thread::JoinHandle<()>>>,
 }
 
-/// At most this many reads of usage run at a time. Further ones are answered from memory.
-const MAX_READS_IN_FLIGHT: u64 = 16;
+/// At most this many reads of usage wait for the store at a time. Others are answered from memory.
+const MAX_USAGE_READS: u64 = 16;
 
 impl Ledger {
-    /// Starts a ledger. Its worker thread writes to `store`; `reader` answers usage. A server that
-    /// does not answer yet counts as down.
+    /// Starts a ledger. The worker thread sends reports on `store`; usage is read on
+    /// `usage_reader`. A server that does not answer yet is no error: the worker probes it until it
+    /// answers.
     pub fn start(
         mut store: Store,
-        reader: Store,
+        usage_reader: Store,
         options: LedgerOptions,
         unix_now: i64,
     ) -> Result<Ledger, StoreError> {
@@ -86,25 +88,27 @@ impl Ledger {
                 boottime,
             );
         }
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             node: Node::new(id, calendar, on_failure, max_unsettled),
             boot_clock,
             started: Instant::now(),
             deadline,
-            reader: Mutex::new(reader),
-            reads_in_flight: AtomicU64::new(0),
+            usage_reader: Mutex::new(usage_reader),
+            usage_reads_in_flight: AtomicU64::new(0),
         });
         let worker = worker::spawn(Arc::clone(&shared), store, first_probe)?;
         Ok(Ledger { shared, worker: Mutex::new(Some(worker)) })
     }
 
-    /// The lease of an account, at the limit in force. A changed limit voids what is held.
-    pub fn lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
-        self.shared.node.lease(account, limit)
+    /// Returns the lease of an account and applies the limit in force. If the limit has changed,
+    /// the calls held under the old limit are returned to the store.
+    pub fn lease_at_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+        self.shared.node.lease_at_limit(account, limit)
     }
 
-    /// The believed time in Unix seconds, which every request is judged by. A step of a clock moves
-    /// it only once another clock confirms the step, or the clock has been steady long enough.
+    /// The believed time in Unix seconds, by which riskgate judges every request. If a clock jumps,
+    /// the believed time follows only once the other clock shows the same time, or once the clock
+    /// that jumped has been steady for ten minutes.
     pub fn now(&self) -> i64 {
         self.shared.node.calendar.now(self.shared.boot_clock.seconds())
     }
@@ -115,19 +119,19 @@ impl Ledger {
         move || shared.node.calendar.now(shared.boot_clock.seconds())
     }
 
-    /// The problem with the clocks that an operator should know of, if there is one.
+    /// The problem with the clocks that an operator should know of; `None` if there is none.
     pub fn clock_problem(&self) -> Option<String> {
         self.shared.node.calendar.problem(self.shared.boot_clock.seconds())
     }
 
-    /// The month that a call at this believed time belongs to. A month that has ended never begins
-    /// again.
-    pub fn month(&self, unix_now: i64) -> Month {
-        self.shared.node.calendar.month_at(unix_now, || self.shared.boot_clock.seconds())
+    /// The month to which a call that arrived at this believed time is charged: the latest month
+    /// that has begun. A month that has ended never begins again.
+    pub fn month_to_charge(&self, believed_now: i64) -> Month {
+        self.shared.node.calendar.month_to_charge(believed_now, || self.shared.boot_clock.seconds())
     }
 
-    /// Spends one call of the month, or says why it is denied. One atomic operation while a lease
-    /// lasts.
+    /// Spends one call of the month, or returns why the call is denied. While the lease holds
+    /// calls, this is one atomic operation. Else the call waits for the store, up to the deadline.
     pub async fn charge(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
         if let Some(charge) = self.try_charge_if_no_waiters(lease, month) {
             return Ok(charge);
@@ -138,8 +142,9 @@ impl Ledger {
             return self.charge_after_timeout(lease, month);
         };
         loop {
-            // Registered before the lease is read, so that no reply is missed in between.
-            let notified = lease.reply_notified();
+            // The call registers for the next reply before it reads the lease, so that it misses no
+            // reply in between.
+            let notified = lease.notified_of_reply();
             tokio::pin!(notified);
             notified.as_mut().enable();
             if let ChargeProgress::Done(done) =
@@ -153,47 +158,50 @@ impl Ledger {
         }
     }
 
-    /// Spends one call if the lease holds one and no other call waits for it.
+    /// Spends one call if the lease holds one and no other call waits in its queue. Else returns
+    /// `None`, and nothing is spent.
     pub fn try_charge_if_no_waiters(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
         if lease.has_waiters() { None } else { self.try_charge(lease, month) }
     }
 
-    /// Spends one call if the lease holds one; never waits.
+    /// Spends one call if the lease holds one, else returns `None`. Never waits.
     pub fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
         self.shared.node.try_charge(lease, month)
     }
 
-    /// Refunds a call to its lease. If that lease is over, the call stays spent.
+    /// Refunds a call. If its month is over or the limit has changed since, the call stays spent.
     pub fn refund(&self, lease: &Arc<Lease>, charge: Charge) {
         self.shared.node.refund(lease, charge);
     }
 
-    /// The calls that all nodes have spent of the month: this node's count is current, the others'
-    /// is the one that they last published.
+    /// The calls that all nodes have spent of the month. This node's count is exact; the other
+    /// nodes' counts are those that they last reported, up to a second ago.
     pub async fn usage(&self, lease: &Arc<Lease>, month: Month) -> Result<u64, Denial> {
         let others = match self.read_others_spent(lease, month).await {
             Some(others) => {
                 lease.record_others_spent(month, others);
                 others
             }
-            None => lease.others_spent(month).ok_or(Denial::Store)?,
+            None => lease.others_spent(month).ok_or(Denial::StoreUnavailable)?,
         };
         Ok(lease.own_spent(month).saturating_add(others))
     }
 
-    /// Reads from the store what other nodes have spent. `None` if the store is unreachable or too
-    /// many reads are running. A store that rejects reports can still be read.
+    /// Reads from the store the calls that other nodes have spent. `None` if the store is
+    /// unreachable, does not answer in time, or too many reads are running. A store that rejects
+    /// reports may still be read.
     async fn read_others_spent(&self, lease: &Arc<Lease>, month: Month) -> Option<u64> {
         let shared = Arc::clone(&self.shared);
         let is_unreachable = shared.node.health.is_unreachable.load(Ordering::Relaxed);
-        if is_unreachable || shared.reads_in_flight.load(Ordering::Relaxed) >= MAX_READS_IN_FLIGHT {
+        if is_unreachable || shared.usage_reads_in_flight.load(Ordering::Relaxed) >= MAX_USAGE_READS
+        {
             return None;
         }
-        shared.reads_in_flight.fetch_add(1, Ordering::Relaxed);
+        shared.usage_reads_in_flight.fetch_add(1, Ordering::Relaxed);
         let account = lease.account().to_owned();
         let read = tokio::task::spawn_blocking(move || {
-            let others = lock(&shared.reader).others_spent(&account, month, &shared.node.id);
-            shared.reads_in_flight.fetch_sub(1, Ordering::Relaxed);
+            let others = lock(&shared.usage_reader).others_spent(&account, month, &shared.node.id);
+            shared.usage_reads_in_flight.fetch_sub(1, Ordering::Relaxed);
             others
         });
         tokio::time::timeout(self.shared.deadline, read).await.ok()?.ok()?.ok()
@@ -204,7 +212,7 @@ impl Ledger {
         self.shared.node.set_on_failure(on_failure);
     }
 
-    /// How the store is doing.
+    /// The state of the store, and counts of its operations.
     pub fn status(&self) -> LedgerStatus {
         let health = &self.shared.node.health;
         LedgerStatus {
@@ -217,18 +225,19 @@ impl Ledger {
         }
     }
 
-    /// Why the store counts as down and what to do, as far as riskgate knows.
+    /// The latest error of the store, if the store counts as down; else `None`.
     pub fn store_problem(&self) -> Option<String> {
         self.shared.node.store_problem()
     }
 
-    /// Returns every unspent call to the store and stops the worker. Call it once no request is in
-    /// flight.
+    /// Returns every unspent call to the store, stops the worker and waits for its end. The caller
+    /// makes sure that no request is in flight.
     pub fn close(&self) {
-        self.shared.node.queue().is_closing = true;
+        self.shared.node.lock_queue().is_closing = true;
         self.shared.node.worker_wakeup.notify_all();
         if let Some(worker) = lock(&self.worker).take() {
-            // A worker that panicked has logged it. Its leased calls are lost, as in a crash.
+            // If the worker panicked, the panic is in the log. The leased calls are lost, as in a
+            // crash.
             let _ = worker.join();
         }
     }

@@ -1,16 +1,16 @@
 //! One process run as the store knows it: its leases, its health, and the reports that it owes the
 //! store.
 //!
-//! Decides without waiting and without I/O: time comes in as milliseconds of uptime, replies as
-//! values. The ledger waits for results, and the worker exchanges reports and grants with the
-//! store; a simulation does both.
+//! Never waits and does no I/O: callers pass the uptime in milliseconds and the store's replies.
+//! The ledger waits for results, and the worker exchanges reports and grants with the store; the
+//! simulation in `tests/simulation` does both.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use dashmap::DashMap;
 
-use super::accounting::Refund;
+use super::accounting::RefundOutcome;
 use super::calendar::Calendar;
 use super::charge::{Denial, FailurePolicy};
 use super::invalid_grants::InvalidGrants;
@@ -33,17 +33,17 @@ pub(super) struct Node {
     pub leases: DashMap<String, Arc<Lease>>,
     pub health: Health,
     invalid_grants: InvalidGrants,
-    queue: Mutex<Queue>,
-    /// A queued lease has an urgent request, so the worker must not wait for others.
-    pub has_urgent: AtomicBool,
+    lease_queue: Mutex<LeaseQueue>,
+    /// A queued lease needs calls at once, so the worker must not wait to gather more leases.
+    pub has_urgent_request: AtomicBool,
     pub worker_wakeup: Condvar,
     fails_closed: AtomicBool,
-    /// The most unbacked calls that may be unsettled at a time.
+    /// The most unbacked calls at a time that the store has not confirmed yet.
     max_unsettled: u64,
 }
 
 #[derive(Default)]
-pub(super) struct Queue {
+pub(super) struct LeaseQueue {
     pub waiting_leases: Vec<Arc<Lease>>,
     pub is_closing: bool,
 }
@@ -52,33 +52,33 @@ pub(super) struct Queue {
 pub(super) struct Health {
     pub is_down: AtomicBool,
     failures_in_a_row: AtomicU32,
-    /// The latest error; `None` once the store has answered again.
+    /// The latest error; `None` once an operation has succeeded again.
     last_error: Mutex<Option<String>>,
-    /// The last report failed, even if probes succeed: a server may be read-only or full.
+    /// The last reports failed. Probes may still succeed, if a server is read-only or full.
     rejects_reports: AtomicBool,
     /// The last probe failed, so the store can't be read either.
     pub is_unreachable: AtomicBool,
     /// How many replicas lack the latest report.
     pub missing_replicas: AtomicU64,
-    /// Uptime at which the running operation began; 0 if none is running.
-    pub operation_began_at: AtomicU64,
-    /// Uptime until which the store recovers from a data loss, for all accounts.
-    recovering_until: AtomicU64,
+    /// Uptime in ms at which the running store operation began; 0 if none is running.
+    pub operation_began_ms: AtomicU64,
+    /// Uptime in ms until which the store recovers from a data loss, for all accounts.
+    recovering_until_ms: AtomicU64,
     pub commits: AtomicU64,
     pub failures: AtomicU64,
     pub unsettled: AtomicU64,
 }
 
-/// The state of a charge.
+/// The progress of a charge: it is decided, or it must wait.
 pub(super) enum ChargeProgress {
     Done(Result<Charge, Denial>),
     /// The store has been asked for calls: wait for its reply.
     Wait,
 }
 
-/// The reports of several leases, and what is needed to deliver the replies: for each lease the
-/// sequence of its report, and the months of its final reports.
-pub(super) struct Batch {
+/// The reports of several leases. To deliver the grants, `leases` has for each lease the sequence
+/// of its report, if there is one, and the months of its final reports.
+pub(super) struct ReportBatch {
     leases: Vec<(Arc<Lease>, Option<u64>, Vec<Month>)>,
     pub reports: Vec<LeaseReport>,
 }
@@ -96,16 +96,16 @@ impl Node {
             leases: DashMap::new(),
             health: Health::default(),
             invalid_grants: InvalidGrants::default(),
-            queue: Mutex::default(),
-            has_urgent: AtomicBool::new(false),
+            lease_queue: Mutex::default(),
+            has_urgent_request: AtomicBool::new(false),
             worker_wakeup: Condvar::new(),
             fails_closed: AtomicBool::new(on_failure == FailurePolicy::Closed),
             max_unsettled,
         }
     }
 
-    /// The lease of an account, at the limit in force. A changed limit voids what is held.
-    pub(super) fn lease(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
+    /// Returns an account's lease at this limit. If the limit changed, held calls are returned.
+    pub(super) fn lease_at_limit(&self, account: &str, limit: MonthlyLimit) -> Arc<Lease> {
         let lease = match self.leases.get(account) {
             Some(lease) => Arc::clone(&lease),
             None => Arc::clone(
@@ -127,7 +127,7 @@ impl Node {
 
     // --- calls ---
 
-    /// Spends one call if the lease holds one; never waits.
+    /// Spends one call if the lease holds one, else returns `None`. Never waits.
     pub(super) fn try_charge(&self, lease: &Arc<Lease>, month: Month) -> Option<Charge> {
         let (charge, urgency) = lease.try_spend(month)?;
         match urgency {
@@ -156,13 +156,13 @@ impl Node {
         if self.is_down() || self.is_recovering(uptime_ms) || lease.is_recovering(uptime_ms) {
             return ChargeProgress::Done(self.charge_unbacked(lease, month));
         }
-        lease.request_calls(month);
+        lease.record_requested_month(month);
         self.request_refill(lease);
         ChargeProgress::Wait
     }
 
-    /// Decides about a call whose deadline has passed. A store that hangs counts as down; a slow
-    /// store does not.
+    /// Admits or denies a call whose deadline has passed. A store that hangs counts as down; a
+    /// store that is only slow does not, and the call is denied.
     pub(super) fn charge_after_timeout(
         &self,
         lease: &Arc<Lease>,
@@ -174,22 +174,22 @@ impl Node {
         }
         match self.is_down() {
             true => self.charge_unbacked(lease, month),
-            false => Err(Denial::Store),
+            false => Err(Denial::StoreUnavailable),
         }
     }
 
     fn charge_unbacked(&self, lease: &Arc<Lease>, month: Month) -> Result<Charge, Denial> {
-        // The queued lease is reported once the store answers again.
-        lease.request_calls(month);
+        // The lease is queued now, so that it is reported once the store answers again.
+        lease.record_requested_month(month);
         self.request_refill(lease);
         if self.fails_closed() {
-            return Err(Denial::Store);
+            return Err(Denial::StoreUnavailable);
         }
         let month = month.min(self.calendar.latest_month());
         let unsettled = &self.health.unsettled;
         if unsettled.fetch_add(1, Ordering::Relaxed) >= self.max_unsettled {
             unsettled.fetch_sub(1, Ordering::Relaxed);
-            return Err(Denial::Store);
+            return Err(Denial::StoreUnavailable);
         }
         lease.spend_unbacked(month).ok_or_else(|| {
             unsettled.fetch_sub(1, Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl Node {
         })
     }
 
-    /// Refunds a call to its lease. Returns false if that lease is over.
+    /// Refunds a call. Returns false if it stays spent, because it is too late to refund it.
     pub(super) fn refund(&self, lease: &Arc<Lease>, charge: Charge) -> bool {
         if charge.is_unbacked {
             let refunded = lease.refund_unbacked(&charge);
@@ -205,17 +205,17 @@ impl Node {
             return refunded;
         }
         let refund = lease.refund(&charge);
-        if refund != Refund::Stale {
+        if refund != RefundOutcome::Stale {
             // The store must learn of the refund, even if the lease was fully reported long ago.
             self.request_refill(lease);
         }
-        refund != Refund::Stale
+        refund != RefundOutcome::Stale
     }
 
     // --- reports and grants ---
 
-    pub(super) fn queue(&self) -> std::sync::MutexGuard<'_, Queue> {
-        lock(&self.queue)
+    pub(super) fn lock_queue(&self) -> std::sync::MutexGuard<'_, LeaseQueue> {
+        lock(&self.lease_queue)
     }
 
     pub(super) fn request_refill(&self, lease: &Arc<Lease>) {
@@ -224,19 +224,19 @@ impl Node {
 
     fn enqueue(&self, lease: &Arc<Lease>, urgent: bool) {
         let is_new = lease.mark_queued();
-        let is_urgent = || urgent && !self.has_urgent.load(Ordering::Relaxed);
+        let is_urgent = || urgent && !self.has_urgent_request.load(Ordering::Relaxed);
         // Plain loads first: a call that changes nothing takes no lock.
         if !is_new && !is_urgent() {
             return;
         }
-        let mut queue = self.queue();
+        let mut queue = self.lock_queue();
         let is_urgent = is_urgent();
         let must_wake = queue.waiting_leases.is_empty() || is_urgent;
         if is_new {
             queue.waiting_leases.push(Arc::clone(lease));
         }
         if is_urgent {
-            self.has_urgent.store(true, Ordering::Relaxed);
+            self.has_urgent_request.store(true, Ordering::Relaxed);
         }
         drop(queue);
         // The first queued lease wakes the worker, and so does the first urgent one.
@@ -245,16 +245,20 @@ impl Node {
         }
     }
 
-    /// Puts unsent leases back into the queue and wakes their waiting calls, which then see whether
-    /// the store counts as down.
+    /// Puts leases back into the queue whose reports were not sent. Wakes their waiting calls,
+    /// which then check whether the store counts as down.
     pub(super) fn requeue(&self, waiting_leases: Vec<Arc<Lease>>) {
         waiting_leases.iter().for_each(|lease| lease.wake_waiters());
-        self.queue().waiting_leases.extend(waiting_leases);
+        self.lock_queue().waiting_leases.extend(waiting_leases);
     }
 
     /// Collects the reports of these leases.
-    pub(super) fn collect_reports(&self, leases: &[Arc<Lease>], reason: ReportReason) -> Batch {
-        let mut batch = Batch { leases: Vec::new(), reports: Vec::new() };
+    pub(super) fn collect_reports(
+        &self,
+        leases: &[Arc<Lease>],
+        reason: ReportReason,
+    ) -> ReportBatch {
+        let mut batch = ReportBatch { leases: Vec::new(), reports: Vec::new() };
         for lease in leases {
             if reason == ReportReason::CallsNeeded {
                 // From here on a new request queues the lease again.
@@ -274,7 +278,7 @@ impl Node {
     /// Delivers the store's grants to the leases; `grants` is `None` if the store did not answer.
     pub(super) fn deliver_grants(
         &self,
-        batch: Batch,
+        batch: ReportBatch,
         grants: Option<Vec<Option<Grant>>>,
         uptime_ms: u64,
     ) {
@@ -287,7 +291,7 @@ impl Node {
             if let Some(sequence) = sequence {
                 match grants.next().flatten() {
                     Some(grant) => settled += lease.apply_grant(sequence, grant, uptime_ms),
-                    None => lease.mark_unanswered(answered, uptime_ms),
+                    None => lease.mark_report_unanswered(answered, uptime_ms),
                 }
             }
             for month in months {
@@ -300,9 +304,9 @@ impl Node {
         }
     }
 
-    /// Compares a probe with the one before. If the store was restarted or replaced, all leases
-    /// report their totals again; returns the leases that have any.
-    pub(super) fn on_probe(
+    /// Records how long the store recovers. If the store was restarted or replaced since the probe
+    /// `before`, returns the leases that have totals to report again.
+    pub(super) fn apply_probe(
         &self,
         before: Option<&Probe>,
         probe: &Probe,
@@ -310,7 +314,7 @@ impl Node {
     ) -> Vec<Arc<Lease>> {
         let recovery_ms = probe.recovery_left.as_millis() as u64;
         let until = if recovery_ms > 0 { uptime_ms + recovery_ms } else { 0 };
-        self.health.recovering_until.store(until, Ordering::Relaxed);
+        self.health.recovering_until_ms.store(until, Ordering::Relaxed);
         if before.is_none_or(|before| before.incarnation == probe.incarnation) {
             return Vec::new();
         }
@@ -327,18 +331,18 @@ impl Node {
         self.health.is_down.load(Ordering::Relaxed)
     }
 
-    /// The latest error, if the store counts as down.
+    /// The latest error if the store counts as down, else `None`.
     pub(super) fn store_problem(&self) -> Option<String> {
         lock(&self.health.last_error).clone().filter(|_| self.is_down())
     }
 
     pub(super) fn is_recovering(&self, uptime_ms: u64) -> bool {
-        uptime_ms < self.health.recovering_until.load(Ordering::Relaxed)
+        uptime_ms < self.health.recovering_until_ms.load(Ordering::Relaxed)
     }
 
     /// Milliseconds until the store grants calls again after a data loss.
     pub(super) fn recovery_ms_left(&self, uptime_ms: u64) -> u64 {
-        self.health.recovering_until.load(Ordering::Relaxed).saturating_sub(uptime_ms)
+        self.health.recovering_until_ms.load(Ordering::Relaxed).saturating_sub(uptime_ms)
     }
 
     /// Records the outcome of sending reports.

@@ -7,8 +7,9 @@ pub const MAX_HELD_CALLS: u64 = 64;
 
 /// Bit layout, from the highest: month 12 bits, epoch 10, held 10, unleased 32.
 ///
-/// `held` calls can be spent here at once. `unleased` is the low half of the number of calls that
-/// no node has leased. Both are in one word, so that "remaining" is exact for every call.
+/// `held` calls can be spent without asking the store. `unleased` is the lower 32 bits of the
+/// number of calls that no node has leased. Because both are in one word, the count of remaining
+/// calls is exact for every call.
 #[derive(Clone, Copy)]
 pub(super) struct PackedLease(pub(super) u64);
 
@@ -37,21 +38,22 @@ impl PackedLease {
         self.0 & u64::from(u32::MAX)
     }
     /// Restores all 64 bits of `unleased`, given a value `near` it: less than 2^31 away.
-    pub(super) fn unleased_near(self, near: u64) -> u64 {
+    pub(super) fn restore_unleased(self, near: u64) -> u64 {
         let difference = (self.unleased_low() as u32).wrapping_sub(near as u32).cast_signed();
         near.wrapping_add_signed(i64::from(difference))
     }
 }
 
-/// The most unspent calls that one process may hold, including those it requests: a hundredth of
-/// the limit, at least 1 and at most 64. Within the last hundredth of the limit it is 1.
-pub(super) fn held_limit(limit: Option<u64>, leased_by_all: u64) -> u64 {
+/// The most unspent calls of one account that one process may hold or have requested: a hundredth
+/// of the monthly limit, at least 1 and at most 64. Once only the last hundredth of the limit is
+/// not leased, it is 1.
+pub(super) fn max_held_calls(limit: Option<u64>, leased_by_all: u64) -> u64 {
     let Some(limit) = limit else { return MAX_HELD_CALLS };
     let hundredth = limit / 100;
     if limit.saturating_sub(leased_by_all) <= hundredth {
         return 1;
     }
-    // The grant itself must not reach into the last hundredth.
+    // A grant of this size must leave the last hundredth unleased.
     hundredth.min(MAX_HELD_CALLS).min((limit - leased_by_all - hundredth).max(1)).max(1)
 }
 
@@ -60,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_packed_lease_unpacks_to_what_was_packed() {
+    fn packed_fields_wrap_or_saturate() {
         let packed = PackedLease::new(323, 1025, 64, u64::MAX);
-        assert_eq!(packed.unleased_near(u64::MAX - 70), u64::MAX);
+        assert_eq!(packed.restore_unleased(u64::MAX - 70), u64::MAX);
         assert_eq!((packed.month(), packed.epoch(), packed.held()), (323, 1, 64));
         assert_eq!(packed.unleased_low(), u64::from(u32::MAX));
         assert_eq!(PackedLease(packed.0 - PackedLease::ONE_HELD_CALL).held(), 63);
@@ -76,7 +78,7 @@ mod tests {
             for near in [-(1 << 31) + 1, -3, 0, 64, (1 << 31) - 1] {
                 let Some(near) = unleased.checked_add_signed(near) else { continue };
                 assert_eq!(
-                    PackedLease::new(323, 0, 64, unleased).unleased_near(near),
+                    PackedLease::new(323, 0, 64, unleased).restore_unleased(near),
                     unleased,
                     "{near}"
                 );
@@ -85,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_held_shrinks_towards_the_limit() {
+    fn max_held_calls_falls_near_the_limit() {
         for (limit, leased, held) in [
             (Some(10_000), 0, 64),
             (Some(10_000), 9_899, 1),
@@ -97,7 +99,7 @@ mod tests {
             (Some(0), 0, 1),
             (None, u64::MAX, 64),
         ] {
-            assert_eq!(held_limit(limit, leased), held, "{limit:?} {leased}");
+            assert_eq!(max_held_calls(limit, leased), held, "{limit:?} {leased}");
         }
     }
 }

@@ -8,18 +8,20 @@ use super::clock::BootClock;
 use super::node::Node;
 use crate::store::Store;
 
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) node: Node,
     pub(super) boot_clock: BootClock,
     pub(super) started: Instant,
+    /// The longest time that a call waits for the store.
     pub(super) deadline: Duration,
-    pub(super) reader: Mutex<Store>,
+    /// A second connection to the store, for reads of usage.
+    pub(super) usage_reader: Mutex<Store>,
     /// Reads of usage that are queued or running.
-    pub(super) reads_in_flight: AtomicU64,
+    pub(super) usage_reads_in_flight: AtomicU64,
 }
 
-impl Shared {
-    /// Milliseconds since the ledger started, never 0.
+impl SharedState {
+    /// Milliseconds since the ledger started, plus 1: 0 stands for "none" in the state.
     pub(super) fn uptime_ms(&self) -> u64 {
         self.started.elapsed().as_millis() as u64 + 1
     }
@@ -27,7 +29,7 @@ impl Shared {
     /// Returns true if a store operation has been running for more than twice the deadline of a
     /// call. That counts as an outage; a long queue does not.
     pub(super) fn is_store_hung(&self) -> bool {
-        let since = self.node.health.operation_began_at.load(Ordering::Relaxed);
+        let since = self.node.health.operation_began_ms.load(Ordering::Relaxed);
         let limit = 2 * self.deadline.as_millis() as u64;
         since != 0 && self.uptime_ms().saturating_sub(since) > limit
     }

@@ -12,35 +12,35 @@ use crate::store::{MonthlyLimit, RedisOptions, Store, StoreUrl};
 use std::path::Path;
 
 /// The last second of November 2026, so that the next month is near.
-const NOW: i64 = 1_796_083_199;
-/// Long enough for a busy disk.
+const NOVEMBER_END: i64 = 1_796_083_199;
+/// A timeout that no test reaches, even on a busy disk.
 const TIMEOUT: Duration = Duration::from_secs(60);
-const NEXT_MONTH: i64 = NOW + 2;
+const NEXT_MONTH: i64 = NOVEMBER_END + 2;
 
-fn store(path: &Path) -> Store {
+fn open_store(path: &Path) -> Store {
     let url = StoreUrl::Sqlite(path.to_owned());
     Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap()
 }
 
-fn ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
-    let open = || store(path);
+fn start_ledger(path: &Path, on_failure: FailurePolicy) -> Arc<Ledger> {
+    let open = || open_store(path);
     let options = LedgerOptions { deadline: TIMEOUT, on_failure, max_unsettled: 1_000 };
-    Arc::new(Ledger::start(open(), open(), options, NOW).unwrap())
+    Arc::new(Ledger::start(open(), open(), options, NOVEMBER_END).unwrap())
 }
 
-fn stored(path: &Path, month: Month) -> (u64, u64) {
-    let mut store = store(path);
+fn stored_totals(path: &Path, month: Month) -> (u64, u64) {
+    let mut store = open_store(path);
     let rows = store.usage(month, Some("acme")).unwrap();
     rows.first().map_or((0, 0), |row| (row.spent, row.leased))
 }
 
-async fn admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usize) -> usize {
+async fn count_admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usize) -> usize {
     let tasks: Vec<_> = (0..calls)
         .map(|call| {
             let ledger = Arc::clone(&ledgers[call % ledgers.len()]);
             tokio::spawn(async move {
-                let lease = ledger.lease("acme", limit);
-                let month = ledger.month(NOW);
+                let lease = ledger.lease_at_limit("acme", limit);
+                let month = ledger.month_to_charge(NOVEMBER_END);
                 match ledger.charge(&lease, month).await {
                     Ok(_) => 1,
                     Err(denial) => {
@@ -59,31 +59,32 @@ async fn admitted(ledgers: &[Arc<Ledger>], limit: MonthlyLimit, calls: usize) ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn exactly_the_limit_of_four_times_as_many_calls() {
+async fn exactly_the_limit_is_admitted() {
     for limit in [0u64, 1, 7, 100, 1000] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
-        let node = [ledger(&path, FailurePolicy::Open)];
-        let sum = admitted(&node, MonthlyLimit::Calls(limit), 4 * limit as usize + 3).await;
+        let node = [start_ledger(&path, FailurePolicy::Open)];
+        let sum = count_admitted(&node, MonthlyLimit::Calls(limit), 4 * limit as usize + 3).await;
         assert_eq!(sum as u64, limit);
         node[0].close();
-        assert_eq!(stored(&path, Month::containing(NOW)), (limit, limit));
+        assert_eq!(stored_totals(&path, Month::containing(NOVEMBER_END)), (limit, limit));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_nodes_on_one_store_never_pass_the_limit() {
+async fn two_nodes_together_admit_exactly_the_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
-    let mut sum = admitted(&nodes, MonthlyLimit::Calls(500), 1500).await;
+    let nodes =
+        [start_ledger(&path, FailurePolicy::Open), start_ledger(&path, FailurePolicy::Open)];
+    let mut sum = count_admitted(&nodes, MonthlyLimit::Calls(500), 1500).await;
     // The calls that an idle node held are returned within two seconds.
     for _ in 0..40 {
         if sum >= 500 {
             break;
         }
         tokio::time::sleep(Duration::from_millis(100)).await;
-        sum += admitted(&nodes, MonthlyLimit::Calls(500), 20).await;
+        sum += count_admitted(&nodes, MonthlyLimit::Calls(500), 20).await;
     }
     assert_eq!(sum, 500);
 }
@@ -91,14 +92,14 @@ async fn two_nodes_on_one_store_never_pass_the_limit() {
 #[tokio::test]
 async fn remaining_is_exact_for_every_call() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(1000));
+    let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(1000));
     for call in 1..=1000 {
-        let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
         assert_eq!(charge.remaining, Some(1000 - call));
     }
-    let unlimited = ledger.lease("other", MonthlyLimit::Unlimited);
-    let charge = ledger.charge(&unlimited, ledger.month(NOW)).await.unwrap();
+    let unlimited = ledger.lease_at_limit("other", MonthlyLimit::Unlimited);
+    let charge = ledger.charge(&unlimited, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
     assert_eq!(charge.remaining, None);
 }
 
@@ -106,18 +107,19 @@ async fn remaining_is_exact_for_every_call() {
 async fn a_crash_loses_at_most_one_lease() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let first = ledger(&path, FailurePolicy::Open);
-    let lease = first.lease("acme", MonthlyLimit::Calls(1000));
+    let first = start_ledger(&path, FailurePolicy::Open);
+    let lease = first.lease_at_limit("acme", MonthlyLimit::Calls(1000));
     for _ in 0..300 {
-        first.charge(&lease, first.month(NOW)).await.unwrap();
+        first.charge(&lease, first.month_to_charge(NOVEMBER_END)).await.unwrap();
     }
-    // Never closed, as after kill -9. Its row stays, including the unspent calls that it held.
+    // The ledger is not closed, as after kill -9. Its row stays in the store, including the calls
+    // that it held unspent.
     std::mem::forget(first);
     tokio::time::sleep(Duration::from_millis(50)).await;
-    let (_, leased) = stored(&path, Month::containing(NOW));
+    let (_, leased) = stored_totals(&path, Month::containing(NOVEMBER_END));
     assert!((300..=310).contains(&leased), "{leased}");
-    let second = [ledger(&path, FailurePolicy::Open)];
-    let sum = admitted(&second, MonthlyLimit::Calls(1000), 1100).await;
+    let second = [start_ledger(&path, FailurePolicy::Open)];
+    let sum = count_admitted(&second, MonthlyLimit::Calls(1000), 1100).await;
     assert!((690..=700).contains(&sum), "{sum}");
 }
 
@@ -125,9 +127,9 @@ async fn a_crash_loses_at_most_one_lease() {
 async fn a_refunded_call_can_be_spent_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, FailurePolicy::Open);
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(3));
-    let month = ledger.month(NOW);
+    let ledger = start_ledger(&path, FailurePolicy::Open);
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(3));
+    let month = ledger.month_to_charge(NOVEMBER_END);
     let mut calls = Vec::new();
     for _ in 0..3 {
         calls.push(ledger.charge(&lease, month).await.unwrap());
@@ -138,58 +140,58 @@ async fn a_refunded_call_can_be_spent_again() {
     ledger.charge(&lease, month).await.unwrap();
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     // A refund in a past month has no effect.
-    wait_until(|| ledger.month(NEXT_MONTH) > month).await;
-    let next = ledger.month(NEXT_MONTH);
+    wait_until(|| ledger.month_to_charge(NEXT_MONTH) > month).await;
+    let next = ledger.month_to_charge(NEXT_MONTH);
     ledger.charge(&lease, next).await.unwrap();
     ledger.refund(&lease, calls.pop().unwrap());
     assert_eq!(ledger.usage(&lease, next).await, Ok(1));
     ledger.close();
-    assert_eq!(stored(&path, month), (3, 3));
-    assert_eq!(stored(&path, next), (1, 1));
+    assert_eq!(stored_totals(&path, month), (3, 3));
+    assert_eq!(stored_totals(&path, next), (1, 1));
 }
 
 #[tokio::test]
 async fn a_month_does_not_reopen_when_the_clock_steps_back() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let first = ledger(&path, FailurePolicy::Open);
-    let before = first.month(NOW);
-    wait_until(|| first.month(NEXT_MONTH) > before).await;
-    let later = first.month(NEXT_MONTH);
-    assert_eq!(first.month(NOW), later);
-    let lease = first.lease("acme", MonthlyLimit::Calls(10));
+    let first = start_ledger(&path, FailurePolicy::Open);
+    let before = first.month_to_charge(NOVEMBER_END);
+    wait_until(|| first.month_to_charge(NEXT_MONTH) > before).await;
+    let later = first.month_to_charge(NEXT_MONTH);
+    assert_eq!(first.month_to_charge(NOVEMBER_END), later);
+    let lease = first.lease_at_limit("acme", MonthlyLimit::Calls(10));
     first.charge(&lease, later).await.unwrap();
     first.close();
-    // It does not begin again after a restart either.
-    assert_eq!(ledger(&path, FailurePolicy::Open).month(NOW), later);
+    // The earlier month does not begin again after a restart either.
+    assert_eq!(start_ledger(&path, FailurePolicy::Open).month_to_charge(NOVEMBER_END), later);
 }
 
 #[tokio::test]
-async fn a_changed_limit_holds_at_once() {
+async fn a_changed_limit_applies_at_once() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
-    let month = ledger.month(NOW);
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(10_000));
+    let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
+    let month = ledger.month_to_charge(NOVEMBER_END);
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
     for _ in 0..200 {
         ledger.charge(&lease, month).await.unwrap();
     }
-    ledger.lease("acme", MonthlyLimit::Calls(150));
+    ledger.lease_at_limit("acme", MonthlyLimit::Calls(150));
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    ledger.lease("acme", MonthlyLimit::Calls(201));
+    ledger.lease_at_limit("acme", MonthlyLimit::Calls(201));
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, Some(0));
     assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Exhausted));
-    ledger.lease("acme", MonthlyLimit::Unlimited);
+    ledger.lease_at_limit("acme", MonthlyLimit::Unlimited);
     assert_eq!(ledger.charge(&lease, month).await.unwrap().remaining, None);
     assert_eq!(ledger.usage(&lease, month).await, Ok(202));
 }
 
 #[tokio::test]
-async fn an_outage_is_served_and_settled_or_refused() {
+async fn calls_in_an_outage_follow_the_policy() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, FailurePolicy::Open);
-    let month = ledger.month(NOW);
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(100));
+    let ledger = start_ledger(&path, FailurePolicy::Open);
+    let month = ledger.month_to_charge(NOVEMBER_END);
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(100));
     ledger.charge(&lease, month).await.unwrap();
     let breaker = rusqlite::Connection::open(&path).unwrap();
     breaker.execute_batch("ALTER TABLE ledger RENAME TO elsewhere").unwrap();
@@ -199,7 +201,7 @@ async fn an_outage_is_served_and_settled_or_refused() {
     assert!(ledger.status().store_down);
     assert!(ledger.status().unsettled > 40);
     ledger.set_on_failure(FailurePolicy::Closed);
-    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::Store));
+    assert_eq!(ledger.charge(&lease, month).await.err(), Some(Denial::StoreUnavailable));
     breaker.execute_batch("ALTER TABLE elsewhere RENAME TO ledger").unwrap();
     let is_settled = || !ledger.status().store_down && ledger.status().unsettled == 0;
     for _ in 0..100 {
@@ -211,22 +213,23 @@ async fn an_outage_is_served_and_settled_or_refused() {
     assert!(is_settled());
     assert_eq!(ledger.usage(&lease, month).await, Ok(51));
     ledger.close();
-    assert_eq!(stored(&path, month), (51, 51));
+    assert_eq!(stored_totals(&path, month), (51, 51));
 }
 
 #[tokio::test]
 async fn a_call_refunded_late_can_be_spent_by_another_node() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let nodes = [ledger(&path, FailurePolicy::Open), ledger(&path, FailurePolicy::Open)];
-    let lease = nodes[0].lease("acme", MonthlyLimit::Calls(1));
-    let month = nodes[0].month(NOW);
+    let nodes =
+        [start_ledger(&path, FailurePolicy::Open), start_ledger(&path, FailurePolicy::Open)];
+    let lease = nodes[0].lease_at_limit("acme", MonthlyLimit::Calls(1));
+    let month = nodes[0].month_to_charge(NOVEMBER_END);
     let charge = nodes[0].charge(&lease, month).await.unwrap();
     // The lease is fully reported, so the worker no longer tracks it.
-    wait_until(|| lease.is_fully_reported() && lease.mark_active()).await;
-    lease.unmark_active();
+    wait_until(|| lease.is_fully_reported() && lease.mark_tracked()).await;
+    lease.unmark_tracked();
     nodes[0].refund(&lease, charge);
-    let other = nodes[1].lease("acme", MonthlyLimit::Calls(1));
+    let other = nodes[1].lease_at_limit("acme", MonthlyLimit::Calls(1));
     let mut admitted = 0;
     for _ in 0..400 {
         admitted += usize::from(nodes[1].charge(&other, month).await.is_ok());
@@ -239,18 +242,18 @@ async fn a_call_refunded_late_can_be_spent_by_another_node() {
 }
 
 #[tokio::test]
-async fn remaining_is_exact_beyond_four_thousand_million_calls_too() {
+async fn remaining_is_exact_above_32_bits() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = ledger(&folder.path().join("store.db"), FailurePolicy::Open);
+    let ledger = start_ledger(&folder.path().join("store.db"), FailurePolicy::Open);
     for limit in [u64::from(u32::MAX), (1 << 32) + 3, 10_000_000_000, 1 << 52] {
-        let lease = ledger.lease(&format!("with {limit}"), MonthlyLimit::Calls(limit));
+        let lease = ledger.lease_at_limit(&format!("with {limit}"), MonthlyLimit::Calls(limit));
         for call in 1..=300 {
-            let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+            let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
             assert_eq!(charge.remaining, Some(limit - call));
         }
-        // Also for calls held when the limit changes by more than 2^32.
-        ledger.lease(lease.account(), MonthlyLimit::Calls(limit * 3));
-        let charge = ledger.charge(&lease, ledger.month(NOW)).await.unwrap();
+        // The count is also exact after the limit has changed by more than 2^32.
+        ledger.lease_at_limit(lease.account(), MonthlyLimit::Calls(limit * 3));
+        let charge = ledger.charge(&lease, ledger.month_to_charge(NOVEMBER_END)).await.unwrap();
         assert_eq!(charge.remaining, Some(limit * 3 - 301));
     }
 }
@@ -259,14 +262,14 @@ async fn remaining_is_exact_beyond_four_thousand_million_calls_too() {
 async fn a_grant_below_the_admitted_calls_is_ignored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let ledger = ledger(&path, FailurePolicy::Closed);
-    let lease = ledger.lease("acme", MonthlyLimit::Calls(1_000));
-    let month = ledger.month(NOW);
+    let ledger = start_ledger(&path, FailurePolicy::Closed);
+    let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(1_000));
+    let month = ledger.month_to_charge(NOVEMBER_END);
     for _ in 0..30 {
         ledger.charge(&lease, month).await.unwrap();
     }
-    // Another program overwrites the node's row: a newer sequence than the node has reported, and
-    // almost no leased calls.
+    // Another program overwrites the node's row: with a newer sequence than the node has reported,
+    // and with almost no leased calls.
     let raw = rusqlite::Connection::open(&path).unwrap();
     raw.busy_timeout(TIMEOUT).unwrap();
     raw.execute("UPDATE ledger SET sequence = 1000000, leased = 2, spent = 1", []).unwrap();
@@ -279,7 +282,7 @@ async fn a_grant_below_the_admitted_calls_is_ignored() {
 }
 
 /// A ledger on a server, on a machine whose clock shows `now`.
-fn ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
+fn start_ledger_on_server(server: &RedisServer, now: i64) -> Arc<Ledger> {
     let url = StoreUrl::parse(&server.url()).unwrap();
     let open = || Store::open(&url, &RedisOptions::default(), TIMEOUT).unwrap();
     let options =
@@ -298,50 +301,50 @@ async fn wait_until(mut condition: impl FnMut() -> bool) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_was_only_refused_remembers_what_others_spent() {
+async fn a_denied_node_restores_totals_of_others() {
     let mut server = RedisServer::start();
     let (spender, refused) =
-        (ledger_on_server(&server, unix_now()), ledger_on_server(&server, unix_now()));
+        (start_ledger_on_server(&server, unix_now()), start_ledger_on_server(&server, unix_now()));
     let limit = MonthlyLimit::Calls(40);
-    let lease = spender.lease("acme", limit);
+    let lease = spender.lease_at_limit("acme", limit);
     for _ in 0..40 {
-        spender.charge(&lease, spender.month(unix_now())).await.unwrap();
+        spender.charge(&lease, spender.month_to_charge(unix_now())).await.unwrap();
     }
-    let lease = refused.lease("acme", limit);
-    let month = refused.month(unix_now());
+    let lease = refused.lease_at_limit("acme", limit);
+    let month = refused.month_to_charge(unix_now());
     assert_eq!(refused.charge(&lease, month).await.err(), Some(Denial::Exhausted));
     spender.close();
-    // The server comes back empty, and the node that spent the calls is gone.
+    // The server restarts without data, and the node that spent the calls has stopped.
     server.kill();
     server.restart();
     wait_until(|| refused.status().store_recovering).await;
     wait_until(|| !refused.status().store_recovering).await;
-    let fresh = ledger_on_server(&server, unix_now());
-    let lease = fresh.lease("acme", limit);
+    let fresh = start_ledger_on_server(&server, unix_now());
+    let lease = fresh.lease_at_limit("acme", limit);
     assert_eq!(fresh.charge(&lease, month).await.err(), Some(Denial::Exhausted));
 }
 
 #[test]
-fn a_node_that_starts_beside_others_knows_the_month_before_its_first_probe() {
+fn each_new_node_knows_the_month_at_its_start() {
     let server = RedisServer::start();
-    // The first node writes no month yet, and the others read that.
+    // The first node has written month 0, "no month", and the others read 0.
     let month = Month::containing(unix_now());
     let nodes: Vec<(Arc<Ledger>, Month)> = (0..20)
-        .map(|_| ledger_on_server(&server, unix_now()))
-        .map(|node| (Arc::clone(&node), node.month(unix_now())))
+        .map(|_| start_ledger_on_server(&server, unix_now()))
+        .map(|node| (Arc::clone(&node), node.month_to_charge(unix_now())))
         .collect();
     assert!(nodes.iter().all(|(_, named)| *named >= month));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_wrong_clock_brings_no_month_forward_on_a_server() {
+async fn a_wrong_machine_clock_starts_no_month_early() {
     let mut server = RedisServer::start();
     server.kill();
-    let wrong = ledger_on_server(&server, unix_now() + 40 * 86_400);
+    let wrong = start_ledger_on_server(&server, unix_now() + 40 * 86_400);
     server.restart();
     let now = Month::containing(unix_now());
-    wait_until(|| wrong.month(unix_now()) <= now).await;
+    wait_until(|| wrong.month_to_charge(unix_now()) <= now).await;
     tokio::time::sleep(Duration::from_millis(1_500)).await;
-    let right = ledger_on_server(&server, unix_now());
-    assert_eq!((wrong.month(unix_now()), right.month(unix_now())), (now, now));
+    let right = start_ledger_on_server(&server, unix_now());
+    assert_eq!((wrong.month_to_charge(unix_now()), right.month_to_charge(unix_now())), (now, now));
 }

@@ -1,11 +1,11 @@
 //! Errors of a store.
 
-/// An error of a store. A failed operation never leaves a part of its changes.
+/// Why an operation on a store failed. After `Unavailable`, the server may have applied it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// `store.url` names no known kind of store.
+    /// `store.url` has none of the accepted forms.
     #[error("expected {expected}, but found {found:?}")]
-    Url {
+    InvalidUrl {
         /// The value or state that was expected.
         expected: &'static str,
         /// The setting, without a password.
@@ -39,7 +39,7 @@ pub enum StoreError {
         location: String,
         /// The operation that failed.
         operation: &'static str,
-        /// The event or reply instead of an answer.
+        /// What happened: an I/O error, a timeout, or an unexpected reply.
         found: String,
     },
     /// The store's reply breaks a rule of the ledger, so nothing in it can be trusted.
@@ -52,7 +52,8 @@ pub enum StoreError {
         /// The reply.
         found: String,
     },
-    /// A key or account does not exist, or exists already.
+    /// The contents of the store don't allow the operation: for example, a key does not exist,
+    /// exists already or has ended, or a store to fill is not empty.
     #[error("{0}")]
     Conflict(String),
 }

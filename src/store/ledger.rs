@@ -8,10 +8,12 @@ use crate::model::month::Month;
 #[derive(Clone, Copy, Debug)]
 pub struct BatchContext<'r> {
     /// The id of the reporting node: 128 random bits, drawn for one process run.
-    pub node: &'r [u8; 16],
-    /// The latest month that the node counts in.
+    pub node_id: &'r [u8; 16],
+    /// The latest month that has begun by the node's believed time. A report about an earlier month
+    /// is about a past one.
     pub month: Month,
-    /// How long the node expects the store to recover from a data loss; usually zero.
+    /// For how much longer the store recovers from a data loss, as the node knows from its latest
+    /// probe; usually zero.
     pub recovery_left: Duration,
     /// If true, the store fails unless `store.wait_replicas` replicas have the reports. If false,
     /// the server's own acknowledgement is enough, and
@@ -20,67 +22,70 @@ pub struct BatchContext<'r> {
     pub needs_replicas: bool,
 }
 
-/// One node's report about one account and month: it asks to hold `target` leased calls.
+/// One node's report about one account and month. The node asks for a leased total of `target`
+/// calls.
 ///
-/// It names totals and never differences, so sending it twice changes nothing.
+/// A report names totals and never differences, so sending it twice changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeaseReport {
     /// The account.
     pub account: String,
     /// The month that the calls belong to.
     pub month: Month,
-    /// Numbers this node's reports. The store ignores a report that is not newer than the last one
-    /// it knows.
+    /// The number of this report among the node's reports about the account. The store ignores a
+    /// report whose number is not higher than that of the last report it applied.
     pub sequence: u64,
-    /// The leased total that the node asks for, over the whole month.
+    /// The leased total that the node asks for: all calls of the month that it has spent, still
+    /// holds, or wants to hold.
     pub target: u64,
-    /// The calls that the node has spent or still holds. Its leased total never falls below,
-    /// whatever the limit.
+    /// The calls that the node has spent or still holds. The store never lowers the node's leased
+    /// total below this, whatever the limit.
     pub floor: u64,
-    /// The calls that the node has spent.
+    /// The calls that the node has spent in the month.
     pub spent: u64,
-    /// The limit in force; `None` when unlimited.
+    /// The monthly limit in force; `None` when unlimited.
     pub limit: Option<u64>,
-    /// The state that the store acknowledged before. If the store no longer has it, it has lost
+    /// What the store acknowledged to the node before. If the store has an older state, it has lost
     /// data.
     pub known: KnownState,
 }
 
-/// The state that a node knows from the latest grant on an account and month; zeros before the
-/// first.
+/// The state of an account and month that a node knows from its latest grant. All zeros before the
+/// first grant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownState {
     /// The sequence of the node's latest acknowledged report.
     pub sequence: u64,
     /// The revision of the account's totals: how often they had changed.
     pub revision: u64,
-    /// Calls leased by all nodes, including those that this node has admitted since.
-    pub leased: u64,
+    /// Calls leased by all nodes, with this node's changes since: plus the unbacked calls that it
+    /// admitted, minus the calls that it returns.
+    pub leased_by_all: u64,
     /// Calls spent by all nodes, including those that this node has spent since.
-    pub spent: u64,
+    pub spent_by_all: u64,
 }
 
 /// The store's answer to a [`LeaseReport`], as durable as the store makes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// This node's leased total.
+    /// The reporting node's leased total: all calls of the month that it may spend or has spent.
     pub own_leased: u64,
     /// Calls leased by all other nodes.
     pub others_leased: u64,
     /// Calls spent by all other nodes.
     pub others_spent: u64,
-    /// The revision of the account's totals.
+    /// How often the account's totals have changed; always 0 with SQLite.
     pub revision: u64,
-    /// The store has lost data. It accepts reports and grants nothing for a few seconds.
+    /// The store may have lost data: for a few seconds it accepts reports and grants nothing.
     pub is_recovering: bool,
 }
 
 impl Grant {
-    /// Returns the leased total that a report leads to, given the calls leased by others. This is
-    /// the one rule of the ledger, the same in every store.
+    /// Returns the leased total that the store gives a node for a report, if the other nodes have
+    /// leased `others_leased` calls. Every store follows this rule.
     ///
-    /// Calls above the floor are granted as far as the sum stays within the limit. The floor always
-    /// stands, because those calls were admitted or may be at this moment.
+    /// Calls above the floor are granted as far as the sum of all nodes stays within the limit. The
+    /// result is never below the floor, because the node has spent those calls or still holds them.
     pub fn decide_leased(report: &LeaseReport, others_leased: u64) -> u64 {
         let headroom = match report.limit {
             Some(limit) => limit.saturating_sub(others_leased),
@@ -90,15 +95,16 @@ impl Grant {
     }
 }
 
-/// The state of a store. Nodes probe it once a second, and after every failure before anything
-/// else.
+/// The state of a store, as a probe returned it. A node probes the store once a second, and after
+/// every failure before it sends reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probe {
-    /// Identifies the server and its run. If it changes, the store may have lost data.
+    /// Identifies the server, its run and its data. If this text changes, the store may have lost
+    /// data. Empty with SQLite.
     pub incarnation: String,
-    /// The store's clock in Unix seconds, if it is not this machine's.
+    /// The server's clock in Unix seconds; `None` with SQLite, which has no clock of its own.
     pub unix_now: Option<i64>,
-    /// How long the store grants nothing because it may have lost data.
+    /// For how much longer the store grants nothing, because it may have lost data; usually zero.
     pub recovery_left: Duration,
 }
 

@@ -1,16 +1,16 @@
 //! Rows that a store had acknowledged and lost: in a failover, or because a backup was restored.
 //!
-//! Compares the known rows with those that the store holds, and decides which stay in force: keys
-//! and their ends as known, plans and limits as the store says. A key is identified by its digest,
-//! whatever id the store gives it:
+//! Compares the rows that this node knows with those that the store holds now, and decides which
+//! apply. A known key stays valid, and ends no later than known. Plans and limits apply as the
+//! store holds them. A digest identifies a key, whatever its id in the store:
 //!
-//! - If the store has the same digest under another id, it is the same key. It ends when either row
-//!   says so, under the id that the store gives it.
-//! - If the store gives the id of a key to another digest, the key stays in force under a new id,
-//!   which each node derives from the old id and the digest. So nobody revokes another owner's key
-//!   by mistake.
+//! - If the store has the same digest under another id, it is the same key. The key gets the id of
+//!   the store, and the earlier end of both rows.
+//! - If the store has another digest under the id of a lost key, the lost key stays valid under a
+//!   new id. Each node derives the same new id from the old id and the digest. So nobody revokes
+//!   another owner's key by mistake.
 //!
-//! It reads no store.
+//! This module reads no store.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -18,13 +18,13 @@ use super::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows};
 use crate::model::month::format_rfc3339;
 use crate::model::monthly_limit::MonthlyLimit;
 
-/// The most losses that are listed by name.
-const MAX_NAMED: usize = 5;
+/// The most losses of each kind that are listed; the rest are only counted.
+const MAX_LISTED_LOSSES: usize = 5;
 
-/// Known rows that the store no longer holds as they were.
+/// The rows that this node knows and that the store lost, or holds with other values.
 #[derive(Debug, Default)]
 pub struct LostRows {
-    /// Keys, by digest, that the store does not hold or that end later there.
+    /// Keys by digest that the store does not hold, or holds with a later end or none.
     keys: BTreeMap<[u8; 32], LostKey>,
     /// Accounts that the store does not hold.
     accounts: BTreeMap<String, AccountRow>,
@@ -32,29 +32,35 @@ pub struct LostRows {
     replaced: BTreeMap<String, [AccountRow; 2]>,
 }
 
-/// A key as it stays in force.
+/// A lost key, or a key whose end was lost.
 #[derive(Clone, Debug)]
 struct LostKey {
+    /// The row that this node applies and writes back.
     row: KeyRow,
-    /// The store holds the key; only its end was lost.
+    /// Whether the store holds the key, so that only its end was lost.
     is_in_store: bool,
     /// The former id of the key, if another key has it now.
     previous_id: Option<String>,
 }
 
 impl LostRows {
-    /// Adds the known rows that are missing from the store to `now`, and remembers them as lost.
+    /// Compares the `known` rows with the `current` rows of the store. Adds what is missing to
+    /// `current`, and remembers it as lost.
     ///
-    /// `is_other_history` is true if the store is known to have lost data. If it is false,
-    /// different plans and limits are ordinary changes, and a key that ends later is one whose
-    /// rotation was undone. A missing row or revocation is a loss in either case, because no
-    /// command removes one.
-    pub fn keep_lost_rows(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
-        self.keep_lost_keys(known, now, is_other_history);
+    /// `is_other_history` is true if the store is known to have lost data. If it is false, a
+    /// different plan or limit is an ordinary change, and a later expiry is an undone rotation. A
+    /// missing row or revocation is a loss in either case, because no command removes one.
+    pub fn keep_lost_rows(
+        &mut self,
+        known: &RingRows,
+        current: &mut RingRows,
+        is_other_history: bool,
+    ) {
+        self.keep_lost_keys(known, current, is_other_history);
         self.accounts.clear();
         let old = known.accounts.iter().map(|row| (row.name.as_str(), row));
         let mut old: BTreeMap<&str, &AccountRow> = old.collect();
-        for row in &now.accounts {
+        for row in &current.accounts {
             match old.remove(row.name.as_str()) {
                 Some(before) if before != row && is_other_history => {
                     let [before, row] = [before, row].map(Clone::clone);
@@ -66,29 +72,29 @@ impl LostRows {
             }
         }
         for (name, row) in old {
-            if !now.damaged.accounts.contains(name) {
+            if !current.damaged.accounts.contains(name) {
                 self.accounts.insert(name.to_owned(), row.clone());
-                now.accounts.push(row.clone());
+                current.accounts.push(row.clone());
             }
         }
     }
 
-    fn keep_lost_keys(&mut self, known: &RingRows, now: &mut RingRows, is_other_history: bool) {
+    fn keep_lost_keys(&mut self, known: &RingRows, current: &mut RingRows, is_other_history: bool) {
         let lost_before = std::mem::take(&mut self.keys);
-        let mut old: BTreeMap<[u8; 32], &KeyRow> =
+        let mut missing_keys: BTreeMap<[u8; 32], &KeyRow> =
             known.keys.iter().map(|row| (row.digest, row)).collect();
-        for row in &mut now.keys {
-            let Some(before) = old.remove(&row.digest) else { continue };
+        for row in &mut current.keys {
+            let Some(before) = missing_keys.remove(&row.digest) else { continue };
             let was_lost = is_other_history || lost_before.contains_key(&row.digest);
-            if row.advance_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
+            if row.apply_earlier_end(before.expires_at.filter(|_| was_lost), before.revoked_at) {
                 let lost = LostKey { row: row.clone(), is_in_store: true, previous_id: None };
                 self.keys.insert(row.digest, lost);
             }
         }
-        let ids: HashSet<&str> = now.keys.iter().map(|row| row.id.as_str()).collect();
+        let ids: HashSet<&str> = current.keys.iter().map(|row| row.id.as_str()).collect();
         let mut kept = Vec::new();
-        for (digest, row) in old {
-            if is_damaged(&now.damaged, row) {
+        for (digest, row) in missing_keys {
+            if is_damaged(&current.damaged, row) {
                 continue;
             }
             let previous_id = lost_before.get(&digest).and_then(|lost| lost.previous_id.clone());
@@ -99,20 +105,20 @@ impl LostRows {
             kept.push(lost.row.clone());
             self.keys.insert(digest, lost);
         }
-        now.keys.extend(kept);
+        current.keys.extend(kept);
     }
 
-    /// Adds lost rows to later `changes` of the store, and forgets those that the changes bring
-    /// back.
+    /// Applies the lost ends to later `changes` of the store, and forgets lost rows that the
+    /// changes contain. Adds a lost key to the changes only if they give its id to another key.
     pub fn keep_lost_rows_in(&mut self, changes: &mut RingChanges) {
         self.accounts.retain(|name, _| {
             let is_in_store = changes.accounts.iter().any(|row| row.name == *name);
             !is_in_store && !changes.damaged.accounts.contains(name)
         });
-        self.forget_reset_accounts(changes);
+        self.forget_accounts_set_again(changes);
         for row in &mut changes.keys {
             let Some(mut lost) = self.keys.remove(&row.digest) else { continue };
-            if row.merge_end(&lost.row) {
+            if row.merge_earlier_end(&lost.row) {
                 (lost.row, lost.is_in_store) = (row.clone(), true);
                 self.keys.insert(row.digest, lost);
             }
@@ -128,15 +134,16 @@ impl LostRows {
         changes.keys.extend(kept);
     }
 
-    /// Forgets the lost plans and limits of accounts that were set after the loss, or after the
-    /// version that was known. An account that was set again in a change before that version is
-    /// still reported as lost until it is set once more, because the two cases look the same.
-    pub fn forget_reset_accounts(&mut self, changes: &RingChanges) {
+    /// Forgets the lost plans and limits of accounts that were set after the loss. `changes` are
+    /// the changes after the version that this node knew. If an account was set again in a change
+    /// up to that version, it is still reported as lost until it is set once more, because this
+    /// node can't tell its row from a lost one.
+    pub fn forget_accounts_set_again(&mut self, changes: &RingChanges) {
         for row in &changes.accounts {
-            // A new key names its account too, but changes nothing in it.
-            let is_named = changes.keys.iter().any(|key| key.account == row.name);
+            // The changes contain the account of each new key too, even if it has not changed.
+            let has_changed_key = changes.keys.iter().any(|key| key.account == row.name);
             let is_same = self.replaced.get(&row.name).is_some_and(|[_, now]| now == row);
-            if !(is_named && is_same) {
+            if !(has_changed_key && is_same) {
                 self.replaced.remove(&row.name);
             }
         }
@@ -156,9 +163,9 @@ impl LostRows {
         (keys.collect(), self.accounts.values().cloned().collect())
     }
 
-    /// One line for each loss that is not repaired yet, with the command to run. At most
-    /// `MAX_NAMED` are named; lost revocations come first, because those keys would be accepted
-    /// again.
+    /// One line for each loss that is not repaired yet, with the command that repairs it. Lists at
+    /// most `MAX_LISTED_LOSSES` of each kind. Lost revocations come first, because a node without
+    /// this knowledge would accept those keys.
     pub fn describe(&self) -> Vec<String> {
         let mut keys: Vec<&LostKey> = self.keys.values().collect();
         keys.sort_by_key(|lost| (lost.row.revoked_at.is_none(), !lost.is_in_store, &lost.row.id));
@@ -167,17 +174,18 @@ impl LostRows {
             let (name, flags) = (&row.name, account_flags(row, row.plan.is_some(), true).join(" "));
             format!("account {name}; or run `riskgate accounts set {name} {flags}`")
         });
-        let lines = first_few(keys.chain(accounts)).map(|lost| {
+        let lines = shorten_list(keys.chain(accounts)).map(|lost| {
             let notice =
                 "the store lost data that it had acknowledged; it stays in force here and is";
             format!("{notice} written back: {lost}")
         });
-        lines.chain(first_few(self.replaced.values().map(describe_replaced))).collect()
+        lines.chain(shorten_list(self.replaced.values().map(describe_replaced))).collect()
     }
 }
 
 impl LostKey {
-    /// Derives an id that no other key has. It shows too little of the digest to find a key by.
+    /// Replaces the id with one that no other key has: the old id and the first 64 bits of the
+    /// digest. A key can't be looked up by so few bits.
     fn assign_new_id(&mut self) {
         let KeyRow { id, digest, .. } = &mut self.row;
         let fingerprint = u64::from_be_bytes(*digest.first_chunk().unwrap_or(&[0; 8]));
@@ -213,9 +221,9 @@ fn is_damaged(damaged: &DamagedRows, row: &KeyRow) -> bool {
     damaged.keys.contains_key(&row.id) || digests.any(|digest| *digest == row.digest)
 }
 
-fn first_few(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+fn shorten_list(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
     let mut lines = lines;
-    let mut shown: Vec<String> = lines.by_ref().take(MAX_NAMED).collect();
+    let mut shown: Vec<String> = lines.by_ref().take(MAX_LISTED_LOSSES).collect();
     let more = lines.count();
     if more > 0 {
         shown.push(format!("and {more} more"));
@@ -224,17 +232,17 @@ fn first_few(lines: impl Iterator<Item = String>) -> impl Iterator<Item = String
 }
 
 /// An account's plan and limit as flags of `riskgate accounts set`.
-fn account_flags(row: &AccountRow, plan: bool, limit: bool) -> Vec<String> {
-    let plan = plan.then(|| format!("--plan {}", plan_of(row)));
-    let limit = limit.then(|| format!("--limit {}", limit_of(row)));
+fn account_flags(row: &AccountRow, with_plan: bool, with_limit: bool) -> Vec<String> {
+    let plan = with_plan.then(|| format!("--plan {}", plan_flag(row)));
+    let limit = with_limit.then(|| format!("--limit {}", limit_flag(row)));
     plan.into_iter().chain(limit).collect()
 }
 
-fn plan_of(row: &AccountRow) -> &str {
+fn plan_flag(row: &AccountRow) -> &str {
     row.plan.as_deref().unwrap_or("free")
 }
 
-fn limit_of(row: &AccountRow) -> String {
+fn limit_flag(row: &AccountRow) -> String {
     match row.limit {
         Some(MonthlyLimit::Calls(calls)) => calls.to_string(),
         Some(MonthlyLimit::Unlimited) => "unlimited".to_owned(),
@@ -244,8 +252,8 @@ fn limit_of(row: &AccountRow) -> String {
 
 fn describe_replaced([before, now]: &[AccountRow; 2]) -> String {
     let is_changed = (before.plan != now.plan, before.limit != now.limit);
-    let plan = is_changed.0.then(|| format!("the plan {}", plan_of(before)));
-    let limit = is_changed.1.then(|| format!("the limit {}", limit_of(before)));
+    let plan = is_changed.0.then(|| format!("the plan {}", plan_flag(before)));
+    let limit = is_changed.1.then(|| format!("the limit {}", limit_flag(before)));
     let lost: Vec<String> = plan.into_iter().chain(limit).collect();
     let flags = account_flags(before, is_changed.0, is_changed.1).join(" ");
     let (name, lost) = (&before.name, lost.join(" and "));

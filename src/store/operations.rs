@@ -1,8 +1,9 @@
-//! The operations of a store and the promise of each, the same for both kinds of store.
+//! The operations of a store. Their contracts are the same for both kinds of store.
 //!
-//! A returned result is as durable as the store makes it. SQLite has it on disk. A server has
-//! acknowledged it, and so have `store.wait_replicas` of its replicas. An operation is atomic: all
-//! of it happens, or none.
+//! If an operation returns a result, SQLite has written it to disk, or the server has acknowledged
+//! it. Changes of keys and accounts also wait for `store.wait_replicas` replicas. Such a change is
+//! atomic: all of it happens, or none. Lost rows, top counts and DNS facts are written in pages,
+//! each of them atomic, so a failed call may have written some of them and can be repeated.
 
 mod learned;
 mod ledger;

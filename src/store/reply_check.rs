@@ -74,7 +74,7 @@ mod tests {
         floor: 40,
         spent: 30,
         limit: Some(100),
-        known: KnownState { sequence: 6, revision: 9, leased: 70, spent: 50 },
+        known: KnownState { sequence: 6, revision: 9, leased_by_all: 70, spent_by_all: 50 },
     };
     const GRANT: Grant = Grant {
         own_leased: 64,

@@ -8,11 +8,11 @@ use crate::model::monthly_limit::MonthlyLimit;
 /// The most accounts kept with a row of the top list.
 pub const MAX_TOP_ACCOUNTS: usize = 16;
 
-/// The most names for which a store keeps DNS findings. The oldest are dropped.
-pub const MAX_LEARNED: usize = 100_000;
+/// The most names for which a store keeps DNS facts. The names written longest ago are deleted.
+pub const MAX_DNS_FACTS: usize = 100_000;
 
-/// The most findings read or written at once.
-pub(super) const LEARNED_PAGE: usize = 1_000;
+/// The most DNS facts read or written at once.
+pub(super) const DNS_FACTS_PAGE: usize = 1_000;
 
 /// An account as a store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,21 +42,26 @@ pub struct KeyRow {
     pub require_origin: bool,
     /// Unix seconds.
     pub created_at: i64,
-    /// Unix seconds.
+    /// Unix seconds; `None` if the key never expires.
     pub expires_at: Option<i64>,
-    /// Unix seconds.
+    /// Unix seconds; `None` unless the key was revoked.
     pub revoked_at: Option<i64>,
 }
 
 impl KeyRow {
-    /// Applies the end of `other`, a row of the same key, if it is earlier. Returns true if this
-    /// row changed.
-    pub fn merge_end(&mut self, other: &KeyRow) -> bool {
-        self.digest == other.digest && self.advance_end(other.expires_at, other.revoked_at)
+    /// Takes over the expiry and the revocation of `other`, a row of the same key, if they end the
+    /// key earlier. Returns true if this row changed. A row of another key changes nothing.
+    pub fn merge_earlier_end(&mut self, other: &KeyRow) -> bool {
+        self.digest == other.digest && self.apply_earlier_end(other.expires_at, other.revoked_at)
     }
 
-    /// Ends the key at these times at the latest. Returns true if it ended later before.
-    pub(super) fn advance_end(&mut self, expires_at: Option<i64>, revoked_at: Option<i64>) -> bool {
+    /// Lowers the expiry to `expires_at` if that is earlier, and sets the revocation unless one is
+    /// set. Returns true if the row changed.
+    pub(super) fn apply_earlier_end(
+        &mut self,
+        expires_at: Option<i64>,
+        revoked_at: Option<i64>,
+    ) -> bool {
         let before = (self.expires_at, self.revoked_at);
         self.expires_at = match (self.expires_at, expires_at) {
             (Some(one), Some(another)) => Some(one.min(another)),
@@ -102,12 +107,12 @@ impl RingRows {
 
     /// Applies changes: replaces or adds the changed rows.
     pub fn apply_changes(&mut self, changes: RingChanges) {
-        let RingChanges { mark, accounts, keys, damaged, .. } = changes;
+        let RingChanges { ring_version: mark, accounts, keys, damaged, .. } = changes;
         let RingVersion { store_id, version, change_id } = mark;
         (self.store_id, self.version, self.change_id) = (store_id, version, change_id);
         let changed: HashSet<&str> = keys.iter().map(|key| key.id.as_str()).collect();
         let changed = |id: &str| changed.contains(id) || damaged.keys.contains_key(id);
-        // A lost key may come back under another id.
+        // A key that the store lost may be added again under another id.
         let digests: HashSet<[u8; 32]> = keys.iter().map(|key| key.digest).collect();
         self.keys.retain(|key| !changed(&key.id) && !digests.contains(&key.digest));
         self.damaged.keys.retain(|id, _| !changed(id));
@@ -131,8 +136,8 @@ pub struct RingVersion {
     pub store_id: String,
     /// Grows with every change of keys and accounts.
     pub version: u64,
-    /// The id of the change that led to this version. `None` before the first change, and after a
-    /// change by a riskgate version that drew no ids.
+    /// The random id of the change that led to this version. `None` before the first change, and
+    /// after a change by a riskgate version that wrote no change ids.
     pub change_id: Option<String>,
 }
 
@@ -140,10 +145,10 @@ pub struct RingVersion {
 #[derive(Clone, Debug, Default)]
 pub struct RingChanges {
     /// The state that the changes lead to.
-    pub mark: RingVersion,
-    /// The id of the change that led to the version they start from, in this history. `None` if the
+    pub ring_version: RingVersion,
+    /// The id of the change that led to the version after which the changes begin. `None` if the
     /// store no longer knows it.
-    pub since: Option<String>,
+    pub since_change_id: Option<String>,
     /// The changed accounts.
     pub accounts: Vec<AccountRow>,
     /// The changed keys.
@@ -153,17 +158,19 @@ pub struct RingChanges {
 }
 
 impl RingChanges {
-    /// Returns true if the changes follow a known state of the same store and history.
+    /// Returns true if the changes continue the known version, in the same store and history.
     pub fn follows(&self, known: &RingVersion) -> bool {
-        self.mark.store_id == known.store_id
-            && self.mark.version >= known.version
-            && self.since.is_some()
-            && self.since == known.change_id
+        self.ring_version.store_id == known.store_id
+            && self.ring_version.version >= known.version
+            && self.since_change_id.is_some()
+            && self.since_change_id == known.change_id
     }
 
-    /// Returns true if the changes prove that the store has lost the known state.
+    /// Returns true if the changes prove that the store has lost the known version: it is at an
+    /// earlier version, or has another change in its place.
     pub fn shows_loss_since(&self, known: &RingVersion) -> bool {
-        self.mark.version < known.version || self.since.is_some() && self.since != known.change_id
+        self.ring_version.version < known.version
+            || self.since_change_id.is_some() && self.since_change_id != known.change_id
     }
 }
 
@@ -185,8 +192,8 @@ pub struct StoreContents {
 pub struct RepairedMonth {
     /// The latest month before the repair; `None` if no node had counted calls.
     pub previous: Option<Month>,
-    /// How many totals of later months were deleted, one for each account and month.
-    pub dropped: u64,
+    /// How many totals of later months were deleted: an account's total of one month counts once.
+    pub deleted_totals: u64,
 }
 
 /// One row of `riskgate usage`.
@@ -198,25 +205,27 @@ pub struct UsageRow {
     pub spent: u64,
     /// The calls that all nodes have leased, spent or not.
     pub leased: u64,
-    /// The totals can't be read; the other fields say nothing.
+    /// Whether the totals can't be read; `spent` and `leased` are 0 then.
     pub is_damaged: bool,
 }
 
-/// A count of the top list, as it is kept over restarts.
+/// A row of the top list, the most frequently flagged domains, as a store keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopRow {
-    /// The name of the matching row.
+    /// The domain of the table's row that the look-ups matched.
     pub domain: String,
-    /// The decayed count at `at`.
+    /// The number of look-ups, decayed to the time `at`.
     pub count: f64,
-    /// Unix seconds.
+    /// The Unix second for which `count` holds.
     pub at: i64,
-    /// Hashes of some accounts that contributed to it.
+    /// Hashes of the first accounts that looked the domain up, at most `MAX_TOP_ACCOUNTS`.
     pub accounts: Vec<u64>,
 }
 
 impl TopRow {
-    /// Returns the row after a credit whose sightings of these accounts were new.
+    /// Returns the row after a credit. `known` is the row before, if there is one. `accounts` are
+    /// the hashes of the accounts whose sightings count for the first time. `half_life` is in
+    /// seconds.
     pub(crate) fn with_credit(
         known: Option<TopRow>,
         credit: &TopCredit,
@@ -225,7 +234,7 @@ impl TopRow {
     ) -> TopRow {
         let mut row = known.unwrap_or_else(|| TopRow {
             domain: credit.domain.clone(),
-            count: credit.base,
+            count: credit.initial_count,
             at: credit.at,
             accounts: Vec::new(),
         });
@@ -239,33 +248,33 @@ impl TopRow {
         row
     }
 
-    /// The count, decayed to the second `at`.
+    /// The count, decayed to the Unix second `at`. `half_life` is in seconds.
     pub fn count_at(&self, at: i64, half_life: f64) -> f64 {
         self.count * (-((at - self.at).max(0) as f64) / half_life).exp2()
     }
 }
 
-/// A DNS finding.
+/// A DNS fact: the mail host that DNS queries found for a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LearnedRow {
+pub struct DnsFactRow {
     /// The name.
     pub name: String,
     /// The mail host, or a keyword in its place, as in a list of kind `mx`.
     pub mx: String,
-    /// The end of its validity in Unix seconds.
+    /// When the fact expires, in Unix seconds.
     pub until: i64,
 }
 
-/// Flagged look-ups of one row, to be counted.
+/// Look-ups that matched one flagged row of the table, to be added to the top list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopCredit {
-    /// The name of the matching row.
+    /// The domain of the table's row that the look-ups matched.
     pub domain: String,
     /// The initial count of a new row: the count of the row that was evicted for it.
-    pub base: f64,
+    pub initial_count: f64,
     /// Unix seconds.
     pub at: i64,
-    /// For each account that asked: its sighting of the day for this row, and the hash of the
-    /// account.
-    pub sightings: Vec<(u64, u64)>,
+    /// For each account that looked the row up: the mark (the hash of account, row and day), and
+    /// the hash of the account.
+    pub marks: Vec<(u64, u64)>,
 }

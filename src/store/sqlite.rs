@@ -1,8 +1,9 @@
 //! The embedded store: one SQLite file in WAL mode, with `synchronous=FULL`.
 //!
 //! Owns the operations and their transactions. Several processes may have the file open at once: a
-//! gateway, its successor during an upgrade, and commands. A returned result is on disk. A file
-//! that is not a store of a known version is never replaced or emptied.
+//! gateway, its successor during an upgrade, and commands. If an operation returns a result, the
+//! result is on disk. riskgate never replaces or empties a file that is not a store of a known
+//! version.
 
 pub(super) mod connection;
 mod learned;

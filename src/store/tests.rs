@@ -1,5 +1,5 @@
-//! Tests of keys, accounts, top counts and copies: one body for both stores, then the events that
-//! only a server can go through.
+//! Tests of keys, accounts, top counts, DNS facts and copies. Most run on both stores; `server`,
+//! `foreign` and `acl` test what only a server has.
 
 mod acl;
 mod both_stores;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::redis_server::RedisServer;
 use super::{AccountRow, KeyRow, RedisOptions, RingRows, Store, StoreUrl};
 
-/// The place of a test store; removed when dropped.
+/// A directory or a server for a test store; deleted or stopped when dropped.
 pub(super) enum TestStore {
     File(tempfile::TempDir),
     Server(Box<RedisServer>),

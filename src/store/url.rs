@@ -26,7 +26,8 @@ pub struct RedisUrl(pub(super) String);
 impl StoreUrl {
     /// Parses the setting.
     pub fn parse(text: &str) -> Result<StoreUrl, StoreError> {
-        let url_error = || StoreError::Url { expected: STORE_URL_SYNTAX, found: redact_url(text) };
+        let url_error =
+            || StoreError::InvalidUrl { expected: STORE_URL_SYNTAX, found: redact_url(text) };
         if let Some(path) = text.strip_prefix("sqlite:") {
             // A path is shown in full, so URLs with passwords are refused here.
             let is_url = path.contains("//") && path.contains('@') || path.starts_with("file:");
@@ -61,16 +62,16 @@ impl RedisUrl {
 
 impl std::fmt::Debug for RedisUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Two different addresses must look different, or a changed password would go unnoticed in
-        // a reload; the password itself must not be shown.
+        // A reload compares this text. With the fingerprint, a changed password changes the text
+        // but is not shown.
         let fingerprint = SipHasher13::new().hash(self.0.as_bytes());
         write!(f, "{} ({fingerprint:016x})", self.redacted())
     }
 }
 
-/// Removes a possible password from a text that may be the address of a server: everything before
-/// the last `@`, everything after a `?` or `#`, and a port or database that is none. It works on
-/// malformed addresses too.
+/// Removes everything that may be a password from the address of a server: the text before the last
+/// `@` and after a `?` or `#`, and a port or database that is not a number. Malformed addresses are
+/// redacted too.
 pub fn redact_url(text: &str) -> String {
     let (user_info, rest) = text.rsplit_once('@').map_or(("", text), |(user, rest)| (user, rest));
     // A password may contain `://` too, so only a text that looks like a scheme is shown as a
@@ -156,7 +157,7 @@ mod tests {
         "rediss://host/#insecure",
     ];
 
-    /// `$` in every position where a password may stand, even by mistake.
+    /// Addresses in which `$` marks each position where a password may stand, even by mistake.
     const URLS_WITH_PASSWORDS: [&str; 51] = [
         "redis://me:$@host:99999",
         "redis://me:$@host/database",

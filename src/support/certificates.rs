@@ -53,11 +53,13 @@ pub struct CertificateSet {
     by_name: HashMap<String, Arc<CertifiedKey>>,
     /// Used if the client sends no server name, or a name without a certificate.
     default: Arc<CertifiedKey>,
+    /// When the earliest of the certificates expires, in seconds since 1970.
     expires_at: i64,
 }
 
 impl CertificateSet {
-    /// Reads certificates. The first certificate is also the default. `None` if `files` is empty.
+    /// Reads certificates and their keys. The first certificate is also the default. `None` if
+    /// `files` is empty; all faults if any certificate is faulty.
     pub fn load(
         files: &[CertificateFiles],
     ) -> Result<Option<CertificateSet>, Vec<CertificateFault>> {
@@ -81,12 +83,12 @@ impl CertificateSet {
         Ok(first.map(|first| CertificateSet { by_name, default: first, expires_at }))
     }
 
-    /// When the first certificate expires, in seconds since 1970.
+    /// When the earliest of the certificates expires, in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
         self.expires_at
     }
 
-    fn find(&self, name: Option<&str>) -> Arc<CertifiedKey> {
+    fn choose_certificate(&self, name: Option<&str>) -> Arc<CertifiedKey> {
         let name = name.unwrap_or_default().trim_end_matches('.').to_ascii_lowercase();
         let wildcard = name.split_once('.').map(|(_, parent)| format!("*.{parent}"));
         let found = self.by_name.get(&name);
@@ -98,18 +100,19 @@ impl CertificateSet {
 fn read_certified_key(
     files: &CertificateFiles,
 ) -> Result<(Vec<String>, i64, Arc<CertifiedKey>), CertificateFault> {
-    const CHAIN: &str = "certificates in PEM form";
-    const KEY: &str = "a private key in PEM form";
-    let chain = read_pem_certificates(&files.chain, CHAIN)?;
-    let text = read_pem_file(&files.key, KEY)?;
+    const EXPECTED_CHAIN: &str = "certificates in PEM form";
+    const EXPECTED_KEY: &str = "a private key in PEM form";
+    let chain = read_pem_certificates(&files.chain, EXPECTED_CHAIN)?;
+    let text = read_pem_file(&files.key, EXPECTED_KEY)?;
     // The error must not quote the file: its text may be a secret.
     let key = PrivateKeyDer::from_pem_slice(&text)
-        .map_err(|_| CertificateFault::new(&files.key, KEY, "something else"))?;
+        .map_err(|_| CertificateFault::new(&files.key, EXPECTED_KEY, "something else"))?;
     let key = any_supported_type(&key).map_err(|error| {
         CertificateFault::new(&files.key, "a key of RSA, ECDSA or Ed25519", error)
     })?;
-    let (names, expires) = names_and_expiry(&chain[0])
-        .ok_or_else(|| CertificateFault::new(&files.chain, CHAIN, "one that can't be read"))?;
+    let (names, expires) = read_names_and_expiry(&chain[0]).ok_or_else(|| {
+        CertificateFault::new(&files.chain, EXPECTED_CHAIN, "one that can't be read")
+    })?;
     let certified = CertifiedKey::new(chain, key);
     certified.keys_match().map_err(|_| {
         CertificateFault::new(&files.key, "the key of the certificate", "another key")
@@ -118,7 +121,7 @@ fn read_certified_key(
 }
 
 /// The DNS names of a certificate in lower case, and its expiry in seconds since 1970.
-fn names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i64)> {
+fn read_names_and_expiry(certificate: &CertificateDer<'_>) -> Option<(Vec<String>, i64)> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let names = parsed.subject_alternative_name().ok()?;
     let names = names.iter().flat_map(|names| &names.value.general_names);
@@ -153,7 +156,7 @@ fn read_pem_file(path: &Path, expected: &'static str) -> Result<Vec<u8>, Certifi
 pub struct CurrentCertificates(SnapshotCell<CertificateSet>);
 
 impl CurrentCertificates {
-    /// Uses this set.
+    /// Starts with this set.
     pub fn new(set: CertificateSet) -> CurrentCertificates {
         CurrentCertificates(SnapshotCell::new(set))
     }
@@ -163,7 +166,7 @@ impl CurrentCertificates {
         self.0.publish(set);
     }
 
-    /// When the first certificate expires, in seconds since 1970.
+    /// When the earliest of the certificates expires, in seconds since 1970.
     pub fn expires_at(&self) -> i64 {
         self.0.peek().expires_at()
     }
@@ -175,7 +178,7 @@ struct SniResolver(Arc<CurrentCertificates>);
 
 impl ResolvesServerCert for SniResolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(self.0.0.peek().find(hello.server_name()))
+        Some(self.0.0.peek().choose_certificate(hello.server_name()))
     }
 }
 

@@ -18,7 +18,7 @@ pub struct PerClientLimit {
     in_use: DashMap<ClientPrefix, usize>,
 }
 
-/// One unit that a client holds until the guard is dropped.
+/// One unit that a client holds until the guard is dropped. `None` inside for an exempt client.
 pub struct PerClientGuard(Option<(Arc<PerClientLimit>, ClientPrefix)>);
 
 impl PerClientLimit {
@@ -27,7 +27,8 @@ impl PerClientLimit {
         PerClientLimit { max, exempt, in_use: DashMap::new() }
     }
 
-    /// Takes one unit for this client; `None` if the client is at its limit.
+    /// Counts one unit for the client at this address until the guard is dropped; `None` if the
+    /// client is at its limit.
     pub fn acquire(self: &Arc<Self>, address: IpAddr) -> Option<PerClientGuard> {
         if self.exempt.contains(address) {
             return Some(PerClientGuard(None));

@@ -20,7 +20,7 @@ pub enum ReadError {
     /// The file does not exist or can't be read.
     #[error("{0}")]
     Io(#[from] io::Error),
-    /// The path leads to something that is not a regular file.
+    /// The path leads to something that is not a regular file: this, such as "a directory".
     #[error("{0}")]
     NotRegular(&'static str),
     /// The file is too large.

@@ -8,8 +8,8 @@ use std::time::Duration;
 use socket2::SockRef;
 use tokio::net::TcpSocket;
 
-/// Makes riskgate end this connection with a reset when it is closed. A response without a length
-/// ends with the connection's orderly close, so a truncated response must not have that close.
+/// Makes the kernel reset this connection when riskgate closes it. An orderly close marks the end
+/// of a response without a length, so a truncated response must not end with an orderly close.
 pub fn set_reset_on_close(connection: RawFd) {
     let Some(connection) = duplicate_fd(connection) else { return };
     let socket = TcpSocket::from_std_stream(TcpStream::from(connection));

@@ -1,7 +1,7 @@
 //! The stand-in checking service of `riskgate demo`.
 //!
-//! Answers `/v1/check/{email_or_domain}` with the ten fields of Syvel's API, from the table in the
-//! binary, and `/healthz`. It judges the domain only, and logs nothing.
+//! Answers `/v1/check/{email_or_domain}` with the ten fields of Syvel's API, computed from the
+//! table inside the binary, and answers `/healthz`. It judges only the domain, and logs nothing.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -18,7 +18,7 @@ use crate::table::Table;
 /// The longest request header that is read.
 const MAX_HEADER_BYTES: u64 = 64 * 1024;
 /// Syvel calls an address risky from this score on.
-const RISKY_SCORE: u8 = 65;
+const MIN_RISKY_SCORE: u8 = 65;
 
 /// The answer of Syvel's API to a check, as the PyPI package `syvel` 0.1.0 reads it.
 #[derive(Serialize)]
@@ -33,6 +33,7 @@ struct CheckResult<'a> {
     did_you_mean: Option<&'a str>,
     is_free_provider: bool,
     is_corporate_email: bool,
+    /// Whether the domain belongs to an alias or relay service.
     is_alias_email: bool,
     mx_provider_label: Option<&'a str>,
 }
@@ -40,7 +41,8 @@ struct CheckResult<'a> {
 struct Request {
     method: String,
     path: String,
-    /// The client asked for it, or a body follows that the stand-in does not parse.
+    /// The connection closes after the response: the client asked for that, does not use HTTP/1.1,
+    /// or sends a body, which the stand-in does not parse.
     closes_connection: bool,
 }
 
@@ -77,7 +79,8 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
         reader.get_mut().write_all(message.as_bytes())?;
         if request.closes_connection {
             reader.get_mut().shutdown(Shutdown::Write)?;
-            // To close with unread bytes would reset the connection, and could lose the response.
+            // Closing with unread bytes would reset the connection, and the client might lose the
+            // response.
             io::copy(&mut reader, &mut io::sink())?;
             break;
         }
@@ -85,7 +88,8 @@ fn serve_connection(stream: TcpStream, table: &Table) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns None if the connection has ended.
+/// Reads a request header. Returns None if the connection has ended, or if the header is malformed
+/// or too large.
 fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Request>> {
     let mut header = reader.by_ref().take(MAX_HEADER_BYTES);
     let mut line = String::new();
@@ -120,7 +124,7 @@ fn stand_in_response(request: &Request, table: &Table) -> Response {
         }
         (None, "/healthz") => Response { status: "200 OK", body: r#"{"status":"ok"}"#.to_owned() },
         (None, _) => Response { status: "404 Not Found", body: Refusal::NotFound.body() },
-        (Some(segment), _) => match check_result(segment, table) {
+        (Some(segment), _) => match render_check_result(segment, table) {
             Ok(body) => Response { status: "200 OK", body },
             Err(error) => Response {
                 status: "422 Unprocessable Content",
@@ -131,7 +135,7 @@ fn stand_in_response(request: &Request, table: &Table) -> Response {
 }
 
 /// The JSON of a [`CheckResult`], or why the path segment contains no domain.
-fn check_result(segment: &str, table: &Table) -> Result<String, DomainError> {
+fn render_check_result(segment: &str, table: &Table) -> Result<String, DomainError> {
     let decoded = percent_decode(segment.as_bytes())?;
     let text = std::str::from_utf8(&decoded).map_err(|_| DomainError::Utf8)?;
     let local_and_domain = text.rsplit_once('@');
@@ -144,7 +148,7 @@ fn check_result(segment: &str, table: &Table) -> Result<String, DomainError> {
         } else {
             domain.to_string()
         },
-        is_risky: verdict.score.value() >= RISKY_SCORE,
+        is_risky: verdict.score.value() >= MIN_RISKY_SCORE,
         risk_score: verdict.score.value(),
         reason: verdict.reason.as_str(),
         deliverability_score: if verdict.reason == Reason::Undeliverable { 0 } else { 100 },

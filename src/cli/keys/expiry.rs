@@ -5,7 +5,9 @@ use crate::config::parse_duration;
 
 /// The expiry of a key: a time, or seconds from now.
 pub(super) enum Expiry {
+    /// Unix seconds.
     At(i64),
+    /// Seconds from now.
     After(i64),
 }
 
@@ -22,6 +24,7 @@ impl Expiry {
         }
     }
 
+    /// Returns the expiry in Unix seconds.
     pub(super) fn resolve(&self, now: i64) -> i64 {
         match self {
             Expiry::At(time) => *time,

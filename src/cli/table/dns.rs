@@ -21,18 +21,18 @@ use crate::table::Table;
 const MAX_NAME_LIST_BYTES: u64 = 1 << 30;
 /// The first line of lists of kind `mx`.
 const MX_LIST_HEADER: &str = "domain,mx\n";
-/// Listed names that are printed beside each proposed host.
+/// The most names that are printed as examples for each proposed host.
 const EXAMPLES_PER_HOST: usize = 5;
 
-/// Opens the store with the learned DNS results, if `dns.learn` is on. If the store does not
-/// answer, it prints a message and the table answers alone.
+/// Opens the store with the learned DNS results. Returns None if `dns.learn` is off. Also returns
+/// None, and prints a message, if the store does not answer: look-ups then use the table alone.
 pub fn open_learned_store(config: &Config) -> Option<Store> {
     let StoreOptions { url, redis, .. } = &config.store;
     if !config.dns.learn {
         return None;
     }
     let opened = Store::open_existing(url, redis, STORE_TIMEOUT).and_then(|mut store| {
-        store.find_learned("a.test")?;
+        store.find_dns_fact("a.test")?;
         Ok(store)
     });
     match opened {
@@ -46,23 +46,23 @@ pub fn open_learned_store(config: &Config) -> Option<Store> {
 
 /// Queries the DNS for names, and writes the results.
 pub fn resolve_names(
-    names: &Path,
+    names_path: &Path,
     output: Option<&Path>,
     config: &Config,
 ) -> Result<(), CommandFailure> {
-    let text = match names.to_str() {
+    let text = match names_path.to_str() {
         Some("-") => {
             let mut text = String::new();
             std::io::stdin().take(MAX_NAME_LIST_BYTES).read_to_string(&mut text)?;
             text
         }
-        _ => read_name_list(names)?,
+        _ => read_name_list(names_path)?,
     };
     let table = Arc::new(Table::build(&config.table, unix_now())?);
     let (names, invalid_lines) = parse_domains(&text, &table);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let findings =
-        runtime.block_on(query_all(names, &table, config)).map_err(CommandFailure::failed)?;
+        runtime.block_on(query_names(names, &table, config)).map_err(CommandFailure::failed)?;
     let mut list = MX_LIST_HEADER.to_owned();
     let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
     let (mut rows, mut without_mx) = (0, 0);
@@ -117,7 +117,7 @@ fn parse_domains(text: &str, table: &Table) -> (BTreeSet<String>, usize) {
     (domains, invalid_lines)
 }
 
-async fn query_all(
+async fn query_names(
     names: BTreeSet<String>,
     table: &Arc<Table>,
     config: &Config,
@@ -148,24 +148,31 @@ async fn query_all(
 /// The domains whose mail a host receives.
 #[derive(Default)]
 struct HostDomains {
+    /// In the lists of disposable domains.
     listed: BTreeSet<String>,
+    /// In a list, and not flagged.
     protected: BTreeSet<String>,
+    /// All others.
     others: BTreeSet<String>,
 }
 
-/// Prints the hosts that serve listed names, with the evidence for each.
+/// Prints the hosts that serve at least `min_listed` disposable names and no protected one, with
+/// the evidence for each host.
 pub fn suggest_hosts(
     out: &mut dyn Write,
-    mx: &Path,
-    min: usize,
+    mx_list_path: &Path,
+    min_listed: usize,
     config: &Config,
 ) -> Result<(), CommandFailure> {
     let table = Table::build(&config.table, unix_now())?;
     let mut hosts: BTreeMap<String, HostDomains> = BTreeMap::new();
-    let text = read_name_list(mx)?;
+    let text = read_name_list(mx_list_path)?;
     if !text.starts_with(MX_LIST_HEADER) {
-        let expected =
-            format!("{}:1: expected the header {}", mx.display(), MX_LIST_HEADER.trim_end());
+        let expected = format!(
+            "{}:1: expected the header {}",
+            mx_list_path.display(),
+            MX_LIST_HEADER.trim_end()
+        );
         let found = text.lines().next().unwrap_or_default();
         return Err(CommandFailure::failed(format!("{expected}, but found {found:?}")));
     }
@@ -176,23 +183,23 @@ pub fn suggest_hosts(
         let known = table.is_known_mx_host(host.as_str()) || host.as_str() == domain.as_str();
         let Some(owner) = host.registrable_start().filter(|_| !known) else { continue };
         let served = hosts.entry(host.as_str()[owner..].to_owned()).or_default();
-        let owned = domain.registrable_start().unwrap_or_default();
-        let owned = domain.as_str()[owned..].to_owned();
+        let registrable_offset = domain.registrable_start().unwrap_or_default();
+        let registrable_domain = domain.as_str()[registrable_offset..].to_owned();
         let found = table.lookup(&domain, unix_now());
         match found.verdict.rule {
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                served.listed.insert(owned)
+                served.listed.insert(registrable_domain)
             }
             _ if found.matched_at.is_some() && !found.verdict.reason.is_flagged() => {
-                served.protected.insert(owned)
+                served.protected.insert(registrable_domain)
             }
-            _ => served.others.insert(owned),
+            _ => served.others.insert(registrable_domain),
         };
     }
     let mut proposed: Vec<(String, HostDomains)> = hosts
         .into_iter()
         // A host that serves more unlisted names than listed ones is shared by many operators.
-        .filter(|(_, served)| served.listed.len() >= min && served.protected.is_empty())
+        .filter(|(_, served)| served.listed.len() >= min_listed && served.protected.is_empty())
         .filter(|(_, served)| served.others.len() < served.listed.len())
         .collect();
     proposed.sort_by_key(|(_, served)| std::cmp::Reverse(served.listed.len()));

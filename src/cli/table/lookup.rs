@@ -10,11 +10,12 @@ use crate::model::domain::Domain;
 use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
 use crate::quota::unix_now;
-use crate::store::{LearnedRow, Store};
+use crate::store::{DnsFactRow, Store};
 use crate::table::{Lookup, Table, TableInputs};
 
-/// Writes the answers. Returns the faults of names that are not domains.
-pub fn lookup(
+/// Writes the table's answer for each name. Learned DNS results come from `store`, if there is one.
+/// Returns a fault for each name that is not a domain.
+pub fn print_lookups(
     out: &mut dyn Write,
     names: &[String],
     sources: &TableInputs,
@@ -34,15 +35,15 @@ pub fn lookup(
             }
         };
         let found = table.lookup(&domain, unix_now());
-        let row = read_learned(&mut store, &domain)?.filter(|_| found.is_undecided_by_lists());
+        let row = read_learned_row(&mut store, &domain)?.filter(|_| found.is_undecided_by_lists());
         let applied =
             row.and_then(|row| Some((apply_fact(found, &row.mx, row.until, unix_now())?, row)));
         let (found, learned) = applied.map_or((found, None), |(found, row)| (found, Some(row)));
         let found = found.with_unknown_score(unknown_score);
         if json {
-            values.push(found_json(&domain, &found, learned.as_ref()));
+            values.push(lookup_json(&domain, &found, learned.as_ref()));
         } else {
-            write_found(out, &domain, &found, learned.as_ref())?;
+            write_lookup(out, &domain, &found, learned.as_ref())?;
         }
     }
     if json {
@@ -51,20 +52,21 @@ pub fn lookup(
     Ok(faults)
 }
 
-/// Reads what nodes have learned about a domain from the DNS.
-fn read_learned(
+/// Reads what nodes have learned about a domain from the DNS. None if they learned nothing, or if
+/// there is no store.
+fn read_learned_row(
     store: &mut Option<Store>,
     domain: &Domain,
-) -> Result<Option<LearnedRow>, CommandFailure> {
+) -> Result<Option<DnsFactRow>, CommandFailure> {
     let Some(store) = store else { return Ok(None) };
-    Ok(store.find_learned(domain.as_str())?)
+    Ok(store.find_dns_fact(domain.as_str())?)
 }
 
-fn write_found(
+fn write_lookup(
     out: &mut dyn Write,
     domain: &Domain,
     found: &Lookup,
-    learned: Option<&LearnedRow>,
+    learned: Option<&DnsFactRow>,
 ) -> io::Result<()> {
     writeln!(out, "{{\"domain\":\"{domain}{}", found.json_tail())?;
     let why = found.explain();
@@ -74,7 +76,7 @@ fn write_found(
         None => writeln!(out, "  row      none")?,
     }
     writeln!(out, "  rule     {}", why.rule.as_str())?;
-    if let Some(LearnedRow { mx, until, .. }) = learned {
+    if let Some(DnsFactRow { mx, until, .. }) = learned {
         writeln!(out, "  learned  {mx}, until {}", format_rfc3339(*until))?;
     }
     if let Some(provider) = found.suggestion(domain) {
@@ -90,7 +92,7 @@ fn write_found(
     Ok(())
 }
 
-fn found_json(domain: &Domain, found: &Lookup, learned: Option<&LearnedRow>) -> Value {
+fn lookup_json(domain: &Domain, found: &Lookup, learned: Option<&DnsFactRow>) -> Value {
     let why = found.explain();
     json!({
         "domain": domain.as_str(),

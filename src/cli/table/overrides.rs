@@ -34,8 +34,8 @@ pub struct OverrideArgs {
 
 /// Writes an override to the file.
 pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), CommandFailure> {
-    let sources = args.config.read()?.table;
-    let (file, name) = (override_file(&sources)?, override_name(&args.domain)?);
+    let sources = args.config.read_config()?.table;
+    let (file, name) = (find_override_file(&sources)?, parse_override_name(&args.domain)?);
     // Days in this form sort as text.
     let today = format_rfc3339(unix_now());
     let is_past = |until: &&String| parse_day(until).is_none() || until.as_str() < &today[..10];
@@ -63,9 +63,9 @@ pub fn set_override(args: &OverrideArgs, action: OverrideAction) -> Result<(), C
 
 /// Removes the overrides of a domain from the file.
 pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFailure> {
-    let sources = config.read()?.table;
-    let name = override_name(domain)?;
-    let removed = override_file(&sources)?.remove_overrides(&name)?;
+    let sources = config.read_config()?.table;
+    let name = parse_override_name(domain)?;
+    let removed = find_override_file(&sources)?.remove_overrides(&name)?;
     if removed.is_empty() {
         return Err(CommandFailure::failed(format!(
             "{name}: expected an override, but found none"
@@ -75,7 +75,7 @@ pub fn clear_override(domain: &str, config: &ConfigArgs) -> Result<(), CommandFa
     print_result_of_change(&done, format!("{done}\n{}", format_rows("removed", &removed)))
 }
 
-/// Formats removed rows, so that people can restore them.
+/// Formats removed rows with `what` before each, so that people can restore them.
 fn format_rows(what: &str, rows: &[String]) -> String {
     rows.iter().map(|row| format!("{what} {row}\n")).collect()
 }
@@ -94,13 +94,13 @@ fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> 
     table.rows().find(is_below).map(|row| row.name.to_owned())
 }
 
-fn override_file(sources: &TableInputs) -> Result<OverrideFile, CommandFailure> {
+fn find_override_file(sources: &TableInputs) -> Result<OverrideFile, CommandFailure> {
     let path = sources.overrides.as_ref();
     path.map(|path| OverrideFile::new(path)).ok_or_else(|| {
         CommandFailure::config(vec!["table.overrides: expected a file, but found none".to_owned()])
     })
 }
 
-fn override_name(text: &str) -> Result<DnsName, CommandFailure> {
+fn parse_override_name(text: &str) -> Result<DnsName, CommandFailure> {
     DnsName::parse(text).map_err(|error| CommandFailure::usage(format!("domain: {error}")))
 }

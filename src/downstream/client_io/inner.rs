@@ -14,7 +14,9 @@ use tokio::net::TcpStream;
 
 #[derive(Debug)]
 pub enum InnerIo {
+    /// A TCP socket, with the addresses of its two ends.
     Tcp(TcpStream, Arc<SocketDigest>),
+    /// A stream of Pingora's, which speaks TLS.
     Pingora(Stream),
 }
 

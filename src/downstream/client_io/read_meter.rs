@@ -4,50 +4,50 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The most HTTP/2 streams whose late bytes are forgiven.
-const MAX_FORGIVEN_STREAMS: i64 = 64;
+/// The most ended HTTP/2 streams whose late bytes are exempt from the count.
+const MAX_EXEMPT_STREAMS: i64 = 64;
 /// The bytes that may still arrive on a stream after its end: its window (RFC 9113 section 6.9.2),
 /// doubled for the overhead of small frames.
-const FORGIVEN_BYTES_PER_STREAM: i64 = 2 * 65_535;
+const EXEMPT_BYTES_PER_STREAM: i64 = 2 * 65_535;
 
-/// Counts the bytes that are read.
+/// Counts the bytes that a client sends on one connection, and reports when they exceed a limit.
 #[derive(Debug)]
 pub struct ReadMeter {
     limit: i64,
-    /// Below zero while forgiven bytes have not arrived.
-    read: AtomicI64,
+    /// The bytes counted; below zero while exempt bytes may still arrive.
+    counted_bytes: AtomicI64,
     exceeded: Notify,
 }
 
 impl ReadMeter {
     /// Creates a meter that reports when more than `limit` bytes were read.
     pub fn new(limit: i64) -> ReadMeter {
-        ReadMeter { limit, read: AtomicI64::new(0), exceeded: Notify::new() }
+        ReadMeter { limit, counted_bytes: AtomicI64::new(0), exceeded: Notify::new() }
     }
 
     pub fn add_bytes(&self, bytes: usize) {
         let bytes = bytes.cast_signed() as i64;
-        if self.read.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit {
+        if self.counted_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes > self.limit {
             self.exceeded.notify_one();
         }
     }
 
-    /// Sets the count to zero, but keeps forgiven bytes.
+    /// Sets the count to zero; the exemption for late bytes remains.
     pub fn reset(&self) {
-        self.read.fetch_min(0, Ordering::Relaxed);
+        self.counted_bytes.fetch_min(0, Ordering::Relaxed);
     }
 
-    /// Forgives the bytes that may still be under way on a stream that ended before its body did.
-    pub fn forgive_window(&self) {
-        let min = -MAX_FORGIVEN_STREAMS * FORGIVEN_BYTES_PER_STREAM;
-        let forgiven = |read: i64| Some((read.min(0) - FORGIVEN_BYTES_PER_STREAM).max(min));
+    /// Exempts the bytes that may still arrive on a stream that ended before its body did.
+    pub fn exempt_late_bytes(&self) {
+        let min = -MAX_EXEMPT_STREAMS * EXEMPT_BYTES_PER_STREAM;
+        let forgiven = |read: i64| Some((read.min(0) - EXEMPT_BYTES_PER_STREAM).max(min));
         // The closure always returns a value, so the update can't fail.
-        let _ = self.read.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
+        let _ = self.counted_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, forgiven);
     }
 
     /// Resolves once more than the limit was read.
     pub async fn wait_until_exceeded(&self) {
-        while self.read.load(Ordering::Relaxed) <= self.limit {
+        while self.counted_bytes.load(Ordering::Relaxed) <= self.limit {
             self.exceeded.notified().await;
         }
     }

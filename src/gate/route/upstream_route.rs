@@ -1,7 +1,7 @@
 //! The routes of `[[upstream.route]]`: path prefixes that are forwarded to the upstream servers.
 //!
-//! The longest matching prefix wins, whatever the order in the config. If an upstream server could
-//! read a path as below another prefix than riskgate does, the path matches no route.
+//! The longest matching prefix wins, whatever the order in the config. If a path matches a prefix,
+//! but an upstream server could read the path as one below a longer prefix, it matches no route.
 
 use smol_str::SmolStr;
 
@@ -10,44 +10,46 @@ use crate::model::domain::percent_decode;
 /// A path prefix that is forwarded to the upstream servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UpstreamRoute {
-    /// The path and everything below it; begins with `/`, does not end with it.
+    /// The prefix: it matches this path and every path below. It begins with `/` and does not end
+    /// with `/`.
     pub path: String,
     /// The methods that are forwarded, in upper case.
     pub methods: Vec<String>,
     /// The value of `Allow`: the methods, and OPTIONS.
     pub allow: SmolStr,
-    /// Whether a request needs a key.
+    /// Whether a request on this route needs a key.
     pub needs_key: bool,
-    /// Whether a request spends a call of the quota.
-    pub counts: bool,
+    /// Whether a request on this route spends a call of the quota; `counts` in the config.
+    pub is_counted: bool,
 }
 
 /// Returns the index of the route with the longest prefix that matches this path.
-pub(super) fn find_upstream_route(prefixes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
-    let below = |index: &usize| is_below(&prefixes[*index].path, path, <[u8]>::eq);
-    let longest = (0..prefixes.len()).filter(below).max_by_key(|at| prefixes[*at].path.len())?;
-    let length = prefixes[longest].path.len();
+pub(super) fn find_upstream_route(routes: &[UpstreamRoute], path: &[u8]) -> Option<usize> {
+    let below = |index: &usize| is_at_or_below(&routes[*index].path, path, <[u8]>::eq);
+    let longest = (0..routes.len()).filter(below).max_by_key(|at| routes[*at].path.len())?;
+    let length = routes[longest].path.len();
     let decoded = decode_segments(&path[length..])?;
     let decoded_path = [&path[..length], &decoded].concat();
     // A server may decode the path, drop parameters or ignore case before it routes.
     let is_longer_match = |prefix: &UpstreamRoute| {
         prefix.path.len() > length
-            && is_below(&prefix.path, &decoded_path, <[u8]>::eq_ignore_ascii_case)
+            && is_at_or_below(&prefix.path, &decoded_path, <[u8]>::eq_ignore_ascii_case)
     };
-    (!prefixes.iter().any(is_longer_match)).then_some(longest)
+    (!routes.iter().any(is_longer_match)).then_some(longest)
 }
 
 /// Returns true if the path is this prefix or lies below it, segment by segment.
-fn is_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
+fn is_at_or_below(prefix: &str, path: &[u8], same: impl Fn(&[u8], &[u8]) -> bool) -> bool {
     path.split_at_checked(prefix.len()).is_some_and(|(head, rest)| {
         same(head, prefix.as_bytes()) && (rest.is_empty() || rest.starts_with(b"/"))
     })
 }
 
-/// Returns the rest of a path as a server may read it: decoded, without parameters. Some servers
-/// ignore blanks and dots at the end of a segment, and everything after a `:`, so those are dropped
-/// too. Returns `None` if servers may disagree: for an empty segment or a dot segment (also without
-/// its parameters), for a backslash, and for an encoded byte that a server may take for structure.
+/// Returns the rest of a path as an upstream server may read it: each segment is decoded, and what
+/// some servers ignore is dropped: parameters, everything after a `:`, and blanks and dots at the
+/// end of a segment. Returns `None` if servers may read the rest in different ways: if a segment
+/// but the last is empty, or is empty after that (such as a dot segment), or contains a byte that
+/// some servers treat as a delimiter (such as `\`, or an encoded `/`).
 fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
     let mut decoded_path = Vec::with_capacity(rest.len());
     let mut segments = rest.split(|byte| *byte == b'/').skip(1).peekable();
@@ -55,7 +57,7 @@ fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
         let is_last = segments.peek().is_none();
         let decoded = percent_decode(segment).ok()?;
         // 0xC0 and 0xC1 start overlong forms, which are invalid UTF-8 (RFC 3629 section 3).
-        let is_structure = |byte: &u8| {
+        let is_ambiguous_byte = |byte: &u8| {
             matches!(byte, b'/' | b'\\' | b'%' | b'?' | b'#' | 0xC0 | 0xC1)
                 || byte.is_ascii_control()
         };
@@ -64,7 +66,7 @@ fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
         let end = stripped.iter().rposition(|byte| !matches!(byte, b'.' | b' '));
         let stripped = &stripped[..end.map_or(0, |last| last + 1)];
         let is_empty = stripped.is_empty() && !(is_last && decoded.is_empty());
-        if is_empty || decoded.iter().any(is_structure) {
+        if is_empty || decoded.iter().any(is_ambiguous_byte) {
             return None;
         }
         decoded_path.push(b'/');
@@ -77,18 +79,18 @@ fn decode_segments(rest: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn prefix(path: &str) -> UpstreamRoute {
+    fn upstream_route(path: &str) -> UpstreamRoute {
         UpstreamRoute {
             path: path.to_owned(),
             methods: vec!["GET".to_owned()],
             allow: "GET, OPTIONS".into(),
             needs_key: true,
-            counts: true,
+            is_counted: true,
         }
     }
 
     fn matched_path(paths: &[&str], path: &str) -> Option<String> {
-        let prefixes: Vec<UpstreamRoute> = paths.iter().copied().map(prefix).collect();
+        let prefixes: Vec<UpstreamRoute> = paths.iter().copied().map(upstream_route).collect();
         find_upstream_route(&prefixes, path.as_bytes()).map(|index| prefixes[index].path.clone())
     }
 
@@ -112,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn no_other_spelling_of_a_longer_prefix_passes_as_the_shorter_one() {
+    fn a_respelled_longer_prefix_matches_no_route() {
         let paths = ["/open", "/open/admin"];
         for path in [
             "/open/%61dmin",
@@ -142,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_lies_plainly_below_a_prefix_is_covered() {
+    fn an_ambiguous_path_matches_no_route() {
         let paths = ["/v1/signup"];
         for path in ["/v1/signup", "/v1/signup/", "/v1/signup/a/b", "/v1/signup/b%C3%BC"] {
             assert_eq!(matched_path(&paths, path).as_deref(), Some("/v1/signup"), "{path}");

@@ -57,11 +57,11 @@ const DROPPED_RESPONSE_FIELDS: [&str; 17] = [
 /// Returns true if a client's field is forwarded to the upstream server. Names that riskgate uses
 /// itself are not. Neither are names with characters other than letters, digits and `-`, because
 /// many servers map such a name and riskgate's own to the same variable.
-pub(super) fn is_request_field_forwarded(name: &[u8], trusted: bool) -> bool {
-    !DROPPED_REQUEST_FIELDS.iter().any(|other| is_field(name, other))
-        && !has_prefix(name, RISKGATE_PREFIX)
+pub(super) fn is_request_field_forwarded(name: &[u8], is_trusted_proxy: bool) -> bool {
+    !DROPPED_REQUEST_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+        && !has_prefix_ignore_case(name, RISKGATE_PREFIX)
         && name.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'-')
-        && (trusted || !is_x_forwarded_field(name))
+        && (is_trusted_proxy || !is_x_forwarded_field(name))
 }
 
 /// Returns the field names that the values of `Connection` list as hop-by-hop (RFC 9110 section
@@ -76,42 +76,43 @@ pub(crate) fn parse_connection_options<'v>(
 
 /// Returns true if a field of the upstream's response is forwarded to the client. Framing fields
 /// are, even if `Connection` lists them.
-pub(crate) fn is_response_field_forwarded(name: &[u8], nominated: &[&[u8]]) -> bool {
+pub(crate) fn is_response_field_forwarded(name: &[u8], connection_options: &[&[u8]]) -> bool {
     is_framing_field(name)
-        || !DROPPED_RESPONSE_FIELDS.iter().any(|other| is_field(name, other))
-            && !has_prefix(name, "access-control-")
-            && !has_prefix(name, RISKGATE_PREFIX)
-            && !is_hop_by_hop(name, nominated)
+        || !DROPPED_RESPONSE_FIELDS.iter().any(|other| equals_ignore_case(name, other))
+            && !has_prefix_ignore_case(name, "access-control-")
+            && !has_prefix_ignore_case(name, RISKGATE_PREFIX)
+            && !is_listed_as_hop_by_hop(name, connection_options)
 }
 
 /// Returns true if `Connection` lists this field as hop-by-hop. The options `close` and
 /// `keep-alive` name no field.
-pub(super) fn is_hop_by_hop(name: &[u8], nominated: &[&[u8]]) -> bool {
-    nominated.iter().any(|other| other.eq_ignore_ascii_case(name))
-        && !is_field(name, "close")
-        && !is_field(name, "keep-alive")
+pub(super) fn is_listed_as_hop_by_hop(name: &[u8], connection_options: &[&[u8]]) -> bool {
+    connection_options.iter().any(|other| other.eq_ignore_ascii_case(name))
+        && !equals_ignore_case(name, "close")
+        && !equals_ignore_case(name, "keep-alive")
 }
 
 /// Returns true if this field determines the end of a body.
 pub(crate) fn is_framing_field(name: &[u8]) -> bool {
-    is_field(name, "content-length") || is_field(name, "transfer-encoding")
+    equals_ignore_case(name, "content-length") || equals_ignore_case(name, "transfer-encoding")
 }
 
-/// Returns whether a body is chunked, from its values of `Transfer-Encoding`. `None` means another
-/// transfer coding, which riskgate neither requests nor forwards.
-pub(crate) fn is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
+/// Returns `Some(true)` if these values of `Transfer-Encoding` make a body chunked, and
+/// `Some(false)` if there are none. `None` means another transfer coding, which riskgate never
+/// forwards.
+pub(crate) fn parse_is_chunked<'v>(mut codings: impl Iterator<Item = &'v [u8]>) -> Option<bool> {
     match (codings.next(), codings.next()) {
         (None, _) => Some(false),
-        (Some(coding), None) if is_field(coding, "chunked") => Some(true),
+        (Some(coding), None) if equals_ignore_case(coding, "chunked") => Some(true),
         _ => None,
     }
 }
 
-/// Compares names without regard to case.
-fn is_field(name: &[u8], known: &str) -> bool {
+/// Returns true if the two names are equal without regard to case.
+fn equals_ignore_case(name: &[u8], known: &str) -> bool {
     name.eq_ignore_ascii_case(known.as_bytes())
 }
 
-fn has_prefix(name: &[u8], prefix: &str) -> bool {
-    name.get(..prefix.len()).is_some_and(|start| is_field(start, prefix))
+fn has_prefix_ignore_case(name: &[u8], prefix: &str) -> bool {
+    name.get(..prefix.len()).is_some_and(|start| equals_ignore_case(start, prefix))
 }

@@ -2,7 +2,7 @@
 
 const TOKEN_BYTES: [bool; 256] = byte_set_with_alphanumerics(b"!#$%&'*+-.^_`|~");
 
-/// Returns a table of the ASCII letters, the digits and these bytes.
+/// Returns a table that is true for ASCII letters, digits and these bytes.
 pub(super) const fn byte_set_with_alphanumerics(marks: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -16,15 +16,15 @@ pub const MAX_CONNECTION_OPTIONS: usize = 64;
 /// The fields of a request head that riskgate reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestFields<'b> {
-    pub(super) count: usize,
+    pub(super) field_count: usize,
     pub(super) host_count: usize,
     pub(super) host: &'b [u8],
     content_length_count: usize,
     content_length: &'b [u8],
     has_transfer_encoding: bool,
-    connection_options: usize,
+    connection_option_count: usize,
     /// `Connection` contains `close`.
-    pub closes: bool,
+    pub wants_close: bool,
     /// `Expect` contains `100-continue`.
     pub expects_continue: bool,
     /// `Expect` contains another expectation.
@@ -35,7 +35,8 @@ pub struct RequestFields<'b> {
     pub origin: Option<&'b [u8]>,
     /// The value of `X-Request-Id`, likewise.
     pub request_id: Option<&'b [u8]>,
-    /// A field asks for more than a response, or a field that may occur once occurs twice.
+    /// The request has a field that only the Pingora path handles, or repeats a field that may
+    /// occur only once.
     has_unusual_field: bool,
     has_cookie: bool,
 }
@@ -43,7 +44,7 @@ pub struct RequestFields<'b> {
 impl<'b> RequestFields<'b> {
     /// Returns true if the request asks only for a response: it has no body, and no field changes
     /// how the next request is read.
-    pub fn is_cleartext(&self) -> bool {
+    pub fn is_plain(&self) -> bool {
         self.host_count == 1 && self.content_length_count == 0 && !self.has_unusual_field
     }
 
@@ -87,12 +88,13 @@ impl<'b> RequestFields<'b> {
     /// Reads a line of `Connection`; all its lines form one list.
     fn add_connection_options(&mut self, value: &[u8]) -> Result<(), Refusal> {
         for option in list_members(value) {
-            self.connection_options += 1;
-            if self.connection_options > MAX_CONNECTION_OPTIONS || is_end_to_end_field(option) {
+            self.connection_option_count += 1;
+            if self.connection_option_count > MAX_CONNECTION_OPTIONS || is_end_to_end_field(option)
+            {
                 return Err(Refusal::BadRequest);
             }
             if option.eq_ignore_ascii_case(b"close") {
-                self.closes = true;
+                self.wants_close = true;
             } else if !option.eq_ignore_ascii_case(b"keep-alive") {
                 self.has_unusual_field = true;
             }
@@ -120,6 +122,7 @@ impl<'b> RequestFields<'b> {
         self.has_unusual_field |= kept.replace(value).is_some();
     }
 
+    /// Checks `Host`, the fields that determine the body's length, and `Expect`.
     pub(super) fn check_host_and_framing(&self, request: &RequestLine<'_>) -> Result<(), Refusal> {
         let has_host = if request.is_http_11 { self.host_count == 1 } else { self.host_count <= 1 };
         let is_host_valid = self.host_count == 0 || is_authority(self.host);
@@ -136,8 +139,8 @@ impl<'b> RequestFields<'b> {
         if is_met { Ok(()) } else { Err(Refusal::ExpectationFailed) }
     }
 
-    /// Returns the length of the body. A method without a body must not announce one; that removes
-    /// request smuggling as a class.
+    /// Returns the length of the body, in bytes. Only POST, PUT and PATCH may have a body, so that
+    /// no second request can be smuggled in the body of another method.
     pub(super) fn body_length(
         &self,
         request: &RequestLine<'_>,
@@ -161,7 +164,7 @@ impl<'b> RequestFields<'b> {
     }
 }
 
-/// Splits a line into the name and the value of its field.
+/// Splits a line into the name and the value of its field; `None` if it has no colon.
 pub(super) fn split_field(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let colon = line.iter().position(|byte| *byte == b':')?;
     Some((&line[..colon], trim_ows(&line[colon + 1..])))
@@ -208,7 +211,7 @@ fn is_end_to_end_field(option: &[u8]) -> bool {
         || has_prefix(b"x-forwarded")
 }
 
-/// Returns the authority of a target in absolute form.
+/// Returns the authority of a target in absolute form; `None` for every other form.
 fn target_authority(target: &[u8]) -> Option<&[u8]> {
     if target.starts_with(b"/") {
         return None;
@@ -219,7 +222,8 @@ fn target_authority(target: &[u8]) -> Option<&[u8]> {
     Some(&rest[..end])
 }
 
-/// Returns true for a host with an optional port (RFC 3986 section 3.2), without user information.
+/// Returns true for a host with an optional port (RFC 3986 section 3.2), without user information:
+/// at most 255 bytes, a colon and 5 digits.
 fn is_authority(host: &[u8]) -> bool {
     // The colons of an IPv6 address are inside its brackets.
     let name_end = match host.first() {

@@ -8,6 +8,7 @@ use crate::model::refusal::Refusal;
 pub(super) struct CrlfLines<'b>(pub &'b [u8]);
 
 impl<'b> CrlfLines<'b> {
+    /// Returns the next line without its CRLF; `None` after the last line.
     pub fn next_line(&mut self) -> Result<Option<&'b [u8]>, Refusal> {
         let Some(end) = memchr::memchr(b'\n', self.0) else { return Ok(None) };
         let (line, rest) = self.0.split_at(end + 1);

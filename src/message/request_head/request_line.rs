@@ -43,6 +43,7 @@ impl<'b> RequestLine<'b> {
         line.check_target(sizes).and_then(|()| is_http_11.map(|_| line))
     }
 
+    /// Refuses a target that is too long or malformed, and the methods CONNECT and TRACE.
     pub(super) fn check_target(&self, sizes: &RequestLimits) -> Result<(), Refusal> {
         if self.target.len() > sizes.target_bytes {
             return Err(Refusal::UriTooLong);
@@ -54,7 +55,7 @@ impl<'b> RequestLine<'b> {
         if is_path && !is_connect_or_trace && self.target.iter().all(is_common) {
             return Ok(());
         }
-        // UTF-8 is accepted here and judged where the segment is decoded.
+        // Other UTF-8 is accepted here; the route that decodes the segment validates it.
         let is_forbidden = |byte: &u8| byte.is_ascii_control() || *byte == b'#';
         let is_text = std::str::from_utf8(self.target).is_ok();
         // If Pingora's parser refused the target, the client would get Pingora's empty 400.
@@ -70,7 +71,8 @@ impl<'b> RequestLine<'b> {
     }
 }
 
-/// Returns true if Pingora accepts this target, with or without a leading slash.
+/// Returns true if Pingora's parser accepts this target. A target without a leading slash (`*`, or
+/// absolute form) is tested with a slash before it.
 fn is_accepted_by_pingora(target: &[u8]) -> bool {
     match target.first() {
         Some(b'/') => PathAndQuery::try_from(target).is_ok(),

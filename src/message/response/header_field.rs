@@ -2,8 +2,8 @@
 
 use http::header::{self, HeaderName};
 
-/// A header field that riskgate writes: its name, and the start of its line (name, colon, space) as
-/// Pingora writes it in HTTP/1.1.
+/// A header field that riskgate writes: its name for HTTP/2, and for HTTP/1.1 the start of its line
+/// (name, colon, space), in the same spelling as Pingora's.
 pub struct HeaderField {
     pub name: HeaderName,
     pub h1_prefix: &'static str,
@@ -43,10 +43,10 @@ pub static RETRY_AFTER: HeaderField = HeaderField::new(header::RETRY_AFTER, "ret
 pub static WWW_AUTHENTICATE: HeaderField =
     HeaderField::new(header::WWW_AUTHENTICATE, "www-authenticate: ");
 pub static VARY: HeaderField = HeaderField::new(header::VARY, "vary: ");
-pub static REQUEST_ID: HeaderField = HeaderField::new(X_REQUEST_ID, "x-request-id: ");
-pub static RISKGATE_SOURCE: HeaderField =
+pub static X_REQUEST_ID_FIELD: HeaderField = HeaderField::new(X_REQUEST_ID, "x-request-id: ");
+pub static X_RISKGATE_SOURCE_FIELD: HeaderField =
     HeaderField::new(X_RISKGATE_SOURCE, "x-riskgate-source: ");
-pub static FAIL_OPEN: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
+pub static X_FAIL_OPEN_FIELD: HeaderField = HeaderField::new(X_FAIL_OPEN, "x-fail-open: ");
 pub static X_TABLE_VERSION: HeaderField =
     HeaderField::new(HeaderName::from_static("x-table-version"), "x-table-version: ");
 pub static X_MATCHED_DOMAIN: HeaderField =
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_on_the_wire_are_those_that_pingora_writes() {
+    fn h1_prefixes_are_those_that_pingora_writes() {
         let all = [
             &CONTENT_TYPE,
             &CONTENT_LENGTH,
@@ -89,9 +89,9 @@ mod tests {
             &RETRY_AFTER,
             &WWW_AUTHENTICATE,
             &VARY,
-            &REQUEST_ID,
-            &RISKGATE_SOURCE,
-            &FAIL_OPEN,
+            &X_REQUEST_ID_FIELD,
+            &X_RISKGATE_SOURCE_FIELD,
+            &X_FAIL_OPEN_FIELD,
             &X_TABLE_VERSION,
             &X_MATCHED_DOMAIN,
             &X_VERDICT_SOURCE,

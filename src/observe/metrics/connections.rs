@@ -2,7 +2,7 @@
 
 use prometheus::{Error, IntCounter, IntGauge, Registry};
 
-use super::register::{counter, gauge};
+use super::register::{register_counter, register_gauge};
 
 /// Client connections and their failures.
 pub struct ConnectionMetrics {
@@ -10,7 +10,7 @@ pub struct ConnectionMetrics {
     pub connections: IntGauge,
     /// Requests between their first byte and the end of their response.
     pub in_flight: IntGauge,
-    /// Connections that ended by a panic.
+    /// Panics. A panic in a connection's task ends the connection.
     pub panics: IntCounter,
     /// Connections closed before any request: over a limit, or from an untrusted proxy.
     pub connections_rejected: IntCounter,
@@ -21,19 +21,27 @@ pub struct ConnectionMetrics {
 impl ConnectionMetrics {
     pub(super) fn register(registry: &Registry) -> Result<ConnectionMetrics, Error> {
         Ok(ConnectionMetrics {
-            connections: gauge(registry, "riskgate_connections", "Connections that are open.")?,
-            in_flight: gauge(registry, "riskgate_requests_in_flight", "Requests being answered.")?,
-            panics: counter(
+            connections: register_gauge(
+                registry,
+                "riskgate_connections",
+                "Connections that are open.",
+            )?,
+            in_flight: register_gauge(
+                registry,
+                "riskgate_requests_in_flight",
+                "Requests being answered.",
+            )?,
+            panics: register_counter(
                 registry,
                 "riskgate_panics_total",
                 "Connections that ended by a panic.",
             )?,
-            connections_rejected: counter(
+            connections_rejected: register_counter(
                 registry,
                 "riskgate_connections_rejected_total",
                 "Connections closed before any request: over a limit, or from an untrusted proxy.",
             )?,
-            tls_handshake_failures: counter(
+            tls_handshake_failures: register_counter(
                 registry,
                 "riskgate_tls_handshake_failures_total",
                 "TLS handshakes that failed or took too long.",

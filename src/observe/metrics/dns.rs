@@ -2,36 +2,36 @@
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::register::{counter, counters, gauge};
+use super::register::{register_counter, register_counter_vec, register_gauge};
 
 /// DNS resolutions and their cache.
 pub struct DnsMetrics {
-    dns_queries: IntCounterVec,
-    dns_learned: IntGauge,
-    dns_queue: IntGauge,
-    dns_dropped: IntCounter,
+    resolutions_by_outcome: IntCounterVec,
+    cached_names: IntGauge,
+    queued_names: IntGauge,
+    dropped_names: IntCounter,
 }
 
 impl DnsMetrics {
     pub(super) fn register(registry: &Registry) -> Result<DnsMetrics, Error> {
         Ok(DnsMetrics {
-            dns_queries: counters(
+            resolutions_by_outcome: register_counter_vec(
                 registry,
                 "riskgate_dns_resolutions_total",
                 "Names resolved for the table, by outcome.",
                 &["outcome"],
             )?,
-            dns_learned: gauge(
+            cached_names: register_gauge(
                 registry,
                 "riskgate_dns_learned_names",
                 "Names whose DNS result is cached in memory.",
             )?,
-            dns_queue: gauge(
+            queued_names: register_gauge(
                 registry,
                 "riskgate_dns_queue_length",
                 "Names waiting for a DNS resolution.",
             )?,
-            dns_dropped: counter(
+            dropped_names: register_counter(
                 registry,
                 "riskgate_dns_names_dropped_total",
                 "Names dropped because the DNS queue was full.",
@@ -39,7 +39,7 @@ impl DnsMetrics {
         })
     }
 
-    /// Sets the DNS metrics. `resolved` is the number of names resolved so far, by outcome.
+    /// Sets the DNS metrics. `dropped` and `resolved` (by outcome) count names since the start.
     pub fn set_dns(
         &self,
         learned: usize,
@@ -50,11 +50,11 @@ impl DnsMetrics {
         let raise = |counter: &IntCounter, to: u64| {
             counter.inc_by(to.saturating_sub(counter.get()));
         };
-        self.dns_learned.set(learned as i64);
-        self.dns_queue.set(queue as i64);
-        raise(&self.dns_dropped, dropped);
+        self.cached_names.set(learned as i64);
+        self.queued_names.set(queue as i64);
+        raise(&self.dropped_names, dropped);
         for (outcome, names) in resolved {
-            raise(&self.dns_queries.with_label_values(&[outcome]), names);
+            raise(&self.resolutions_by_outcome.with_label_values(&[outcome]), names);
         }
     }
 }

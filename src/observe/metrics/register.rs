@@ -2,33 +2,33 @@
 
 use prometheus::{Error, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 
-pub fn gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
-    register(registry, IntGauge::new(name, help)?)
+pub fn register_gauge(registry: &Registry, name: &str, help: &str) -> Result<IntGauge, Error> {
+    register_metric(registry, IntGauge::new(name, help)?)
 }
 
-pub fn gauges(
+pub fn register_gauge_vec(
     registry: &Registry,
     name: &str,
     help: &str,
     labels: &[&str],
 ) -> Result<IntGaugeVec, Error> {
-    register(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
+    register_metric(registry, IntGaugeVec::new(Opts::new(name, help), labels)?)
 }
 
-pub fn counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, Error> {
-    register(registry, IntCounter::new(name, help)?)
+pub fn register_counter(registry: &Registry, name: &str, help: &str) -> Result<IntCounter, Error> {
+    register_metric(registry, IntCounter::new(name, help)?)
 }
 
-pub fn counters(
+pub fn register_counter_vec(
     registry: &Registry,
     name: &str,
     help: &str,
     labels: &[&str],
 ) -> Result<IntCounterVec, Error> {
-    register(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
+    register_metric(registry, IntCounterVec::new(Opts::new(name, help), labels)?)
 }
 
-pub fn register<M>(registry: &Registry, metric: M) -> Result<M, Error>
+pub fn register_metric<M>(registry: &Registry, metric: M) -> Result<M, Error>
 where
     M: prometheus::core::Collector + Clone + 'static,
 {

@@ -2,7 +2,7 @@
 
 use prometheus::{Error, Histogram, HistogramOpts, IntCounter, IntGauge, Registry};
 
-use super::register::{counter, counters, gauge, register};
+use super::register::{register_counter, register_counter_vec, register_gauge, register_metric};
 
 /// The route of a request; the `route` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub enum RouteLabel {
     Usage,
     /// A route of `[[upstream.route]]`.
     Upstream,
-    /// OPTIONS.
+    /// An OPTIONS request to one of the routes, such as a CORS preflight.
     Options,
     /// No route matched, or the request was refused before it was routed.
     None,
@@ -73,14 +73,16 @@ pub const OUTCOMES: [&str; 18] = [
 
 /// Requests by route and outcome, and dropped records of requests.
 pub struct RequestMetrics {
+    /// One counter per route and outcome: the outcomes of the first route, then of the second, …
     requests: Vec<IntCounter>,
+    /// In seconds.
     duration: Histogram,
     /// Access-log lines that were dropped.
     pub access_log_dropped: IntGauge,
     /// Lines for standard error that were dropped.
     pub process_log_dropped: IntGauge,
     /// Flagged look-ups that the top list did not count.
-    pub top_dropped: IntGauge,
+    pub top_lookups_dropped: IntGauge,
     /// Requests served by the fast path.
     pub fast_path_requests: IntCounter,
     /// Calls refunded because riskgate failed to serve them.
@@ -89,7 +91,7 @@ pub struct RequestMetrics {
 
 impl RequestMetrics {
     pub(super) fn register(registry: &Registry) -> Result<RequestMetrics, Error> {
-        let requests = counters(
+        let requests = register_counter_vec(
             registry,
             "riskgate_requests_total",
             "Requests by route and outcome.",
@@ -109,28 +111,28 @@ impl RequestMetrics {
             .collect();
         Ok(RequestMetrics {
             requests: by_label,
-            duration: register(registry, Histogram::with_opts(duration)?)?,
-            access_log_dropped: gauge(
+            duration: register_metric(registry, Histogram::with_opts(duration)?)?,
+            access_log_dropped: register_gauge(
                 registry,
                 "riskgate_access_log_lines_dropped_total",
                 "Access-log lines dropped.",
             )?,
-            process_log_dropped: gauge(
+            process_log_dropped: register_gauge(
                 registry,
                 "riskgate_process_log_lines_dropped_total",
                 "Lines for standard error dropped.",
             )?,
-            top_dropped: gauge(
+            top_lookups_dropped: register_gauge(
                 registry,
                 "riskgate_top_domains_lookups_dropped_total",
                 "Look-ups that the top list dropped.",
             )?,
-            fast_path_requests: counter(
+            fast_path_requests: register_counter(
                 registry,
                 "riskgate_fast_path_requests_total",
                 "Requests served by the fast path.",
             )?,
-            quota_refunds: counter(
+            quota_refunds: register_counter(
                 registry,
                 "riskgate_quota_refunds_total",
                 "Calls refunded to the quota because riskgate failed to serve them.",

@@ -2,11 +2,12 @@
 
 use prometheus::{Error, IntGauge, Registry};
 
-use super::register::gauge;
+use super::register::register_gauge;
 
 /// The ledger's store and clocks.
 pub struct StoreMetrics {
-    /// 1 while a clock is suspect, or calls are counted in a month that has not begun.
+    /// 1 while riskgate does not yet follow the jump of a clock, or while calls are counted in a
+    /// month that has not begun.
     pub clock_suspect: IntGauge,
     /// 1 while the store counts as down.
     pub store_down: IntGauge,
@@ -14,9 +15,9 @@ pub struct StoreMetrics {
     pub replicas_missing: IntGauge,
     /// 1 while all nodes report their totals again because the store may have lost data.
     pub store_recovering: IntGauge,
-    /// Commits of the ledger.
+    /// The ledger's operations on the store that succeeded, since the start.
     pub store_commits: IntGauge,
-    /// Failed operations of the ledger.
+    /// The ledger's operations on the store that failed, since the start.
     pub store_failures: IntGauge,
     /// Calls admitted while the store was down and not reported to it yet.
     pub store_unsettled: IntGauge,
@@ -25,37 +26,37 @@ pub struct StoreMetrics {
 impl StoreMetrics {
     pub(super) fn register(registry: &Registry) -> Result<StoreMetrics, Error> {
         Ok(StoreMetrics {
-            clock_suspect: gauge(
+            clock_suspect: register_gauge(
                 registry,
                 "riskgate_clock_suspect",
                 "1 while a clock is suspect, or calls are counted in a month that has not begun.",
             )?,
-            store_down: gauge(
+            store_down: register_gauge(
                 registry,
                 "riskgate_store_down",
                 "1 while the store counts as down.",
             )?,
-            replicas_missing: gauge(
+            replicas_missing: register_gauge(
                 registry,
                 "riskgate_store_replicas_missing",
                 "Replicas of store.wait_replicas that have not acknowledged the last report.",
             )?,
-            store_recovering: gauge(
+            store_recovering: register_gauge(
                 registry,
                 "riskgate_store_recovering",
                 "1 while all nodes report their totals again because the store may have lost data.",
             )?,
-            store_commits: gauge(
+            store_commits: register_gauge(
                 registry,
                 "riskgate_store_commits_total",
                 "Commits of the ledger.",
             )?,
-            store_failures: gauge(
+            store_failures: register_gauge(
                 registry,
                 "riskgate_store_failures_total",
                 "Failed ledger operations.",
             )?,
-            store_unsettled: gauge(
+            store_unsettled: register_gauge(
                 registry,
                 "riskgate_store_unsettled_calls",
                 "Calls admitted while the store was down and not reported to it yet.",

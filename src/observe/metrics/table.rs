@@ -3,49 +3,53 @@
 use prometheus::core::Collector;
 use prometheus::{Error, IntCounterVec, IntGauge, IntGaugeVec, Registry};
 
-use super::register::{counters, gauge, gauges};
+use super::register::{register_counter_vec, register_gauge, register_gauge_vec};
 use crate::feed::FeedStatus;
 
 /// The table in use, and the feeds that its lists come from.
 pub struct TableMetrics {
     /// Rows of the serving table.
     pub table_rows: IntGauge,
-    /// When the serving table was built.
-    pub table_built: IntGauge,
+    /// When the serving table was built, in Unix seconds.
+    pub table_built_at: IntGauge,
     feed_rows: IntGaugeVec,
-    feed_fetched: IntGaugeVec,
-    feed_changed: IntGaugeVec,
+    feed_fetched_at: IntGaugeVec,
+    feed_changed_at: IntGaugeVec,
     feed_fetches: IntCounterVec,
 }
 
 impl TableMetrics {
     pub(super) fn register(registry: &Registry) -> Result<TableMetrics, Error> {
         Ok(TableMetrics {
-            table_rows: gauge(registry, "riskgate_table_rows", "Rows of the serving table.")?,
-            table_built: gauge(
+            table_rows: register_gauge(
+                registry,
+                "riskgate_table_rows",
+                "Rows of the serving table.",
+            )?,
+            table_built_at: register_gauge(
                 registry,
                 "riskgate_table_built_timestamp_seconds",
                 "When the serving table was built.",
             )?,
-            feed_rows: gauges(
+            feed_rows: register_gauge_vec(
                 registry,
                 "riskgate_feed_rows",
                 "Rows of a feed's last good list.",
                 &["feed"],
             )?,
-            feed_fetched: gauges(
+            feed_fetched_at: register_gauge_vec(
                 registry,
                 "riskgate_feed_fetched_timestamp_seconds",
                 "When a feed's list was last seen to be good; 0 if it never was.",
                 &["feed"],
             )?,
-            feed_changed: gauges(
+            feed_changed_at: register_gauge_vec(
                 registry,
                 "riskgate_feed_changed_timestamp_seconds",
                 "When a feed's list changed last; 0 if there was none.",
                 &["feed"],
             )?,
-            feed_fetches: counters(
+            feed_fetches: register_counter_vec(
                 registry,
                 "riskgate_feed_fetches_total",
                 "Fetches by feed and outcome.",
@@ -62,12 +66,12 @@ impl TableMetrics {
 
     /// Sets the gauges of these feeds, and removes those of all others.
     pub fn set_feeds(&self, feeds: &[FeedStatus]) {
-        for gauges in [&self.feed_rows, &self.feed_fetched, &self.feed_changed] {
+        for gauges in [&self.feed_rows, &self.feed_fetched_at, &self.feed_changed_at] {
             let shown = gauges.collect();
             let shown = shown.iter().flat_map(|family| family.get_metric());
             let names = shown.flat_map(|metric| metric.get_label()).map(|label| label.value());
             for removed in names.filter(|name| feeds.iter().all(|feed| feed.name != *name)) {
-                // Only this thread removes gauges, so the removal can't fail.
+                // Fails only if the gauge is gone, and only this thread removes gauges.
                 let _ = gauges.remove_label_values(&[removed]);
             }
         }
@@ -75,8 +79,8 @@ impl TableMetrics {
             let rows = i64::try_from(state.rows).unwrap_or(i64::MAX);
             let show = |gauges: &IntGaugeVec, value| gauges.with_label_values(&[name]).set(value);
             show(&self.feed_rows, rows);
-            show(&self.feed_fetched, state.fetched_at.unwrap_or_default());
-            show(&self.feed_changed, state.changed_at.unwrap_or_default());
+            show(&self.feed_fetched_at, state.fetched_at.unwrap_or_default());
+            show(&self.feed_changed_at, state.changed_at.unwrap_or_default());
         }
     }
 }

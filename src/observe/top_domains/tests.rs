@@ -6,14 +6,14 @@ fn unix_now() -> i64 {
     1_790_000_000
 }
 
-fn store(path: &Path) -> Store {
+fn open_store(path: &Path) -> Store {
     let url = StoreUrl::Sqlite(path.to_owned());
     Store::open(&url, &RedisOptions::default(), Duration::from_secs(5)).unwrap()
 }
 
-fn top(path: &Path, options: TopOptions) -> TopList {
-    let store = store(path);
-    let judge: VerdictFn = Box::new(|domain: &str| {
+fn start_top_list(path: &Path, options: TopDomainsOptions) -> TopList {
+    let store = open_store(path);
+    let judge: FlaggedVerdictFn = Box::new(|domain: &str| {
         let score = Score::new(100)?;
         (domain != "now-safe.com").then_some((Reason::Disposable, score))
     });
@@ -21,31 +21,32 @@ fn top(path: &Path, options: TopOptions) -> TopList {
     TopList::start(store, options, judge, Box::new(seed), Box::new(unix_now)).unwrap()
 }
 
-fn names(top: &TopList) -> Vec<String> {
-    let body: serde_json::Value = serde_json::from_slice(&top.body()).unwrap();
+fn listed_domains(top: &TopList) -> Vec<String> {
+    let body: serde_json::Value = serde_json::from_slice(&top.response_body()).unwrap();
     let domains = body["domains"].as_array().unwrap();
     assert_eq!(body["count"], domains.len());
     domains.iter().map(|entry| entry["domain"].as_str().unwrap().to_owned()).collect()
 }
 
-const OPTIONS: TopOptions = TopOptions { limit: 100, min_accounts: 1, half_life: 604_800.0 };
+const OPTIONS: TopDomainsOptions =
+    TopDomainsOptions { limit: 100, min_accounts: 1, half_life_seconds: 604_800.0 };
 
 #[test]
-fn the_seed_leads_until_calls_say_otherwise() {
+fn the_seed_list_leads_until_a_domain_has_a_higher_count() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let top_list = top(&path, OPTIONS);
-    assert_eq!(names(&top_list), ["first.com", "second.com"]);
+    let top_list = start_top_list(&path, OPTIONS);
+    assert_eq!(listed_domains(&top_list), ["first.com", "second.com"]);
     top_list.count_lookup("third.com", "acme", unix_now());
     top_list.close();
-    let top_list = top(&path, OPTIONS);
-    assert_eq!(names(&top_list), ["first.com", "second.com", "third.com"]);
+    let top_list = start_top_list(&path, OPTIONS);
+    assert_eq!(listed_domains(&top_list), ["first.com", "second.com", "third.com"]);
     for account in 0..130 {
         top_list.count_lookup("third.com", &format!("account-{account}"), unix_now());
     }
     top_list.close();
-    let top_list = top(&path, OPTIONS);
-    assert_eq!(names(&top_list), ["third.com", "first.com", "second.com"]);
+    let top_list = start_top_list(&path, OPTIONS);
+    assert_eq!(listed_domains(&top_list), ["third.com", "first.com", "second.com"]);
 }
 
 #[test]
@@ -53,37 +54,42 @@ fn an_account_counts_once_for_each_row_and_day_over_restarts() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     for _ in 0..3 {
-        let top_list = top(&path, OPTIONS);
+        let top_list = start_top_list(&path, OPTIONS);
         for _ in 0..200 {
             top_list.count_lookup("third.com", "acme", unix_now());
         }
         top_list.close();
     }
-    let mut store = store(&path);
-    let (rows, marks) = store.read_top(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
+    let mut store = open_store(&path);
+    let (rows, marks) =
+        store.top_rows_and_sightings(unix_now().div_euclid(SECONDS_PER_DAY)).unwrap();
     assert_eq!((rows.len(), marks.len()), (1, 1));
     assert!(rows[0].count > 0.99 && rows[0].count < 1.01, "{}", rows[0].count);
 }
 
 #[test]
-fn too_few_accounts_do_not_outrank_the_seed() {
+fn a_row_is_listed_once_min_accounts_have_looked_it_up() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let top_list = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
+    let top_list = start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS });
     top_list.count_lookup("third.com", "acme", unix_now());
     top_list.close();
-    let top_list = top(&path, TopOptions { min_accounts: 2, ..OPTIONS });
-    assert_eq!(names(&top_list), ["first.com", "second.com"]);
+    let top_list = start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS });
+    assert_eq!(listed_domains(&top_list), ["first.com", "second.com"]);
     top_list.count_lookup("third.com", "other", unix_now());
     top_list.close();
-    assert_eq!(names(&top(&path, TopOptions { min_accounts: 2, ..OPTIONS })).len(), 3);
+    assert_eq!(
+        listed_domains(&start_top_list(&path, TopDomainsOptions { min_accounts: 2, ..OPTIONS }))
+            .len(),
+        3
+    );
 }
 
 #[test]
-fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
+fn counts_unsaved_at_midnight_or_in_an_outage_are_saved_later() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let top_list = top(&path, OPTIONS);
+    let top_list = start_top_list(&path, OPTIONS);
     // This transaction blocks all other writers.
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -93,7 +99,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
         ("both.com", midnight - 1),
         ("both.com", midnight),
         ("after.com", midnight),
-        // Two requests may read the clock in one order and be top_list in the other.
+        // Two requests may read the clock in one order and be counted in the other.
         ("late.com", midnight - 1),
         ("later.com", midnight + SECONDS_PER_DAY),
     ] {
@@ -101,8 +107,8 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
     }
     outage.execute_batch("ROLLBACK").unwrap();
     top_list.close();
-    assert_eq!(top_list.dropped(), 0);
-    let rows = store(&path).top_rows().unwrap();
+    assert_eq!(top_list.dropped_lookups(), 0);
+    let rows = open_store(&path).top_rows().unwrap();
     let count = |domain: &str| {
         let row = rows.iter().find(|row| row.domain == domain);
         row.map_or(0.0, |row| row.count).round()
@@ -112,7 +118,7 @@ fn what_is_not_saved_at_midnight_or_in_an_outage_is_saved_later() {
 }
 
 /// Creates a worker without its thread.
-fn worker(path: &Path) -> Worker {
+fn idle_worker(path: &Path) -> Worker {
     Worker {
         store: Store::open(
             &StoreUrl::Sqlite(path.to_owned()),
@@ -122,7 +128,7 @@ fn worker(path: &Path) -> Worker {
         .unwrap(),
         judge: Box::new(|_| None),
         seed: Box::new(Vec::new),
-        now: Box::new(unix_now),
+        clock: Box::new(unix_now),
         rows: HashMap::new(),
         list: Arc::new(SnapshotCell::new(Bytes::new())),
         options: Arc::new(SnapshotCell::new(OPTIONS)),
@@ -132,15 +138,15 @@ fn worker(path: &Path) -> Worker {
         dropped: Arc::default(),
         stored_domains: HashSet::new(),
         evicted: BTreeSet::new(),
-        read_at: Instant::now(),
+        last_read_attempt: Instant::now(),
     }
 }
 
 impl Worker {
-    fn count_names(&mut self, names: std::ops::Range<usize>, at: i64) {
+    fn count_generated_domains(&mut self, names: std::ops::Range<usize>, at: i64) {
         for name in names {
             let domain = format!("name-{name}.test");
-            self.apply_lookup(FlaggedLookup { domain, account: 1, credit_id: name as u64, at });
+            self.apply_lookup(FlaggedLookup { domain, account_hash: 1, mark: name as u64, at });
         }
     }
 }
@@ -149,10 +155,10 @@ impl Worker {
 fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
-    let mut worker = worker(&path);
+    let mut worker = idle_worker(&path);
     let outage = rusqlite::Connection::open(&path).unwrap();
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
-    worker.count_names(0..MAX_ROWS + 200, unix_now());
+    worker.count_generated_domains(0..MAX_ROWS + 200, unix_now());
     assert!(!worker.save_counts());
     assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 0), "the store has no row");
     outage.execute_batch("ROLLBACK").unwrap();
@@ -162,8 +168,8 @@ fn rows_evicted_in_an_outage_are_remembered_only_if_the_store_has_them() {
     // from the store once.
     outage.execute_batch("BEGIN IMMEDIATE").unwrap();
     for round in 1..=3 {
-        worker.count_names(MAX_ROWS * 2..MAX_ROWS * 2 + 100 * round, unix_now() + 1);
-        worker.merge_stored_rows();
+        worker.count_generated_domains(MAX_ROWS * 2..MAX_ROWS * 2 + 100 * round, unix_now() + 1);
+        worker.reload_saved_rows();
         assert_eq!((worker.rows.len(), worker.evicted.len()), (MAX_ROWS, 100 * round), "{round}");
     }
     outage.execute_batch("ROLLBACK").unwrap();

@@ -19,21 +19,23 @@ use super::AdminApp;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
 
-/// Open connections. Their descriptors come from the reserve of the descriptor budget.
+/// The most open connections. Their descriptors come from the reserve of the descriptor budget.
 const MAX_CONNECTIONS: usize = 64;
-/// Of those, connections from one IPv4 address or one /64 of IPv6.
+/// The most open connections from one IPv4 address or one /64 of IPv6.
 const MAX_CONNECTIONS_PER_CLIENT: usize = 16;
-/// How long riskgate waits for the request header, and how long the response may take to send.
-const IO_TIMEOUT: Duration = Duration::from_secs(15);
+/// The longest time for each of the two phases of a connection: to receive the request header, and
+/// to send the response.
+const PHASE_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The server app of `listen.admin`.
-pub struct AdminListener {
+/// The server app of `listen.admin`: limits connections, reads one request from each, and has an
+/// [`AdminApp`] answer it.
+pub struct AdminServerApp {
     admin: AdminApp,
     limit: Arc<ConnectionLimit>,
 }
 
 #[async_trait]
-impl ServerApp for AdminListener {
+impl ServerApp for AdminServerApp {
     async fn process_new(
         self: &Arc<Self>,
         stream: Stream,
@@ -52,10 +54,10 @@ impl ServerApp for AdminListener {
     }
 }
 
-impl AdminListener {
+impl AdminServerApp {
     /// Creates a listener that serves this app.
-    pub fn new(admin: AdminApp) -> AdminListener {
-        AdminListener {
+    pub fn new(admin: AdminApp) -> AdminServerApp {
+        AdminServerApp {
             admin,
             limit: Arc::new(ConnectionLimit::new(MAX_CONNECTIONS, MAX_CONNECTIONS_PER_CLIENT)),
         }
@@ -64,7 +66,7 @@ impl AdminListener {
     /// Serves one request and closes, so that idle clients don't hold connections.
     async fn serve_connection(&self, stream: Stream, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
-        let response = match timeout(IO_TIMEOUT, session.read_request()).await {
+        let response = match timeout(PHASE_TIMEOUT, session.read_request()).await {
             Ok(Ok(true)) => {
                 // A connection that waits for its response must not be evicted.
                 let _busy = busy_flag.mark_busy();
@@ -77,7 +79,7 @@ impl AdminListener {
         };
         session.set_keepalive(None);
         // A failed or slow write concerns only this client, so it is not logged.
-        let _ = timeout(IO_TIMEOUT, send(session, response)).await;
+        let _ = timeout(PHASE_TIMEOUT, send_response(session, response)).await;
     }
 
     async fn respond(&self, session: &ServerSession) -> Response<Vec<u8>> {
@@ -96,7 +98,7 @@ fn is_disconnected(error: &ErrorType) -> bool {
     matches!(error, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::ReadTimedout)
 }
 
-async fn send(mut session: ServerSession, response: Response<Vec<u8>>) -> Result<()> {
+async fn send_response(mut session: ServerSession, response: Response<Vec<u8>>) -> Result<()> {
     let (parts, body) = response.into_parts();
     session.write_response_header(Box::new(parts.into())).await?;
     if !body.is_empty() {

@@ -44,7 +44,7 @@ pub struct ConnectionGuard {
     connection_limit: Arc<ConnectionLimit>,
     id: u64,
     busy_flag: BusyFlag,
-    evicted: oneshot::Receiver<()>,
+    eviction: oneshot::Receiver<()>,
 }
 
 /// Set while a connection must not be evicted.
@@ -80,13 +80,13 @@ impl ConnectionLimit {
     }
 
     /// Registers a connection from `address`, and evicts another if a limit is reached. Returns
-    /// None if all that could be evicted are busy.
+    /// None if all connections that could be evicted are busy: the new one must then be closed.
     pub fn register(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let client = ClientPrefix::from(address);
         let (keep_open, evicted) = oneshot::channel();
         let mut open = self.lock_open();
         if open.count_of(client) >= self.max_per_client {
-            open.evict_oldest_of(client)?;
+            open.evict_oldest_of_client(client)?;
         } else if open.connections.len() >= self.max {
             open.evict_oldest_of_largest_client()?;
         }
@@ -98,7 +98,12 @@ impl ConnectionLimit {
             busy_flag: busy_flag.clone(),
             _keep_open: keep_open,
         });
-        Some(ConnectionGuard { connection_limit: Arc::clone(self), id, busy_flag, evicted })
+        Some(ConnectionGuard {
+            connection_limit: Arc::clone(self),
+            id,
+            busy_flag,
+            eviction: evicted,
+        })
     }
 
     fn lock_open(&self) -> MutexGuard<'_, OpenConnections> {
@@ -111,7 +116,8 @@ impl OpenConnections {
         self.connections.iter().filter(|connection| connection.client == client).count()
     }
 
-    fn evict_oldest_of(&mut self, client: ClientPrefix) -> Option<()> {
+    /// Evicts the oldest connection of this client that is not busy; None if all are busy.
+    fn evict_oldest_of_client(&mut self, client: ClientPrefix) -> Option<()> {
         let is_evictable =
             |open: &OpenConnection| open.client == client && !open.busy_flag.is_busy();
         let at = self.connections.iter().position(is_evictable)?;
@@ -119,12 +125,13 @@ impl OpenConnections {
         Some(())
     }
 
-    /// Between clients with equally many connections, evicts the oldest connection.
+    /// Evicts the oldest connection of the client with the most connections. If several clients
+    /// have equally many, evicts the oldest connection of them all. None if all are busy.
     fn evict_oldest_of_largest_client(&mut self) -> Option<()> {
         let is_evictable = self.connections.iter().rev().filter(|open| !open.busy_flag.is_busy());
         let largest =
             is_evictable.map(|open| open.client).max_by_key(|client| self.count_of(*client))?;
-        self.evict_oldest_of(largest)
+        self.evict_oldest_of_client(largest)
     }
 }
 
@@ -136,7 +143,7 @@ impl ConnectionGuard {
 
     /// Resolves once this connection must be closed, because another one took its place.
     pub async fn wait_until_evicted(&mut self) {
-        let _ = (&mut self.evicted).await;
+        let _ = (&mut self.eviction).await;
     }
 }
 
@@ -160,7 +167,7 @@ mod tests {
 
     /// An evicted connection has no sender any more.
     fn is_open(guard: &mut ConnectionGuard) -> bool {
-        matches!(guard.evicted.try_recv(), Err(oneshot::error::TryRecvError::Empty))
+        matches!(guard.eviction.try_recv(), Err(oneshot::error::TryRecvError::Empty))
     }
 
     #[test]
@@ -178,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_listener_evicts_a_connection_of_the_client_with_the_most() {
+    fn a_full_listener_evicts_from_the_client_with_the_most_connections() {
         let limit = limit(4, 3);
         let mut alone = register(&limit, "192.0.2.9");
         let mut many: Vec<_> = (0..3).map(|_| register(&limit, "2001:db8::1")).collect();
@@ -191,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn between_equal_clients_the_oldest_connection_is_evicted() {
+    fn if_clients_have_equally_many_the_oldest_connection_is_evicted() {
         let limit = limit(3, 2);
         let mut open: Vec<_> =
             (1..=3).map(|last| register(&limit, &format!("192.0.2.{last}"))).collect();

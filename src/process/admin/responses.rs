@@ -4,10 +4,10 @@ use http::header::{ALLOW, CONTENT_LENGTH, CONTENT_TYPE};
 use http::{Response, StatusCode};
 use serde_json::Value;
 
-pub(super) const JSON: &str = "application/json";
-const TEXT: &str = "text/plain; charset=utf-8";
-pub(super) const HTML: &str = "text/html; charset=utf-8";
-pub(super) const YAML: &str = "application/yaml";
+pub(super) const JSON_TYPE: &str = "application/json";
+const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+pub(super) const HTML_TYPE: &str = "text/html; charset=utf-8";
+pub(super) const YAML_TYPE: &str = "application/yaml";
 
 pub(super) fn to_pretty_json(value: &Value) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).unwrap_or_default();
@@ -16,7 +16,7 @@ pub(super) fn to_pretty_json(value: &Value) -> Vec<u8> {
 }
 
 pub(super) fn text_response(status: StatusCode, text: &str) -> Response<Vec<u8>> {
-    build_response(status, TEXT, text.as_bytes().to_vec())
+    build_response(status, TEXT_TYPE, text.as_bytes().to_vec())
 }
 
 /// A 405 with the allowed methods (RFC 9110 section 15.5.6).

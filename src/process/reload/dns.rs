@@ -17,9 +17,9 @@ use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, QueryTask
 use crate::gate::GateState;
 
 /// How often the thread syncs with the store and publishes its status.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// How long resolvers are trusted after a successful probe.
-const PROBE_EVERY: Duration = Duration::from_mins(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// How long after a successful probe the resolvers are probed again. They stay trusted meanwhile.
+const PROBE_INTERVAL: Duration = Duration::from_mins(1);
 /// How soon resolvers are probed again after a failed probe.
 const PROBE_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The `nice` value of the thread, so that request threads go first if processors are busy.
@@ -28,28 +28,28 @@ const THREAD_NICENESS: i32 = 10;
 /// Controls the thread that queries the DNS. The thread ends when this is dropped.
 pub(super) struct DnsLearner {
     state: Arc<GateState>,
-    report: StatusReporter,
+    status_reporter: StatusReporter,
     store: StoreOptions,
     /// Sends changed options to the thread; None until learning is first enabled.
-    changes: Option<watch::Sender<DnsOptions>>,
+    options_sender: Option<watch::Sender<DnsOptions>>,
 }
 
 impl DnsLearner {
     /// Starts the thread if learning is enabled.
     pub(super) fn start(
         state: Arc<GateState>,
-        report: StatusReporter,
+        status_reporter: StatusReporter,
         store: StoreOptions,
         options: DnsOptions,
     ) -> std::io::Result<DnsLearner> {
-        let mut learner = DnsLearner { state, report, store, changes: None };
+        let mut learner = DnsLearner { state, status_reporter, store, options_sender: None };
         learner.set_options(options)?;
         Ok(learner)
     }
 
     /// Applies changed options. Starts the thread when learning is enabled for the first time.
     pub(super) fn set_options(&mut self, options: DnsOptions) -> std::io::Result<()> {
-        if let Some(changes) = &self.changes {
+        if let Some(changes) = &self.options_sender {
             changes.send_replace(options);
         } else if options.learn {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -57,7 +57,7 @@ impl DnsLearner {
             let (changes, option_changes) = watch::channel(options);
             let worker = Worker {
                 state: Arc::clone(&self.state),
-                report: self.report.clone(),
+                status_reporter: self.status_reporter.clone(),
                 store: self.store.clone(),
                 pacer,
                 sync: None,
@@ -69,15 +69,16 @@ impl DnsLearner {
                 let _ = rustix::process::nice(THREAD_NICENESS);
                 runtime.block_on(worker.run(option_changes));
             })?;
-            self.changes = Some(changes);
+            self.options_sender = Some(changes);
         }
         Ok(())
     }
 }
 
+/// What the thread works with.
 struct Worker {
     state: Arc<GateState>,
-    report: StatusReporter,
+    status_reporter: StatusReporter,
     store: StoreOptions,
     pacer: Arc<Pacer>,
     /// None while the store is not open.
@@ -106,10 +107,11 @@ impl Worker {
         }
     }
 
-    /// Queries and records findings until the caller cancels this future.
+    /// Queries the DNS for queued names and records the findings, until the caller drops this
+    /// future.
     async fn learn(&mut self, options: &DnsOptions) {
         let cache = &Arc::clone(&self.state).dns;
-        let mut sync_timer = interval(SYNC_EVERY);
+        let mut sync_timer = interval(SYNC_INTERVAL);
         sync_timer.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut resolvers =
             Resolvers::new(options.clone(), Arc::clone(&self.state), Arc::clone(&self.pacer));
@@ -166,8 +168,8 @@ impl Worker {
         };
     }
 
-    /// Publishes the status and the metrics.
-    fn publish_status(&self, problem: Option<&str>) {
+    /// Publishes the status and the metrics. Of two problems, that of the resolvers is shown.
+    fn publish_status(&self, resolver_problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
             is_learning: cache.is_on(),
@@ -175,12 +177,12 @@ impl Worker {
             queue: cache.queue_len(),
             dropped: cache.dropped_count(),
             answered_at: cache.answered_at(),
-            problem: problem.or(self.store_problem.as_deref()).map(str::to_owned),
+            problem: resolver_problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
-        self.report.record("dns", status.problem.as_deref(), false);
+        self.status_reporter.record("dns", status.problem.as_deref(), false);
         let (known, queue) = (status.known, status.queue);
         self.state.metrics.dns.set_dns(known, queue, status.dropped, cache.asked());
-        self.report.set_dns(status);
+        self.status_reporter.set_dns(status);
     }
 }
 
@@ -190,16 +192,17 @@ struct Resolvers {
     state: Arc<GateState>,
     /// Shared by all clients, so that a new client does not raise the rate.
     pacer: Arc<Pacer>,
+    /// None while the resolvers are not trusted.
     client: Option<Arc<DnsClient>>,
     probes: JoinSet<Result<Arc<DnsClient>, String>>,
-    probe_at: Instant,
+    next_probe_at: Instant,
     problem: Option<String>,
 }
 
 impl Resolvers {
     fn new(options: DnsOptions, state: Arc<GateState>, pacer: Arc<Pacer>) -> Resolvers {
-        let (probes, probe_at) = (JoinSet::new(), Instant::now());
-        Resolvers { options, state, pacer, client: None, probes, probe_at, problem: None }
+        let (probes, next_probe_at) = (JoinSet::new(), Instant::now());
+        Resolvers { options, state, pacer, client: None, probes, next_probe_at, problem: None }
     }
 
     /// The client, if its resolvers are trusted.
@@ -207,10 +210,10 @@ impl Resolvers {
         self.client.as_ref()
     }
 
-    /// Starts a probe of the resolvers if it is due. The system's resolvers are read again each
-    /// time, because they may have changed.
+    /// Starts a probe of the resolvers if it is due. If `dns.resolvers` is empty, each probe reads
+    /// the system's resolvers again, because they may have changed.
     fn probe_if_due(&mut self) {
-        if Instant::now() < self.probe_at || !self.probes.is_empty() {
+        if Instant::now() < self.next_probe_at || !self.probes.is_empty() {
             return;
         }
         let (options, table) = (self.options.clone(), self.state.table.snapshot());
@@ -229,11 +232,11 @@ impl Resolvers {
         let now = Instant::now();
         match probed {
             Ok(client) => {
-                (self.client, self.problem, self.probe_at) =
-                    (Some(client), None, now + PROBE_EVERY);
+                (self.client, self.problem, self.next_probe_at) =
+                    (Some(client), None, now + PROBE_INTERVAL);
             }
             Err(problem) => {
-                (self.client, self.problem, self.probe_at) =
+                (self.client, self.problem, self.next_probe_at) =
                     (None, Some(problem), now + PROBE_RETRY_DELAY);
             }
         }

@@ -25,13 +25,18 @@ impl FeedFetcher {
     /// Starts the thread.
     pub(super) fn start(
         state: Arc<GateState>,
-        report: StatusReporter,
+        status_reporter: StatusReporter,
         feeds: Feeds,
     ) -> std::io::Result<FeedFetcher> {
         let (sender, changes) = channel();
         let jitter = getrandom::u64().unwrap_or_default();
-        let worker =
-            Worker { state, report, feeds, jitter_seed: jitter, last_attempts: HashMap::new() };
+        let worker = Worker {
+            state,
+            status_reporter,
+            feeds,
+            jitter_seed: jitter,
+            last_attempts: HashMap::new(),
+        };
         let thread = std::thread::Builder::new().name("feeds".to_owned());
         thread.spawn(move || worker.run(&changes))?;
         Ok(FeedFetcher(sender))
@@ -44,14 +49,15 @@ impl FeedFetcher {
     }
 }
 
+/// What the thread works with.
 struct Worker {
     state: Arc<GateState>,
-    report: StatusReporter,
+    status_reporter: StatusReporter,
     feeds: Feeds,
     /// Random, so that nodes do not fetch at the same time.
     jitter_seed: u64,
-    /// The last attempt of each feed and its fault. Kept in memory, because the feed directory may
-    /// not be writable.
+    /// By feed: when it was last tried, in Unix seconds, and the fault. Kept in memory, because the
+    /// feed directory may not be writable.
     last_attempts: HashMap<String, (i64, Option<String>)>,
 }
 
@@ -94,8 +100,9 @@ impl Worker {
         self.publish_status();
     }
 
-    /// Delays each feed by a random time of up to a tenth of its interval, or a minute after a
-    /// fault. A feed is due at once if the clock was ahead at its last attempt.
+    /// Returns true if the feed is due. Each due time is delayed at random by up to a tenth of the
+    /// interval; after a fault by at most a minute. A feed is due at once if it was never tried, if
+    /// its list is damaged, or if the clock was ahead at its last attempt.
     fn is_due(&self, feed: &Feed, now: i64) -> bool {
         let tried = self.last_attempts.get(&feed.name);
         let tried = tried.map(|(at, fault)| LastAttempt { at: *at, has_failed: fault.is_some() });
@@ -127,7 +134,7 @@ impl Worker {
             status.iter().filter_map(|feed| feed.problem.as_deref()).collect();
         let problem = (!problems.is_empty()).then(|| problems.join("\n"));
         self.state.metrics.table.set_feeds(&status);
-        self.report.set_feeds(status);
-        self.report.record("feeds", problem.as_deref(), false);
+        self.status_reporter.set_feeds(status);
+        self.status_reporter.record("feeds", problem.as_deref(), false);
     }
 }

@@ -16,7 +16,7 @@ use crate::keys::{DeclaredKey, KeyRing, Plans, RingError, read_key_file};
 use crate::quota::Ledger;
 use crate::store::{LostRows, RingChanges, RingRows, RingVersion, Store, StoreError};
 
-/// How often the store's settings are checked again.
+/// How often the open store is checked: whether its file was replaced, or its server reconfigured.
 const RECHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// At most this many faults of keys and accounts are listed one by one.
 const MAX_LISTED_FAULTS: usize = 8;
@@ -24,14 +24,14 @@ const MAX_LISTED_FAULTS: usize = 8;
 /// The sources of the key ring, and the rows that were read from them.
 pub struct KeyRingUpdater {
     store: Store,
-    /// The rows of the store, including those that it lost; None before the first read.
+    /// The rows of the store, and the rows that it lost; None before the first read.
     rows: Option<RingRows>,
-    lost: LostRows,
+    lost_rows: LostRows,
     write_back: WriteBack,
     /// The keys of the key file that are in the ring.
     declared: Vec<DeclaredKey>,
-    watch: FileWatch,
-    rechecked_at: Instant,
+    key_file_watch: FileWatch,
+    store_checked_at: Instant,
     /// Why the last sync with the store failed.
     sync_error: Option<String>,
     /// Faults of single keys and accounts, which are left out of the ring.
@@ -40,7 +40,7 @@ pub struct KeyRingUpdater {
     file_error: Option<String>,
     /// Why the store does not answer.
     store_error: Option<String>,
-    /// Which settings of the store endanger what it acknowledges.
+    /// Why the open store is not safe any more: its file was replaced, or its server reconfigured.
     store_misconfigured: Option<String>,
 }
 
@@ -72,11 +72,11 @@ impl KeyRingUpdater {
         let keys = KeyRingUpdater {
             store,
             rows,
-            lost: LostRows::default(),
+            lost_rows: LostRows::default(),
             write_back: WriteBack::default(),
             declared,
-            watch: FileWatch::new(config.key_file.clone()),
-            rechecked_at: Instant::now(),
+            key_file_watch: FileWatch::new(config.key_file.clone()),
+            store_checked_at: Instant::now(),
             sync_error,
             build_errors: ring.as_ref().map_or(Vec::new(), describe_faults),
             file_error: None,
@@ -93,8 +93,8 @@ impl KeyRingUpdater {
         let mut problems: Vec<String> =
             [sync_problem, self.file_error.as_ref()].into_iter().flatten().cloned().collect();
         problems.extend_from_slice(&self.build_errors);
-        problems.extend(self.store.foreign_entries());
-        problems.extend(self.lost.describe());
+        problems.extend(self.store.describe_foreign_entries());
+        problems.extend(self.lost_rows.describe());
         problems.extend(self.write_back.problem().map(str::to_owned));
         (!problems.is_empty()).then(|| problems.join("\n"))
     }
@@ -107,7 +107,7 @@ impl KeyRingUpdater {
     /// Reloads what changed. Returns true if anything did.
     pub(super) fn reload_if_changed(&mut self, state: &GateState, plans: &Plans) -> bool {
         let store_changed = self.sync(state, plans, false);
-        let file_changed = self.watch.is_due();
+        let file_changed = self.key_file_watch.has_settled_change();
         if file_changed {
             self.reload_key_file(state, plans);
         }
@@ -120,9 +120,9 @@ impl KeyRingUpdater {
         self.reload_key_file(state, plans);
     }
 
-    /// Watches another key file from now on.
+    /// Watches another key file from now on, or none. Does not read it.
     pub(super) fn set_key_file(&mut self, key_file: Option<PathBuf>) {
-        self.watch = FileWatch::new(key_file);
+        self.key_file_watch = FileWatch::new(key_file);
     }
 
     /// Rebuilds the ring with changed plans.
@@ -137,11 +137,12 @@ impl KeyRingUpdater {
     /// Reads the key file. If it is faulty, its last good keys stay, and changes in the store are
     /// still applied.
     pub(super) fn reload_key_file(&mut self, state: &GateState, plans: &Plans) {
-        self.watch.mark_read();
+        self.key_file_watch.mark_read();
         let read = |path| read_key_file(path, &Config::env_var);
-        let declared = self.watch.path().map_or(Ok(Vec::new()), read).map_err(|faults| {
-            faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
-        });
+        let declared =
+            self.key_file_watch.first_path().map_or(Ok(Vec::new()), read).map_err(|faults| {
+                faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+            });
         let built = declared.and_then(|declared| match &self.rows {
             Some(rows) => KeyRing::check_key_file(rows, &declared, plans)
                 .map(|()| KeyRing::build(rows, &declared, plans, &state.ledger))
@@ -161,10 +162,10 @@ impl KeyRingUpdater {
         };
     }
 
-    /// Brings the ring to the store's version; `is_full` reads all rows. Returns true if it
-    /// changed.
+    /// Updates the ring from the store, records what failed, and writes lost rows back if due. With
+    /// `is_full`, reads all rows. Returns true if a new ring serves.
     fn sync(&mut self, state: &GateState, plans: &Plans, is_full: bool) -> bool {
-        let outcome = self.sync_once(state, plans, is_full);
+        let outcome = self.update_ring_from_store(state, plans, is_full);
         (self.store_error, self.sync_error) = match &outcome {
             Ok(_) => (None, None),
             Err(SyncError::Store(error)) if !matches!(error, StoreError::Unusable { .. }) => {
@@ -174,7 +175,7 @@ impl KeyRingUpdater {
             Err(error) => (None, Some(error.to_string())),
         };
         if outcome.is_ok() {
-            self.write_back.restore_if_due(&self.lost, &mut self.store, Instant::now());
+            self.write_back.restore_if_due(&self.lost_rows, &mut self.store, Instant::now());
         }
         let has_changed = outcome.unwrap_or(false);
         if has_changed {
@@ -191,21 +192,23 @@ impl KeyRingUpdater {
         }
     }
 
-    fn sync_once(
+    /// Reads what changed in the store, and publishes a new ring if anything did. Returns true if a
+    /// new ring serves.
+    fn update_ring_from_store(
         &mut self,
         state: &GateState,
         plans: &Plans,
         is_full: bool,
     ) -> Result<bool, SyncError> {
         let version = self.store.ring_version()?;
-        if self.rechecked_at.elapsed() >= RECHECK_INTERVAL {
-            self.rechecked_at = Instant::now();
+        if self.store_checked_at.elapsed() >= RECHECK_INTERVAL {
+            self.store_checked_at = Instant::now();
             self.store_misconfigured =
                 self.store.check_still_usable().err().map(|error| error.to_string());
         }
         let serving = state.keys.snapshot();
         if let Some(ring) = serving.as_ref() {
-            ring.check_succession(version.as_ref())?;
+            ring.check_same_store(version.as_ref())?;
         }
         let version = version.ok_or(SyncError::EmptyServer)?;
         let known = self.rows.as_ref().map(RingRows::ring_version);
@@ -222,11 +225,13 @@ impl KeyRingUpdater {
             Some(known) if !is_full => self.apply_changes(state, plans, &known),
             Some(known) => {
                 let changes = self.store.ring_changes(known.version)?;
-                self.reload_rows_with_changes(state, plans, &changes, &known)
+                self.reload_rows_and_check_loss(state, plans, &changes, &known)
             }
         }
     }
 
+    /// Applies the changes since the version `known`, or reads all rows if the changes do not
+    /// follow that version.
     fn apply_changes(
         &mut self,
         state: &GateState,
@@ -236,9 +241,9 @@ impl KeyRingUpdater {
         let mut changes = self.store.ring_changes(known.version)?;
         let serving = state.keys.snapshot();
         let Some(rows) = self.rows.as_mut().filter(|_| changes.follows(known)) else {
-            return self.reload_rows_with_changes(state, plans, &changes, known);
+            return self.reload_rows_and_check_loss(state, plans, &changes, known);
         };
-        self.lost.keep_lost_rows_in(&mut changes);
+        self.lost_rows.keep_lost_rows_in(&mut changes);
         let ring = serving.as_ref().as_ref();
         let ring =
             ring.and_then(|ring| ring.with_changes(&changes, &self.declared, plans, &state.ledger));
@@ -249,9 +254,9 @@ impl KeyRingUpdater {
         Ok(true)
     }
 
-    /// Reads all rows, because the changes do not continue the known version, or because a full
-    /// read was requested.
-    fn reload_rows_with_changes(
+    /// Reads all rows, because `changes` do not follow the known version, or because a full read
+    /// was requested. `changes` also show whether the store lost rows.
+    fn reload_rows_and_check_loss(
         &mut self,
         state: &GateState,
         plans: &Plans,
@@ -261,25 +266,25 @@ impl KeyRingUpdater {
         let has_lost = changes.shows_loss_since(known);
         let has_changed = self.reload_rows(state, plans, has_lost)?;
         if has_lost {
-            self.lost.forget_reset_accounts(changes);
+            self.lost_rows.forget_accounts_set_again(changes);
         }
         Ok(has_changed)
     }
 
-    /// Reads all rows. `has_lost` is true if the store is known to have lost rows that were read
-    /// before.
+    /// Reads all rows. `store_lost_rows` is true if the store is known to have lost rows that this
+    /// process has read before.
     fn reload_rows(
         &mut self,
         state: &GateState,
         plans: &Plans,
-        has_lost: bool,
+        store_lost_rows: bool,
     ) -> Result<bool, SyncError> {
         let mut rows = self.store.ring_rows()?.ok_or(SyncError::EmptyServer)?;
         if let Some(ring) = state.keys.snapshot().as_ref() {
-            ring.check_succession(Some(&rows.ring_version()))?;
+            ring.check_same_store(Some(&rows.ring_version()))?;
         }
         if let Some(known) = self.rows.as_ref().filter(|known| known.store_id == rows.store_id) {
-            if has_lost {
+            if store_lost_rows {
                 let (before, now) = (known.version, rows.version);
                 log::warn!(
                     "the store lost changes of keys or accounts: version {before} was known, and \
@@ -287,7 +292,7 @@ impl KeyRingUpdater {
                 );
                 self.write_back.reset_backoff();
             }
-            self.lost.keep_lost_rows(known, &mut rows, has_lost);
+            self.lost_rows.keep_lost_rows(known, &mut rows, store_lost_rows);
         }
         let ring = KeyRing::build(&rows, &self.declared, plans, &state.ledger);
         self.rows = Some(rows);
@@ -321,7 +326,7 @@ enum SyncError {
     #[error(transparent)]
     Store(#[from] StoreError),
     #[error(transparent)]
-    History(#[from] RingError),
+    DifferentStore(#[from] RingError),
     #[error(
         "expected a store, but found an empty server; `riskgate keys create` or `riskgate store \
          init` makes it one"

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot};
 
-/// The outcome of a reload by part: None, or the fault.
+/// The outcome of a reload by part: the fault, or None if the part was reloaded.
 pub type ReloadOutcome = BTreeMap<&'static str, Option<String>>;
 
 /// Where a request expects the outcome; None if nobody waits for it.

@@ -7,10 +7,10 @@ use crate::dns::DnsStatus;
 use crate::feed::FeedStatus;
 use crate::gate::GateState;
 
-/// The parts that serve an older state than their sources, and why.
+/// The status of all reloadable parts, for the admin pages.
 #[derive(Clone, Debug, Default)]
 pub struct ReloadStatus {
-    /// Parts that serve their last good state, with the fault.
+    /// Parts with a fault, and the fault. Such a part serves its last good state, if it has one.
     pub failing: BTreeMap<&'static str, String>,
     /// Changed settings that take effect at the next restart.
     pub needs_restart: Vec<&'static str>,
@@ -48,8 +48,8 @@ impl StatusReporter {
         self.lock().dns = dns;
     }
 
-    /// Records the problem of a part, or that it has none. Logs a problem that is new, and counts
-    /// the reload.
+    /// Records the problem of a part, or that it has none. Logs a problem that is new. Counts a
+    /// reload if `is_counted` is true, or if the problem of the keys has changed.
     pub(super) fn record(&self, part: &'static str, problem: Option<&str>, is_counted: bool) {
         let before = match problem {
             Some(problem) => self.lock().failing.insert(part, problem.to_owned()),

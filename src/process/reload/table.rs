@@ -23,11 +23,11 @@ const EXPIRY_RETRY_INTERVAL: Duration = Duration::from_secs(60);
 /// The largest overrides file that is kept in memory, in bytes.
 const MAX_OVERRIDES_BYTES: u64 = 64 << 20;
 
-/// Controls the reader thread. The thread ends when this is dropped.
-pub(super) struct TableReader(Sender<ReadRequest>);
+/// Controls the thread that reads and rebuilds the table. The thread ends when this is dropped.
+pub(super) struct TableReader(Sender<RebuildRequest>);
 
-/// Requests that the table be read from these sources; the reply is the fault, if any.
-struct ReadRequest {
+/// Requests a rebuild of the table from these sources. The reply is the fault, or None.
+struct RebuildRequest {
     sources: TableInputs,
     reply: oneshot::Sender<Option<String>>,
 }
@@ -36,49 +36,60 @@ impl TableReader {
     /// Starts the thread. The current table was just built from `sources`.
     pub(super) fn start(
         state: Arc<GateState>,
-        report: StatusReporter,
+        status_reporter: StatusReporter,
         sources: TableInputs,
     ) -> std::io::Result<TableReader> {
         let (sender, requests) = channel();
         let watch = FileWatch::for_paths(sources.paths());
         let good_overrides = read_overrides(&sources);
-        let reader =
-            Worker { state, report, sources, watch, expiry_tried_at: None, good_overrides };
+        let reader = Worker {
+            state,
+            status_reporter,
+            sources,
+            watch,
+            last_expiry_rebuild_at: None,
+            last_good_overrides: good_overrides,
+        };
         reader.update_gauges();
         let thread = std::thread::Builder::new().name("table".to_owned());
         thread.spawn(move || reader.run(&requests))?;
         Ok(TableReader(sender))
     }
 
-    /// Requests a rebuild from these sources. The receiver gets the fault, if any; it gets nothing
-    /// only if the reader has stopped.
-    pub(super) fn read_table(&self, sources: TableInputs) -> oneshot::Receiver<Option<String>> {
+    /// Requests a rebuild from these sources. The receiver gets the fault, or None if the table was
+    /// replaced. It gets an error only if the thread has stopped.
+    pub(super) fn request_rebuild(
+        &self,
+        sources: TableInputs,
+    ) -> oneshot::Receiver<Option<String>> {
         let (reply, outcome) = oneshot::channel();
         // If the reader has stopped, the sender is dropped and the receiver notices.
-        let _ = self.0.send(ReadRequest { sources, reply });
+        let _ = self.0.send(RebuildRequest { sources, reply });
         outcome
     }
 }
 
 struct Worker {
     state: Arc<GateState>,
-    report: StatusReporter,
+    status_reporter: StatusReporter,
     sources: TableInputs,
     watch: FileWatch,
-    /// The last rebuild that an expired override caused.
-    expiry_tried_at: Option<Instant>,
+    /// When an expired override last caused a rebuild.
+    last_expiry_rebuild_at: Option<Instant>,
     /// The text of the operator's overrides when they last had no fault.
-    good_overrides: Option<String>,
+    last_good_overrides: Option<String>,
 }
 
 impl Worker {
-    fn run(mut self, requests: &Receiver<ReadRequest>) {
+    fn run(mut self, requests: &Receiver<RebuildRequest>) {
         // If this fails, the thread works at normal priority.
         let _ = rustix::process::nice(THREAD_NICENESS);
         loop {
             match requests.recv_timeout(POLL_INTERVAL) {
                 Ok(request) => self.handle_requests(request, requests),
-                Err(RecvTimeoutError::Timeout) if self.watch.is_due() || self.is_expiry_due() => {
+                Err(RecvTimeoutError::Timeout)
+                    if self.watch.has_settled_change() || self.is_expiry_rebuild_due() =>
+                {
                     drop(self.reload());
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -88,9 +99,9 @@ impl Worker {
     }
 
     /// Answers all requests that have arrived so far with one rebuild.
-    fn handle_requests(&mut self, first: ReadRequest, requests: &Receiver<ReadRequest>) {
+    fn handle_requests(&mut self, first: RebuildRequest, requests: &Receiver<RebuildRequest>) {
         let mut waiting = Vec::new();
-        for ReadRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
+        for RebuildRequest { sources, reply } in std::iter::once(first).chain(requests.try_iter()) {
             if sources != self.sources {
                 self.watch = FileWatch::for_paths(sources.paths());
                 self.sources = sources;
@@ -104,13 +115,14 @@ impl Worker {
         }
     }
 
+    /// Rebuilds the table and publishes it. Returns the fault, if there is one.
     fn reload(&mut self) -> Option<String> {
-        let read = catch_unwind(AssertUnwindSafe(|| self.read_table()));
+        let read = catch_unwind(AssertUnwindSafe(|| self.build_successor()));
         let problem =
             match read.unwrap_or_else(|_| Err("expected a table, but found a panic".into())) {
                 Ok(table) => {
-                    self.serve(table);
-                    self.good_overrides = read_overrides(&self.sources);
+                    self.publish_table(table);
+                    self.last_good_overrides = read_overrides(&self.sources);
                     None
                 }
                 Err(problem) => {
@@ -118,13 +130,14 @@ impl Worker {
                     Some(problem)
                 }
             };
-        self.report.record("table", problem.as_deref(), true);
+        self.status_reporter.record("table", problem.as_deref(), true);
         problem
     }
 
-    /// Serves the current lists with the last good overrides while the overrides file is faulty.
+    /// Publishes a table of the current lists and the last good overrides, because the overrides
+    /// file may be the faulty source. Does nothing if such a table can't be built either.
     fn serve_with_last_good_overrides(&mut self) {
-        let last_good_overrides = self.good_overrides.clone();
+        let last_good_overrides = self.last_good_overrides.clone();
         if self.sources.overrides.is_none() || last_good_overrides.is_none() {
             return;
         }
@@ -135,11 +148,11 @@ impl Worker {
             && table.version() != serving.version()
             && table.check_succession(&serving).is_ok()
         {
-            self.serve(table);
+            self.publish_table(table);
         }
     }
 
-    fn serve(&self, table: Table) {
+    fn publish_table(&self, table: Table) {
         log::info!("table {} serves, {} rows", table.version(), table.row_count());
         self.state.table.publish(table);
         self.state.top_domains.mark_stale();
@@ -147,13 +160,14 @@ impl Worker {
     }
 
     /// Builds a table and checks that it may replace the current one.
-    fn read_table(&mut self) -> Result<Table, String> {
-        // If the files changed during the build, it is repeated. After three times it is an error.
+    fn build_successor(&mut self) -> Result<Table, String> {
+        // If the files changed during the build, the build is repeated. If they changed during
+        // three builds, that is an error.
         for _ in 0..3 {
             self.watch.mark_read();
             let table = Table::build(&self.sources, self.state.ledger.now());
             let table = table.map_err(|error| error.to_string());
-            if !self.watch.has_changed() {
+            if !self.watch.has_changed_since_read() {
                 let table = table?;
                 table
                     .check_succession(&self.state.table.snapshot())
@@ -166,13 +180,15 @@ impl Worker {
 
     /// Returns true if an override of the current table has expired. If the rebuild fails, it is
     /// due again after [`EXPIRY_RETRY_INTERVAL`].
-    fn is_expiry_due(&mut self) -> bool {
+    fn is_expiry_rebuild_due(&mut self) -> bool {
         let end = self.state.table.peek().next_override_expiry();
         let has_ended = end.is_some_and(|end| end <= self.state.ledger.now());
         let is_due = has_ended
-            && self.expiry_tried_at.is_none_or(|tried| tried.elapsed() >= EXPIRY_RETRY_INTERVAL);
+            && self
+                .last_expiry_rebuild_at
+                .is_none_or(|tried| tried.elapsed() >= EXPIRY_RETRY_INTERVAL);
         if is_due {
-            self.expiry_tried_at = Some(Instant::now());
+            self.last_expiry_rebuild_at = Some(Instant::now());
         }
         is_due
     }
@@ -181,7 +197,7 @@ impl Worker {
     fn update_gauges(&self) {
         let table = self.state.table.peek();
         self.state.metrics.table.table_rows.set(table.row_count() as i64);
-        self.state.metrics.table.table_built.set(table.built_at());
+        self.state.metrics.table.table_built_at.set(table.built_at());
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) struct FileWatch {
     paths: Vec<PathBuf>,
     last_read: Fingerprints,
     last_seen: Fingerprints,
-    seen_at: Instant,
+    unchanged_since: Instant,
 }
 
 impl FileWatch {
@@ -29,22 +29,28 @@ impl FileWatch {
     /// Watches files and directories. Each may be missing.
     pub(super) fn for_paths(paths: Vec<PathBuf>) -> FileWatch {
         let last_read = fingerprint_paths(&paths);
-        FileWatch { paths, last_seen: last_read.clone(), last_read, seen_at: Instant::now() }
+        FileWatch {
+            paths,
+            last_seen: last_read.clone(),
+            last_read,
+            unchanged_since: Instant::now(),
+        }
     }
 
     /// The first path.
-    pub(super) fn path(&self) -> Option<&Path> {
+    pub(super) fn first_path(&self) -> Option<&Path> {
         self.paths.first().map(PathBuf::as_path)
     }
 
-    /// Returns true if the paths differ from what was last read and have settled.
-    pub(super) fn is_due(&mut self) -> bool {
+    /// Returns true if the paths differ from what was last read, and have been unchanged for
+    /// [`SETTLE_TIME`].
+    pub(super) fn has_settled_change(&mut self) -> bool {
         let now = fingerprint_paths(&self.paths);
         if now != self.last_seen {
             self.last_seen = now;
-            self.seen_at = Instant::now();
+            self.unchanged_since = Instant::now();
         }
-        self.last_seen != self.last_read && self.seen_at.elapsed() >= SETTLE_TIME
+        self.last_seen != self.last_read && self.unchanged_since.elapsed() >= SETTLE_TIME
     }
 
     /// Records the current state as read. Called just before reading.
@@ -53,7 +59,8 @@ impl FileWatch {
         self.last_seen = self.last_read.clone();
     }
 
-    pub(super) fn has_changed(&self) -> bool {
+    /// Returns true if the paths differ from what was last read, even if they have not settled.
+    pub(super) fn has_changed_since_read(&self) -> bool {
         fingerprint_paths(&self.paths) != self.last_read
     }
 }

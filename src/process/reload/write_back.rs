@@ -1,7 +1,7 @@
 //! Writes back keys and accounts that the store lost: at once, and then with growing pauses.
 //!
-//! Rows that the store accepted return with its next changes. Some rows may never be accepted, such
-//! as a key whose id another key has taken.
+//! Rows that the store accepts appear in its next changes and are then no longer lost. Some rows
+//! may never be accepted, such as a key whose id another key has taken.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +10,7 @@ use crate::store::{AccountRow, KeyRow, LostRows, Store};
 /// The first pause after a write that the store did not accept. Each further pause is twice as
 /// long.
 const MIN_BACKOFF: Duration = Duration::from_secs(1);
+/// The longest pause.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// The progress of writing back.
@@ -22,8 +23,9 @@ pub(super) struct WriteBack {
     lacks_replicas: bool,
     /// Why the rows are not written back yet.
     problem: Option<String>,
-    /// The earliest time of the next attempt, and the pause before it.
+    /// None if the next attempt may be made at once.
     not_before: Option<Instant>,
+    /// The pause before the next attempt.
     backoff: Duration,
 }
 
@@ -32,12 +34,13 @@ impl WriteBack {
         self.problem.as_deref()
     }
 
-    /// Tries again at once, because the store lost further rows.
+    /// Makes the next attempt due at once, because the store lost further rows.
     pub(super) fn reset_backoff(&mut self) {
         (self.not_before, self.backoff) = (None, Duration::ZERO);
     }
 
-    /// Writes the lost rows back if it is time to. Returns true if it tried.
+    /// Writes the lost rows back if an attempt is due. Returns true if it tried, even if the store
+    /// failed.
     pub(super) fn restore_if_due(
         &mut self,
         lost: &LostRows,

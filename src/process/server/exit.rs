@@ -11,7 +11,7 @@ use crate::process::upgrade::RuntimeDir;
 /// What a caller of `run` wants done when the process ends without a crash.
 pub type ExitHook = Box<dyn FnOnce() + Send>;
 
-/// What the process does last, once, whichever signal ends it.
+/// What the process does last, whichever signal ends it. The exit hook is called only once.
 pub(super) struct ExitTasks {
     pub gate: Gate,
     pub exit_hook: Mutex<Option<ExitHook>>,
@@ -20,6 +20,7 @@ pub(super) struct ExitTasks {
 }
 
 impl ExitTasks {
+    /// Closes the gate and the sockets, calls the exit hook and writes the rest of the log.
     pub fn run(&self) {
         self.gate.close();
         lock_upgrade_state(&self.upgrade_state).close_sockets();
@@ -44,7 +45,8 @@ pub(super) fn claim_runtime_dir(runtime_dir: &mut Option<RuntimeDir>) {
     match runtime_dir.claim() {
         Ok(true) => {}
         Ok(false) => log::warn!(
-            "another process serves from the same process.runtime_dir: it cannot be upgraded"
+            "another process serves from the same process.runtime_dir: this process cannot be \
+             upgraded"
         ),
         Err(error) => log::warn!("process.runtime_dir: this process cannot be upgraded: {error}"),
     }

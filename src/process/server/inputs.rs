@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::{Config, ConfigOverrides};
+use crate::config::{Config, ConfigSources};
 use crate::keys::read_key_file;
 use crate::observe::access_log::{AccessLog, LogTarget};
 use crate::quota::unix_now;
@@ -40,8 +40,8 @@ pub struct StartupInputs {
 
 impl StartupInputs {
     /// Reads config, table, key file and certificates. Returns every fault of all of them.
-    pub fn read(overrides: &ConfigOverrides) -> Result<StartupInputs, Vec<String>> {
-        let (config, mut faults) = Config::read_collecting_faults(overrides);
+    pub fn read(config_sources: &ConfigSources) -> Result<StartupInputs, Vec<String>> {
+        let (config, mut faults) = Config::read_collecting_faults(config_sources);
         let Some(config) = config else { return Err(faults) };
         let table = Table::build(&config.table, unix_now());
         let declared = match &config.key_file {
@@ -76,8 +76,8 @@ impl StartupInputs {
 }
 
 /// Checks that the access log can be written, and that its path names no other file of riskgate.
-pub(in crate::process) fn check_log_file(config: &Config) -> Result<(), StartError> {
-    let log = AccessLog::check(&config.log_target);
+pub(in crate::process) fn check_access_log_path(config: &Config) -> Result<(), StartError> {
+    let log = AccessLog::check_target(&config.log_target);
     log.map_err(|error| access_log_error(&config.log_target, &error))?;
     let LogTarget::File(log) = &config.log_target else { return Ok(()) };
     let mut others: Vec<(&str, PathBuf)> = Vec::new();

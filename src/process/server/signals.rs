@@ -20,9 +20,9 @@ use crate::process::upgrade::Predecessor;
 
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
-const DRAIN_LINGER: Duration = Duration::from_millis(250);
+const DRAIN_KEEPALIVE: Duration = Duration::from_millis(250);
 /// The same after an upgrade. It is longer, because nothing waits for this process to end.
-const UPGRADE_DRAIN_LINGER: Duration = Duration::from_secs(10);
+const UPGRADE_DRAIN_KEEPALIVE: Duration = Duration::from_secs(10);
 
 /// Keeps SIGHUP from ending the process while it starts. There is nothing to reload yet: the
 /// reloader compares all files once the process serves.
@@ -31,7 +31,7 @@ pub(super) fn ignore_sighup() {
     drop(open_signal_streams(&[SignalKind::hangup()]));
 }
 
-/// The signals that have arrived since [`install_signals`] was called.
+/// A stream for each signal, with those that have arrived since [`install_signals`] was called.
 #[derive(Default)]
 pub(super) struct SignalStreams {
     hangup: Option<Signal>,
@@ -77,8 +77,8 @@ fn open_signal_streams(kinds: &[SignalKind]) -> Vec<Option<Signal>> {
 
 /// The signal handler that riskgate gives to Pingora's server.
 pub(super) struct SignalHandler {
-    pub traffic: Arc<ConnectionTracker>,
-    pub trigger: ReloadTrigger,
+    pub connection_tracker: Arc<ConnectionTracker>,
+    pub reload_trigger: ReloadTrigger,
     pub exit_tasks: Arc<ExitTasks>,
     pub drain_delay: Duration,
     /// The process that serves until this one does.
@@ -94,11 +94,11 @@ impl ShutdownSignalWatch for SignalHandler {
             self.signal_streams.lock().unwrap_or_else(PoisonError::into_inner).take();
         let SignalStreams { mut hangup, mut quit, mut terminate, mut interrupt } =
             signal_streams.unwrap_or_default();
-        if !self.replace_predecessor().await {
-            self.traffic.start_drain(DRAIN_LINGER);
+        if !self.take_over_from_predecessor().await {
+            self.connection_tracker.start_drain(DRAIN_KEEPALIVE);
             return self.drain(interrupt, 1).await;
         }
-        systemd::warn_if_unreachable();
+        systemd::warn_if_unsupported_address();
         systemd::notify_ready();
         loop {
             tokio::select! {
@@ -115,7 +115,7 @@ impl ShutdownSignalWatch for SignalHandler {
                         }
                     };
                     if is_transferred {
-                        self.traffic.start_drain(UPGRADE_DRAIN_LINGER);
+                        self.connection_tracker.start_drain(UPGRADE_DRAIN_KEEPALIVE);
                         systemd::notify_stopping();
                         return self.drain(interrupt, 0).await;
                     }
@@ -130,7 +130,7 @@ impl ShutdownSignalWatch for SignalHandler {
                 () = wait_for_signal(&mut terminate) => break,
             }
         }
-        self.traffic.start_drain(DRAIN_LINGER);
+        self.connection_tracker.start_drain(DRAIN_KEEPALIVE);
         systemd::notify_stopping();
         tokio::select! {
             () = tokio::time::sleep(self.drain_delay) => {}
@@ -155,7 +155,7 @@ async fn wait_for_signal(signal: &mut Option<Signal>) {
 impl SignalHandler {
     /// Tells the predecessor, if there is one, that this process accepts connections. Returns false
     /// if the predecessor keeps serving.
-    async fn replace_predecessor(&self) -> bool {
+    async fn take_over_from_predecessor(&self) -> bool {
         let predecessor = self.predecessor.lock().unwrap_or_else(PoisonError::into_inner).take();
         let upgrade_state = Arc::clone(&self.exit_tasks.upgrade_state);
         let replaced = spawn_blocking(move || {
@@ -210,7 +210,7 @@ impl SignalHandler {
     }
 
     fn reload(&self) {
-        let reload_trigger = self.trigger.clone();
+        let reload_trigger = self.reload_trigger.clone();
         tokio::spawn(async move {
             systemd::notify_reloading();
             // The outcome is in the log, in the metrics and on /readyz.
@@ -219,11 +219,12 @@ impl SignalHandler {
         });
     }
 
-    /// Stops accepting, and ends the process as soon as nothing is in flight. Pingora's own grace
-    /// period would always last its full time.
-    async fn drain(&self, mut interrupt: Option<Signal>, code: i32) -> ShutdownSignal {
+    /// Stops accepting, and ends the process with `exit_code` as soon as no connection is open.
+    /// Pingora's own grace period would always last its full time.
+    async fn drain(&self, mut interrupt: Option<Signal>, exit_code: i32) -> ShutdownSignal {
         lock_upgrade_state(&self.exit_tasks.upgrade_state).close_sockets();
-        let (connections, exit_tasks) = (Arc::clone(&self.traffic), Arc::clone(&self.exit_tasks));
+        let (connections, exit_tasks) =
+            (Arc::clone(&self.connection_tracker), Arc::clone(&self.exit_tasks));
         tokio::spawn(async move {
             let drained = async {
                 connections.wait_until_listeners_closed().await;
@@ -234,7 +235,7 @@ impl SignalHandler {
                 () = wait_for_signal(&mut interrupt) => {}
             }
             let finished = spawn_blocking(move || exit_tasks.run()).await;
-            std::process::exit(if finished.is_err() { 1 } else { code });
+            std::process::exit(if finished.is_err() { 1 } else { exit_code });
         });
         ShutdownSignal::GracefulTerminate
     }

@@ -10,7 +10,7 @@ use pingora_proxy::http_proxy;
 
 use super::inputs::StartError;
 use crate::config::Config;
-use crate::downstream::{ConnectionTracker, DownstreamApp, ExchangeUpstreams};
+use crate::downstream::{ConnectionTracker, DownstreamApp, FastPathUpstreams};
 use crate::gate::Gate;
 use crate::process::listener::{self, ListenerService};
 use crate::process::systemd::Heartbeat;
@@ -18,7 +18,8 @@ use crate::proxy::gateway::Gateway;
 use crate::proxy::upstream::Upstreams;
 use crate::support::certificates::{self, CurrentCertificates};
 
-/// The listening sockets. Each name has two words: the listener and its address in the config.
+/// The listening sockets by name. A name is the listener and its configured address, such as
+/// `http 127.0.0.1:8080`.
 #[derive(Default)]
 pub(super) struct ListenSockets(Vec<(String, TcpListener)>);
 
@@ -58,18 +59,18 @@ impl ListenSockets {
     }
 
     /// Removes and returns the socket of a listener: `http`, `https` or `admin`.
-    pub fn remove(&mut self, name: &str) -> Option<TcpListener> {
+    pub fn remove_socket(&mut self, name: &str) -> Option<TcpListener> {
         let at = self.0.iter().position(|(found, _)| found.split(' ').next() == Some(name))?;
         Some(self.0.swap_remove(at).1)
     }
 }
 
-/// What the HTTP and HTTPS listeners are made of.
+/// What the HTTP and HTTPS listeners are built from.
 pub(super) struct DownstreamListeners<'d> {
     pub config: &'d Config,
     pub gate: &'d Gate,
     pub upstreams: &'d Arc<Upstreams>,
-    pub traffic: &'d Arc<ConnectionTracker>,
+    pub connection_tracker: &'d Arc<ConnectionTracker>,
     pub certificates: Option<Arc<CurrentCertificates>>,
     pub heartbeat: &'d Heartbeat,
 }
@@ -86,8 +87,8 @@ impl DownstreamListeners<'_> {
         let gateway = Gateway::new(self.gate.clone(), upstreams());
         let proxy = Arc::new(http_proxy(&server.configuration, gateway));
         let app = || {
-            let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.traffic));
-            let servers = ExchangeUpstreams { upstreams: upstreams() };
+            let (proxy, traffic) = (Arc::clone(&proxy), Arc::clone(self.connection_tracker));
+            let servers = FastPathUpstreams { upstreams: upstreams() };
             let app =
                 DownstreamApp::new(proxy, self.gate.clone(), config.downstream.clone(), traffic);
             app.with_upstreams(servers)
@@ -96,10 +97,12 @@ impl DownstreamListeners<'_> {
             let service = ListenerService::new(name, socket, app, config.downstream.write_timeout);
             server.add_service(service.with_threads(config.threads, self.heartbeat.clone()));
         };
-        if let Some(socket) = sockets.remove("http") {
+        if let Some(socket) = sockets.remove_socket("http") {
             add("http", socket, app());
         }
-        if let (Some(socket), Some(certificates)) = (sockets.remove("https"), self.certificates) {
+        if let (Some(socket), Some(certificates)) =
+            (sockets.remove_socket("https"), self.certificates)
+        {
             let tls = certificates::tls_server_config(certificates).map_err(|error| {
                 StartError::Failed(format!("expected a TLS config, but found {error}"))
             })?;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::inputs::{StartError, StartupInputs, access_log_error};
-use crate::config::ConfigOverrides;
+use crate::config::ConfigSources;
 use crate::dns::LearnedCache;
 use crate::gate::GateState;
 use crate::message::request_id::RequestIdGenerator;
@@ -20,7 +20,7 @@ use crate::support::snapshot::SnapshotCell;
 pub(in crate::process) fn build_state(
     inputs: StartupInputs,
     certificates: Option<Arc<CurrentCertificates>>,
-    overrides: ConfigOverrides,
+    config_sources: ConfigSources,
 ) -> Result<(Arc<GateState>, Reloader, ReloadTrigger), StartError> {
     let StartupInputs { config, table, declared_keys: declared, .. } = inputs;
     let unusable = |error: StoreError| StartError::Config(vec![error.to_string()]);
@@ -42,7 +42,7 @@ pub(in crate::process) fn build_state(
     let (table_of_verdicts, table_of_seeds) = (Arc::clone(&table), Arc::clone(&table));
     let top = TopList::start(
         open().map_err(unusable)?,
-        config.top,
+        config.top_domains,
         Box::new(move |name| {
             let table = table_of_verdicts.peek();
             let verdict = table.find_row(name)?.own.verdict;
@@ -66,7 +66,7 @@ pub(in crate::process) fn build_state(
         policy: SnapshotCell::new(config.gate_policy()),
     });
     let (reloader, reload_trigger) =
-        Reloader::new(Arc::clone(&state), config, overrides, keys, certificates)
+        Reloader::new(Arc::clone(&state), config, config_sources, keys, certificates)
             .map_err(|error| failed(&error))?;
     Ok((state, reloader, reload_trigger))
 }

@@ -8,7 +8,7 @@ pub const MAX_ATTEMPTS: usize = 2;
 
 /// How an attempt ended without a response to forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Failure {
+pub enum AttemptFailure {
     /// No connection could be opened, so no server has seen the request.
     Connect,
     /// The connection ended before a byte of the response arrived.
@@ -26,14 +26,16 @@ pub enum Failure {
 /// The attempts of one exchange.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Attempts {
-    started: usize,
+    /// The number of attempts that have started.
+    count: usize,
+    /// The current attempt has a connection to a server.
     is_connected: bool,
 }
 
 impl Attempts {
     /// Records that an attempt starts.
     pub fn start_attempt(&mut self) {
-        self.started += 1;
+        self.count += 1;
         self.is_connected = false;
     }
 
@@ -44,22 +46,22 @@ impl Attempts {
 
     /// Returns true if the current attempt is not the first.
     pub fn is_retry(&self) -> bool {
-        self.started > 1
+        self.count > 1
     }
 
     /// Returns true if the exchange may be retried (RFC 9112 section 9.3.1).
-    pub fn may_retry(&self, failure: Failure, is_past_deadline: bool) -> bool {
+    pub fn may_retry(&self, failure: AttemptFailure, is_past_deadline: bool) -> bool {
         let is_safe_to_retry = match failure {
-            Failure::Connect => true,
-            Failure::ClosedEarly { is_reused, is_retryable } => is_reused && is_retryable,
-            Failure::ResponseStarted => false,
+            AttemptFailure::Connect => true,
+            AttemptFailure::ClosedEarly { is_reused, is_retryable } => is_reused && is_retryable,
+            AttemptFailure::ResponseStarted => false,
         };
-        is_safe_to_retry && self.started < MAX_ATTEMPTS && !is_past_deadline
+        is_safe_to_retry && self.count < MAX_ATTEMPTS && !is_past_deadline
     }
 
-    /// Returns the refusal for an exchange without a response: a timeout if a server was asked and
-    /// the deadline has passed, otherwise `UpstreamUnavailable`.
-    pub fn refusal(&self, is_past_deadline: bool) -> Refusal {
+    /// Returns the refusal for an exchange without a response: `UpstreamTimeout` if the current
+    /// attempt has a connection and the deadline has passed, otherwise `UpstreamUnavailable`.
+    pub fn refusal_without_response(&self, is_past_deadline: bool) -> Refusal {
         match self.is_connected && is_past_deadline {
             true => Refusal::UpstreamTimeout,
             false => Refusal::UpstreamUnavailable,
@@ -72,35 +74,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn asks_once_more_what_no_server_can_have_answered() {
+    fn only_a_safe_failure_is_retried_once() {
         let closed_early =
-            |is_reused, is_retryable| Failure::ClosedEarly { is_reused, is_retryable };
+            |is_reused, is_retryable| AttemptFailure::ClosedEarly { is_reused, is_retryable };
         let mut attempts = Attempts::default();
         attempts.start_attempt();
         assert!(!attempts.is_retry());
-        assert!(attempts.may_retry(Failure::Connect, false));
+        assert!(attempts.may_retry(AttemptFailure::Connect, false));
         assert!(attempts.may_retry(closed_early(true, true), false));
         for failure in
-            [closed_early(false, true), closed_early(true, false), Failure::ResponseStarted]
+            [closed_early(false, true), closed_early(true, false), AttemptFailure::ResponseStarted]
         {
             assert!(!attempts.may_retry(failure, false), "{failure:?}");
         }
-        assert!(!attempts.may_retry(Failure::Connect, true));
+        assert!(!attempts.may_retry(AttemptFailure::Connect, true));
         attempts.start_attempt();
         assert!(attempts.is_retry());
-        assert!(!attempts.may_retry(Failure::Connect, false));
+        assert!(!attempts.may_retry(AttemptFailure::Connect, false));
         assert!(!attempts.may_retry(closed_early(true, true), false));
     }
 
     #[test]
-    fn only_a_server_that_was_asked_can_be_too_slow() {
+    fn a_timeout_needs_a_connection() {
         let mut attempts = Attempts::default();
-        assert_eq!(attempts.refusal(true), Refusal::UpstreamUnavailable);
+        assert_eq!(attempts.refusal_without_response(true), Refusal::UpstreamUnavailable);
         attempts.start_attempt();
         attempts.mark_connected();
-        assert_eq!(attempts.refusal(false), Refusal::UpstreamUnavailable);
-        assert_eq!(attempts.refusal(true), Refusal::UpstreamTimeout);
+        assert_eq!(attempts.refusal_without_response(false), Refusal::UpstreamUnavailable);
+        assert_eq!(attempts.refusal_without_response(true), Refusal::UpstreamTimeout);
         attempts.start_attempt();
-        assert_eq!(attempts.refusal(true), Refusal::UpstreamUnavailable);
+        assert_eq!(attempts.refusal_without_response(true), Refusal::UpstreamUnavailable);
     }
 }

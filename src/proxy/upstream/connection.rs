@@ -62,25 +62,28 @@ impl UpstreamConnection {
 
 /// The idle connections to all servers.
 pub struct IdlePool {
-    max: usize,
+    max_connections: usize,
     idle_timeout: Duration,
     state: Mutex<PoolState>,
 }
 
 #[derive(Default)]
 struct PoolState {
+    /// The idle connections to each server, each with the start of its idle time. The longest idle
+    /// comes first.
     by_server: HashMap<SocketAddr, Vec<(UpstreamConnection, Instant)>>,
     /// The task of `evict_periodically` runs.
     is_evictor_running: bool,
 }
 
 impl IdlePool {
-    /// Creates an empty pool that keeps at most `max` connections, each for `idle_timeout`.
-    pub fn new(max: usize, idle_timeout: Duration) -> IdlePool {
-        IdlePool { max, idle_timeout, state: Mutex::default() }
+    /// Creates an empty pool that keeps at most `max_connections`, each for `idle_timeout`.
+    pub fn new(max_connections: usize, idle_timeout: Duration) -> IdlePool {
+        IdlePool { max_connections, idle_timeout, state: Mutex::default() }
     }
 
-    /// Takes the connection out that was used last.
+    /// Takes out the connection to this server that was used last and can still be reused; `None`
+    /// if there is none.
     pub fn checkout(&self, server: SocketAddr) -> Option<UpstreamConnection> {
         loop {
             // The lock is released before the kernel is asked.
@@ -92,10 +95,10 @@ impl IdlePool {
         }
     }
 
-    /// Keeps a connection whose exchange has ended.
+    /// Keeps a connection whose exchange has ended, or closes it if the pool is full.
     pub fn put(self: &Arc<Self>, connection: UpstreamConnection) {
         let mut state = self.lock_state();
-        if state.by_server.values().map(Vec::len).sum::<usize>() >= self.max {
+        if state.by_server.values().map(Vec::len).sum::<usize>() >= self.max_connections {
             return;
         }
         let kept = state.by_server.entry(connection.server).or_default();
@@ -105,7 +108,8 @@ impl IdlePool {
         }
     }
 
-    /// Closes connections that were idle for too long or have ended, until the pool is empty.
+    /// Closes connections that were idle for too long or have ended, once per `EVICTION_INTERVAL`.
+    /// Returns when the pool is empty.
     async fn evict_periodically(pool: Weak<IdlePool>) {
         loop {
             tokio::time::sleep(EVICTION_INTERVAL).await;
@@ -136,8 +140,8 @@ impl IdlePool {
         }
     }
 
-    /// Takes the next batch out of the pool. Connections are ordered by idle time, the longest idle
-    /// first; the first `seen` were inspected before.
+    /// Takes the next batch out of the pool; `None` if all connections were inspected. The first
+    /// `seen` connections in the pool were inspected before.
     fn take_batch(
         &self,
         server: SocketAddr,
@@ -157,7 +161,8 @@ impl IdlePool {
         mut batch: Vec<(UpstreamConnection, Instant)>,
     ) -> usize {
         let mut state = self.lock_state();
-        let free = self.max.saturating_sub(state.by_server.values().map(Vec::len).sum());
+        let free =
+            self.max_connections.saturating_sub(state.by_server.values().map(Vec::len).sum());
         let surplus = batch.split_off(free.min(batch.len()));
         let (kept, count) = (state.by_server.entry(server).or_default(), batch.len());
         let at = seen.min(kept.len());
@@ -204,9 +209,9 @@ mod tests {
         wait_until_evicted(&pool, server).await;
     }
 
-    /// More connections than a task may poll before the runtime makes it yield.
+    /// 300 connections are more than Tokio lets a task poll before the task must yield.
     #[tokio::test]
-    async fn of_many_connections_with_unread_bytes_none_is_reused() {
+    async fn many_unusable_connections_are_all_skipped() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
         let pool = IdlePool::new(300, Duration::from_secs(60));
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_checkout_waits_until_all_idle_connections_are_inspected() {
+    async fn eviction_holds_no_lock_and_one_batch_at_most() {
         const KEPT: usize = 50;
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let server = listener.local_addr().unwrap();
@@ -269,7 +274,8 @@ mod tests {
         assert!(state.by_server.is_empty() && !state.is_evictor_running);
     }
 
-    /// Waits, because the other side's close arrives after a delay.
+    /// Checks the pool repeatedly, because the bytes or the close of the other side arrive after a
+    /// delay. Fails after 5 s.
     async fn wait_until_evicted(pool: &Arc<IdlePool>, server: SocketAddr) {
         for _ in 0..500 {
             tokio::time::sleep(Duration::from_millis(10)).await;

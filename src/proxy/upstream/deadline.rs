@@ -10,8 +10,8 @@ use crate::support::socket_reset::duplicate_fd;
 /// Shuts the upstream connection down at the deadline of an exchange.
 ///
 /// Pingora's timers apply to each read, so an upstream server that trickles bytes would never time
-/// out. The guard holds its own file descriptor of the connection. After it is dropped it does
-/// nothing more, so drop the guard before another exchange can use the connection.
+/// out. The guard holds its own file descriptor of the connection. A dropped guard never shuts the
+/// connection down, so drop it before another exchange can use the connection.
 pub struct DeadlineGuard {
     timer: tokio::task::JoinHandle<()>,
     socket: Arc<GuardedSocket>,
@@ -21,6 +21,7 @@ pub struct DeadlineGuard {
 struct GuardedSocket(Mutex<Option<OwnedFd>>);
 
 impl DeadlineGuard {
+    /// Starts the timer; `None` if the descriptor can't be duplicated.
     pub(super) fn start(at: Instant, connection: RawFd) -> Option<DeadlineGuard> {
         let socket = Arc::new(GuardedSocket(Mutex::new(Some(duplicate_fd(connection)?))));
         let timer_socket = Arc::clone(&socket);
@@ -36,8 +37,9 @@ impl DeadlineGuard {
 }
 
 impl GuardedSocket {
-    /// Passes the descriptor to `release`, at most once. `release` runs under the lock: otherwise a
-    /// timer task that runs already could shut the connection down after the guard was dropped.
+    /// Passes the descriptor to `release`, once: later calls do nothing. `release` runs under the
+    /// lock, so that dropping the guard waits for a timer task that has just begun to shut the
+    /// connection down.
     fn release_with(&self, release: impl FnOnce(OwnedFd)) {
         let mut socket = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(connection) = socket.take() {
@@ -61,7 +63,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn a_dropped_guard_shuts_nothing_down_even_after_its_deadline() {
+    fn a_socket_is_released_once_under_the_lock() {
         let (stream, _other) = std::os::unix::net::UnixStream::pair().unwrap();
         let socket = Arc::new(GuardedSocket(Mutex::new(duplicate_fd(stream.as_raw_fd()))));
         let (send_started, started) = channel();

@@ -17,8 +17,8 @@ use crate::message::response::{
 pub use body::{BodyState, ChunkState, MalformedResponse};
 
 use crate::message::forwarding::{
-    annotate_response, is_chunked, is_framing_field, is_response_field_forwarded,
-    parse_connection_options,
+    annotate_response, is_framing_field, is_response_field_forwarded, parse_connection_options,
+    parse_is_chunked,
 };
 
 /// The most fields of a header; Pingora's limit.
@@ -26,31 +26,32 @@ const MAX_FIELDS: usize = 256;
 /// The most bytes of a header; Pingora's limit.
 const MAX_HEADER_BYTES: usize = 1 << 20;
 
-/// The request and connection that a response is forwarded for.
+/// The facts about the client's request and connection that a response's header depends on.
 pub struct ResponseContext<'l> {
     /// The fields that every response to this request carries.
-    pub common: &'l CommonHeaders,
+    pub common_headers: &'l CommonHeaders,
     /// The value of `Date`.
     pub date: &'l [u8],
     /// The client's connection closes after the response.
-    pub closes: bool,
+    pub should_close: bool,
     /// The request's method is HEAD.
-    pub is_head: bool,
+    pub is_head_method: bool,
 }
 
-/// A response whose header was forwarded.
+/// The facts about a response that are needed after its header was forwarded.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ResponseHead {
     /// The status code.
     pub status: u16,
-    /// The state of the body.
+    /// The part of the body that is still to be forwarded.
     pub body: BodyState,
-    /// Whether the server keeps its connection open.
+    /// Whether the connection to the server can be reused after the body.
     pub is_persistent: bool,
 }
 
-/// Forwards the header at the front of `arrived` once it is complete, and removes it from there.
-/// Returns `None` while it is incomplete. Informational responses (1xx) are dropped.
+/// Removes the header at the front of `arrived` once it is complete, and appends the header for the
+/// client to `out`. Returns `None` while it is incomplete. Informational responses (1xx) are
+/// dropped.
 pub fn forward_head(
     arrived: &mut BytesMut,
     context: &ResponseContext<'_>,
@@ -72,17 +73,17 @@ pub fn forward_head(
         match status {
             100 | 102..=199 => arrived.advance(length),
             200..=999 => {
-                let answer = forward_fields(status, &response, context, out)?;
+                let head = write_client_header(status, &response, context, out)?;
                 arrived.advance(length);
-                return Ok(Some(answer));
+                return Ok(Some(head));
             }
-            // 101: riskgate requested no upgrade.
+            // 101 is an error, because riskgate requested no upgrade; so is a status below 100.
             _ => return Err(MalformedResponse),
         }
     }
 }
 
-fn forward_fields(
+fn write_client_header(
     status: u16,
     response: &Response<'_, '_>,
     context: &ResponseContext<'_>,
@@ -93,21 +94,22 @@ fn forward_fields(
         let named = fields.iter().filter(move |field| field.name.eq_ignore_ascii_case(name));
         named.map(|field| field.value)
     };
-    let nominated = parse_connection_options(values("connection")).ok_or(MalformedResponse)?;
-    let is_chunked = is_chunked(values("transfer-encoding")).ok_or(MalformedResponse)?;
+    let connection_options =
+        parse_connection_options(values("connection")).ok_or(MalformedResponse)?;
+    let is_chunked = parse_is_chunked(values("transfer-encoding")).ok_or(MalformedResponse)?;
     let length = if is_chunked { None } else { parse_content_length(values("content-length"))? };
     let body = match (is_chunked, length) {
-        _ if context.is_head || matches!(status, 204 | 304) => BodyState::Complete,
+        _ if context.is_head_method || matches!(status, 204 | 304) => BodyState::Complete,
         (true, _) => BodyState::Chunks(ChunkState::Size),
         (false, Some(0)) => BodyState::Complete,
-        (false, Some(length)) => BodyState::Length(length),
+        (false, Some(length)) => BodyState::BytesLeft(length),
         (false, None) => BodyState::UntilClose,
     };
     write_status_line(status, out);
     let mut has_cache_control = false;
     for field in fields {
         let name = field.name.as_bytes();
-        if !is_framing_field(name) && is_response_field_forwarded(name, &nominated) {
+        if !is_framing_field(name) && is_response_field_forwarded(name, &connection_options) {
             has_cache_control |= field.name.eq_ignore_ascii_case("cache-control");
             let unfolded;
             let value = if field.value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
@@ -136,15 +138,15 @@ fn forward_fields(
         _ => {}
     }
     annotate_response(status, has_cache_control, &mut |field, value| field.write_line(value, out));
-    context.common.for_each_field(&mut |field, value| field.write_line(value, out));
-    write_final_fields(context.date, context.closes, out);
-    // The connection can't be reused if its end ends the body, or if a server of HTTP/1.0 sends
-    // chunks.
+    context.common_headers.for_each_field(&mut |field, value| field.write_line(value, out));
+    write_final_fields(context.date, context.should_close, out);
+    // riskgate doesn't reuse the connection if the body lasts until the server closes it, or if an
+    // HTTP/1.0 server sends chunks.
     let is_last = body == BodyState::UntilClose || is_chunked && response.version != Some(1);
     Ok(ResponseHead {
         status,
         body,
-        is_persistent: !is_last && is_kept_alive(response.version, &nominated),
+        is_persistent: !is_last && is_kept_alive(response.version, &connection_options),
     })
 }
 
@@ -165,10 +167,11 @@ fn parse_content_length<'v>(
     Ok(length)
 }
 
-/// Returns true if the server keeps the connection open (RFC 9112 section 9.3).
-fn is_kept_alive(version: Option<u8>, options: &[&[u8]]) -> bool {
+/// Returns true if the server keeps the connection open (RFC 9112 section 9.3). `minor_version` is
+/// 1 for HTTP/1.1.
+fn is_kept_alive(minor_version: Option<u8>, options: &[&[u8]]) -> bool {
     let has = |option: &str| options.iter().any(|o| o.eq_ignore_ascii_case(option.as_bytes()));
-    !has("close") && (version == Some(1) || has("keep-alive"))
+    !has("close") && (minor_version == Some(1) || has("keep-alive"))
 }
 
 #[cfg(test)]
@@ -182,7 +185,12 @@ mod tests {
         size: usize,
     ) -> Result<(String, ResponseHead, usize), MalformedResponse> {
         let common = CommonHeaders::default();
-        let context = ResponseContext { common: &common, date: b"now", closes: false, is_head };
+        let context = ResponseContext {
+            common_headers: &common,
+            date: b"now",
+            should_close: false,
+            is_head_method: is_head,
+        };
         let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
         let mut parts = answer.as_bytes().chunks(size);
         let mut answer = loop {
@@ -203,7 +211,7 @@ mod tests {
     }
 
     /// Returns the body that a client reads, with a Content-Length or in chunks.
-    fn body(forwarded: &str) -> String {
+    fn decode_body(forwarded: &str) -> String {
         let (header, mut rest) = forwarded.split_once("\r\n\r\n").unwrap();
         if !header.contains("Transfer-Encoding: chunked") {
             return rest.to_owned();
@@ -222,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_ends_where_the_server_says_however_it_comes() {
+    fn a_body_in_parts_of_any_size_is_forwarded() {
         for (framing, sent, left) in [
             ("Content-Length: 5\r\n", "hello", 0),
             ("content-length: 5, 5\r\nContent-Length:5\r\n", "hello", 0),
@@ -237,7 +245,7 @@ mod tests {
                 let (forwarded, answer, rest) = forward_in_parts(&answer, false, size).unwrap();
                 assert!(forwarded.starts_with("HTTP/1.1 200 OK\r\nA: b\r\n"), "{forwarded}");
                 assert_eq!(
-                    (body(&forwarded).as_str(), answer.body),
+                    (decode_body(&forwarded).as_str(), answer.body),
                     ("hello", BodyState::Complete),
                     "{framing}"
                 );
@@ -247,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_without_a_body_says_what_it_would_be() {
+    fn head_and_304_keep_content_length() {
         let forward = |answer: &str, is_head| forward_in_parts(answer, is_head, 9).unwrap().0;
         let length = forward("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", true);
         assert!(length.contains("\r\nContent-Length: 5\r\n") && length.ends_with("\r\n\r\n"));
@@ -260,13 +268,13 @@ mod tests {
     }
 
     #[test]
-    fn a_folded_line_becomes_one() {
+    fn a_folded_field_is_unfolded() {
         let answer = "HTTP/1.1 200 OK\r\nA: b\r\n c\r\nContent-Length: 0\r\n\r\n";
         assert!(forward_in_parts(answer, false, 5).unwrap().0.contains("\r\nA: b c\r\n"));
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_not_passed_on() {
+    fn ambiguous_responses_are_malformed() {
         for answer in [
             "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello!",
             "HTTP/1.1 200 OK\r\nContent-Length: +5\r\n\r\nhello",
@@ -291,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_persistent_unless_close_or_http_10_says_otherwise() {
+    fn close_or_http_10_ends_persistence() {
         let is_kept = |version: u8, connection: &str| {
             is_kept_alive(
                 Some(version),

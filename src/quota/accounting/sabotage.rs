@@ -1,43 +1,43 @@
-//! The accounting breaks its own order of steps, for tests that must notice it.
+//! Deliberate faults in the accounting: the simulation must notice each of them.
 //!
-//! A test calls these functions between steps that the gateway takes. The steps stay as shipped.
+//! A test calls these functions between two steps of the shipped code, which itself is unchanged.
 
 use super::{AtomicLease, LeaseAccounting};
 
 impl LeaseAccounting {
-    /// Takes calls back into memory after the report under way has returned them to the store.
-    /// `max_kept` is how many calls the report took out of memory.
-    pub(in super::super) fn keep_returned_calls(
+    /// Fault: makes calls spendable again that the report in flight returns to the store.
+    /// `withdrawn` is how many calls were withdrawn from memory for that report.
+    pub(in super::super) fn hold_returned_calls(
         &mut self,
         atomic_lease: &AtomicLease,
-        max_kept: u64,
+        withdrawn: u64,
     ) {
         let Some(report) = &mut self.pending else { return };
-        let kept = report.returning.min(max_kept);
+        let kept = report.returning.min(withdrawn);
         report.returning -= kept;
         self.returning -= kept;
         let lease = atomic_lease.load();
         atomic_lease.add_granted(kept, lease.unleased_low().saturating_sub(kept));
     }
 
-    /// Takes the kept calls out of memory, now that the store has replied. Calls that were spent
-    /// meanwhile were spent without the store's knowledge.
-    pub(in super::super) fn drop_kept_calls(&mut self, atomic_lease: &AtomicLease) {
+    /// Withdraws those calls again once the store has replied. Any that were spent meanwhile were
+    /// spent without a lease.
+    pub(in super::super) fn withdraw_returned_calls(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &self.pending else { return };
-        let kept = self.leased + report.unsettled - report.returning - report.floor;
+        let kept = self.own_leased + report.unsettled - report.returning - report.floor;
         let held = atomic_lease.load().held();
         let dropped = kept.min(held);
         atomic_lease.withdraw_all_but(held - dropped, false);
-        // A changed limit has taken some out already.
+        // A changed limit has withdrawn some of them already.
         self.returning -= (kept - dropped).min(self.returning - report.returning);
     }
 
-    /// Makes the calls that the report under way asks for spendable at once.
-    pub(in super::super) fn spend_before_grant(&mut self, atomic_lease: &AtomicLease) {
+    /// Fault: makes the calls that the report in flight requests spendable before they are granted.
+    pub(in super::super) fn hold_ungranted_calls(&mut self, atomic_lease: &AtomicLease) {
         let Some(report) = &mut self.pending else { return };
         let asked = std::mem::take(&mut report.requested);
         report.floor += asked;
-        self.leased += asked;
+        self.own_leased += asked;
         atomic_lease.add_granted(asked, atomic_lease.load().unleased_low());
     }
 }

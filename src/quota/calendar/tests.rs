@@ -1,49 +1,49 @@
 use super::*;
 
 /// The last second of November 2026.
-const END: i64 = 1_796_083_199;
+const NOVEMBER_END: i64 = 1_796_083_199;
 const DAY: i64 = 86_400;
 
-fn month(calendar: &Calendar, boottime: i64) -> String {
-    calendar.month_at(calendar.now(boottime), || boottime).to_string()
+fn month_text(calendar: &Calendar, boottime: i64) -> String {
+    calendar.month_to_charge(calendar.now(boottime), || boottime).to_string()
 }
 
-fn known(unix_now: i64) -> Option<Month> {
+fn known_month(unix_now: i64) -> Option<Month> {
     Some(Month::containing(unix_now))
 }
 
 #[test]
 fn a_month_begins_on_time_and_never_again() {
-    let calendar = Calendar::new(None, END - 100, 0);
-    assert_eq!(month(&calendar, 100), "2026-11");
-    assert_eq!(month(&calendar, 101), "2026-12");
-    assert_eq!(month(&calendar, 99), "2026-12");
-    let calendar = Calendar::new(known(END + 1), END, 0);
-    assert_eq!(month(&calendar, 0), "2026-12");
-    assert_eq!(calendar.now(7), END + 8, "the time is not before the month either");
+    let calendar = Calendar::new(None, NOVEMBER_END - 100, 0);
+    assert_eq!(month_text(&calendar, 100), "2026-11");
+    assert_eq!(month_text(&calendar, 101), "2026-12");
+    assert_eq!(month_text(&calendar, 99), "2026-12");
+    let calendar = Calendar::new(known_month(NOVEMBER_END + 1), NOVEMBER_END, 0);
+    assert_eq!(month_text(&calendar, 0), "2026-12");
+    assert_eq!(calendar.now(7), NOVEMBER_END + 8, "the time is not before the month either");
 }
 
 #[test]
 fn a_clock_far_ahead_at_the_start_is_held_until_it_proves_steady() {
-    let wrong = END + 62 * DAY;
-    let calendar = Calendar::new(known(END), wrong, 0);
+    let wrong = NOVEMBER_END + 62 * DAY;
+    let calendar = Calendar::new(known_month(NOVEMBER_END), wrong, 0);
     assert!(
         calendar.problem(0).unwrap().contains("this machine's clock says 2027-01-31T23:59:59Z")
     );
     for boottime in 0..600 {
         calendar.observe_machine_clock(wrong + boottime, boottime);
-        assert_eq!(month(&calendar, boottime), "2026-11");
+        assert_eq!(month_text(&calendar, boottime), "2026-11");
     }
     calendar.observe_machine_clock(wrong + 600, 600);
-    assert_eq!((month(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
-    // A gateway that was off over a month's end accepts the new month at once.
-    let calendar = Calendar::new(known(END), END + 5 * DAY, 0);
-    assert_eq!(month(&calendar, 0), "2026-12");
+    assert_eq!((month_text(&calendar, 600), calendar.problem(600)), ("2027-02".to_owned(), None));
+    // A gateway that did not run while a month ended accepts the new month at once.
+    let calendar = Calendar::new(known_month(NOVEMBER_END), NOVEMBER_END + 5 * DAY, 0);
+    assert_eq!(month_text(&calendar, 0), "2026-12");
 }
 
 #[test]
 fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
-    let start = END - DAY;
+    let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
     let jump = 40 * DAY;
     let observe = |ahead: i64, boottime: i64| {
@@ -59,35 +59,35 @@ fn a_jump_is_held_until_it_proves_steady_and_the_time_goes_on_meanwhile() {
     assert_eq!(observe(jump + 3_000, 700), start + 700);
     assert_eq!(observe(jump + 3_000, 1_299), start + 1_299);
     assert_eq!(observe(jump + 3_000, 1_300), start + jump + 4_300);
-    assert_eq!(month(&calendar, 1_300), "2027-01");
-    // However steady it is, one clock alone never leads back to a past month.
+    assert_eq!(month_text(&calendar, 1_300), "2027-01");
+    // A steady clock alone never leads back to a past month.
     assert_eq!(observe(0, 1_400), start + jump + 4_400);
     assert_eq!(observe(0, 9_000), start + jump + 12_000);
     assert!(calendar.problem(9_000).unwrap().contains("riskgate store repair-month 2026-11"));
 }
 
 #[test]
-fn a_clock_that_is_set_by_a_little_is_followed() {
-    let calendar = Calendar::new(None, END - DAY, 0);
-    calendar.observe_machine_clock(END - DAY + 101, 100);
-    assert_eq!(calendar.now(100), END - DAY + 100, "fractions of a second are no step");
-    calendar.observe_machine_clock(END - DAY + 204, 200);
-    assert_eq!(calendar.now(200), END - DAY + 204);
+fn small_clock_corrections_are_followed() {
+    let calendar = Calendar::new(None, NOVEMBER_END - DAY, 0);
+    calendar.observe_machine_clock(NOVEMBER_END - DAY + 101, 100);
+    assert_eq!(calendar.now(100), NOVEMBER_END - DAY + 100, "fractions of a second are no step");
+    calendar.observe_machine_clock(NOVEMBER_END - DAY + 204, 200);
+    assert_eq!(calendar.now(200), NOVEMBER_END - DAY + 204);
     for boottime in 300..=901 {
-        calendar.observe_machine_clock(END - DAY + 30 + boottime, boottime);
+        calendar.observe_machine_clock(NOVEMBER_END - DAY + 30 + boottime, boottime);
     }
-    assert_eq!(calendar.now(DAY), END + 30);
+    assert_eq!(calendar.now(DAY), NOVEMBER_END + 30);
 }
 
 #[test]
-fn all_nodes_go_by_the_store_s_clock() {
+fn all_nodes_follow_the_store_clock() {
     // One node is an hour behind, one an hour ahead; the store's clock is right.
-    let store = END - 10;
+    let store = NOVEMBER_END - 10;
     for wrong in [-3_600, 3_600] {
-        let calendar = Calendar::new(known(store), store + wrong, 0);
+        let calendar = Calendar::new(known_month(store), store + wrong, 0);
         calendar.observe_store_clock(store, store + wrong, 0);
-        assert_eq!(month(&calendar, 10), "2026-11", "{wrong}");
-        assert_eq!(month(&calendar, 11), "2026-12", "{wrong}");
+        assert_eq!(month_text(&calendar, 10), "2026-11", "{wrong}");
+        assert_eq!(month_text(&calendar, 11), "2026-12", "{wrong}");
         // This machine's clock is never used again, even while the store is silent.
         for boottime in 12..2_000 {
             calendar.observe_machine_clock(store + 40 * DAY + boottime, boottime);
@@ -97,29 +97,31 @@ fn all_nodes_go_by_the_store_s_clock() {
 }
 
 #[test]
-fn a_wrong_clock_at_the_start_is_forgotten_once_the_store_is_heard() {
-    let store = END - DAY;
-    for known in [None, known(store)] {
+fn the_first_store_time_replaces_a_wrong_machine_clock() {
+    let store = NOVEMBER_END - DAY;
+    for known in [None, known_month(store)] {
         let calendar = Calendar::new(known, store + 40 * DAY, 0);
         calendar.observe_store_clock(store, store + 40 * DAY, 1);
-        assert_eq!(month(&calendar, 2), "2026-11");
+        assert_eq!(month_text(&calendar, 2), "2026-11");
         assert_eq!(calendar.now(1), store);
-        assert_eq!(calendar.store_month(1), Some(Month::containing(store)));
+        assert_eq!(calendar.month_by_store_clock(1), Some(Month::containing(store)));
     }
 }
 
 #[test]
-fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
-    let start = END - DAY;
-    // Also if no month is known, and if the jump would begin the next one.
-    for (known, jump) in [(known(start), 70), (None, 70), (known(start), 20), (None, 4_000)] {
+fn a_first_store_time_far_ahead_is_held() {
+    let start = NOVEMBER_END - DAY;
+    // The jump is held even if no month is known, and even if it leads only to the next month.
+    for (known, jump) in
+        [(known_month(start), 70), (None, 70), (known_month(start), 20), (None, 4_000)]
+    {
         let jump = jump * DAY;
         let calendar = Calendar::new(known, start, 0);
         for boottime in 0..600 {
             calendar.observe_store_clock(start + jump + boottime, start + boottime, boottime);
             assert_eq!(calendar.now(boottime), start + boottime);
-            assert_eq!(month(&calendar, boottime), "2026-11");
-            assert_eq!(calendar.store_month(boottime), None, "other nodes get no month");
+            assert_eq!(month_text(&calendar, boottime), "2026-11");
+            assert_eq!(calendar.month_by_store_clock(boottime), None, "other nodes get no month");
         }
         assert!(calendar.problem(599).unwrap().contains("the store's clock says"));
         calendar.observe_store_clock(start + jump + 600, start + 600, 600);
@@ -128,60 +130,64 @@ fn a_store_s_clock_far_ahead_at_the_start_is_held_as_later_on() {
 }
 
 #[test]
-fn a_store_s_clock_at_the_start_is_believed_where_this_machine_s_says_the_same_or_nothing() {
-    let now = END + 70 * DAY;
+fn a_first_store_time_is_accepted_if_not_contradicted() {
+    let now = NOVEMBER_END + 70 * DAY;
     // No node ran for two months, and this machine's clock is slightly off, was never set, or shows
     // a month that has ended.
     for (known, store, machine) in [
-        (known(END), now, now + 3_600),
-        (known(END), END + 10, END - 40 * DAY),
+        (known_month(NOVEMBER_END), now, now + 3_600),
+        (known_month(NOVEMBER_END), NOVEMBER_END + 10, NOVEMBER_END - 40 * DAY),
         (None, now, 0),
         (None, now, now - 3_600),
-        (known(END), END + 1, END - 3),
+        (known_month(NOVEMBER_END), NOVEMBER_END + 1, NOVEMBER_END - 3),
     ] {
         let calendar = Calendar::new(known, machine, 0);
         calendar.observe_store_clock(store, machine, 0);
         assert_eq!(calendar.now(0), store, "{known:?} {machine}");
         assert_eq!(calendar.problem(0), None);
     }
-    // A time before a month that was already counted in is certainly wrong.
-    let calendar = Calendar::new(known(END), END - 10, 0);
-    calendar.observe_store_clock(END - 40 * DAY, END - 10, 0);
-    assert_eq!(calendar.now(0), END - 10);
+    // A time before a month in which calls were already counted is certainly wrong.
+    let calendar = Calendar::new(known_month(NOVEMBER_END), NOVEMBER_END - 10, 0);
+    calendar.observe_store_clock(NOVEMBER_END - 40 * DAY, NOVEMBER_END - 10, 0);
+    assert_eq!(calendar.now(0), NOVEMBER_END - 10);
 }
 
 #[test]
-fn a_month_that_ran_ahead_is_told_and_the_time_is_right_where_both_clocks_say_so() {
-    let calendar = Calendar::new(known(END + 40 * DAY), END, 0);
-    calendar.observe_store_clock(END, END, 0);
-    assert_eq!((calendar.now(0), month(&calendar, 0)), (END, "2027-01".to_owned()));
-    assert_eq!(calendar.store_month(0), known(END), "other nodes get the true month");
+fn a_month_counted_too_early_is_a_clock_problem() {
+    let calendar = Calendar::new(known_month(NOVEMBER_END + 40 * DAY), NOVEMBER_END, 0);
+    calendar.observe_store_clock(NOVEMBER_END, NOVEMBER_END, 0);
+    assert_eq!((calendar.now(0), month_text(&calendar, 0)), (NOVEMBER_END, "2027-01".to_owned()));
+    assert_eq!(
+        calendar.month_by_store_clock(0),
+        known_month(NOVEMBER_END),
+        "other nodes get the true month"
+    );
     let problem = calendar.problem(0).unwrap();
     assert!(problem.starts_with("it is 2026-11, but calls of 2027-01 were counted"), "{problem}");
 }
 
 #[test]
-fn a_store_s_clock_that_jumps_is_confirmed_by_ours_or_held() {
+fn a_store_clock_jump_is_held_unless_confirmed() {
     let jump = 40 * DAY;
-    let start = END - DAY;
+    let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
     calendar.observe_store_clock(start, start, 0);
     calendar.observe_store_clock(start + jump, start + 1, 1);
-    assert_eq!(month(&calendar, 1), "2026-11");
+    assert_eq!(month_text(&calendar, 1), "2026-11");
     calendar.observe_store_clock(start + jump + 600, start + 601, 601);
-    assert_eq!(month(&calendar, 602), "2027-01", "steady for ten minutes");
+    assert_eq!(month_text(&calendar, 602), "2027-01", "steady for ten minutes");
 
     let calendar = Calendar::new(None, start, 0);
     calendar.observe_store_clock(start, start, 0);
     calendar.observe_store_clock(start + jump, start + jump, 1);
-    assert_eq!(month(&calendar, 1), "2027-01", "both clocks say so");
+    assert_eq!(month_text(&calendar, 1), "2027-01", "both clocks say so");
 }
 
 #[test]
 fn a_month_begins_on_time_while_the_store_is_silent() {
-    let start = END - DAY;
+    let start = NOVEMBER_END - DAY;
     let calendar = Calendar::new(None, start, 0);
     calendar.observe_store_clock(start, start, 0);
-    assert_eq!(month(&calendar, DAY), "2026-11");
-    assert_eq!(month(&calendar, DAY + 1), "2026-12");
+    assert_eq!(month_text(&calendar, DAY), "2026-11");
+    assert_eq!(month_text(&calendar, DAY + 1), "2026-12");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::NOW;
+use super::NOVEMBER_END;
 use crate::model::month::Month;
 use crate::quota::FailurePolicy;
 use crate::quota::calendar::Calendar;
@@ -12,7 +12,7 @@ use crate::store::MonthlyLimit;
 
 /// A node on a machine whose clock is 40 days ahead, and the time that this clock shows.
 fn node_with_clock_ahead(on_failure: FailurePolicy) -> (Node, i64) {
-    let wrong = NOW + 40 * 86_400;
+    let wrong = NOVEMBER_END + 40 * 86_400;
     let node = Node::new([7; 16], Calendar::new(None, wrong, 0), on_failure, 10);
     node.health.is_down.store(true, Ordering::Relaxed);
     (node, wrong)
@@ -21,14 +21,18 @@ fn node_with_clock_ahead(on_failure: FailurePolicy) -> (Node, i64) {
 #[test]
 fn calls_admitted_under_a_wrong_clock_count_in_the_month_that_the_store_says() {
     let (node, wrong) = node_with_clock_ahead(FailurePolicy::Open);
-    let lease = node.lease("acme", MonthlyLimit::Calls(100));
-    let month = node.calendar.month_at(wrong, || 0);
+    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(100));
+    let month = node.calendar.month_to_charge(wrong, || 0);
     let ChargeProgress::Done(Ok(charge)) = node.charge(&lease, month, 1) else { panic!("open") };
     assert_eq!(charge.month(), month);
-    node.calendar.observe_store_clock(NOW, wrong, 1);
-    let now = Month::containing(NOW);
-    assert_eq!(node.calendar.month_at(NOW, || 1), now, "all nodes count in one month");
-    // A call that arrived in the month that never began is admitted in the current month.
+    node.calendar.observe_store_clock(NOVEMBER_END, wrong, 1);
+    let now = Month::containing(NOVEMBER_END);
+    assert_eq!(
+        node.calendar.month_to_charge(NOVEMBER_END, || 1),
+        now,
+        "all nodes count in one month"
+    );
+    // A call charged to the wrong, later month is admitted in the current month.
     assert!(matches!(node.charge(&lease, month, 1), ChargeProgress::Done(Ok(_))));
     let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
     let reported: Vec<(Month, u64)> =
@@ -41,11 +45,11 @@ fn a_month_only_requested_before_the_first_probe_is_never_reported() {
     for on_failure in [FailurePolicy::Closed, FailurePolicy::Open] {
         let (node, wrong) = node_with_clock_ahead(on_failure);
         node.health.is_down.store(on_failure == FailurePolicy::Closed, Ordering::Relaxed);
-        let lease = node.lease("acme", MonthlyLimit::Calls(100));
-        let month = node.calendar.month_at(wrong, || 0);
+        let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(100));
+        let month = node.calendar.month_to_charge(wrong, || 0);
         assert!(!matches!(node.charge(&lease, month, 1), ChargeProgress::Done(Ok(_))));
-        node.calendar.observe_store_clock(NOW, wrong, 1);
-        let now = Month::containing(NOW);
+        node.calendar.observe_store_clock(NOVEMBER_END, wrong, 1);
+        let now = Month::containing(NOVEMBER_END);
         // The waiting call requests a lease again.
         node.health.is_down.store(false, Ordering::Relaxed);
         assert!(matches!(node.charge(&lease, month, 1), ChargeProgress::Wait));

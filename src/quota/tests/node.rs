@@ -1,9 +1,9 @@
-//! When a node reports to the store, and which reports don't wait for a call.
+//! When a node sends its final reports, and when it requests more calls urgently.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::{NOW, store};
+use super::{NOVEMBER_END, open_store};
 use crate::model::month::Month;
 use crate::quota::FailurePolicy;
 use crate::quota::accounting::LeaseAccounting;
@@ -15,14 +15,14 @@ use crate::store::MonthlyLimit;
 #[test]
 fn the_final_report_of_a_month_does_not_wait_for_a_call() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder.path().join("store.db"));
-    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 0);
-    let lease = node.lease("acme", MonthlyLimit::Calls(10_000));
+    let mut store = open_store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
     let mut exchange_reports = |reason| {
         let batch = node.collect_reports(std::slice::from_ref(&lease), reason);
         let (id, month) = (node.id, node.calendar.latest_month());
         let context = crate::store::BatchContext {
-            node: &id,
+            node_id: &id,
             month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
@@ -30,13 +30,13 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
         let grants = store.report_leases(context, &batch.reports).unwrap();
         node.deliver_grants(batch, Some(grants), 1);
     };
-    let month = Month::containing(NOW);
-    lease.request_calls(month);
+    let month = Month::containing(NOVEMBER_END);
+    lease.record_requested_month(month);
     exchange_reports(ReportReason::CallsNeeded);
     assert!(node.try_charge(&lease, month).is_some());
     // The node sleeps so long that another process deletes the month's totals.
-    let later = NOW + 500 * 86_400;
-    node.calendar.month_at(later, || 500 * 86_400);
+    let later = NOVEMBER_END + 500 * 86_400;
+    node.calendar.month_to_charge(later, || 500 * 86_400);
     exchange_reports(ReportReason::Tick);
     exchange_reports(ReportReason::Tick);
     assert!(lease.is_fully_reported(), "the final report was accepted");
@@ -45,22 +45,22 @@ fn the_final_report_of_a_month_does_not_wait_for_a_call() {
 #[test]
 fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder.path().join("store.db"));
-    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 0);
-    let lease = node.lease("acme", MonthlyLimit::Calls(1_000_000));
-    let month = Month::containing(NOW);
-    let was_urgent = || node.has_urgent.swap(false, Ordering::Relaxed);
-    lease.request_calls(month);
+    let mut store = open_store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(1_000_000));
+    let month = Month::containing(NOVEMBER_END);
+    let was_urgent = || node.has_urgent_request.swap(false, Ordering::Relaxed);
+    lease.record_requested_month(month);
     let mut requests = Vec::new();
     for call in 0..2_000 {
-        if node.try_charge(&lease, month).is_some() && node.queue().waiting_leases.is_empty() {
+        if node.try_charge(&lease, month).is_some() && node.lock_queue().waiting_leases.is_empty() {
             continue;
         }
         requests.push((call, was_urgent()));
-        node.queue().waiting_leases.clear();
+        node.lock_queue().waiting_leases.clear();
         let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
         let context = crate::store::BatchContext {
-            node: &node.id,
+            node_id: &node.id,
             month,
             recovery_left: Duration::ZERO,
             needs_replicas: true,
@@ -68,7 +68,8 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
         let grants = store.report_leases(context, &batch.reports).unwrap();
         node.deliver_grants(batch, Some(grants), 1);
     }
-    // All within one second: the rate rises, so held calls last ever shorter.
+    // All calls are made within one second, so the measured rate rises, and the held calls last for
+    // ever less time.
     let first = requests.iter().position(|(_, is_urgent)| *is_urgent).expect("an urgent request");
     assert!(requests[..first].len() > 5 && requests[first].0 > 100, "{requests:?}");
     assert!(requests[first..].iter().all(|(_, is_urgent)| *is_urgent), "{requests:?}");
@@ -77,14 +78,15 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
 #[test]
 fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
-    let mut store = store(&folder.path().join("store.db"));
-    let node = Node::new([7; 16], Calendar::new(None, NOW, 0), FailurePolicy::Open, 10);
-    let leases = ["spoilt", "sound"].map(|name| node.lease(name, MonthlyLimit::Calls(10_000)));
-    let month = Month::containing(NOW);
-    leases.iter().for_each(|lease| lease.request_calls(month));
+    let mut store = open_store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 10);
+    let leases =
+        ["spoilt", "sound"].map(|name| node.lease_at_limit(name, MonthlyLimit::Calls(10_000)));
+    let month = Month::containing(NOVEMBER_END);
+    leases.iter().for_each(|lease| lease.record_requested_month(month));
     let batch = node.collect_reports(&leases, ReportReason::CallsNeeded);
     let context = crate::store::BatchContext {
-        node: &node.id,
+        node_id: &node.id,
         month,
         recovery_left: Duration::ZERO,
         needs_replicas: true,
@@ -102,6 +104,6 @@ fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
 #[should_panic(expected = "overflow")]
 fn a_sum_of_the_ledger_never_wraps() {
     let mut accounting = LeaseAccounting::new(None);
-    (accounting.leased, accounting.others_leased) = (u64::MAX, 1);
+    (accounting.own_leased, accounting.others_leased) = (u64::MAX, 1);
     accounting.leased_by_all();
 }

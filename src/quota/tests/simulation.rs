@@ -1,8 +1,8 @@
-//! Many short simulated runs of the ledger under all kinds of faults, each derived from a seed.
+//! Many short simulated runs of the ledger under faults. The seed of a run decides its events.
 //!
-//! Runs the shipped node, lease, calendar and store. Only time, the network between node and store,
-//! and the order of events are simulated. The promises are checked after each event and at the end
-//! of each run. If a run breaks a promise, its seed is printed:
+//! The node, lease, calendar and store are the shipped code. Only time, the network between node
+//! and store, and the order of events are simulated. `checks.rs` checks what the ledger promises,
+//! after each event and at the end of each run. If a run breaks a promise, its seed is printed:
 //!
 //! ```text
 //! RISKGATE_TEST_SIMULATION_SEEDS=4711 cargo test --lib simulation -- --nocapture
@@ -24,11 +24,11 @@ use engine::SimulatedStore;
 use run::Simulation;
 use sabotage::SabotagedStore;
 
-/// Runs for each store by default; `scripts/test --all` runs 100,000 in all.
+/// How many seeds are run on each store by default; `scripts/test --all` runs 100,000 in all.
 const DEFAULT_SEEDS: u64 = 2_000;
 
 /// The seeds to run, and whether each run prints its events.
-fn seeds() -> (Range<u64>, bool) {
+fn seeds_to_run() -> (Range<u64>, bool) {
     let Ok(text) = std::env::var("RISKGATE_TEST_SIMULATION_SEEDS") else {
         return (0..DEFAULT_SEEDS, false);
     };
@@ -40,8 +40,8 @@ fn seeds() -> (Range<u64>, bool) {
     }
 }
 
-fn run(open_store: impl Fn() -> SimulatedStore + Sync) {
-    let (seeds, is_verbose) = seeds();
+fn run_seeds(open_store: impl Fn() -> SimulatedStore + Sync) {
+    let (seeds, is_verbose) = seeds_to_run();
     let threads = if is_verbose { 1 } else { 2 };
     std::thread::scope(|scope| {
         for thread in 0..threads {
@@ -63,11 +63,11 @@ fn run(open_store: impl Fn() -> SimulatedStore + Sync) {
 
 #[test]
 fn no_simulated_run_with_sqlite_breaks_a_promise() {
-    run(SimulatedStore::sqlite);
+    run_seeds(SimulatedStore::sqlite);
 }
 
 #[test]
 fn no_simulated_run_with_redis_breaks_a_promise() {
     let server = engine::RedisServer::start();
-    run(|| SimulatedStore::redis(&server));
+    run_seeds(|| SimulatedStore::redis(&server));
 }

@@ -1,5 +1,5 @@
-//! Tests of the ledger operations: one body for both stores, then the events that only a server can
-//! go through.
+//! Tests of the ledger operations. `both` runs each test on SQLite and on Redis; the other modules
+//! test what only a server can do or suffer.
 
 mod both;
 mod errors;
@@ -19,13 +19,14 @@ use crate::store::{
 };
 
 /// January 2100. The totals of a past month would expire at once.
-const MONTH: u16 = 1_200;
+const MONTH_NUMBER: u16 = 1_200;
+// The ids of three nodes.
 const ALICE: [u8; 16] = [0xa1; 16];
 const BOB: [u8; 16] = [0xb0; 16];
 const CAROL: [u8; 16] = [0xca; 16];
 
 fn month() -> Month {
-    Month::from_number(MONTH).unwrap()
+    Month::from_number(MONTH_NUMBER).unwrap()
 }
 
 fn open_unconnected(url: &str, options: &RedisOptions, timeout: Duration) -> Store {
@@ -33,35 +34,35 @@ fn open_unconnected(url: &str, options: &RedisOptions, timeout: Duration) -> Sto
 }
 
 /// A store of either kind, probed.
-fn open(location: &TestStore) -> Store {
+fn open_and_probe(location: &TestStore) -> Store {
     let mut store = location.open();
     store.probe(month(), None).unwrap();
     store
 }
 
 /// A store on a server, probed.
-fn open_probed(server: &RedisServer) -> Store {
+fn open_probed_server(server: &RedisServer) -> Store {
     let mut store =
         open_unconnected(&server.url(), &RedisOptions::default(), Duration::from_secs(5));
     store.probe(month(), None).unwrap();
     store
 }
 
-/// A node as the store sees it: it names totals, numbers its reports and trusts grants.
+/// A node that sends the reports that a test tells it to send, and remembers its grants.
 #[derive(Clone)]
-struct Node {
+struct TestNode {
     id: [u8; 16],
     sequence: u64,
     known: KnownState,
-    /// Leased and spent of all other nodes, as far as this node knows.
+    /// The leased and the spent total of all other nodes, as far as this node knows.
     others_totals: (u64, u64),
-    /// How long it expects accounts to recover.
+    /// For how much longer the store recovers, as this node knows from a probe.
     recovery_left: Duration,
 }
 
-impl Node {
-    fn new(id: [u8; 16]) -> Node {
-        Node {
+impl TestNode {
+    fn new(id: [u8; 16]) -> TestNode {
+        TestNode {
             id,
             sequence: 0,
             known: KnownState::default(),
@@ -70,7 +71,7 @@ impl Node {
         }
     }
 
-    /// A report about acme. `floor` and `spent` can't be taken back.
+    /// Builds the next report about the account acme, and does not send it.
     fn next_report(
         &mut self,
         target: u64,
@@ -101,7 +102,7 @@ impl Node {
         reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
         let context = BatchContext {
-            node: &self.id,
+            node_id: &self.id,
             month: month(),
             recovery_left: self.recovery_left,
             needs_replicas: true,
@@ -120,8 +121,8 @@ impl Node {
         self.known = KnownState {
             sequence: report.sequence,
             revision: grant.revision,
-            leased: grant.own_leased + leased,
-            spent: report.spent + spent,
+            leased_by_all: grant.own_leased + leased,
+            spent_by_all: report.spent + spent,
         };
     }
 
@@ -141,12 +142,13 @@ impl Node {
     }
 }
 
-/// Own leased, leased and spent of the others: the fields that both stores have.
-fn totals(grant: Grant) -> (u64, u64, u64) {
+/// The node's leased total, and the leased and spent totals of the others: the fields of a grant
+/// that both stores fill in.
+fn grant_totals(grant: Grant) -> (u64, u64, u64) {
     (grant.own_leased, grant.others_leased, grant.others_spent)
 }
 
-fn row(account: &str, spent: u64, leased: u64) -> UsageRow {
+fn usage_row(account: &str, spent: u64, leased: u64) -> UsageRow {
     UsageRow { account: account.to_owned(), spent, leased, is_damaged: false }
 }
 

@@ -15,11 +15,11 @@ fn key(id: &str, digest: u8) -> KeyRow {
     }
 }
 
-fn revoked(id: &str, digest: u8) -> KeyRow {
+fn revoked_key(id: &str, digest: u8) -> KeyRow {
     KeyRow { revoked_at: Some(5), ..key(id, digest) }
 }
 
-fn ends(id: &str, digest: u8, at: i64) -> KeyRow {
+fn expiring_key(id: &str, digest: u8, at: i64) -> KeyRow {
     KeyRow { expires_at: Some(at), ..key(id, digest) }
 }
 
@@ -35,9 +35,9 @@ fn changes(keys: &[KeyRow], accounts: &[AccountRow]) -> RingChanges {
     RingChanges { keys: keys.to_vec(), accounts: accounts.to_vec(), ..RingChanges::default() }
 }
 
-/// The lost and the present rows of a node that knew `known`, when the store holds `now` of another
-/// history.
-fn after_a_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
+/// The lost rows and the rows in effect on a node that knew `known`, after the store lost data and
+/// holds `now`.
+fn keep_rows_after_loss(known: &[KeyRow], now: &[KeyRow]) -> (LostRows, RingRows) {
     let (mut lost, mut now) = (LostRows::default(), rows(now));
     lost.keep_lost_rows(&rows(known), &mut now, true);
     (lost, now)
@@ -48,10 +48,10 @@ fn describe_all(lost: &LostRows) -> String {
 }
 
 #[test]
-fn a_revoked_key_stays_so_where_the_other_history_has_it_under_another_id() {
-    let (mut lost, now) = after_a_loss(&[revoked("old", 1)], &[key("new", 1)]);
-    assert_eq!(now.keys, [revoked("new", 1)]);
-    assert_eq!(lost.rows_to_restore().0, [revoked("new", 1)], "and is written back");
+fn a_lost_revocation_applies_under_the_new_id() {
+    let (mut lost, now) = keep_rows_after_loss(&[revoked_key("old", 1)], &[key("new", 1)]);
+    assert_eq!(now.keys, [revoked_key("new", 1)]);
+    assert_eq!(lost.rows_to_restore().0, [revoked_key("new", 1)], "and is written back");
     assert!(
         describe_all(&lost).contains("run `riskgate keys revoke new`"),
         "{}",
@@ -61,20 +61,21 @@ fn a_revoked_key_stays_so_where_the_other_history_has_it_under_another_id() {
     let mut change = changes(&[KeyRow { label: Some("x".to_owned()), ..key("new", 1) }], &[]);
     lost.keep_lost_rows_in(&mut change);
     assert_eq!(change.keys[0].revoked_at, Some(5));
-    lost.keep_lost_rows_in(&mut changes(&[revoked("new", 1)], &[]));
+    lost.keep_lost_rows_in(&mut changes(&[revoked_key("new", 1)], &[]));
     assert!(lost.is_fully_restored() && lost.describe().is_empty());
 }
 
 #[test]
-fn an_earlier_end_stays_where_the_other_history_has_the_key_under_another_id() {
-    let (lost, now) = after_a_loss(&[ends("old", 1, 900)], &[ends("new", 1, 1_000)]);
-    assert_eq!(now.keys, [ends("new", 1, 900)]);
+fn a_lost_expiry_applies_under_the_new_id() {
+    let (lost, now) =
+        keep_rows_after_loss(&[expiring_key("old", 1, 900)], &[expiring_key("new", 1, 1_000)]);
+    assert_eq!(now.keys, [expiring_key("new", 1, 900)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
 #[test]
-fn a_key_whose_id_is_another_key_s_now_serves_on_under_an_id_of_its_own() {
-    let (lost, now) = after_a_loss(&[key("web", 1)], &[key("web", 2)]);
+fn a_lost_key_whose_id_is_taken_gets_a_new_id() {
+    let (lost, now) = keep_rows_after_loss(&[key("web", 1)], &[key("web", 2)]);
     let [other, kept] = &now.keys[..] else { panic!("{:?}", now.keys) };
     assert_eq!((other, &kept.digest), (&key("web", 2), &[1; 32]));
     assert_eq!(kept.id, "web-0101010101010101");
@@ -88,8 +89,8 @@ fn a_key_whose_id_is_another_key_s_now_serves_on_under_an_id_of_its_own() {
 }
 
 #[test]
-fn a_key_whose_id_is_given_to_another_before_it_is_written_back_serves_on() {
-    let (mut lost, mut now) = after_a_loss(&[key("web", 1)], &[]);
+fn a_lost_key_gets_a_new_id_if_a_change_takes_its_id() {
+    let (mut lost, mut now) = keep_rows_after_loss(&[key("web", 1)], &[]);
     let mut change = changes(&[key("web", 2)], &[]);
     lost.keep_lost_rows_in(&mut change);
     now.apply_changes(change);
@@ -99,39 +100,39 @@ fn a_key_whose_id_is_given_to_another_before_it_is_written_back_serves_on() {
 }
 
 #[test]
-fn a_revoked_key_that_is_imported_under_another_id_before_it_is_written_back_stays_so() {
-    let (mut lost, mut now) = after_a_loss(&[revoked("old", 1)], &[]);
+fn a_lost_revocation_applies_to_the_same_key_added_again() {
+    let (mut lost, mut now) = keep_rows_after_loss(&[revoked_key("old", 1)], &[]);
     let mut change = changes(&[key("new", 1)], &[]);
     lost.keep_lost_rows_in(&mut change);
     now.apply_changes(change);
-    assert_eq!(now.keys, [revoked("new", 1)]);
+    assert_eq!(now.keys, [revoked_key("new", 1)]);
     assert_eq!(lost.rows_to_restore().0, now.keys);
 }
 
 #[test]
-fn a_rotation_that_was_taken_back_stays_so_where_nothing_was_lost() {
-    let (mut lost, mut now) = (LostRows::default(), rows(&[key("old", 1), revoked("new", 2)]));
-    lost.keep_lost_rows(&rows(&[ends("old", 1, 900), key("new", 2)]), &mut now, false);
-    assert_eq!(now.keys, [key("old", 1), revoked("new", 2)]);
+fn an_undone_rotation_is_no_loss_but_a_missing_row_is() {
+    let (mut lost, mut now) = (LostRows::default(), rows(&[key("old", 1), revoked_key("new", 2)]));
+    lost.keep_lost_rows(&rows(&[expiring_key("old", 1, 900), key("new", 2)]), &mut now, false);
+    assert_eq!(now.keys, [key("old", 1), revoked_key("new", 2)]);
     assert!(lost.is_fully_restored());
     // No command removes a revocation or a row, so this is a loss whatever the ids say.
-    let known = rows(&[revoked("one", 1), key("two", 2)]);
+    let known = rows(&[revoked_key("one", 1), key("two", 2)]);
     let mut now = rows(&[key("one", 1)]);
     lost.keep_lost_rows(&known, &mut now, false);
-    assert_eq!(now.keys, [revoked("one", 1), key("two", 2)]);
+    assert_eq!(now.keys, [revoked_key("one", 1), key("two", 2)]);
 }
 
 #[test]
-fn an_end_that_was_lost_and_is_not_written_back_yet_outlives_a_reload() {
-    let (mut lost, known) = after_a_loss(&[ends("old", 1, 900)], &[key("old", 1)]);
+fn a_lost_expiry_applies_until_it_is_written_back() {
+    let (mut lost, known) = keep_rows_after_loss(&[expiring_key("old", 1, 900)], &[key("old", 1)]);
     let mut now = rows(&[key("old", 1)]);
     lost.keep_lost_rows(&known, &mut now, false);
-    assert_eq!(now.keys, [ends("old", 1, 900)]);
+    assert_eq!(now.keys, [expiring_key("old", 1, 900)]);
     assert!(!lost.is_fully_restored());
 }
 
 #[test]
-fn a_key_whose_row_cannot_be_read_is_not_added_beside_it() {
+fn a_key_with_a_damaged_row_is_not_restored() {
     let mut now = rows(&[]);
     now.damaged = DamagedRows::default();
     now.damaged.keys.insert("new".to_owned(), Some([1; 32]));
@@ -141,8 +142,8 @@ fn a_key_whose_row_cannot_be_read_is_not_added_beside_it() {
 }
 
 #[test]
-fn each_line_names_what_to_run() {
-    let known = [revoked("gone", 1), ends("late", 2, 1_800_000_000), key("good", 3)];
+fn each_described_loss_names_a_repair_command() {
+    let known = [revoked_key("gone", 1), expiring_key("late", 2, 1_800_000_000), key("good", 3)];
     let mut before = rows(&known);
     before.accounts.push(AccountRow {
         name: "other".to_owned(),
@@ -170,7 +171,7 @@ fn each_line_names_what_to_run() {
 }
 
 /// A node that knows the limit 7, which the store lost; the store now has the plan's limit.
-fn lost_limit() -> LostRows {
+fn lost_rows_with_limit() -> LostRows {
     let (mut lost, mut now) = (LostRows::default(), rows(&[]));
     let known = RingRows { accounts: vec![account(Some(7))], ..rows(&[]) };
     lost.keep_lost_rows(&known, &mut now, true);
@@ -183,25 +184,22 @@ fn lost_limit() -> LostRows {
 }
 
 #[test]
-fn a_lost_limit_is_not_reported_once_it_is_set_to_any_value() {
+fn a_lost_limit_is_reported_until_a_limit_is_set() {
     for calls in [Some(7), Some(9), None] {
-        let mut lost = lost_limit();
+        let mut lost = lost_rows_with_limit();
         lost.keep_lost_rows_in(&mut changes(&[], &[account(calls)]));
         assert_eq!(lost.describe(), [""; 0], "set to {calls:?}");
     }
-    let mut lost = lost_limit();
+    let mut lost = lost_rows_with_limit();
     lost.keep_lost_rows_in(&mut changes(&[key("new", 1)], &[account(None)]));
     assert_eq!(lost.describe().len(), 1, "a new key sets no limit");
 }
 
 #[test]
-fn a_limit_that_was_set_after_the_loss_is_not_told_as_lost() {
-    let mut lost = lost_limit();
+fn a_limit_set_after_the_loss_is_not_reported() {
+    let mut lost = lost_rows_with_limit();
     // Everything that changed after the known version changed after the loss.
     let ring_version = RingVersion { version: 9, ..RingVersion::default() };
-    lost.forget_reset_accounts(&RingChanges {
-        mark: ring_version,
-        ..changes(&[], &[account(None)])
-    });
+    lost.forget_accounts_set_again(&RingChanges { ring_version, ..changes(&[], &[account(None)]) });
     assert_eq!(lost.describe(), [""; 0]);
 }

@@ -62,8 +62,8 @@ impl Store {
         }
     }
 
-    /// Goes back to `month` and deletes the totals of later months. If the latest month is no
-    /// later, nothing changes. Returns what was done. Use it only while no node runs.
+    /// Makes `month` the latest month and deletes the totals of later months. If the latest month
+    /// is not later, it stays. Use this only while no node runs.
     pub fn repair_month(&mut self, month: Month) -> Result<RepairedMonth, StoreError> {
         match self {
             Store::Sqlite(store) => store.repair_month(month),

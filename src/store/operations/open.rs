@@ -16,10 +16,10 @@ pub enum Store {
 }
 
 impl Store {
-    /// Opens a store. A SQLite file is created if there is none; a server need not answer yet.
+    /// Opens a store. Creates the SQLite file if there is none. A server need not answer yet.
     ///
-    /// `timeout` is how long one operation may take; in SQLite, how long it waits for another
-    /// process's lock.
+    /// `timeout` limits one exchange with a server. In SQLite, it limits how long an operation
+    /// waits for the lock of another process.
     pub fn open(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -33,7 +33,7 @@ impl Store {
         }
     }
 
-    /// Opens a store that must exist; none is created.
+    /// Opens a store. Fails if the SQLite file does not exist, and does not create it.
     pub fn open_existing(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -45,8 +45,8 @@ impl Store {
         }
     }
 
-    /// Opens a store without changing it, to check it. Returns `None` if there is none and one
-    /// could be created.
+    /// Opens a store for a check, without creating it. Returns `None` if the SQLite file does not
+    /// exist but could be created.
     pub fn open_to_check(
         url: &StoreUrl,
         options: &RedisOptions,
@@ -70,21 +70,22 @@ impl Store {
     /// Fails if an open store has changed: its file was replaced, or its server was reconfigured.
     pub fn check_still_usable(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.check_file_unchanged(),
+            Store::Sqlite(store) => store.check_file_not_replaced(),
             Store::Redis(store) => store.check_usable(),
         }
     }
 
-    /// From now on operations wait up to five seconds for a lock: a command must get its turn
-    /// beside a busy gateway.
-    pub fn set_busy_timeout(&mut self) -> Result<(), StoreError> {
+    /// Lets later operations wait up to five seconds for an SQLite lock, so that a command succeeds
+    /// beside a busy gateway. Has no effect on a server.
+    pub fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.set_busy_timeout(),
+            Store::Sqlite(store) => store.raise_busy_timeout(),
             Store::Redis(_) => Ok(()),
         }
     }
 
-    /// Moves everything into the store's one file, so that it can be moved or backed up.
+    /// Moves SQLite's write-ahead log into the store's file, so that the file alone can be moved or
+    /// backed up. Has no effect on a server.
     pub fn checkpoint(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(store) => store.checkpoint(),

@@ -34,17 +34,17 @@ impl Store {
         }
     }
 
-    /// Descriptions of entries that riskgate did not write, found among keys and accounts at the
-    /// last read. They are ignored otherwise.
-    pub fn foreign_entries(&self) -> Vec<String> {
+    /// One line for each entry that riskgate did not write, as the last read found them among keys
+    /// and accounts on a server. riskgate ignores such entries.
+    pub fn describe_foreign_entries(&self) -> Vec<String> {
         match self {
             Store::Sqlite(_) => Vec::new(),
-            Store::Redis(store) => store.foreign_entries(),
+            Store::Redis(store) => store.describe_foreign_entries(),
         }
     }
 
-    /// Initializes an empty server as a store. Every operation that writes keys or accounts does so
-    /// too.
+    /// Initializes an empty server as a store: gives it a store id and a version. Every operation
+    /// that writes keys or accounts does so too.
     pub fn mark_as_store(&mut self) -> Result<(), StoreError> {
         match self {
             Store::Sqlite(_) => Ok(()),
@@ -61,8 +61,8 @@ impl Store {
         }
     }
 
-    /// Sets the end of a key: `expires_at` if that is earlier than its expiry, and `revoked_at` if
-    /// given.
+    /// Lowers the expiry of a key to `expires_at`, if given and earlier, and revokes the key at
+    /// `revoked_at`, if given and the key is not revoked yet.
     pub fn set_key_end(
         &mut self,
         id: &str,
@@ -75,8 +75,9 @@ impl Store {
         }
     }
 
-    /// Adds the key `new` of the same account and ends the key `old` at `old_expires_at` at the
-    /// latest, in one step. A key that was revoked or has expired by `now` can't be rotated.
+    /// In one step, adds the key `new`, which must belong to the same account, and lets the key
+    /// with the id `old` expire at `old_expires_at` at the latest. Fails if the old key is revoked
+    /// or has expired at `now`. All times are in Unix seconds.
     pub fn rotate_key(
         &mut self,
         old: &str,
@@ -90,24 +91,28 @@ impl Store {
         }
     }
 
-    /// Undoes a rotation in one step: revokes the key `new`, and resets the expiry of `old` to
-    /// `before`, unless it no longer ends at `old_expires_at`.
+    /// Undoes a rotation in one step: revokes the key `new` at `now`. If `old` still expires at
+    /// `old_expires_at`, sets its expiry back to `former_expires_at`.
     pub fn undo_rotation(
         &mut self,
         old: &str,
         new: &str,
         old_expires_at: i64,
-        before: Option<i64>,
+        former_expires_at: Option<i64>,
         now: i64,
     ) -> Result<(), StoreError> {
         match self {
-            Store::Sqlite(store) => store.undo_rotation(old, new, old_expires_at, before, now),
-            Store::Redis(store) => store.undo_rotation(old, new, old_expires_at, before, now),
+            Store::Sqlite(store) => {
+                store.undo_rotation(old, new, old_expires_at, former_expires_at, now)
+            }
+            Store::Redis(store) => {
+                store.undo_rotation(old, new, old_expires_at, former_expires_at, now)
+            }
         }
     }
 
-    /// Creates an account, or changes the given settings. A limit of `Some(None)` goes back to the
-    /// plan's limit.
+    /// Creates an account, or changes those settings that are given. A limit of `Some(None)`
+    /// removes the account's own limit, so that the limit of its plan applies.
     pub fn set_account(
         &mut self,
         name: &str,
@@ -124,7 +129,8 @@ impl Store {
     /// keys the earlier of both ends, and creates missing accounts. Other rows stay as they are. If
     /// there is nothing to write, the version stays the same.
     ///
-    /// Returns how many of `store.wait_replicas` lack the rows. A repeated call counts them again.
+    /// Returns how many of the `store.wait_replicas` replicas lack the rows. Repeat the call to
+    /// count them again.
     pub fn restore_rows(
         &mut self,
         keys: &[KeyRow],

@@ -5,7 +5,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::{TopCredit, TopRow};
 
 impl Store {
-    /// The counts of the top list.
+    /// The rows of the top list.
     pub fn top_rows(&mut self) -> Result<Vec<TopRow>, StoreError> {
         match self {
             Store::Sqlite(store) => store.top_rows(),
@@ -13,16 +13,21 @@ impl Store {
         }
     }
 
-    /// The counts of the top list, and the sightings already counted on `day`.
-    pub fn read_top(&mut self, day: i64) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
+    /// The rows of the top list, and the sightings already counted on `day`, in days since 1970. A
+    /// sighting is a hash of account, row and day.
+    pub fn top_rows_and_sightings(
+        &mut self,
+        day: i64,
+    ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
         match self {
-            Store::Sqlite(store) => store.read_top(day),
-            Store::Redis(store) => store.read_top(day),
+            Store::Sqlite(store) => store.top_rows_and_sightings(day),
+            Store::Redis(store) => store.top_rows_and_sightings(day),
         }
     }
 
-    /// Counts look-ups, each sighting once on its `day` over all nodes. Deletes the rows in
-    /// `evicted`, and sightings of days before the previous one. Returns the credited rows.
+    /// Adds the look-ups in `credits` to the top list. Each sighting counts once on its `day`,
+    /// whatever node reports it. Deletes the rows in `evicted`, and sightings of days before the
+    /// previous day. `half_life` is in seconds. Returns the credited rows.
     pub fn credit_top(
         &mut self,
         credits: &[TopCredit],

@@ -1,7 +1,7 @@
 //! The connection to a server, and its timeouts.
 //!
-//! A connection that failed in any way is dropped, because it may still deliver replies to earlier
-//! requests.
+//! If an exchange fails in any way, the connection is dropped, because it may still deliver replies
+//! to earlier commands.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -18,8 +18,9 @@ use crate::store::error::StoreError;
 use crate::store::url::RedisUrl;
 use crate::support::regular_file::read_regular_file;
 
-/// The timeout for connecting, including TLS and authentication. Operations have their own timeout.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
+/// The shortest timeout for connecting, including TLS and authentication. If the timeout of
+/// operations is longer, it applies to connecting too.
+pub(super) const MIN_CONNECT_TIMEOUT: Duration = Duration::from_millis(500);
 /// The timeout for an exchange of many rows.
 pub(super) const BULK_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest certificate file in bytes.
@@ -30,7 +31,7 @@ pub(super) const CHUNK_ROWS: usize = 1_000;
 /// Options for the connection to a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RedisOptions {
-    /// How many replicas must have a report before it counts as acknowledged.
+    /// How many replicas must have a write before it counts as acknowledged.
     pub wait_replicas: usize,
     /// A file with the certificate authority to trust instead of the system's.
     pub tls_ca: Option<PathBuf>,
@@ -39,17 +40,19 @@ pub struct RedisOptions {
 /// A server, and the connection to it if there is one.
 pub struct Redis {
     pub(super) client: Client,
+    /// The server's address without user and password, for errors.
     pub(super) location: String,
+    /// The timeout of one exchange.
     pub(super) timeout: Duration,
     pub(super) wait_replicas: usize,
     pub(super) connection: Option<Connection>,
-    /// The digests of the scripts, as the server returned them.
+    /// The SHA-1 digests of the scripts for EVALSHA, indexed by `Script`; empty until loaded.
     pub(super) script_digests: Vec<String>,
     /// How many of `wait_replicas` lack the latest write.
     pub(super) missing_replicas: usize,
     /// Entries among the keys and accounts that riskgate did not write.
     pub(super) foreign: ForeignEntries,
-    /// Accounts whose totals can't be read, and when a warning was logged.
+    /// The accounts whose totals can't be read, and when the latest warning about each was logged.
     pub(super) warned_accounts: HashMap<String, Instant>,
 }
 
@@ -74,7 +77,8 @@ impl Redis {
                     |found: String| unusable(expected, format!("{found}: {}", path.display()));
                 let root = read_regular_file(path, MAX_CA_BYTES)
                     .map_err(|found| tls_ca_error(found.to_string()))?;
-                // The crate would accept a file without certificates, and then trust no server.
+                // The redis crate would accept a file without certificates, and then trust no
+                // server.
                 let found = CertificateDer::pem_slice_iter(&root).collect::<Result<Vec<_>, _>>();
                 match found {
                     Ok(found) if found.is_empty() => return Err(tls_ca_error("none".to_owned())),
@@ -102,7 +106,7 @@ impl Redis {
         })
     }
 
-    /// Refuses a server that may evict keys when its memory is full. A server that does not answer
+    /// Fails if the server may evict keys when its memory is full. A server that does not answer
     /// passes.
     pub(in crate::store) fn check_usable(&mut self) -> Result<(), StoreError> {
         let info = match self.query("reading its settings", redis::pipe().cmd("INFO").arg("memory"))
@@ -121,7 +125,7 @@ impl Redis {
         }
     }
 
-    pub(super) fn unavailable(
+    pub(super) fn unavailable_error(
         &self,
         operation: &'static str,
         found: impl Into<String>,
@@ -131,7 +135,7 @@ impl Redis {
 
     /// Connects if there is no connection.
     pub(super) fn connect(&mut self) -> Result<(), StoreError> {
-        self.connect_within(self.timeout.max(CONNECT_TIMEOUT))
+        self.connect_within(self.timeout.max(MIN_CONNECT_TIMEOUT))
     }
 
     pub(super) fn connect_within(&mut self, timeout: Duration) -> Result<(), StoreError> {
@@ -141,7 +145,7 @@ impl Redis {
         self.connection = None;
         let result = self.client.get_connection_with_timeout(timeout);
         let connection =
-            result.map_err(|error| self.unavailable("connecting", error.to_string()))?;
+            result.map_err(|error| self.unavailable_error("connecting", error.to_string()))?;
         self.connection = Some(connection);
         Ok(())
     }
@@ -159,15 +163,15 @@ impl Redis {
         let loaded = self.send_once(OPERATION, &load, timeout)?;
         if let Some(found) = loaded.iter().find_map(server_error) {
             self.connection = None;
-            return Err(self.unavailable(OPERATION, found));
+            return Err(self.unavailable_error(OPERATION, found));
         }
         self.script_digests = loaded.into_iter().map(reply_text).collect();
         Ok(())
     }
 
-    /// Sends idempotent commands and reads their replies; connects first if needed. If an existing
-    /// connection turns out to be dead, the commands are sent again on a new one in the time that
-    /// is left. An error in one reply fails all.
+    /// Sends idempotent commands and reads their replies; connects first if needed. If the exchange
+    /// fails on an existing connection, the commands are sent again on a new connection in the time
+    /// that is left. If one reply is an error, the whole call fails.
     pub(super) fn query(
         &mut self,
         operation: &'static str,
@@ -196,13 +200,14 @@ impl Redis {
         match replies.iter().find_map(server_error) {
             Some(found) => {
                 self.connection = None;
-                Err(self.unavailable(operation, found))
+                Err(self.unavailable_error(operation, found))
             }
             None => Ok(replies),
         }
     }
 
-    /// The last reply to bulk commands, parsed.
+    /// Like [`Redis::query`] with [`BULK_TIMEOUT`]. Parses and returns the reply to the last
+    /// command.
     pub(super) fn query_last<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
@@ -212,9 +217,9 @@ impl Redis {
         self.parse_reply(operation, last.unwrap_or(Value::Nil))
     }
 
-    /// Parses a reply. The error never quotes the reply, which may hold anything, because errors
-    /// are logged. The connection is dropped, because further replies on it may belong to other
-    /// requests.
+    /// Parses a reply. If the reply has another form, drops the connection, because its further
+    /// replies may belong to other commands. The error never quotes the reply, which may hold
+    /// secrets, because errors are logged.
     pub(super) fn parse_reply<T: FromRedisValue>(
         &mut self,
         operation: &'static str,
@@ -222,12 +227,13 @@ impl Redis {
     ) -> Result<T, StoreError> {
         redis::from_redis_value(reply).map_err(|_| {
             self.connection = None;
-            self.unavailable(operation, "a reply of another form")
+            self.unavailable_error(operation, "a reply of another form")
         })
     }
 
-    /// Runs scripts. If the server has forgotten them, they are loaded again and all commands are
-    /// sent again, because none of them ran.
+    /// Runs scripts. `commands` builds the pipeline from the digests of the scripts. If the server
+    /// no longer has the scripts, they are loaded and all commands are sent again, because none of
+    /// them ran.
     pub(super) fn run_scripts(
         &mut self,
         operation: &'static str,
@@ -258,10 +264,11 @@ impl Redis {
             }
             self.load_scripts(timeout)?;
         }
-        Err(self.unavailable(operation, "a server that forgets loaded scripts at once"))
+        Err(self.unavailable_error(operation, "a server that forgets loaded scripts at once"))
     }
 
-    /// One exchange of all commands and replies within `timeout`. Any failure drops the connection.
+    /// Sends all commands and reads all replies within `timeout`, without a retry. Any failure
+    /// drops the connection.
     pub(super) fn send_once(
         &mut self,
         operation: &'static str,
@@ -269,7 +276,7 @@ impl Redis {
         timeout: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let Some(mut connection) = self.connection.take() else {
-            return Err(self.unavailable(operation, "no connection"));
+            return Err(self.unavailable_error(operation, "no connection"));
         };
         let deadline = Instant::now() + timeout;
         let mut send_and_receive = || -> redis::RedisResult<Vec<Value>> {
@@ -290,7 +297,7 @@ impl Redis {
                 true => format!("no answer within {} ms", timeout.as_millis()),
                 false => error.to_string(),
             };
-            self.unavailable(operation, found)
+            self.unavailable_error(operation, found)
         })?;
         self.connection = Some(connection);
         Ok(replies)

@@ -15,7 +15,7 @@ if ARGV[3] == 'commit' then
         return redis.error_reply('LATE: the import took too long and no longer reserves its names')
     end
     local given = redis.call('HGETALL', plans)
-    -- First, because a user may lack the permission to delete.
+    -- Deletes first: if the user lacks the permission, the script fails before it has written.
     redis.call('DEL', plans)
     local version = next_version(meta, ARGV[1])
     for at = 1, #given, 2 do
@@ -32,7 +32,7 @@ end
 if not number or version ~= '0' then return 0 end
 local score = '-' .. number
 local members = redis.call('ZRANGEBYSCORE', changed, score, score, 'LIMIT', 0, ARGV[4])
--- From here on the import is abandoned, whatever the clock says.
+-- Marks the import as abandoned, so that it can't be committed any more.
 redis.call('HSET', imports, import, number .. ' 0 0')
 for _, member in ipairs(members) do
     local id, account = string.match(member, '^key:(.*)$'), string.match(member, '^account:(.*)$')

@@ -1,15 +1,16 @@
 //! Fills an empty server with the contents of another store.
 //!
-//! Totals and top counts go first, under their own names; no gateway reads them while there are no
-//! keys. Keys and accounts are staged and become the ring in one short step at the end. Leftovers
-//! of an interrupted copy are cleared by the next one.
+//! Totals and top counts are written first, under their final names. No gateway uses them while the
+//! store has no keys. Keys and accounts are staged under temporary names, and one short step at the
+//! end renames them. The next copy deletes the totals that an interrupted copy left; staged rows
+//! expire.
 
 use redis::Pipeline;
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
 use super::key_names::TOP_KEY;
 use super::key_names::{ACCOUNTS, CHANGES, KEYS, RING_KEYS};
-use super::key_names::{LEDGER_PREFIX, LEDGER_TTL, ledger_key};
+use super::key_names::{LEDGER_PREFIX, LEDGER_TTL_SECONDS, ledger_key};
 use super::rows::{format_account, format_key};
 use super::scripts::Script;
 use super::top::format_top_row;
@@ -19,8 +20,8 @@ use crate::store::rows::StoreContents;
 
 /// The node id of copied totals; no running node has it.
 const COPY_NODE_ID: &str = "00000000000000000000000000000000";
-/// Staged rows that never become the ring expire after this many seconds.
-const STAGED_TTL: u64 = 600;
+/// Staged rows of an interrupted copy expire after this many seconds.
+const STAGED_TTL_SECONDS: u64 = 600;
 const OPERATION: &str = "filling the store";
 
 impl Redis {
@@ -32,8 +33,9 @@ impl Redis {
         let mut count = redis::pipe();
         count.cmd("EXISTS").arg(&[KEYS, ACCOUNTS, CHANGES]);
         let existing: u64 = self.query_last(OPERATION, &count)?;
-        let Some(leftovers) =
-            self.find_leftover_ledger().map(|leftovers| leftovers.filter(|_| existing == 0))?
+        let Some(leftovers) = self
+            .find_leftover_ledger_keys()
+            .map(|leftovers| leftovers.filter(|_| existing == 0))?
         else {
             return Err(not_empty);
         };
@@ -50,8 +52,9 @@ impl Redis {
         }
     }
 
-    /// The totals that an interrupted copy left; `None` if there are totals of other nodes.
-    fn find_leftover_ledger(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
+    /// The Redis keys of the totals that an interrupted copy left; `None` if a node has written
+    /// totals.
+    fn find_leftover_ledger_keys(&mut self) -> Result<Option<Vec<Vec<u8>>>, StoreError> {
         let mut leftovers = Vec::new();
         let mut cursor = 0u64;
         loop {
@@ -86,7 +89,7 @@ impl Redis {
                 write.arg(format!("1 {} {}", row.leased, row.spent));
                 write.arg("leased").arg(row.leased).arg("spent").arg(row.spent);
                 write.arg("revision").arg(1).arg("base").arg(0).arg("claim").arg("0 0");
-                write.cmd("EXPIRE").arg(&key).arg(LEDGER_TTL);
+                write.cmd("EXPIRE").arg(&key).arg(LEDGER_TTL_SECONDS);
             }
             self.query_within(OPERATION, BULK_TIMEOUT, &write)?;
         }
@@ -105,14 +108,15 @@ impl Redis {
         Ok(())
     }
 
-    /// Makes the staged rows the ring. Returns the version, or 0 if the ring is no longer empty.
+    /// Stages the keys and accounts, and then makes them the ring in one step. Returns the new
+    /// version, or 0 if the ring is no longer empty.
     fn fill_ring(&mut self, contents: &StoreContents) -> Result<u64, StoreError> {
         let id = self.random_id()?;
         let [rows, digests, accounts, changed] = ["keys", "digests", "accounts", "changed"]
             .map(|part| format!("riskgate:{{ring}}:staged:{id}:{part}"));
         let expire = |staging: &mut Pipeline| {
             for name in [&rows, &digests, &accounts, &changed] {
-                staging.cmd("EXPIRE").arg(name).arg(STAGED_TTL);
+                staging.cmd("EXPIRE").arg(name).arg(STAGED_TTL_SECONDS);
             }
         };
         for chunk in contents.ring.keys.chunks(CHUNK_ROWS) {

@@ -1,17 +1,17 @@
 //! Entries in the ring's collections on a server that riskgate did not write. They are reported and
 //! otherwise ignored.
 //!
-//! Lost rows show in the numbers of entries: each row has a member in the sorted set of changes,
-//! and each key has a digest. If the numbers don't agree, this module looks for entries that
-//! riskgate never writes, and leaves them out from then on. An entry that riskgate may have written
-//! is never foreign, because another row may have been lost with it.
+//! riskgate detects lost rows by counting entries: each row has a member in the sorted set of
+//! changes, and each key has a digest. If the counts don't agree, riskgate looks for entries that
+//! it never writes, and no longer counts them. An entry that riskgate may have written is never
+//! treated as foreign, because it may be all that is left of a lost row.
 
 use std::collections::BTreeSet;
 
 use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, IMPORTS, KEYS};
 
-/// The most entries that are listed by name.
-const MAX_NAMED: usize = 3;
+/// The most foreign entries that are listed; the rest are only counted.
+const MAX_LISTED_ENTRIES: usize = 3;
 
 /// The number of entries in each collection: keys, digests, accounts, changes.
 pub(super) type EntryCounts = [u64; 4];
@@ -21,8 +21,9 @@ pub(super) type EntryCounts = [u64; 4];
 pub(super) struct ForeignEntries {
     pub(super) entries: BTreeSet<(&'static str, Vec<u8>)>,
     /// Imports whose entries can't be read.
-    imports: BTreeSet<Vec<u8>>,
-    /// The entry counts that disagreed even without foreign entries: rows were lost.
+    damaged_imports: BTreeSet<Vec<u8>>,
+    /// The entry counts of the last read in which rows were lost: they disagreed even without the
+    /// foreign entries.
     pub(super) inconsistent_counts: Option<EntryCounts>,
 }
 
@@ -45,20 +46,22 @@ impl ForeignEntries {
         !self.entries.is_empty() && self.entries.contains(&(collection, name.to_owned()))
     }
 
+    /// Replaces the imports that [`ForeignEntries::describe`] also lists.
     pub(super) fn record_damaged_imports(&mut self, imports: BTreeSet<Vec<u8>>) {
-        self.imports = imports;
+        self.damaged_imports = imports;
     }
 
     pub(super) fn describe(&self) -> Vec<String> {
-        let imports = self.imports.iter().map(|name| (IMPORTS, name));
+        let imports = self.damaged_imports.iter().map(|name| (IMPORTS, name));
         let entries =
             self.entries.iter().map(|(collection, name)| (*collection, name)).chain(imports);
         let describe_entry = |(collection, name): (&str, &Vec<u8>)| {
             let name = name.escape_ascii();
             format!("{collection}: expected only what riskgate wrote, but found {name}; delete it")
         };
-        let mut lines: Vec<String> = entries.clone().take(MAX_NAMED).map(describe_entry).collect();
-        let more = entries.count().saturating_sub(MAX_NAMED);
+        let mut lines: Vec<String> =
+            entries.clone().take(MAX_LISTED_ENTRIES).map(describe_entry).collect();
+        let more = entries.count().saturating_sub(MAX_LISTED_ENTRIES);
         lines.extend((more > 0).then(|| format!("and {more} more such entries")));
         lines
     }

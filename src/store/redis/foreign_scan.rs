@@ -4,19 +4,19 @@ use std::collections::{BTreeSet, HashSet};
 
 use super::connection::Redis;
 use super::foreign::EntryCounts;
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READING_KEYS};
+use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION};
 use super::rows::{parse_account, parse_digest, parse_key};
 use crate::store::error::StoreError;
 
 impl Redis {
     /// Descriptions of the foreign entries.
-    pub(in super::super) fn foreign_entries(&self) -> Vec<String> {
+    pub(in super::super) fn describe_foreign_entries(&self) -> Vec<String> {
         self.foreign.describe()
     }
 
-    /// Looks for foreign entries after the entry counts disagreed. Returns true if the counts may
-    /// agree without them.
-    pub(super) fn find_foreign_entries(
+    /// Scans for foreign entries and records them, because the entry counts disagree. Returns false
+    /// without a scan if the same counts disagreed after the last scan too.
+    pub(super) fn scan_foreign_entries(
         &mut self,
         counts: &EntryCounts,
     ) -> Result<bool, StoreError> {
@@ -24,13 +24,13 @@ impl Redis {
             return Ok(false);
         }
         let mut rows = Vec::new();
-        // Rows before changes: an entry that is added meanwhile is in both.
+        // Rows are read before changes, so that the change of every row that was read is read too.
         for hash in [KEYS, DIGESTS, ACCOUNTS] {
             self.scan_pairs(hash, |name, value| rows.push((hash, name, value)))?;
         }
         let mut read = redis::pipe();
         read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg("-inf").arg("+inf");
-        let members: HashSet<Vec<u8>> = self.query_last(READING_KEYS, &read)?;
+        let members: HashSet<Vec<u8>> = self.query_last(READ_RING_OPERATION, &read)?;
         let others = members.iter().filter(|member| !is_change_member(member));
         let mut entries: BTreeSet<_> = others.map(|member| (CHANGES, member.clone())).collect();
         for (hash, name, value) in rows {
@@ -54,8 +54,8 @@ impl Redis {
         Ok(true)
     }
 
-    /// Records entry counts that disagree, so that nothing is scanned again while they stay the
-    /// same.
+    /// Records entry counts that disagree even without foreign entries, so that no read scans again
+    /// while the counts stay the same. If the counts changed during the scan, the next read scans.
     pub(super) fn record_loss(&mut self, before: &EntryCounts, now: &EntryCounts) {
         self.foreign.inconsistent_counts = (before == now).then_some(*now);
     }

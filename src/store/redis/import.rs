@@ -1,16 +1,16 @@
-//! Adds keys to a server: one page in one script, more as an import.
+//! Adds keys to a server: up to `CHUNK_ROWS` keys with one script, more keys as an import.
 //!
-//! An import adds many keys in pages, so that no step blocks the server for long. Its rows name the
-//! import and take effect for everybody when it is committed, in one short step. A failed import is
-//! undone. An import whose process was killed reserves its names for some seconds; then the next
-//! process that meets them clears it.
+//! An import adds the keys in pages, so that no script blocks the server for long. Each row names
+//! its import. One short script at the end commits the import, and all its rows take effect at
+//! once. A failed import is undone. If the process is killed, its import reserves the names for up
+//! to ten seconds; the next process that writes one of these names then clears the import.
 
 use super::connection::{CHUNK_ROWS, Redis};
 use super::key_names::RING_KEYS;
 use super::key_names::plans_key;
 use super::rows::{format_key, format_plan};
 use super::scripts::Script;
-use super::write::ADDING;
+use super::write::ADD_KEYS_OPERATION;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
 
@@ -58,6 +58,6 @@ impl Redis {
         }
         let plans = plans_key(import);
         let names = [&RING_KEYS[..], &[&plans]].concat();
-        self.write_after_imports(ADDING, Script::AddKeys, &names, &arguments).map(drop)
+        self.write_after_imports(ADD_KEYS_OPERATION, Script::AddKeys, &names, &arguments).map(drop)
     }
 }

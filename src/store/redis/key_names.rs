@@ -1,44 +1,54 @@
-//! The names of all keys on a server. The keys that one script touches share a hash tag.
+//! The names of all Redis keys. The Redis keys that one script touches share a hash tag.
 
 use crate::model::month::Month;
 
+/// A hash: the rows of API keys by id.
 pub(super) const KEYS: &str = "riskgate:{ring}:keys";
 
+/// A hash: the ids of API keys by digest in hexadecimal.
 pub(super) const DIGESTS: &str = "riskgate:{ring}:digests";
 
+/// A hash: the rows of accounts by name.
 pub(super) const ACCOUNTS: &str = "riskgate:{ring}:accounts";
 
+/// A sorted set: a member for each key and account. The score is the version that last changed it,
+/// or the negated number of the import that added it.
 pub(super) const CHANGES: &str = "riskgate:{ring}:changed";
 
+/// A hash: the state of each import by its id, see `ring_common.lua`.
 pub(super) const IMPORTS: &str = "riskgate:{ring}:imports";
 
-/// The keys that every script of the ring gets.
+/// The Redis keys that every script of the ring gets, in this order.
 pub(super) const RING_KEYS: [&str; 6] = [RING_META, KEYS, DIGESTS, ACCOUNTS, CHANGES, IMPORTS];
 
-pub(super) const READING_KEYS: &str = "reading the keys";
+pub(super) const READ_RING_OPERATION: &str = "reading the keys";
 
-/// The store id, and the version of its keys and accounts.
+/// A hash: the store id, the version of keys and accounts, the ids of the latest changes, the
+/// latest month, and what probes compare.
 pub(super) const RING_META: &str = "riskgate:{ring}:meta";
 
+/// Exists while all accounts recover from a data loss.
 pub(super) const RECOVERING_KEY: &str = "riskgate:{ring}:recovering";
 
-/// How long the totals of a month are kept from its first call on, in seconds. A server clock that
-/// is wrong by less than a year expires no totals in use.
-pub(super) const LEDGER_TTL: i64 = 400 * 86_400;
+/// How long the totals of a month are kept from its first call on, in seconds. If the server's
+/// clock is wrong by less than a year, no totals in use expire.
+pub(super) const LEDGER_TTL_SECONDS: i64 = 400 * 86_400;
 
 /// The prefix of all ledger keys.
 pub(super) const LEDGER_PREFIX: &str = "riskgate:ledger:{";
 
-/// The key of an account's totals of a month. Because of the braces, both keys of an account have
-/// the same hash slot.
+/// The Redis key of an account's totals of a month. Because of the braces, it has the same hash
+/// slot as [`recovering_key`] of the account.
 pub(super) fn ledger_key(account: &str, month: Month) -> String {
     format!("{LEDGER_PREFIX}{account}}}:{month}")
 }
 
+/// The Redis key that exists while one account's totals of a month recover from a data loss.
 pub(super) fn recovering_key(account: &str, month: Month) -> String {
     format!("riskgate:recovering:{{{account}}}:{month}")
 }
 
+/// A hash: the rows of the top list by domain.
 pub(super) const TOP_KEY: &str = "riskgate:{top}:rows";
 
 /// The key of the plans that an import gives to existing accounts when it is committed.

@@ -6,7 +6,7 @@ use redis::{Pipeline, Value};
 
 use super::connection::Redis;
 use super::key_names::{
-    LEDGER_PREFIX, LEDGER_TTL, RECOVERING_KEY, RING_META, ledger_key, recovering_key,
+    LEDGER_PREFIX, LEDGER_TTL_SECONDS, RECOVERING_KEY, RING_META, ledger_key, recovering_key,
 };
 use super::reply::{info_field, reply_number, reply_text, server_error};
 use super::scripts::Script;
@@ -15,18 +15,18 @@ use crate::store::error::StoreError;
 use crate::store::ledger::{BatchContext, Grant, LeaseReport, Probe};
 use crate::store::rows::UsageRow;
 
-/// How long the store recovers after a data loss. In this time every node reports its totals again,
-/// because each reports at least once a second.
+/// For how long the store recovers, and so grants nothing, after a data loss. Nodes probe the store
+/// once a second, so all of them notice the loss and report their totals again in this time.
 const RECOVERY_PERIOD: Duration = Duration::from_secs(3);
-/// Replicas acknowledge their offset once a second. A replica that was silent for more seconds
-/// counts as missing.
-const MAX_REPLICA_LAG: i64 = 2;
-/// How long totals of a past month are kept after a node's final report, in seconds. The month may
-/// not be over if that node's clock was wrong.
-const PAST_MONTH_TTL: i64 = 62 * 86_400;
+/// Replicas acknowledge their offset once a second. A replica that has acknowledged nothing for
+/// more than this many seconds counts as missing.
+const MAX_REPLICA_LAG_SECONDS: i64 = 2;
+/// How long totals of a past month are kept after a node's final report, in seconds: two months,
+/// because the month may not be over yet if that node's clock was wrong.
+const PAST_MONTH_TTL_SECONDS: i64 = 62 * 86_400;
 
 /// Counts the connected replicas that acknowledged recently, from `INFO replication`.
-fn connected_replicas(replication: &str) -> usize {
+fn count_live_replicas(replication: &str) -> usize {
     let is_connected = |line: &&str| {
         let fields = line.split_once(':').map_or("", |(_, fields)| fields);
         let field = |name: &str| {
@@ -34,7 +34,7 @@ fn connected_replicas(replication: &str) -> usize {
         };
         let lag = field("lag").and_then(|lag| lag.parse::<i64>().ok());
         field("state") == Some("online")
-            && lag.is_some_and(|lag| (0..=MAX_REPLICA_LAG).contains(&lag))
+            && lag.is_some_and(|lag| (0..=MAX_REPLICA_LAG_SECONDS).contains(&lag))
     };
     let is_replica = |line: &&str| {
         line.strip_prefix("slave")
@@ -46,7 +46,7 @@ fn connected_replicas(replication: &str) -> usize {
 /// The interval between two warnings about the same account.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 /// The most accounts warned about in this interval.
-const MAX_WARNED: usize = 100;
+const MAX_WARNED_ACCOUNTS: usize = 100;
 
 impl Redis {
     pub(in super::super) fn probe(
@@ -63,30 +63,35 @@ impl Redis {
         let (Some(run_id), Some(replication_id)) =
             (info_field(&server, "run_id"), info_field(&replication, "master_replid"))
         else {
-            return Err(self.unavailable(OPERATION, "no run_id or master_replid in INFO"));
+            return Err(self.unavailable_error(OPERATION, "no run_id or master_replid in INFO"));
         };
         let incarnation = format!("{run_id}/{replication_id}");
         let unix_now: (i64, i64) = self.parse_reply(OPERATION, time)?;
-        // An incarnation is the run of the server, a space, and the beginning of its data.
+        // The incarnation in a probe: run id and replication id of the server, a space, the
+        // beginning of its data, a space, the store id.
         let known = known.map_or("", |known| known.incarnation.as_str());
         let known_beginning = known.split(' ').nth(1).unwrap_or("");
-        let data_id = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
+        let new_beginning = format!("{run_id}@{}.{:06}", unix_now.0, unix_now.1);
         let recovery_ms = RECOVERY_PERIOD.as_millis() as u64;
         let mut replies = self.run_scripts(OPERATION, |scripts| {
             let mut run_probe = redis::pipe();
             run_probe.cmd("EVALSHA").arg(&scripts[Script::Probe as usize]).arg(2).arg(RING_META);
-            run_probe.arg(RECOVERING_KEY).arg(&incarnation).arg(known_beginning).arg(&data_id);
+            run_probe
+                .arg(RECOVERING_KEY)
+                .arg(&incarnation)
+                .arg(known_beginning)
+                .arg(&new_beginning);
             run_probe.arg(month.number()).arg(recovery_ms);
             run_probe
         })?;
         let reply = replies.pop().unwrap_or(Value::Nil);
         if let Some(found) = server_error(&reply) {
             self.connection = None;
-            return Err(self.unavailable(OPERATION, found));
+            return Err(self.unavailable_error(OPERATION, found));
         }
         let (store_id, began, recovering): (String, String, u64) =
             self.parse_reply(OPERATION, reply)?;
-        self.record_replicas(connected_replicas(&replication));
+        self.record_present_replicas(count_live_replicas(&replication));
         Ok(Probe {
             incarnation: format!("{incarnation} {began} {store_id}"),
             unix_now: Some(unix_now.0),
@@ -102,17 +107,17 @@ impl Redis {
         const OPERATION: &str = "reporting leases";
         if !self.is_connected() {
             // The caller must probe first, because another server may answer on a new connection.
-            return Err(self.unavailable(OPERATION, "no connection"));
+            return Err(self.unavailable_error(OPERATION, "no connection"));
         }
         if reports.is_empty() {
             return Ok(Vec::new());
         }
-        let (node, replicas) = (hex::encode(context.node), self.wait_replicas);
+        let (node, replicas) = (hex::encode(context.node_id), self.wait_replicas);
         if self.missing_replicas > 0 && context.needs_replicas {
-            return Err(self.too_few_replicas(OPERATION));
+            return Err(self.too_few_replicas_error(OPERATION));
         }
-        // If replicas are known to be missing, a WAIT would only cost time: Redis checks for the
-        // end of a WAIT ten times a second. The probe shows when the replicas are back.
+        // If replicas are known to be missing, WAIT is not sent: it would only delay the grants, up
+        // to its timeout. A later probe shows when the replicas are back.
         let must_wait = replicas > 0 && self.missing_replicas == 0;
         let wait_ms = self.replica_wait_ms();
         let mut replies = self.run_scripts(OPERATION, |scripts| {
@@ -128,16 +133,17 @@ impl Redis {
         })?;
         if must_wait {
             let reached = reply_number(replies.pop().unwrap_or(Value::Nil));
-            self.record_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
+            self.record_present_replicas(usize::try_from(reached).unwrap_or(usize::MAX));
             if self.missing_replicas > 0 && context.needs_replicas {
-                return Err(self.too_few_replicas(OPERATION));
+                return Err(self.too_few_replicas_error(OPERATION));
             }
         }
-        // Unreadable totals are a fault of one account. Any other error is a fault of the server.
+        // An unreadable key concerns one account. Any other error concerns the server, so the whole
+        // batch fails.
         let is_server_error = |found: &String| !is_account_error(found);
         if let Some(found) = replies.iter().filter_map(server_error).find(is_server_error) {
             self.connection = None;
-            return Err(self.unavailable(OPERATION, found));
+            return Err(self.unavailable_error(OPERATION, found));
         }
         let mut grants = Vec::with_capacity(reports.len());
         for (report, reply) in reports.iter().zip(replies) {
@@ -147,39 +153,41 @@ impl Redis {
                 continue;
             }
             let Some(grant) = parse_grant(report.sequence, reply) else {
-                // The connection may hold more replies to other requests.
+                // The connection is closed, because it may hold more replies to other requests.
                 self.connection = None;
-                return Err(self.unavailable(OPERATION, "an answer to another request"));
+                return Err(self.unavailable_error(OPERATION, "an answer to another request"));
             };
             grants.push(Some(grant));
         }
         Ok(grants)
     }
 
-    /// Warns that one account's totals can't be read: at most once a minute, because every call
-    /// leads to a report.
+    /// Warns that one account's totals can't be read: at most once a minute for each account,
+    /// because every call of the account leads to another report.
     fn warn_about_account(&mut self, operation: &str, account: &str, found: &str) {
         self.warned_accounts.retain(|_, warned_at| warned_at.elapsed() < WARN_INTERVAL);
-        if self.warned_accounts.len() < MAX_WARNED && !self.warned_accounts.contains_key(account) {
+        if self.warned_accounts.len() < MAX_WARNED_ACCOUNTS
+            && !self.warned_accounts.contains_key(account)
+        {
             log::warn!("{}: {operation}: account {account}: {found}", self.location);
             self.warned_accounts.insert(account.to_owned(), Instant::now());
         }
     }
 
-    /// How many milliseconds to wait for replicas: less than the timeout, so that the reply arrives
-    /// in time even if no replica acknowledges. 0 would wait for ever.
+    /// The timeout of WAIT in milliseconds: three quarters of the operation's timeout, so that the
+    /// reply arrives in time even if no replica acknowledges. Never 0, which means no timeout.
     pub(super) fn replica_wait_ms(&self) -> u64 {
         (self.timeout * 3 / 4).as_millis().max(1) as u64
     }
 
-    fn record_replicas(&mut self, present: usize) {
+    fn record_present_replicas(&mut self, present: usize) {
         self.missing_replicas = self.wait_replicas.saturating_sub(present);
     }
 
-    fn too_few_replicas(&mut self, operation: &'static str) -> StoreError {
+    fn too_few_replicas_error(&mut self, operation: &'static str) -> StoreError {
         let wanted = self.wait_replicas;
         let present = wanted.saturating_sub(self.missing_replicas);
-        self.unavailable(operation, format!("only {present} of {wanted} replicas have it"))
+        self.unavailable_error(operation, format!("only {present} of {wanted} replicas have it"))
     }
 
     pub(in super::super) fn missing_replicas(&self) -> usize {
@@ -227,7 +235,7 @@ impl Redis {
                     server_error(&reply).filter(|found| !is_account_error(found));
                 if let Some(found) = server_error_text {
                     self.connection = None;
-                    return Err(self.unavailable(OPERATION, found));
+                    return Err(self.unavailable_error(OPERATION, found));
                 }
                 rows.extend(usage_row(account, reply));
             }
@@ -236,7 +244,8 @@ impl Redis {
         Ok(rows)
     }
 
-    /// Every account that has totals of a month. Its name may be any bytes.
+    /// The name of every account that has totals of the month. Names are bytes, because another
+    /// program may have written keys that are not UTF-8.
     fn accounts_in_month(&mut self, month: Month) -> Result<Vec<Vec<u8>>, StoreError> {
         const OPERATION: &str = "reading usage";
         let (head, tail) = (LEDGER_PREFIX, format!("}}:{month}"));
@@ -266,7 +275,7 @@ fn is_account_error(found: &str) -> bool {
     found.starts_with("WRONGTYPE") || found.starts_with("DAMAGED")
 }
 
-/// The usage row of an account; `None` if nothing is counted.
+/// Parses an account's totals. `None` if it has none; `is_damaged` is set if they can't be read.
 fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     type Reply = (Option<u64>, Option<u64>, Option<String>);
     let (account, read) = match std::str::from_utf8(account) {
@@ -281,7 +290,8 @@ fn usage_row(account: &[u8], reply: Value) -> Option<UsageRow> {
     let claimed = |text: Option<&str>| text.and_then(|text| text.parse().ok()).unwrap_or(0);
     Some(UsageRow {
         account,
-        // Totals that were known before a loss count even before the next report applies them.
+        // After a data loss, `claim` has the totals that nodes knew before it. They count already,
+        // before the next report takes them over.
         spent: spent.max(claimed(claim.map(|claim| claim.1))),
         leased: leased.max(claimed(claim.map(|claim| claim.0))),
         is_damaged: false,
@@ -300,14 +310,20 @@ fn add_report(
     pipeline.cmd("EVALSHA").arg(script).arg(2);
     pipeline.arg(ledger_key(account, *month)).arg(recovering_key(account, *month));
     pipeline.arg(node).arg(sequence).arg(target).arg(floor).arg(spent).arg(limit);
-    pipeline.arg(known.sequence).arg(known.revision).arg(known.leased).arg(known.spent);
+    pipeline
+        .arg(known.sequence)
+        .arg(known.revision)
+        .arg(known.leased_by_all)
+        .arg(known.spent_by_all);
     pipeline.arg(context.recovery_left.as_millis() as u64).arg(RECOVERY_PERIOD.as_millis() as u64);
     let is_past = *month < context.month;
-    pipeline.arg(if is_past { PAST_MONTH_TTL } else { LEDGER_TTL }).arg(u8::from(is_past));
+    pipeline
+        .arg(if is_past { PAST_MONTH_TTL_SECONDS } else { LEDGER_TTL_SECONDS })
+        .arg(u8::from(is_past));
 }
 
-/// The grant for the report with this sequence. `None` if the reply answers another report or is
-/// corrupted.
+/// Parses the reply to the report with this sequence. `None` if the checksum shows that the reply
+/// answers another report or is corrupted.
 fn parse_grant(sequence: u64, reply: Value) -> Option<Grant> {
     let parts: Vec<u64> = redis::from_redis_value(reply).ok()?;
     let [own_leased, others_leased, others_spent, revision, recovering, sum] =
@@ -325,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_corrupted_reply_is_never_taken_for_another() {
+    fn a_reply_with_a_flipped_bit_is_rejected() {
         let reply = b"*6\r\n:64\r\n:1000\r\n:930\r\n:77\r\n:0\r\n:12412\r\n";
         let read = |sequence, bytes: &[u8]| {
             redis::parse_redis_value(bytes).ok().and_then(|value| parse_grant(sequence, value))

@@ -1,4 +1,4 @@
-//! The latest month on a server, and its repair.
+//! The latest month and the clock of a server, and the repair of the month.
 
 use redis::Value;
 
@@ -28,8 +28,8 @@ impl Redis {
         Ok(seconds)
     }
 
-    /// First lowers the month in one step, then deletes later totals a chunk at a time. An
-    /// interrupted repair can be run again and deletes the rest.
+    /// Lowers the latest month in one step, and then deletes the totals of later months in chunks.
+    /// If the repair is interrupted, another run deletes the rest.
     pub(in super::super) fn repair_month(
         &mut self,
         month: Month,
@@ -64,7 +64,7 @@ impl Redis {
             }
             cursor = next;
             if cursor == 0 {
-                return Ok(RepairedMonth { previous, dropped });
+                return Ok(RepairedMonth { previous, deleted_totals: dropped });
             }
         }
     }

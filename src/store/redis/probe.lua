@@ -1,19 +1,21 @@
--- Returns the identity of the store, and for how long all accounts recover: the operation `probe`.
+-- Identifies the store, and starts a recovery of all accounts if the store may have lost data: the
+-- operation `probe`.
 --
--- KEYS 1 metadata of the ring, 2 exists while all accounts recover
--- ARGV 1 the incarnation of the server, 2 the beginning of its data known to the node ('': none),
---      3 the beginning that it gets if it has none,
+-- KEYS 1 metadata of the ring, 2 a key that exists while all accounts recover
+-- ARGV 1 the incarnation of the server: its run id and replication id,
+--      2 the beginning of its data that the node knows from its last probe ('': none),
+--      3 the beginning to store if the data has none,
 --      4 the latest month that the node counts in, 5 the recovery period in ms
 -- Returns the store's id ('' without one), the beginning of its data, and the ms left to recover.
 
 local read = redis.call('HMGET', KEYS[1], 'life', 'began', 'store_id', 'month')
 local life, began, store_id = read[1], read[2], read[3] or ''
--- An unreadable value counts as none. The beginning is a server's run id and a time.
+-- An unreadable data id counts as none.
 if began and not string.match(began, '^%x+@%d+%.%d+$') then began = nil end
 local month = read[4] and string.match(read[4], '^%d+$') and tonumber(read[4]) or -1
 local was_restarted = life and life ~= ARGV[1]
--- Another beginning means that the data was lost, even if the incarnation matches: the first node
--- after the loss may have known nothing of the earlier data.
+-- If the beginning differs from what the node knows, the data was lost, even if the incarnation is
+-- the same: another node, which knew no earlier data, may have probed first and set both.
 local was_replaced = ARGV[2] ~= '' and began ~= ARGV[2]
 if was_restarted or was_replaced then
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
@@ -26,7 +28,7 @@ end
 if tonumber(ARGV[4]) > month then redis.call('HSET', KEYS[1], 'month', ARGV[4]) end
 local recovery_ms = redis.call('PTTL', KEYS[2])
 if recovery_ms > tonumber(ARGV[5]) then
-    -- The server's clock was set back meanwhile.
+    -- More is left than the whole period: the server's clock was set back meanwhile.
     redis.call('SET', KEYS[2], '1', 'PX', ARGV[5])
     recovery_ms = tonumber(ARGV[5])
 end

@@ -2,6 +2,7 @@
 
 use redis::Value;
 
+/// The code and details of an error reply; `None` for any other reply.
 pub(super) fn server_error(value: &Value) -> Option<String> {
     match value {
         Value::ServerError(error) => {
@@ -11,10 +12,12 @@ pub(super) fn server_error(value: &Value) -> Option<String> {
     }
 }
 
+/// A reply as text; empty if it is none.
 pub(super) fn reply_text(value: Value) -> String {
     redis::from_redis_value(value).unwrap_or_default()
 }
 
+/// A reply as a number; 0 if it is negative or none.
 pub(super) fn reply_number(value: Value) -> u64 {
     redis::from_redis_value::<i64>(value).map_or(0, |number| u64::try_from(number).unwrap_or(0))
 }

@@ -1,15 +1,19 @@
 -- Applies one report of one node about one account and month: the operation `report_leases`.
 --
--- KEYS 1 the account's totals of the month: a field for each node ("sequence leased spent"), their
---        sums, and the revision
---      2 exists while the account recovers from a data loss
+-- KEYS 1 a hash, the account's totals of the month: a field for each node
+--        ("sequence leased spent"), the sums over all nodes (leased, spent), and how often the
+--        totals changed (revision).
+--        For a recovery: the revision when it began (base), and the highest sums that a node knew
+--        before the loss (claim, "leased spent")
+--      2 a key that exists while the account recovers from a data loss
 -- ARGV 1 node, 2 sequence, 3 target, 4 floor, 5 spent, 6 limit (-1: none),
 --      7-10 what the node knows: sequence, revision, leased and spent of all,
---      11 ms that the node expects the account to recover, 12 the recovery period in ms,
+--      11 ms that the store still recovers, as the node knows from a probe,
+--      12 the recovery period in ms,
 --      13 seconds for which the totals are kept, 14 '1' if their month is past
--- Returns own leased, leased and spent of the others, revision, 1 while recovering, and a checksum
--- that detects a corrupted reply or the reply to another report. Totals that riskgate did not write
--- give the error DAMAGED, which concerns this account alone.
+-- Returns the node's leased total, the leased and the spent total of the others, the revision, 1 if
+-- the account recovers (else 0), and a checksum that detects a corrupted reply or the reply to
+-- another report. Totals that can't be read give the error DAMAGED; it concerns this account alone.
 
 local key, recovering_key, node = KEYS[1], KEYS[2], ARGV[1]
 local sequence, target, floor, spent, limit = tonumber(ARGV[2]), tonumber(ARGV[3]),
@@ -40,11 +44,11 @@ local is_readable = own_sequence and own_leased and own_spent and all_leased and
     and base and claim_leased and claim_spent and all_leased >= own_leased and all_spent >= own_spent
 if not is_readable then return redis.error_reply('DAMAGED numbers') end
 
--- The store has acknowledged more than it has now: data was lost.
+-- If the store has an older state than it acknowledged to this node, it has lost data.
 local lost = own_sequence < known_sequence or revision < known_revision
 local recovery_ms = redis.call('PTTL', recovering_key)
 if recovery_ms > tonumber(ARGV[12]) then
-    -- The server's clock was set back meanwhile.
+    -- More is left than the whole period: the server's clock was set back meanwhile.
     redis.call('SET', recovering_key, '1', 'PX', ARGV[12])
 end
 local recovering = recovery_ms > 0
@@ -52,8 +56,8 @@ local recovery_wait = math.max(tonumber(ARGV[11]), lost and tonumber(ARGV[12]) o
 local starts_recovery = lost or (recovery_wait > 0 and not recovering)
 
 if not recovering and claim_leased > 0 then
-    -- The recovery is over. Calls that were known before the loss and that no node has reported
-    -- again belong to dead nodes. They stay counted.
+    -- The recovery is over. If the nodes knew a higher total before the loss than they reported
+    -- again, the difference belongs to dead nodes. It stays counted.
     all_leased = math.max(all_leased, claim_leased)
     all_spent = math.max(all_spent, claim_spent)
     claim_leased, claim_spent = 0, 0
@@ -66,19 +70,20 @@ if recovering and (known_revision > base or own_sequence < known_sequence) then
 end
 
 if recovering and not lost and claim_leased > 0 and sequence > own_sequence then
-    -- Calls admitted during the recovery, without a grant: no node can have known of them before
-    -- the loss.
+    -- Unbacked calls that the node admitted during the recovery. No node knew them before the loss,
+    -- so the claim does not contain them yet.
     claim_leased = claim_leased + math.max(0, floor - own_leased)
 end
 
--- During the recovery a node gets the revision from before, so that nothing it learns now counts as
--- known before the loss.
+-- During the recovery a node gets the revision of its beginning, so that totals that the node
+-- learns now do not count as known before the loss.
 local visible_revision = recovering and base or revision
 if sequence <= own_sequence then
     return reply(own_leased, all_leased - own_leased, all_spent - own_spent, visible_revision, recovering and 1 or 0)
 end
 
--- The rule: grant as far as the sum stays within the limit, but never less than the floor.
+-- The same rule as `Grant::decide_leased`: calls are granted as far as the sum of all nodes stays
+-- within the limit, but never less than the floor.
 local others_leased, others_spent = all_leased - own_leased, all_spent - own_spent
 local new_leased = floor
 if not recovering then

@@ -10,7 +10,8 @@ use super::scripts::Script;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, KeyRow};
 
-/// The most rows in one script. Lua can pass twice as many arguments to one command.
+/// The most rows in one script. The script passes two arguments for each row to one command, and
+/// Lua can pass that many.
 const PAGE_ROWS: usize = 1_000;
 const OPERATION: &str = "restoring lost rows";
 
@@ -45,13 +46,14 @@ impl Redis {
             pipeline
         })?;
         match replies.iter().find_map(server_error) {
-            Some(found) => Err(self.unavailable(OPERATION, found)),
+            Some(found) => Err(self.unavailable_error(OPERATION, found)),
             None => Ok(()),
         }
     }
 
-    /// Waits until the replicas have the latest write of this connection, no longer than the ledger
-    /// would: changes of keys are not followed meanwhile.
+    /// Waits for `wait_replicas` replicas to get the latest write of this connection, and returns
+    /// how many lack it. Waits no longer than a report of the ledger does, because this node reads
+    /// no changes of keys meanwhile.
     fn count_missing_replicas(&mut self) -> Result<usize, StoreError> {
         if self.wait_replicas == 0 {
             return Ok(0);

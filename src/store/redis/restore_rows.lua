@@ -3,14 +3,14 @@
 -- KEYS 1 metadata of the ring, 2 keys, 3 digests, 4 accounts, 5 changes, 6 imports
 -- ARGV 1 an id for the change, 2 the number of keys; then for each key its id, digest and row; then
 --      for each account its name and row
--- Returns the version that it leads to; 0 if there is nothing to write. A key is identified by its
--- digest, whatever id it has here. If another key has its id here, it is left out.
+-- Returns the new version; 0 if there is nothing to write. A digest identifies a key, whatever its
+-- id in the store. If the digest is missing and another key has the id, the key is left out.
 
 local meta, keys, digests, accounts, changed = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local imports, first_account = KEYS[6], 3 + 3 * tonumber(ARGV[2])
 
--- Returns the present row with the earlier of both ends; nil if that changes nothing, or if the row
--- is of another key.
+-- Returns the stored row with the earlier of both ends. Returns nil if the stored row would stay
+-- the same, belongs to another key, or is not in effect.
 local function merge_end(known, hex, row)
     local row_import, expires, revoked, rest = string.match(known, '^(%S+) (%S+) (%S+) (.*)$')
     if not row_import or import_status(imports, row_import) ~= 'live' then return end

@@ -1,17 +1,18 @@
 //! Keys and accounts on a server.
 //!
-//! Rows are kept in hashes, by id and by name, and are never deleted. A sorted set holds the
-//! version at which each row changed last, so the changes after any version can always be read. The
-//! ids of the latest changes tell histories apart, because a server may have lost a change.
+//! Two hashes hold the rows: keys by id, accounts by name. Rows are never deleted. A sorted set
+//! holds the version at which each row last changed, so the changes after any version can always be
+//! read. A server may lose a change and then reach the same version by another; the ids of the
+//! latest changes tell such histories apart.
 //!
-//! Every write is one script, except that many keys at once take several: see `import`. A read
-//! takes the version before the rows and again after them. A damaged row does not affect other
-//! rows, nor do foreign entries: see `foreign`.
+//! Every write is one script, except that many keys are added with several scripts: see `import`. A
+//! read gets the version before it reads the rows, and again after that. Neither a damaged row nor
+//! a foreign entry affects other rows: see `foreign`.
 
 use std::collections::{HashMap, HashSet};
 
 use super::connection::{BULK_TIMEOUT, CHUNK_ROWS, Redis};
-use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READING_KEYS, RING_KEYS};
+use super::key_names::{ACCOUNTS, CHANGES, DIGESTS, KEYS, READ_RING_OPERATION, RING_KEYS};
 use super::ring_state::{RingState, RowStatus};
 use super::rows::{format_limit, format_plan, parse_account, parse_digest, parse_key};
 use super::scripts::Script;
@@ -20,9 +21,9 @@ use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::{AccountRow, DamagedRows, KeyRow, RingChanges, RingRows, RingVersion};
 
-/// How often changes are read until none comes in between. Under a stream of changes, the last read
-/// counts.
-const MAX_READS: u32 = 8;
+/// How often the changes are read at most: again after each read during which the version changed.
+/// If it changed during the last read too, that read is used.
+const MAX_CHANGE_READS: u32 = 8;
 
 impl Redis {
     pub(in super::super) fn ring_version(&mut self) -> Result<Option<RingVersion>, StoreError> {
@@ -50,7 +51,7 @@ impl Redis {
             let changes = self.read_changes(since)?;
             // If the version changed meanwhile, the rows may include a later change, and a loss of
             // that change would go unnoticed.
-            if self.is_unchanged_since(&changes.mark)? || reads == MAX_READS {
+            if self.is_unchanged_since(&changes.ring_version)? || reads == MAX_CHANGE_READS {
                 return Ok(changes);
             }
             reads += 1;
@@ -61,13 +62,14 @@ impl Redis {
         let state = self.ring_state(since, BULK_TIMEOUT)?;
         let state = state.ok_or_else(|| self.lost_rows_error("no store id"))?;
         let mut members: HashSet<Vec<u8>> = HashSet::new();
-        let later = state.imports.values().filter(|(_, version)| *version > since);
+        let later = state.committed_imports.values().filter(|(_, version)| *version > since);
         let import_ranges = later.map(|(number, _)| (format!("-{number}"), format!("-{number}")));
-        // Imports first: if one of their keys changes meanwhile, the second range includes it.
+        // Imports are read first: if a key of an import changes meanwhile, the range of versions
+        // includes the key.
         for (from, to) in import_ranges.chain([(format!("({since}"), "+inf".to_owned())]) {
             let mut read = redis::pipe();
             read.cmd("ZRANGEBYSCORE").arg(CHANGES).arg(from).arg(to);
-            members.extend(self.query_last::<Vec<Vec<u8>>>(READING_KEYS, &read)?);
+            members.extend(self.query_last::<Vec<Vec<u8>>>(READ_RING_OPERATION, &read)?);
         }
         let texts = members.iter().filter_map(|member| std::str::from_utf8(member).ok());
         let members_of = |prefix: &str| -> Vec<&str> {
@@ -77,8 +79,8 @@ impl Redis {
         let accounts = self.read_rows(&state, ACCOUNTS, &members_of("account:"), parse_account)?;
         let (accounts, keys, damaged) = self.split_damaged(accounts, keys)?;
         Ok(RingChanges {
-            mark: state.ring_version,
-            since: state.since_change,
+            ring_version: state.ring_version,
+            since_change_id: state.since_change_id,
             accounts,
             keys,
             damaged,
@@ -91,22 +93,25 @@ impl Redis {
         let now = self.ring_state(before.version, BULK_TIMEOUT)?;
         let following = now.filter(|now| {
             let is_same_history =
-                now.since_change == before.change_id || now.since_change.is_none();
+                now.since_change_id == before.change_id || now.since_change_id.is_none();
             now.ring_version.store_id == before.store_id
                 && now.ring_version.version >= before.version
                 && is_same_history
         });
         match following {
             Some(now) => Ok(now.ring_version == *before),
-            None => Err(self.unavailable(READING_KEYS, "another history while they were read")),
+            None => {
+                Err(self
+                    .unavailable_error(READ_RING_OPERATION, "another history while they were read"))
+            }
         }
     }
 
-    /// Splits rows from unreadable ones, and looks up the digests of unreadable keys.
+    /// Separates the readable rows from the damaged rows, and looks up the digests of damaged keys.
     fn split_damaged(
         &mut self,
-        accounts: ReadRows<AccountRow>,
-        keys: ReadRows<KeyRow>,
+        accounts: ParsedRows<AccountRow>,
+        keys: ParsedRows<KeyRow>,
     ) -> Result<(Vec<AccountRow>, Vec<KeyRow>, DamagedRows), StoreError> {
         let mut damaged = DamagedRows::default();
         damaged.accounts.extend(accounts.damaged);
@@ -123,13 +128,13 @@ impl Redis {
         Ok((accounts.rows, keys.rows, damaged))
     }
 
-    /// All rows of a hash, a chunk at a time.
+    /// Reads all rows of a hash in chunks, without foreign entries and uncommitted rows.
     fn scan_rows<R>(
         &mut self,
         state: &RingState,
         hash: &'static str,
         parse_row: impl Fn(&str, &str) -> Option<R>,
-    ) -> Result<ReadRows<R>, StoreError> {
+    ) -> Result<ParsedRows<R>, StoreError> {
         // A scan may return a row twice.
         let mut texts: HashMap<Vec<u8>, Vec<u8>> = HashMap::new();
         self.scan_pairs(hash, |name, text| drop(texts.insert(name, text)))?;
@@ -146,19 +151,20 @@ impl Redis {
         Ok(rows.collect())
     }
 
-    /// Rows of a hash by name.
+    /// Reads the rows with these names from a hash, without uncommitted rows. Fails if a name has
+    /// no row, because that row was lost.
     fn read_rows<R>(
         &mut self,
         state: &RingState,
         hash: &str,
         names: &[&str],
         parse_row: impl Fn(&str, &str) -> Option<R>,
-    ) -> Result<ReadRows<R>, StoreError> {
+    ) -> Result<ParsedRows<R>, StoreError> {
         let mut rows = HashMap::with_capacity(names.len());
         for chunk in names.chunks(CHUNK_ROWS) {
             let mut read = redis::pipe();
             read.cmd("HMGET").arg(hash).arg(chunk);
-            let texts: Vec<Option<Vec<u8>>> = self.query_last(READING_KEYS, &read)?;
+            let texts: Vec<Option<Vec<u8>>> = self.query_last(READ_RING_OPERATION, &read)?;
             for (name, text) in chunk.iter().zip(texts) {
                 let text = text.ok_or_else(|| self.lost_rows_error(name))?;
                 let row = match state.row_status(&text) {
@@ -182,8 +188,8 @@ impl Redis {
         expires_at: Option<i64>,
         revoked_at: Option<i64>,
     ) -> Result<(), StoreError> {
-        let time = |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
-        let (expires, revoked) = (time(expires_at), time(revoked_at));
+        let format_time = |time: Option<i64>| time.map_or(String::new(), |time| time.to_string());
+        let (expires, revoked) = (format_time(expires_at), format_time(revoked_at));
         match self
             .change_ring("setting the end of a key", ["set_key_end", id, &expires, &revoked])?
         {
@@ -203,7 +209,8 @@ impl Redis {
             .map(drop)
     }
 
-    /// Makes one small change. Returns the version that it leads to.
+    /// Changes one key or account. Returns the new version, or 0 if there is no such key. The
+    /// arguments are those of `change_ring.lua` after the change id.
     fn change_ring(
         &mut self,
         operation: &'static str,
@@ -217,14 +224,14 @@ impl Redis {
 }
 
 /// The rows read from a hash, and the names of those that can't be read.
-struct ReadRows<R> {
+struct ParsedRows<R> {
     rows: Vec<R>,
     damaged: Vec<String>,
 }
 
-impl<R> FromIterator<(String, Option<R>)> for ReadRows<R> {
-    fn from_iter<I: IntoIterator<Item = (String, Option<R>)>>(rows: I) -> ReadRows<R> {
-        let mut read = ReadRows { rows: Vec::new(), damaged: Vec::new() };
+impl<R> FromIterator<(String, Option<R>)> for ParsedRows<R> {
+    fn from_iter<I: IntoIterator<Item = (String, Option<R>)>>(rows: I) -> ParsedRows<R> {
+        let mut read = ParsedRows { rows: Vec::new(), damaged: Vec::new() };
         for (name, row) in rows {
             match row {
                 Some(row) => read.rows.push(row),

@@ -1,12 +1,13 @@
 -- Functions that all scripts of the ring share; this file is put in front of each of them.
 --
--- An import adds many keys in pages. Its rows name the import and take effect once it is committed.
--- Until then their changes have the negated number of the import as score, which is no version. The
--- import reserves its names while it goes on. An abandoned import is cleared by the next writer
--- that meets it.
+-- An import adds many keys in pages. Each row names its import, and takes effect once the import is
+-- committed. In the sorted set of changes, these rows have the negated number of the import as
+-- score, even after the commit, until another change. An import reserves its names until a time
+-- that each of its pages moves. After that time it is abandoned, and the next script that writes
+-- one of its names makes its caller clear the import.
 --
--- The entry of an import is "number until version": its number, the second until which it reserves
--- its names unless it goes on, and the version that it led to (0 before it is committed).
+-- The entry of an import is "number until version": its number, the Unix second until which it
+-- reserves its names, and the version that its commit led to (0 before the commit).
 
 -- Returns the status of a row of an import, or of none ('-'): 'live' if it takes effect, 'busy' or
 -- 'abandoned' if its import is not committed, and 'damaged' if the row or the import can't be read.

@@ -16,32 +16,35 @@ use crate::store::rows::RingVersion;
 /// The state of the ring at one moment.
 pub(super) struct RingState {
     pub(super) ring_version: RingVersion,
-    /// The id of the change that led to the requested version, if the server knows it.
-    pub(super) since_change: Option<String>,
+    /// The id of the change that led to the version `since` of the call, if the server still knows
+    /// it.
+    pub(super) since_change_id: Option<String>,
     /// Committed imports: the number of each, and the version that it led to.
-    pub(super) imports: HashMap<String, (u64, u64)>,
+    pub(super) committed_imports: HashMap<String, (u64, u64)>,
     /// Imports whose entries can't be read, so that it is unknown whether they were committed.
     damaged_imports: BTreeSet<Vec<u8>>,
-    counts: EntryCounts,
+    entry_counts: EntryCounts,
 }
 
 impl Redis {
-    /// Reads the state; `None` if the server is not initialized. Otherwise no row was lost: rows
-    /// are never deleted, so there must be as many as ever changed.
+    /// Reads the state; `None` if the server is not initialized. Fails if rows were lost: riskgate
+    /// deletes no committed row, so there must be as many rows as members in the set of changes.
     pub(super) fn ring_state(
         &mut self,
         since: u64,
         timeout: Duration,
     ) -> Result<Option<RingState>, StoreError> {
         let Some(state) = self.read_ring_state(since, timeout)? else { return Ok(None) };
-        let state = match self.foreign.is_consistent(&state.counts) {
+        let state = match self.foreign.is_consistent(&state.entry_counts) {
             true => state,
-            false => self.ring_state_without_foreign(since, &state.counts)?,
+            false => self.ring_state_without_foreign(since, &state.entry_counts)?,
         };
         self.foreign.record_damaged_imports(state.damaged_imports.clone());
         Ok(Some(state))
     }
 
+    /// Scans for foreign entries and reads the state again. Fails if the counts disagree even
+    /// without these entries.
     fn ring_state_without_foreign(
         &mut self,
         since: u64,
@@ -49,16 +52,16 @@ impl Redis {
     ) -> Result<RingState, StoreError> {
         let [keys, _, accounts, _] = before;
         let lost = self.lost_rows_error(&format!("{keys} keys and {accounts} accounts"));
-        if !self.find_foreign_entries(before)? {
+        if !self.scan_foreign_entries(before)? {
             return Err(lost);
         }
         let now = self
             .read_ring_state(since, BULK_TIMEOUT)?
             .ok_or_else(|| self.lost_rows_error("no store id"))?;
-        match self.foreign.is_consistent(&now.counts) {
+        match self.foreign.is_consistent(&now.entry_counts) {
             true => Ok(now),
             false => {
-                self.record_loss(before, &now.counts);
+                self.record_loss(before, &now.entry_counts);
                 Err(lost)
             }
         }
@@ -90,18 +93,18 @@ impl Redis {
             (Some(store_id), Some(version), history, since) => (store_id, version, history, since),
             _ => return Err(self.lost_rows_error(&format!("{keys} keys and {accounts} accounts"))),
         };
-        let change_id = change_id_of(history.map(text), version);
+        let change_id = parse_change_id(history.map(text), version);
         let mut state = RingState {
             ring_version: RingVersion { store_id: text(store_id), version, change_id },
-            since_change: since.map(text),
-            imports: HashMap::new(),
+            since_change_id: since.map(text),
+            committed_imports: HashMap::new(),
             damaged_imports: BTreeSet::new(),
-            counts: [keys, digests, accounts, changed],
+            entry_counts: [keys, digests, accounts, changed],
         };
         for (import, entry) in imports {
             match parse_import(&import, &entry) {
                 Some((import, (number, version @ 1..))) => {
-                    state.imports.insert(import, (number, version));
+                    state.committed_imports.insert(import, (number, version));
                 }
                 Some(_) => {}
                 None => drop(state.damaged_imports.insert(import)),
@@ -126,26 +129,26 @@ impl RingState {
         let text = std::str::from_utf8(text).ok().and_then(|text| text.split_once(' '));
         match text {
             Some(("-", rest)) => RowStatus::Live(rest),
-            Some((row_import, rest)) if self.imports.contains_key(row_import) => {
+            Some((row_import, rest)) if self.committed_imports.contains_key(row_import) => {
                 RowStatus::Live(rest)
             }
             Some((row_import, _)) if self.damaged_imports.contains(row_import.as_bytes()) => {
                 RowStatus::Damaged
             }
-            Some((row_import, _)) if is_id(row_import) => RowStatus::Uncommitted,
+            Some((row_import, _)) if is_random_id(row_import) => RowStatus::Uncommitted,
             _ => RowStatus::Damaged,
         }
     }
 }
 
 /// Returns true if a text has the form of [`Redis::random_id`].
-fn is_id(text: &str) -> bool {
+fn is_random_id(text: &str) -> bool {
     text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-/// The id of the change that led to a version; `None` if a riskgate version without change ids
-/// wrote since.
-fn change_id_of(history: Option<String>, version: u64) -> Option<String> {
+/// Parses the field `history`: the id of the change that led to `version`. `None` if a riskgate
+/// version that writes no change ids has changed the ring since.
+fn parse_change_id(history: Option<String>, version: u64) -> Option<String> {
     let history = history?;
     let (change_version, id) = history.split_once(' ')?;
     (change_version.parse() == Ok(version)).then(|| id.to_owned())
@@ -154,7 +157,7 @@ fn change_id_of(history: Option<String>, version: u64) -> Option<String> {
 /// Parses the entry of an import: its number, and the version that it led to (0 before it is
 /// committed). `None` if riskgate did not write it.
 fn parse_import(import: &[u8], entry: &[u8]) -> Option<(String, (u64, u64))> {
-    let import = std::str::from_utf8(import).ok().filter(|import| is_id(import))?;
+    let import = std::str::from_utf8(import).ok().filter(|import| is_random_id(import))?;
     let mut fields = std::str::from_utf8(entry).ok()?.split(' ').map(str::parse::<u64>);
     let (number, _, version) = (fields.next()?.ok()?, fields.next()?.ok()?, fields.next()?.ok()?);
     fields.next().is_none().then(|| (import.to_owned(), (number, version)))

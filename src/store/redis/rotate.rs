@@ -27,10 +27,10 @@ impl Redis {
         old: &str,
         new: &str,
         old_expires_at: i64,
-        before: Option<i64>,
+        former_expires_at: Option<i64>,
         now: i64,
     ) -> Result<(), StoreError> {
-        let before = before.map_or("-".to_owned(), |time| time.to_string());
+        let before = former_expires_at.map_or("-".to_owned(), |time| time.to_string());
         let parameters = ["undo", old, new, &old_expires_at.to_string(), &now.to_string(), &before];
         self.run_rotation("undoing a rotation", &parameters, old)
     }

@@ -13,7 +13,7 @@ use crate::store::rows::{AccountRow, KeyRow};
 
 /// The fields of a key that never change.
 #[derive(Deserialize)]
-struct StoredKey {
+struct StoredKeyJson {
     account: String,
     label: Option<String>,
     origins: Vec<String>,
@@ -21,7 +21,7 @@ struct StoredKey {
     created_at: i64,
 }
 
-/// The text of a key without its import.
+/// The text of a key's row without the leading import id.
 pub(super) fn format_key(key: &KeyRow) -> String {
     let stored = json!({
         "account": key.account, "label": key.label, "origins": key.origins,
@@ -36,7 +36,7 @@ pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
     let mut fields = text.splitn(4, ' ');
     let (expires_at, revoked_at) = (fields.next()?, fields.next()?);
     let (hex, json) = (fields.next()?, fields.next()?);
-    let stored: StoredKey = serde_json::from_str(json).ok()?;
+    let stored: StoredKeyJson = serde_json::from_str(json).ok()?;
     Some(KeyRow {
         id: id.to_owned(),
         account: stored.account,
@@ -50,7 +50,7 @@ pub(super) fn parse_key(id: &str, text: &str) -> Option<KeyRow> {
     })
 }
 
-/// The text of an account without its import.
+/// The text of an account's row without the leading import id.
 pub(super) fn format_account(account: &AccountRow) -> String {
     format!("{} {}", format_limit(account.limit), json!(account.plan))
 }
@@ -74,7 +74,7 @@ pub(super) fn format_limit(limit: Option<MonthlyLimit>) -> String {
     }
 }
 
-/// The JSON of a given plan; an empty text keeps the present plan.
+/// The plan in JSON, or an empty text, with which a script keeps the present plan.
 pub(super) fn format_plan(plan: Option<&str>) -> String {
     plan.map_or(String::new(), |plan| json!(plan).to_string())
 }
@@ -83,6 +83,7 @@ fn format_time(time: Option<i64>) -> String {
     time.map_or("-".to_owned(), |time| time.to_string())
 }
 
+/// `Some(None)` for an unset time; `None` if the text is no time.
 fn parse_time(text: &str) -> Option<Option<i64>> {
     match text {
         "-" => Some(None),

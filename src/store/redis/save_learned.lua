@@ -1,8 +1,10 @@
--- Saves DNS findings: the operation `save_learned`.
+-- Saves DNS facts: the operation `save_dns_facts`.
 --
--- KEYS 1 a hash, "until mx" by name, and the newest version under `version`, which is no name,
---      2 the names by the version that they were written with
--- ARGV 1 the most names to keep, those written last; then the name and text of each finding
+-- KEYS 1 a hash: "until mx" by name, and the newest version in the field `version`, which can't be
+-- a
+--        domain name
+--      2 a sorted set: the names, with the version at which each was written as score
+-- ARGV 1 how many names to keep: those written last; then the name and text of each fact
 
 local version = tonumber(redis.call('HGET', KEYS[1], 'version') or 0) or 0
 for at = 2, #ARGV, 2 do
@@ -12,7 +14,8 @@ for at = 2, #ARGV, 2 do
 end
 redis.call('HSET', KEYS[1], 'version', string.format('%.0f', version))
 local surplus = redis.call('ZCARD', KEYS[2]) - tonumber(ARGV[1])
--- At most as many as arguments, so that one script does not block the server for long.
+-- Deletes at most as many names as there are arguments, so that the script does not block the
+-- server for long.
 surplus = math.min(surplus, #ARGV)
 if surplus > 0 then
     local oldest = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '+inf', 'LIMIT', 0, surplus)

@@ -1,13 +1,14 @@
 //! Reads whole hashes, a chunk at a time.
 
 use super::connection::{CHUNK_ROWS, Redis};
-use super::key_names::READING_KEYS;
+use super::key_names::READ_RING_OPERATION;
 use crate::store::error::StoreError;
 
 /// Fields of a hash with their values, as bytes.
 type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Redis {
+    /// Passes each field of a hash and its value to `visit_pair`. HSCAN may return a field twice.
     pub(super) fn scan_pairs(
         &mut self,
         hash: &str,
@@ -17,7 +18,7 @@ impl Redis {
         loop {
             let mut scan = redis::pipe();
             scan.cmd("HSCAN").arg(hash).arg(cursor).arg("COUNT").arg(CHUNK_ROWS);
-            let (next, pairs): (u64, Pairs) = self.query_last(READING_KEYS, &scan)?;
+            let (next, pairs): (u64, Pairs) = self.query_last(READ_RING_OPERATION, &scan)?;
             for (name, text) in pairs {
                 visit_pair(name, text);
             }

@@ -1,6 +1,7 @@
 //! The Lua scripts that a server runs.
 
-/// A script, loaded if the server does not know it; see [`Script::source`].
+/// A script. riskgate loads it if the server does not know it. The number of the variant is the
+/// index of the script's digest.
 #[derive(Clone, Copy)]
 pub(super) enum Script {
     ReportLease,
@@ -32,6 +33,7 @@ impl Script {
         Script::SaveLearned,
     ];
 
+    /// The Lua source, with the shared functions in front if the script needs them.
     pub(super) const fn source(self) -> &'static str {
         match self {
             Script::ReportLease => include_str!("report_lease.lua"),

@@ -10,7 +10,7 @@ use crate::store::error::StoreError;
 use crate::store::rows::{MAX_TOP_ACCOUNTS, TopCredit, TopRow};
 
 /// How long the sightings of a day are kept, in seconds.
-const SIGHTINGS_TTL: u64 = 2 * 86_400;
+const SIGHTINGS_TTL_SECONDS: u64 = 2 * 86_400;
 /// The most sightings in one script, so that it does not block the server for long.
 const MAX_SIGHTINGS: usize = 2_000;
 
@@ -19,7 +19,7 @@ fn sightings_key(day: i64) -> String {
 }
 
 impl Redis {
-    pub(in super::super) fn read_top(
+    pub(in super::super) fn top_rows_and_sightings(
         &mut self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
@@ -37,7 +37,8 @@ impl Redis {
         Ok(pairs.into_iter().filter_map(row).collect())
     }
 
-    /// Idempotent because of the sightings, so many credits may go in several scripts.
+    /// Each sighting counts once, so a repeated script adds nothing, and many credits may be split
+    /// over several scripts.
     pub(in super::super) fn credit_top(
         &mut self,
         credits: &[TopCredit],
@@ -50,10 +51,10 @@ impl Redis {
         while !credits.is_empty() || !evicted.is_empty() {
             let mut sightings = 0;
             let fitting = credits.iter().take_while(|credit| {
-                sightings += credit.sightings.len() + 1;
+                sightings += credit.marks.len() + 1;
                 sightings <= MAX_SIGHTINGS
             });
-            // A single credit may have more sightings: one for each account that asked.
+            // A chunk has at least one credit, whatever its number of sightings.
             let (chunk, rest) =
                 credits.split_at(fitting.count().clamp(credits.len().min(1), CHUNK_ROWS));
             let (evicted_chunk, rest_evicted) = evicted.split_at(evicted.len().min(CHUNK_ROWS));
@@ -74,12 +75,12 @@ impl Redis {
         let mut replies = self.run_scripts_within(OPERATION, BULK_TIMEOUT, |scripts| {
             let mut pipeline = Pipeline::new();
             pipeline.cmd("EVALSHA").arg(&scripts[Script::CreditTop as usize]).arg(2).arg(TOP_KEY);
-            pipeline.arg(sightings_key(day)).arg(half_life.to_string()).arg(SIGHTINGS_TTL);
+            pipeline.arg(sightings_key(day)).arg(half_life.to_string()).arg(SIGHTINGS_TTL_SECONDS);
             pipeline.arg(MAX_TOP_ACCOUNTS).arg(evicted.len()).arg(evicted);
             for credit in credits {
-                pipeline.arg(&credit.domain).arg(credit.base.to_string()).arg(credit.at);
-                pipeline.arg(credit.sightings.len());
-                for (sighting, account) in &credit.sightings {
+                pipeline.arg(&credit.domain).arg(credit.initial_count.to_string()).arg(credit.at);
+                pipeline.arg(credit.marks.len());
+                for (sighting, account) in &credit.marks {
                     pipeline.arg(sighting.to_string()).arg(account.to_string());
                 }
             }
@@ -88,12 +89,12 @@ impl Redis {
         let reply = replies.pop().unwrap_or(Value::Nil);
         if let Some(found) = server_error(&reply) {
             self.connection = None;
-            return Err(self.unavailable(OPERATION, found));
+            return Err(self.unavailable_error(OPERATION, found));
         }
         let texts: Vec<String> = self.parse_reply(OPERATION, reply)?;
         let row = |(credit, text): (&TopCredit, String)| {
             parse_top_row(credit.domain.clone(), &text)
-                .ok_or_else(|| self.unavailable(OPERATION, format!("{text:?}")))
+                .ok_or_else(|| self.unavailable_error(OPERATION, format!("{text:?}")))
         };
         credits.iter().zip(texts).map(row).collect()
     }

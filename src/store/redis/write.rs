@@ -10,26 +10,32 @@ use super::reply::{reply_number, server_error};
 use super::scripts::Script;
 use crate::store::error::{self, StoreError};
 
-/// How long a writer waits for an import that reserves the same names: longer than it can reserve
-/// them.
+/// How long a writer waits for an import that reserves the same names: longer than an import whose
+/// process was killed reserves them.
 const IMPORT_WAIT: Duration = Duration::from_secs(15);
 
 const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The operation in errors about adding keys.
-pub(super) const ADDING: &str = "adding keys";
+pub(super) const ADD_KEYS_OPERATION: &str = "adding keys";
 
 /// The reply of a script that writes to the ring.
 enum WriteReply {
+    /// The script has written this version; see the script for the meaning of 0.
     Version(u64),
+    /// The new key `id` exists already, with the id `known`.
     Taken { id: String, known: String },
+    /// The key to rotate is revoked or has expired.
     Ended,
+    /// A running import reserves one of the names.
     Busy,
+    /// An import that was abandoned reserves one of the names, and must be cleared.
     Abandoned { import: String },
 }
 
 impl Redis {
-    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes.
+    /// Runs a script that writes, and waits until `wait_replicas` replicas have its changes. Fails
+    /// if too few replicas get them in time, although the server has made the changes.
     pub(super) fn run_write_script(
         &mut self,
         operation: &'static str,
@@ -49,26 +55,26 @@ impl Redis {
         })?;
         if let Some(found) = replies.iter().find_map(server_error) {
             self.connection = None;
-            return Err(self.unavailable(operation, found));
+            return Err(self.unavailable_error(operation, found));
         }
         let reached = if replicas > 0 { replies.pop().map_or(0, reply_number) } else { 0 };
         if reached < replicas as u64 {
             let found = format!("it is done, but only {reached} of {replicas} replicas have it");
-            return Err(self.unavailable(operation, found));
+            return Err(self.unavailable_error(operation, found));
         }
         Ok(replies.pop().unwrap_or(Value::Nil))
     }
 
-    /// 128 random bits.
+    /// 128 random bits in hexadecimal.
     pub(super) fn random_id(&self) -> Result<String, StoreError> {
         let mut bytes = [0u8; 16];
         getrandom::fill(&mut bytes)
-            .map_err(|error| self.unavailable("drawing an id", error.to_string()))?;
+            .map_err(|error| self.unavailable_error("drawing an id", error.to_string()))?;
         Ok(hex::encode(bytes))
     }
 
-    /// Runs a script whose names an import may reserve. Waits for the end of that import, and
-    /// clears it if it was abandoned.
+    /// Runs a script that writes keys or accounts. If an import reserves one of their names, waits
+    /// until the import ends, or clears the import if it was abandoned. Returns the version.
     pub(super) fn write_after_imports(
         &mut self,
         operation: &'static str,
@@ -86,7 +92,7 @@ impl Redis {
                 }
                 WriteReply::Ended => return Err(error::key_ended_error()),
                 _ if started.elapsed() > IMPORT_WAIT => {
-                    return Err(self.unavailable(
+                    return Err(self.unavailable_error(
                         operation,
                         "another import of the same keys that has not ended",
                     ));
@@ -116,17 +122,21 @@ impl Redis {
         })
     }
 
+    /// Deletes the rows of an import that was not committed, in pages. A committed import stays.
     pub(super) fn clear_import(&mut self, import: &str) -> Result<(), StoreError> {
         while self.end_import(import, "clear")? > 0 {}
         Ok(())
     }
 
+    /// Commits an import and returns the new version, or clears a page of its rows and returns
+    /// their number. `step` is `commit` or `clear`.
     pub(super) fn end_import(&mut self, import: &str, step: &str) -> Result<u64, StoreError> {
         let arguments =
             [self.random_id()?, import.to_owned(), step.to_owned(), CHUNK_ROWS.to_string()];
         let plans = plans_key(import);
         let keys = [&RING_KEYS[..], &[&plans]].concat();
-        let reply = self.run_write_script(ADDING, Script::EndImport, &keys, &arguments)?;
-        self.parse_reply(ADDING, reply)
+        let reply =
+            self.run_write_script(ADD_KEYS_OPERATION, Script::EndImport, &keys, &arguments)?;
+        self.parse_reply(ADD_KEYS_OPERATION, reply)
     }
 }

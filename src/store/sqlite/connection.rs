@@ -23,14 +23,14 @@ impl Sqlite {
     /// `busy_timeout` is how long a statement waits for another process's lock.
     pub fn open(path: &Path, busy_timeout: Duration) -> Result<Sqlite, StoreError> {
         match open::exists(path)? {
-            true => open::remove_others_read(path),
+            true => open::remove_others_read_permission(path),
             false => open::create(path)?,
         }
         Sqlite::open_with_retry(path, busy_timeout)
     }
 
-    /// Like [`Sqlite::open`], but changes no permissions and creates no store: it only checks
-    /// whether one could be created.
+    /// Like [`Sqlite::open`], but changes no permissions and creates no store. If there is none,
+    /// returns `None` if a store could be created, and an error if not.
     pub(in crate::store) fn open_to_check(
         path: &Path,
         busy_timeout: Duration,
@@ -68,9 +68,9 @@ impl Sqlite {
         open::check_usable(&self.connection, &self.path)
     }
 
-    /// From now on a statement tries for a lock every millisecond, for up to five seconds: a
-    /// command beside a busy gateway must catch the short moments in which the lock is free.
-    pub(in crate::store) fn set_busy_timeout(&mut self) -> Result<(), StoreError> {
+    /// Lets later statements try to get a lock every millisecond for up to five seconds, so that a
+    /// command beside a busy gateway catches the short moments in which the lock is free.
+    pub(in crate::store) fn raise_busy_timeout(&mut self) -> Result<(), StoreError> {
         const MAX_RETRIES: i32 = 5_000;
         let retry = |tries| {
             std::thread::sleep(Duration::from_millis(1));
@@ -94,7 +94,7 @@ impl Sqlite {
 
     /// Fails if the path no longer leads to the opened file: the file was deleted or replaced, and
     /// new writes would be lost with it.
-    pub(in crate::store) fn check_file_unchanged(&self) -> Result<(), StoreError> {
+    pub(in crate::store) fn check_file_not_replaced(&self) -> Result<(), StoreError> {
         if file_identity(&self.path) == self.file_id {
             return Ok(());
         }
@@ -113,6 +113,7 @@ impl Sqlite {
         result.map_err(self.error_while("moving the log into the file"))
     }
 
+    /// Returns a function that converts an error of SQLite during `operation`.
     pub(super) fn error_while(
         &self,
         operation: &'static str,
@@ -130,6 +131,7 @@ impl Sqlite {
     }
 }
 
+/// The device and inode of a file; `None` if the file can't be read.
 fn file_identity(path: &Path) -> Option<(u64, u64)> {
     let meta = std::fs::metadata(path).ok()?;
     Some((meta.dev(), meta.ino()))
@@ -150,17 +152,17 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_was_replaced_is_noticed() {
+    fn moving_the_open_file_away_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         let store = Sqlite::open(&path, Duration::from_secs(5)).unwrap();
-        store.check_file_unchanged().unwrap();
+        store.check_file_not_replaced().unwrap();
         std::fs::rename(&path, folder.path().join("elsewhere")).unwrap();
-        assert!(store.check_file_unchanged().is_err());
+        assert!(store.check_file_not_replaced().is_err());
     }
 
     #[test]
-    fn many_may_create_a_store_at_once() {
+    fn threads_can_create_the_same_store_at_once() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store.db");
         std::thread::scope(|scope| {

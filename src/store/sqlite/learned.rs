@@ -1,11 +1,11 @@
-//! DNS findings in SQLite: a table that is created with its first row.
+//! DNS facts in SQLite: a table that is created with its first row.
 
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::connection::Sqlite;
 use super::rows::{to_signed, to_unsigned};
 use crate::store::error::StoreError;
-use crate::store::rows::{LEARNED_PAGE, LearnedRow, MAX_LEARNED};
+use crate::store::rows::{DNS_FACTS_PAGE, DnsFactRow, MAX_DNS_FACTS};
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS learned (
@@ -15,20 +15,23 @@ CREATE INDEX IF NOT EXISTS learned_version ON learned (version);
 ";
 
 impl Sqlite {
-    pub(in super::super) fn save_learned(&mut self, rows: &[LearnedRow]) -> Result<(), StoreError> {
-        const OPERATION: &str = "saving DNS findings";
+    pub(in super::super) fn save_dns_facts(
+        &mut self,
+        rows: &[DnsFactRow],
+    ) -> Result<(), StoreError> {
+        const OPERATION: &str = "saving DNS facts";
         let failed = self.error_while(OPERATION);
         // The ledger needs the lock too, so each transaction writes one page only.
-        for chunk in rows.chunks(LEARNED_PAGE) {
+        for chunk in rows.chunks(DNS_FACTS_PAGE) {
             let transaction = self.begin_immediate(OPERATION)?;
-            write_learned(&transaction, chunk).map_err(&failed)?;
+            write_dns_facts(&transaction, chunk).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
         }
         let count = "SELECT count(*) FROM learned";
         let count: i64 = self.connection.query_row(count, [], |row| row.get(0)).map_err(&failed)?;
-        let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MAX_LEARNED);
+        let mut surplus = usize::try_from(count).unwrap_or(0).saturating_sub(MAX_DNS_FACTS);
         while surplus > 0 {
-            let count = surplus.min(LEARNED_PAGE);
+            let count = surplus.min(DNS_FACTS_PAGE);
             let transaction = self.begin_immediate(OPERATION)?;
             drop_oldest(&transaction, count).map_err(&failed)?;
             transaction.commit().map_err(&failed)?;
@@ -37,29 +40,29 @@ impl Sqlite {
         Ok(())
     }
 
-    pub(in super::super) fn learned_since(
+    pub(in super::super) fn dns_facts_since(
         &mut self,
         since: u64,
-    ) -> Result<(Vec<LearnedRow>, u64), StoreError> {
-        read_learned(&self.connection, since).map_err(self.error_while("reading DNS findings"))
+    ) -> Result<(Vec<DnsFactRow>, u64), StoreError> {
+        read_dns_facts(&self.connection, since).map_err(self.error_while("reading DNS facts"))
     }
 
-    pub(in super::super) fn find_learned(
+    pub(in super::super) fn find_dns_fact(
         &mut self,
         name: &str,
-    ) -> Result<Option<LearnedRow>, StoreError> {
+    ) -> Result<Option<DnsFactRow>, StoreError> {
         let read = |connection: &Connection| {
             if !table_exists(connection)? {
                 return Ok(None);
             }
             let select = "SELECT name, mx, until FROM learned WHERE name = ?1";
-            connection.prepare_cached(select)?.query_row([name], parse_learned).optional()
+            connection.prepare_cached(select)?.query_row([name], parse_dns_fact).optional()
         };
-        read(&self.connection).map_err(self.error_while("reading DNS findings"))
+        read(&self.connection).map_err(self.error_while("reading DNS facts"))
     }
 }
 
-fn write_learned(transaction: &Transaction<'_>, rows: &[LearnedRow]) -> rusqlite::Result<()> {
+fn write_dns_facts(transaction: &Transaction<'_>, rows: &[DnsFactRow]) -> rusqlite::Result<()> {
     transaction.execute_batch(SCHEMA)?;
     let mut version = newest_version(transaction)?;
     let mut insert =
@@ -78,9 +81,9 @@ fn drop_oldest(transaction: &Transaction<'_>, count: usize) -> rusqlite::Result<
     Ok(())
 }
 
-fn read_learned(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<LearnedRow>, u64)> {
+fn read_dns_facts(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<DnsFactRow>, u64)> {
     let newest = if table_exists(connection)? { newest_version(connection)? } else { 0 };
-    // The file is older than the known version: it was replaced or set back.
+    // If the caller knows a newer version, the file was replaced or set back.
     let mut version = if since > newest { 0 } else { since };
     if version == newest {
         return Ok((Vec::new(), version));
@@ -88,12 +91,13 @@ fn read_learned(connection: &Connection, since: u64) -> rusqlite::Result<(Vec<Le
     let mut statement = connection.prepare_cached(
         "SELECT name, mx, until, version FROM learned WHERE version > ?1 ORDER BY version LIMIT ?2",
     )?;
-    let mut found = statement.query(params![to_signed(version), to_signed(LEARNED_PAGE as u64)])?;
+    let mut found =
+        statement.query(params![to_signed(version), to_signed(DNS_FACTS_PAGE as u64)])?;
     let mut rows = Vec::new();
     while let Some(row) = found.next()? {
         version = to_unsigned(row.get(3)?);
-        // A finding that can't be read is skipped; DNS is queried again.
-        rows.extend(parse_learned(row).ok());
+        // A fact that can't be read is skipped, and riskgate queries the DNS again.
+        rows.extend(parse_dns_fact(row).ok());
     }
     Ok((rows, version))
 }
@@ -103,8 +107,8 @@ fn table_exists(connection: &Connection) -> rusqlite::Result<bool> {
     connection.prepare_cached(select)?.exists([])
 }
 
-fn parse_learned(row: &Row<'_>) -> rusqlite::Result<LearnedRow> {
-    Ok(LearnedRow { name: row.get(0)?, mx: row.get(1)?, until: row.get(2)? })
+fn parse_dns_fact(row: &Row<'_>) -> rusqlite::Result<DnsFactRow> {
+    Ok(DnsFactRow { name: row.get(0)?, mx: row.get(1)?, until: row.get(2)? })
 }
 
 fn newest_version(connection: &Connection) -> rusqlite::Result<u64> {

@@ -11,8 +11,8 @@ use crate::store::ledger::{BatchContext, Grant, LeaseReport};
 use crate::store::rows::{RepairedMonth, UsageRow};
 
 impl Sqlite {
-    /// Applies all reports in one commit. If a node's row is older than it knows, this is not the
-    /// file that it wrote to, and it gets no grant.
+    /// Applies all reports in one commit. If the node's row is older than the node knows, this file
+    /// is not the one that the node wrote to; then the whole batch fails.
     pub(in super::super) fn report_leases(
         &mut self,
         context: BatchContext<'_>,
@@ -21,15 +21,15 @@ impl Sqlite {
         let failed = self.error_while("reporting leases");
         let location = self.path.display().to_string();
         let transaction = self.begin_immediate("reporting leases")?;
-        raise_month(&transaction, context.month).map_err(&failed)?;
+        raise_latest_month(&transaction, context.month).map_err(&failed)?;
         let mut grants = Vec::with_capacity(reports.len());
         for report in reports {
-            let grant = apply_report(&transaction, context.node, report).map_err(&failed)?;
+            let grant = apply_report(&transaction, context.node_id, report).map_err(&failed)?;
             if grant.is_none() {
                 return Err(StoreError::Unusable {
                     location,
-                    expected: "the totals that were written",
-                    found: "older ones, or none; restart to continue with the present file"
+                    expected: "the totals that this process wrote",
+                    found: "older totals or none; restart riskgate to continue with this file"
                         .to_owned(),
                 });
             }
@@ -45,7 +45,7 @@ impl Sqlite {
         month: Month,
         node: &[u8; 16],
     ) -> Result<u64, StoreError> {
-        others_totals(&self.connection, account, month, node)
+        leased_and_spent_by_others(&self.connection, account, month, node)
             .map(|(_, spent)| spent)
             .map_err(self.error_while("reading usage"))
     }
@@ -71,7 +71,7 @@ impl Sqlite {
             transaction.query_row(count, after_month, |row| row.get(0)).map_err(&failed)?;
         transaction.execute("DELETE FROM ledger WHERE month > ?1", after_month).map_err(&failed)?;
         transaction.commit().map_err(failed)?;
-        Ok(RepairedMonth { previous, dropped: to_unsigned(dropped) })
+        Ok(RepairedMonth { previous, deleted_totals: to_unsigned(dropped) })
     }
 
     pub(in super::super) fn usage(
@@ -101,12 +101,16 @@ impl Sqlite {
     }
 }
 
-/// How many months totals are kept. A clock that was wrong for a while must not delete totals in
-/// use.
+/// For how many months after their month totals are kept: long enough that a clock that is wrong by
+/// less than a year deletes no totals in use.
 const KEPT_MONTHS: u16 = 12;
 
-/// Raises the latest month. When a month begins, totals older than a year are deleted.
-pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqlite::Result<()> {
+/// Raises the store's latest month to `month`, if that is later. Then totals of more than
+/// [`KEPT_MONTHS`] months before are deleted.
+pub(super) fn raise_latest_month(
+    transaction: &Transaction<'_>,
+    month: Month,
+) -> rusqlite::Result<()> {
     let raised = transaction
         .prepare_cached(
             "INSERT INTO meta VALUES ('month', ?1) ON CONFLICT (key) DO UPDATE
@@ -122,7 +126,7 @@ pub(super) fn raise_month(transaction: &Transaction<'_>, month: Month) -> rusqli
 
 /// A negative total, which riskgate never writes, becomes a number above `i64::MAX`, which
 /// `check_total` and `check_grant` refuse.
-fn others_totals(
+fn leased_and_spent_by_others(
     connection: &Connection,
     account: &str,
     month: Month,
@@ -138,6 +142,7 @@ fn others_totals(
         })
 }
 
+/// Applies a report. `None`, and no change, if the node's row is older than the node knows.
 fn apply_report(
     transaction: &Transaction<'_>,
     node: &[u8; 16],
@@ -189,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_months_long_past_are_forgotten_when_one_begins() {
+    fn a_new_month_deletes_totals_older_than_a_year() {
         let folder = tempfile::tempdir().unwrap();
         let mut store = Sqlite::open(&folder.path().join("s.db"), Duration::from_secs(5)).unwrap();
         let month = |number| Month::from_number(number).unwrap();
@@ -205,7 +210,7 @@ mod tests {
                 known: Default::default(),
             };
             let context = BatchContext {
-                node: &[1; 16],
+                node_id: &[1; 16],
                 month: month(now),
                 recovery_left: Duration::ZERO,
                 needs_replicas: true,

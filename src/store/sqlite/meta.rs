@@ -5,14 +5,18 @@ use rusqlite::{Connection, OptionalExtension, Transaction};
 use super::rows::to_unsigned;
 use crate::store::rows::RingVersion;
 
+/// Reads the store id and the version. `None` if the store has lost its id.
 pub(super) fn read_ring_version(connection: &Connection) -> rusqlite::Result<Option<RingVersion>> {
     let Some(store_id) = read_meta(connection, "store_id")? else { return Ok(None) };
     let version = to_unsigned(read_meta(connection, "ring_version")?.unwrap_or(0));
-    Ok(Some(RingVersion { store_id, version, change_id: change_id(connection, version)? }))
+    Ok(Some(RingVersion { store_id, version, change_id: read_change_id(connection, version)? }))
 }
 
 /// The id of the change that led to a version, if it is one of the latest.
-pub(super) fn change_id(connection: &Connection, version: u64) -> rusqlite::Result<Option<String>> {
+pub(super) fn read_change_id(
+    connection: &Connection,
+    version: u64,
+) -> rusqlite::Result<Option<String>> {
     read_meta(connection, &format!("change:{version}"))
 }
 
@@ -27,11 +31,11 @@ pub(super) fn read_meta<T: rusqlite::types::FromSql>(
 }
 
 /// How many of the latest changes keep their ids.
-const KEPT_CHANGES: i64 = 1_000;
+const KEPT_CHANGE_IDS: i64 = 1_000;
 
-/// Begins the next version of keys and accounts. Each change gets an id, because two changes can
-/// lead to the same version if the file was set back in between.
-pub(super) fn next_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
+/// Increments the version of keys and accounts, and returns the new version. Each change gets a
+/// random id, because two changes can lead to the same version if the file was set back in between.
+pub(super) fn increment_ring_version(transaction: &Transaction<'_>) -> rusqlite::Result<i64> {
     let version: i64 = transaction.query_row(
         "UPDATE meta SET value = value + 1 WHERE key = 'ring_version' RETURNING value",
         [],
@@ -42,6 +46,6 @@ pub(super) fn next_ring_version(transaction: &Transaction<'_>) -> rusqlite::Resu
         [version],
     )?;
     transaction
-        .execute("DELETE FROM meta WHERE key = 'change:' || ?1", [version - KEPT_CHANGES])?;
+        .execute("DELETE FROM meta WHERE key = 'change:' || ?1", [version - KEPT_CHANGE_IDS])?;
     Ok(version)
 }

@@ -76,6 +76,7 @@ fn folder_error(path: &Path) -> impl Fn(io::Error) -> StoreError {
     }
 }
 
+/// Creates a complete store at the path `temporary`. Errors name the final `path`.
 fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     // SQLite treats an empty file as a new store, and gives the files beside it the same
     // permissions.
@@ -93,8 +94,8 @@ fn create_temporary(temporary: &Path, path: &Path) -> Result<(), StoreError> {
     fill().map_err(|source| open_error(path, source))
 }
 
-/// Connects to an existing file. Without these flags SQLite would create an empty file, which is no
-/// store.
+/// Connects to an existing file. With its default flags SQLite would create an empty file, which is
+/// no store.
 pub(super) fn connect(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     Connection::open_with_flags(path, flags)
@@ -113,7 +114,7 @@ pub(super) fn exists(path: &Path) -> Result<bool, StoreError> {
             // The link may lead to a disk that is mounted later, with the store on it.
             return match path.symlink_metadata() {
                 Ok(_) => Err(unusable("a store", "a link that leads nowhere".to_owned())),
-                Err(_) => check_names(path).map(|()| false),
+                Err(_) => check_path_is_valid(path).map(|()| false),
             };
         }
         Err(error) if error.kind() == ErrorKind::NotADirectory => {
@@ -133,9 +134,9 @@ const LONGEST_SUFFIX: &str = "-journal";
 const MAX_PATH_BYTES: usize = 512;
 
 /// Fails if the file system or SQLite does not accept the path of a store that does not exist yet.
-/// A system checks no name in a missing directory, so each missing name is tried in the nearest
-/// existing directory.
-fn check_names(path: &Path) -> Result<(), StoreError> {
+/// The file system checks no name below a missing directory, so each missing part of the path is
+/// looked up in the nearest existing directory.
+fn check_path_is_valid(path: &Path) -> Result<(), StoreError> {
     let folder = nearest_existing_folder(path);
     let missing_part = path.strip_prefix(folder).unwrap_or(path);
     let mut journal = missing_part.as_os_str().to_owned();
@@ -166,9 +167,10 @@ pub(super) fn check_creatable(path: &Path) -> Result<(), StoreError> {
     check_dir_writable(nearest_existing_folder(path)).map_err(folder_error(path))
 }
 
-/// Removes other users' read permission from a store that was created before stores became private.
-/// If others may write, an administrator set that on purpose, and it stays.
-pub(super) fn remove_others_read(path: &Path) {
+/// Removes other users' read permission from a store, because earlier versions of riskgate created
+/// readable stores. If others may also write or execute, an administrator set the permissions on
+/// purpose, and they stay.
+pub(super) fn remove_others_read_permission(path: &Path) {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
@@ -187,7 +189,7 @@ pub(super) fn prepare_connection(
     path: &Path,
 ) -> Result<(), StoreError> {
     let failed = |source| open_error(path, source);
-    if check_version(connection, path)? < SCHEMA_VERSION {
+    if check_schema_version(connection, path)? < SCHEMA_VERSION {
         migrate_schema(connection).map_err(failed)?;
     }
     connection.pragma_update(None, "journal_mode", "WAL").map_err(failed)?;
@@ -205,7 +207,7 @@ fn migrate_schema(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
+fn check_schema_version(connection: &Connection, path: &Path) -> Result<i64, StoreError> {
     let failed = |source| open_error(path, source);
     let application_id: i64 =
         connection.pragma_query_value(None, "application_id", |row| row.get(0)).map_err(failed)?;
@@ -236,7 +238,7 @@ fn check_version(connection: &Connection, path: &Path) -> Result<i64, StoreError
 /// file without write permission read-only, and would report that only at the first write.
 pub(super) fn check_usable(connection: &Connection, path: &Path) -> Result<(), StoreError> {
     if connection.is_readonly("main").map_err(|source| open_error(path, source))? {
-        return Err(read_only(path));
+        return Err(read_only_error(path));
     }
     let finding: String = connection
         .query_row("PRAGMA quick_check(1)", [], |row| row.get(0))
@@ -260,7 +262,7 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
             expected: "a file that we may read and write",
             found: "one that can't be opened".to_owned(),
         },
-        Some(ReadOnly) => read_only(path),
+        Some(ReadOnly) => read_only_error(path),
         Some(DatabaseCorrupt | NotADatabase) => StoreError::Unusable {
             location: path.display().to_string(),
             expected: "an intact store",
@@ -274,7 +276,7 @@ pub(super) fn open_error(path: &Path, source: rusqlite::Error) -> StoreError {
     }
 }
 
-fn read_only(path: &Path) -> StoreError {
+fn read_only_error(path: &Path) -> StoreError {
     StoreError::Unusable {
         location: path.display().to_string(),
         expected: "a file that we may write, in a directory that we may write",

@@ -4,8 +4,10 @@ use rusqlite::{Connection, Transaction, params};
 
 use super::connection::Sqlite;
 use super::ledger;
-use super::meta::{change_id, next_ring_version, read_ring_version};
-use super::rows::{self, find_key, insert_key, read_accounts, read_keys, upsert_account};
+use super::meta::{increment_ring_version, read_change_id, read_ring_version};
+use super::rows::{
+    self, find_conflicting_key_id, insert_key, read_accounts, read_keys, upsert_account,
+};
 use crate::model::monthly_limit::MonthlyLimit;
 use crate::store::error::{self, StoreError};
 use crate::store::rows::{
@@ -19,7 +21,7 @@ impl Sqlite {
 
     pub(in crate::store) fn ring_rows(&mut self) -> Result<Option<RingRows>, StoreError> {
         Ok(self.read_changes(0)?.map(|changes| {
-            let RingChanges { mark, accounts, keys, damaged, .. } = changes;
+            let RingChanges { ring_version: mark, accounts, keys, damaged, .. } = changes;
             let RingVersion { store_id, version, change_id } = mark;
             RingRows { store_id, version, change_id, accounts, keys, damaged }
         }))
@@ -40,8 +42,8 @@ impl Sqlite {
             let Some(mark) = read_ring_version(&transaction)? else { return Ok(None) };
             let mut damaged = DamagedRows::default();
             Ok(Some(RingChanges {
-                mark,
-                since: change_id(&transaction, since)?,
+                ring_version: mark,
+                since_change_id: read_change_id(&transaction, since)?,
                 accounts: read_accounts(&transaction, since, &mut damaged)?,
                 keys: read_keys(&transaction, since, &mut damaged)?,
                 damaged,
@@ -56,9 +58,9 @@ impl Sqlite {
     ) -> Result<(), StoreError> {
         let failed = self.error_while("adding keys");
         let transaction = self.begin_immediate("adding keys")?;
-        let version = next_ring_version(&transaction).map_err(&failed)?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
         for (key, plan) in keys {
-            if let Some(id) = find_key(&transaction, key).map_err(&failed)? {
+            if let Some(id) = find_conflicting_key_id(&transaction, key).map_err(&failed)? {
                 return Err(error::key_exists_error(&key.id, &id));
             }
             insert_key(&transaction, key, plan.as_deref(), version).map_err(&failed)?;
@@ -74,7 +76,7 @@ impl Sqlite {
     ) -> Result<(), StoreError> {
         let failed = self.error_while("ending a key");
         let transaction = self.begin_immediate("ending a key")?;
-        let version = next_ring_version(&transaction).map_err(&failed)?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
         let changed = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?3),
@@ -99,7 +101,7 @@ impl Sqlite {
         let failed = self.error_while("setting an account");
         let transaction = self.begin_immediate("setting an account")?;
         let set = |transaction: &Transaction<'_>| -> rusqlite::Result<()> {
-            let version = next_ring_version(transaction)?;
+            let version = increment_ring_version(transaction)?;
             upsert_account(transaction, name, plan, version)?;
             if let Some(limit) = limit {
                 let (calls, unlimited) = rows::limit_columns(limit);
@@ -121,8 +123,8 @@ impl Sqlite {
     ) -> Result<usize, StoreError> {
         let failed = self.error_while("restoring lost rows");
         let transaction = self.begin_immediate("restoring lost rows")?;
-        let version = next_ring_version(&transaction).map_err(&failed)?;
-        if rows::restore(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
+        if rows::restore_rows(&transaction, keys, accounts, version).map_err(&failed)? > 0 {
             transaction.commit().map_err(failed)?;
         }
         Ok(0)
@@ -135,13 +137,13 @@ impl Sqlite {
         let failed = self.error_while("filling the store");
         let location = self.path.display().to_string();
         let transaction = self.begin_immediate("filling the store")?;
-        if !rows::is_empty(&transaction).map_err(&failed)? {
+        if !rows::is_store_empty(&transaction).map_err(&failed)? {
             return Err(error::store_not_empty_error(&location));
         }
-        ledger::raise_month(&transaction, contents.month).map_err(&failed)?;
+        ledger::raise_latest_month(&transaction, contents.month).map_err(&failed)?;
         // A gateway that serves the empty ring sees the full one as a later version of it.
-        let version = next_ring_version(&transaction).map_err(&failed)?;
-        rows::fill(&transaction, contents, version).map_err(&failed)?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
+        rows::fill_store(&transaction, contents, version).map_err(&failed)?;
         transaction.commit().map_err(failed)
     }
 }

@@ -3,8 +3,8 @@
 use rusqlite::{OptionalExtension, params};
 
 use super::connection::Sqlite;
-use super::meta::next_ring_version;
-use super::rows::{find_key, insert_key};
+use super::meta::increment_ring_version;
+use super::rows::{find_conflicting_key_id, insert_key};
 use crate::store::error;
 use crate::store::error::StoreError;
 use crate::store::rows::KeyRow;
@@ -20,7 +20,7 @@ impl Sqlite {
         const OPERATION: &str = "rotating a key";
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_immediate(OPERATION)?;
-        let version = next_ring_version(&transaction).map_err(&failed)?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
         let is_in_use = transaction
             .query_row(
                 "SELECT revoked_at IS NULL AND coalesce(expires_at > ?2, 1) FROM api_key
@@ -33,7 +33,7 @@ impl Sqlite {
         if !is_in_use.ok_or_else(|| error::unknown_key_error(old))? {
             return Err(error::key_ended_error());
         }
-        if let Some(known) = find_key(&transaction, new).map_err(&failed)? {
+        if let Some(known) = find_conflicting_key_id(&transaction, new).map_err(&failed)? {
             return Err(error::key_exists_error(&new.id, &known));
         }
         insert_key(&transaction, new, None, version).map_err(&failed)?;
@@ -52,13 +52,13 @@ impl Sqlite {
         old: &str,
         new: &str,
         old_expires_at: i64,
-        before: Option<i64>,
+        former_expires_at: Option<i64>,
         now: i64,
     ) -> Result<(), StoreError> {
         const OPERATION: &str = "undoing a rotation";
         let failed = self.error_while(OPERATION);
         let transaction = self.begin_immediate(OPERATION)?;
-        let version = next_ring_version(&transaction).map_err(&failed)?;
+        let version = increment_ring_version(&transaction).map_err(&failed)?;
         let revoked = transaction
             .execute(
                 "UPDATE api_key SET revoked_at = coalesce(revoked_at, ?2), version = ?3
@@ -72,7 +72,7 @@ impl Sqlite {
                 "UPDATE api_key SET version = ?4,
                  expires_at = CASE WHEN expires_at IS ?2 THEN ?3 ELSE expires_at END
                  WHERE id = ?1",
-                params![old, old_expires_at, before, version],
+                params![old, old_expires_at, former_expires_at, version],
             )
             .map_err(&failed)?;
         if revoked == 0 || restored == 0 {

@@ -33,7 +33,7 @@ pub(super) fn insert_key(
 }
 
 /// The id of a key that has the same id or digest, if there is one.
-pub(super) fn find_key(
+pub(super) fn find_conflicting_key_id(
     transaction: &Transaction<'_>,
     key: &KeyRow,
 ) -> rusqlite::Result<Option<String>> {
@@ -136,10 +136,10 @@ fn column_text(row: &Row<'_>, column: usize) -> String {
     }
 }
 
-/// Writes back rows that are missing or end later, and returns how many rows changed. A key is
-/// identified by its digest, whatever id it has here. If another key has its id here, it is left
-/// out.
-pub(super) fn restore(
+/// Adds missing rows, lowers the ends of keys that end later in the store, and returns how many
+/// rows changed. A digest identifies a key, whatever its id in the store. If the digest is missing
+/// and another key has the id, the key is left out.
+pub(super) fn restore_rows(
     transaction: &Transaction<'_>,
     keys: &[KeyRow],
     accounts: &[AccountRow],
@@ -152,7 +152,7 @@ pub(super) fn restore(
             .prepare_cached("INSERT OR IGNORE INTO account VALUES (?1, ?2, ?3, ?4, ?5)")?
             .execute(params![account.name, account.plan, calls, unlimited, version])?;
     }
-    let mut is_known =
+    let mut select_known =
         transaction.prepare_cached("SELECT 1 FROM api_key WHERE id = ?1 OR digest = ?2")?;
     let mut update_end = transaction.prepare_cached(
         "UPDATE api_key SET expires_at = min(coalesce(expires_at, ?2), coalesce(?2, expires_at)),
@@ -160,7 +160,7 @@ pub(super) fn restore(
          AND (?2 < coalesce(expires_at, ?2 + 1) OR (revoked_at IS NULL AND ?3 IS NOT NULL))",
     )?;
     for key in keys {
-        if is_known.exists(params![key.id, key.digest.as_slice()])? {
+        if select_known.exists(params![key.id, key.digest.as_slice()])? {
             let digest = key.digest.as_slice();
             changed +=
                 update_end.execute(params![digest, key.expires_at, key.revoked_at, version])?;
@@ -172,14 +172,14 @@ pub(super) fn restore(
     Ok(changed)
 }
 
-pub(super) fn read_top(connection: &Connection) -> rusqlite::Result<Vec<TopRow>> {
+pub(super) fn read_top_rows(connection: &Connection) -> rusqlite::Result<Vec<TopRow>> {
     let mut counts = connection.prepare("SELECT domain, count, at, accounts FROM top_count")?;
     let rows = counts.query_map([], |row| {
         Ok(TopRow {
             domain: row.get(0)?,
             count: row.get(1)?,
             at: row.get(2)?,
-            accounts: decode_accounts(&row.get::<_, Vec<u8>>(3)?),
+            accounts: decode_account_hashes(&row.get::<_, Vec<u8>>(3)?),
         })
     })?;
     rows.collect()
@@ -192,8 +192,8 @@ pub(super) fn read_sightings(connection: &Connection, day: i64) -> rusqlite::Res
     sightings.collect()
 }
 
-/// Counts the new sightings in `credits`, and returns the credited rows.
-pub(super) fn credit_top(
+/// Deletes the evicted rows, counts the new sightings in `credits`, and returns the credited rows.
+pub(super) fn write_top_credits(
     transaction: &Transaction<'_>,
     credits: &[TopCredit],
     evicted: &[String],
@@ -204,7 +204,7 @@ pub(super) fn credit_top(
     for domain in evicted {
         delete_row.execute([domain])?;
     }
-    // Counts of the day before may be saved after midnight.
+    // Look-ups of the previous day may be saved after midnight, so its sightings stay.
     transaction.prepare_cached("DELETE FROM top_seen WHERE day < ?1 - 1")?.execute([day])?;
     let mut insert_sighting =
         transaction.prepare_cached("INSERT OR IGNORE INTO top_seen VALUES (?1, ?2)")?;
@@ -214,8 +214,8 @@ pub(super) fn credit_top(
         transaction.prepare_cached("INSERT OR REPLACE INTO top_count VALUES (?1, ?2, ?3, ?4)")?;
     let mut rows = Vec::with_capacity(credits.len());
     for credit in credits {
-        let mut accounts = Vec::with_capacity(credit.sightings.len());
-        for (sighting, account) in &credit.sightings {
+        let mut accounts = Vec::with_capacity(credit.marks.len());
+        for (sighting, account) in &credit.marks {
             if insert_sighting.execute(params![day, sighting.cast_signed()])? == 1 {
                 accounts.push(*account);
             }
@@ -226,7 +226,7 @@ pub(super) fn credit_top(
                     domain: credit.domain.clone(),
                     count: row.get(0)?,
                     at: row.get(1)?,
-                    accounts: decode_accounts(&row.get::<_, Vec<u8>>(2)?),
+                    accounts: decode_account_hashes(&row.get::<_, Vec<u8>>(2)?),
                 })
             })
             .optional()?;
@@ -239,12 +239,12 @@ pub(super) fn credit_top(
     Ok(rows)
 }
 
-fn decode_accounts(bytes: &[u8]) -> Vec<u64> {
+fn decode_account_hashes(bytes: &[u8]) -> Vec<u64> {
     bytes.as_chunks::<8>().0.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect()
 }
 
 /// Returns true if no account, key or total was ever written.
-pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
+pub(super) fn is_store_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row(
         "SELECT NOT EXISTS (SELECT 1 FROM account) AND NOT EXISTS (SELECT 1 FROM api_key)
          AND NOT EXISTS (SELECT 1 FROM ledger)",
@@ -253,9 +253,9 @@ pub(super) fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     )
 }
 
-/// Writes the contents of another store into an empty one. Its totals get a node id that no running
-/// node has.
-pub(super) fn fill(
+/// Writes the contents of another store into an empty store. The totals get the node id 0, which no
+/// running node has.
+pub(super) fn fill_store(
     transaction: &Transaction<'_>,
     contents: &StoreContents,
     version: i64,
@@ -298,7 +298,8 @@ pub(super) fn limit_columns(limit: Option<MonthlyLimit>) -> (Option<i64>, bool) 
     }
 }
 
-/// Counts stay far below 2^63. A limit above 2^63 - 1 is stored as 2^63 - 1.
+/// Converts a count for SQLite, which has no unsigned integers. Counts stay far below 2^63; a limit
+/// above 2^63 - 1 is stored as 2^63 - 1.
 pub(super) fn to_signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

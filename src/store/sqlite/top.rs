@@ -1,16 +1,16 @@
 //! Top counts in SQLite.
 
 use super::connection::Sqlite;
-use super::rows::{self, read_sightings, read_top};
+use super::rows::{self, read_sightings, read_top_rows};
 use crate::store::error::StoreError;
 use crate::store::rows::{TopCredit, TopRow};
 
 impl Sqlite {
     pub(in crate::store) fn top_rows(&self) -> Result<Vec<TopRow>, StoreError> {
-        read_top(&self.connection).map_err(self.error_while("reading the top counts"))
+        read_top_rows(&self.connection).map_err(self.error_while("reading the top counts"))
     }
 
-    pub(in crate::store) fn read_top(
+    pub(in crate::store) fn top_rows_and_sightings(
         &self,
         day: i64,
     ) -> Result<(Vec<TopRow>, Vec<u64>), StoreError> {
@@ -27,7 +27,7 @@ impl Sqlite {
     ) -> Result<Vec<TopRow>, StoreError> {
         let failed = self.error_while("saving the top counts");
         let transaction = self.begin_immediate("saving the top counts")?;
-        let rows = rows::credit_top(&transaction, credits, evicted, day, half_life);
+        let rows = rows::write_top_credits(&transaction, credits, evicted, day, half_life);
         let rows = rows.map_err(&failed)?;
         transaction.commit().map_err(failed)?;
         Ok(rows)

@@ -1,9 +1,9 @@
-//! The permissions that a user of the server needs, as `ACL SETUSER` takes them: no more and no
-//! less.
+//! Tests that the listed permissions, in the form of `ACL SETUSER`, are enough for a Redis user,
+//! and that each of them is needed.
 
 use super::super::redis_server::RedisServer;
 use super::super::{
-    BatchContext, KnownState, LearnedRow, LeaseReport, MAX_LEARNED, MonthlyLimit, Store,
+    BatchContext, DnsFactRow, KnownState, LeaseReport, MAX_DNS_FACTS, MonthlyLimit, Store,
     StoreContents, StoreError, TopCredit,
 };
 use super::{add, key, open, rows};
@@ -46,8 +46,13 @@ const LEARNER_ACL: [&str; 2] = ["+zadd", "+zrem"];
 /// The further permissions of `riskgate store copy` to fill this server.
 const FILLER_ACL: [&str; 4] = ["+exists", "+rename", "+persist", "+zunionstore"];
 
-/// Runs every operation of a user with these permissions, except the permission `without`.
-fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result<(), StoreError> {
+/// Creates a Redis user who has these permissions but lacks `without`, and runs every operation
+/// that the permissions are for.
+fn run_with_permissions(
+    server: &RedisServer,
+    rights: &[&[&str]],
+    without: &str,
+) -> Result<(), StoreError> {
     server.run(&["FLUSHALL"]);
     let mut admin = open(&server.url());
     let mut user = vec!["ACL", "SETUSER", "some", "reset", "on", ">pw"];
@@ -72,12 +77,12 @@ fn use_rights(server: &RedisServer, rights: &[&[&str]], without: &str) -> Result
 fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(), StoreError> {
     let month = Month::from_number(1_200).unwrap();
     if without != "+info" {
-        // If the check may not read, the next operation reports it.
+        // Without `+info`, this check passes and the probe below fails.
         store.check_usable()?;
     }
     let probe = store.probe(month, None)?;
     store.latest_month()?;
-    let mut raise = LeaseReport {
+    let mut report = LeaseReport {
         account: "acme".to_owned(),
         month,
         sequence: 1,
@@ -88,15 +93,15 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
         known: KnownState::default(),
     };
     let context = BatchContext {
-        node: &[1; 16],
+        node_id: &[1; 16],
         month,
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
     };
-    store.report_leases(context, &[raise.clone()])?;
+    store.report_leases(context, &[report.clone()])?;
     lose();
-    (raise.sequence, raise.known.sequence) = (2, 1);
-    store.report_leases(context, &[raise])?;
+    (report.sequence, report.known.sequence) = (2, 1);
+    store.report_leases(context, &[report])?;
     store.probe(month, Some(&probe))?;
     store.others_spent("acme", month, &[1; 16])?;
     store.usage(month, Some("acme"))?;
@@ -106,22 +111,22 @@ fn act_as_gateway(store: &mut Store, without: &str, lose: &dyn Fn()) -> Result<(
     store.ring_changes(1)?;
     let credit = |domain: &str| TopCredit {
         domain: domain.to_owned(),
-        base: 1.0,
+        initial_count: 1.0,
         at: 5,
-        sightings: vec![(7, 8)],
+        marks: vec![(7, 8)],
     };
     store.credit_top(&[credit("a.test")], &[], 3, 100.0)?;
     store.credit_top(&[credit("b.test")], &["a.test".to_owned()], 3, 100.0)?;
-    store.read_top(3).map(drop)
+    store.top_rows_and_sightings(3).map(drop)
 }
 
 #[test]
-fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
+fn listed_permissions_suffice_and_each_is_needed() {
     let server = RedisServer::start();
     for rights in [&[&GATEWAY_ACL[..]][..], &[&GATEWAY_ACL, &WRITER_ACL]] {
-        use_rights(&server, rights, "").unwrap();
+        run_with_permissions(&server, rights, "").unwrap();
         for right in rights[rights.len() - 1] {
-            let error = use_rights(&server, rights, right).expect_err(right).to_string();
+            let error = run_with_permissions(&server, rights, right).expect_err(right).to_string();
             let refused = ["NOPERM", "can't run this command"];
             assert!(refused.iter().any(|text| error.contains(text)), "{right}: {error}");
         }
@@ -129,14 +134,14 @@ fn a_user_with_few_rights_is_enough_and_each_of_them_is_needed() {
 }
 
 #[test]
-fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_needed() {
+fn learner_permissions_suffice_and_each_is_needed() {
     let server = RedisServer::start();
     for lacking in ["", LEARNER_ACL[0], LEARNER_ACL[1]] {
         // As many names as the store keeps, so that a new name evicts one.
         let fill_script = format!(
-            "for i = 1, {MAX_LEARNED} do \
+            "for i = 1, {MAX_DNS_FACTS} do \
              redis.call('ZADD', 'riskgate:{{dns}}:order', i, 'name-' .. i .. '.com') end \
-             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MAX_LEARNED})"
+             return redis.call('HSET', 'riskgate:{{dns}}:facts', 'version', {MAX_DNS_FACTS})"
         );
         server.run(&["FLUSHALL"]);
         server.run(&["EVAL", &fill_script, "0"]);
@@ -146,11 +151,11 @@ fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_need
         );
         server.run(&user);
         let mut store = open(&server.url_as("some", "pw"));
-        let row = LearnedRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
-        let learned = store.save_learned(std::slice::from_ref(&row));
+        let row = DnsFactRow { name: "new.com".to_owned(), mx: ".".to_owned(), until: 5 };
+        let learned = store.save_dns_facts(std::slice::from_ref(&row));
         if lacking.is_empty() {
             learned.unwrap();
-            let (rows, _) = store.learned_since(MAX_LEARNED as u64).unwrap();
+            let (rows, _) = store.dns_facts_since(MAX_DNS_FACTS as u64).unwrap();
             assert_eq!(rows, [row]);
         } else {
             let error = learned.expect_err(lacking).to_string();
@@ -158,13 +163,13 @@ fn to_keep_what_the_dns_said_two_rights_more_are_enough_and_each_of_them_is_need
                 error.contains("NOPERM") || error.contains("can't run this command"),
                 "{error}"
             );
-            store.learned_since(0).unwrap();
+            store.dns_facts_since(0).unwrap();
         }
     }
 }
 
 #[test]
-fn a_copy_by_a_user_who_lacks_a_right_fills_nothing_and_can_be_run_again() {
+fn a_copy_without_a_permission_fails_and_can_be_repeated() {
     let source = RedisServer::start();
     let mut store = open(&source.url());
     add(&mut store, &[key(1, "acme"), key(2, "acme")]);

@@ -1,4 +1,4 @@
-//! The promises that both stores keep.
+//! Tests of operations whose contract is the same in both stores.
 
 use std::collections::HashSet;
 
@@ -32,7 +32,7 @@ fn a_ring_version_names_one_store_and_grows_with_every_change() {
 }
 
 #[test]
-fn every_write_makes_a_store_of_an_empty_one() {
+fn the_first_write_initializes_an_empty_store() {
     let writes: [&dyn Fn(&mut Store); 2] = [&|store| add(store, &[key(1, "acme")]), &|store| {
         store.set_account("acme", None, Some(Some(MonthlyLimit::Unlimited))).unwrap()
     }];
@@ -67,7 +67,7 @@ fn keys_and_accounts_come_back_as_they_were_written() {
 }
 
 #[test]
-fn an_account_keeps_what_is_not_given() {
+fn set_account_keeps_settings_that_are_not_given() {
     on_both_stores(|location| {
         let mut store = location.open();
         let acme = |store: &mut Store| rows(store).accounts.remove(0);
@@ -134,7 +134,7 @@ fn keys_are_added_all_or_none() {
 }
 
 #[test]
-fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
+fn a_key_keeps_its_earliest_expiry_and_first_revocation() {
     on_both_stores(|location| {
         let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
@@ -161,7 +161,7 @@ fn a_key_ends_at_the_earliest_time_said_and_is_revoked_once() {
 }
 
 #[test]
-fn a_rotation_is_one_change_and_can_be_taken_back_by_one() {
+fn a_rotation_is_one_change_and_so_is_its_undo() {
     on_both_stores(|location| {
         let mut store = location.open();
         add(&mut store, &[key(1, "acme"), key(2, "acme")]);
@@ -219,7 +219,7 @@ fn a_key_that_has_ended_is_not_rotated() {
 }
 
 #[test]
-fn what_changed_after_any_version_is_told_for_ever() {
+fn ring_changes_lists_the_changes_after_any_version() {
     on_both_stores(|location| {
         let mut store = location.open();
         store.mark_as_store().unwrap();
@@ -247,8 +247,8 @@ fn what_changed_after_any_version_is_told_for_ever() {
             ids.sort_unstable();
             names.sort_unstable();
             assert_eq!((&ids[..], &names[..]), (keys, accounts), "since {since}");
-            assert_eq!(changes.mark.version, latest);
-            assert_eq!(Some(changes.mark), store.ring_version().unwrap());
+            assert_eq!(changes.ring_version.version, latest);
+            assert_eq!(Some(changes.ring_version), store.ring_version().unwrap());
             if let Some(key) = changes.keys.iter().find(|key| key.id == "key_2") {
                 assert_eq!(key.expires_at, Some(9), "as it now is");
             }
@@ -277,7 +277,7 @@ fn many_keys_of_many_accounts_are_added_and_read_in_pages() {
 }
 
 #[test]
-fn many_who_write_at_once_lose_nothing_of_each_other() {
+fn concurrent_writers_lose_no_change() {
     on_both_stores(|location| {
         location.open().mark_as_store().unwrap();
         std::thread::scope(|scope| {
@@ -285,7 +285,7 @@ fn many_who_write_at_once_lose_nothing_of_each_other() {
                 let location = &location;
                 scope.spawn(move || {
                     let mut store = location.open();
-                    store.set_busy_timeout().unwrap();
+                    store.raise_busy_timeout().unwrap();
                     for n in 0..25 {
                         add(&mut store, &[key(writer * 100 + n, "shared")]);
                         store
@@ -308,7 +308,7 @@ const NOON: i64 = DAY * 86_400 + 43_200;
 const HALF_LIFE: f64 = 3_600.0;
 
 fn credit(domain: &str, base: f64, at: i64, sightings: &[(u64, u64)]) -> TopCredit {
-    TopCredit { domain: domain.to_owned(), base, at, sightings: sightings.to_vec() }
+    TopCredit { domain: domain.to_owned(), initial_count: base, at, marks: sightings.to_vec() }
 }
 
 #[track_caller]
@@ -319,7 +319,7 @@ fn assert_same(found: &TopRow, expected: &TopRow) {
 }
 
 #[test]
-fn top_counts_follow_one_rule_and_keep_all_their_bits() {
+fn both_stores_count_top_rows_by_the_same_rule() {
     on_both_stores(|location| {
         let mut store = location.open();
         let base = 1.0 / 3.0;
@@ -340,13 +340,16 @@ fn top_counts_follow_one_rule_and_keep_all_their_bits() {
             assert_same(&answered[0], &expected);
         }
         assert_eq!(expected.accounts.len(), super::super::MAX_TOP_ACCOUNTS);
-        let (rows, seen) = location.open().read_top(DAY).unwrap();
+        let (rows, seen) = location.open().top_rows_and_sightings(DAY).unwrap();
         assert_eq!(rows.len(), 1);
         assert_same(&rows[0], &expected);
         let mut all: HashSet<u64> = sightings.iter().map(|(sighting, _)| *sighting).collect();
         all.extend([u64::MAX, 1 << 53, 77]);
         assert_eq!(seen.into_iter().collect::<HashSet<u64>>(), all);
-        assert!(store.read_top(DAY + 1).unwrap().1.is_empty(), "another day has other sightings");
+        assert!(
+            store.top_rows_and_sightings(DAY + 1).unwrap().1.is_empty(),
+            "another day has other sightings"
+        );
     });
 }
 
@@ -369,7 +372,7 @@ fn a_sighting_counts_once_a_day_over_all_nodes() {
 }
 
 #[test]
-fn rows_that_made_room_are_dropped() {
+fn evicted_top_rows_are_deleted() {
     on_both_stores(|location| {
         let mut store = location.open();
         let many: Vec<TopCredit> =

@@ -29,7 +29,7 @@ fn report_leased(store: &mut Store, account: &str, leased: u64, spent: u64) {
         known: super::super::KnownState::default(),
     };
     let context = BatchContext {
-        node: &[9; 16],
+        node_id: &[9; 16],
         month: month(),
         recovery_left: std::time::Duration::ZERO,
         needs_replicas: true,
@@ -51,9 +51,9 @@ fn populate(store: &mut Store) {
     let marks = [(u64::MAX, u64::MAX - 1)];
     let credit = |domain: &str, base| TopCredit {
         domain: domain.to_owned(),
-        base,
+        initial_count: base,
         at: 1_790_000_000,
-        sightings: marks.to_vec(),
+        marks: marks.to_vec(),
     };
     store.credit_top(&[credit("a.test", 0.1), credit("b.test", 7.0)], &[], 20_000, 60.0).unwrap();
 }
@@ -82,7 +82,7 @@ fn assert_same(a: &StoreContents, b: &StoreContents) {
 }
 
 #[test]
-fn a_copy_there_and_back_holds_the_same() {
+fn a_copy_to_redis_and_back_is_the_same() {
     let (from, server, back) = (TestStore::file(), TestStore::server(), TestStore::file());
     populate(&mut from.open());
     let first = contents(&mut from.open());
@@ -95,7 +95,7 @@ fn a_copy_there_and_back_holds_the_same() {
 }
 
 #[test]
-fn a_copied_store_goes_on_as_any_other() {
+fn a_copied_store_accepts_further_changes() {
     let from = TestStore::server();
     populate(&mut from.open());
     let held = contents(&mut from.open());
@@ -156,7 +156,7 @@ fn only_an_empty_store_is_filled() {
 }
 
 #[test]
-fn a_copy_that_was_interrupted_shows_nothing_and_can_be_run_again() {
+fn an_interrupted_copy_is_invisible_and_can_be_repeated() {
     let location = TestStore::server();
     let TestStore::Server(server) = &location else { return };
     let held = StoreContents {

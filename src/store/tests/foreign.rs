@@ -1,5 +1,5 @@
-//! Entries on a server that riskgate did not write, whatever bytes they are: each affects itself
-//! alone.
+//! Tests of entries on a server that riskgate did not write, with any bytes: no such entry affects
+//! other entries.
 
 use super::super::redis_server::RedisServer;
 use super::super::{BatchContext, KnownState, LeaseReport, MonthlyLimit, Store, TopCredit};
@@ -7,16 +7,16 @@ use super::{add, key, open, rows};
 use crate::model::month::Month;
 
 /// Bytes that are not UTF-8.
-const BYTES: &str = "'\\255\\254'";
+const NON_UTF8_LUA: &str = "'\\255\\254'";
 
 /// Runs a line of Lua on the server, which can write bytes that no argument can hold.
-fn corrupt(server: &RedisServer, line: &str) {
+fn run_lua(server: &RedisServer, line: &str) {
     server.run(&["EVAL", line, "0"]);
 }
 
 /// Asserts that every change of keys and accounts still works beside the corrupted entry.
 #[track_caller]
-fn assert_goes_on(store: &mut Store, context: &str) {
+fn assert_changes_work(store: &mut Store, context: &str) {
     let before = rows(store);
     let n = before.keys.len() as u32;
     let late = key(20_000 + n, "late");
@@ -31,7 +31,7 @@ fn assert_goes_on(store: &mut Store, context: &str) {
 }
 
 #[test]
-fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_other() {
+fn a_foreign_ring_entry_is_reported_and_affects_no_other() {
     let id = "a".repeat(32);
     let set_field = |hash: &str, name: &str, value: &str| {
         format!("redis.call('HSET', 'riskgate:{{ring}}:{hash}', {name}, {value})")
@@ -41,17 +41,17 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
     };
     let quoted = |text: &str| format!("'{text}'");
     let corruptions = [
-        ("imports", set_field("imports", BYTES, BYTES)),
+        ("imports", set_field("imports", NON_UTF8_LUA, NON_UTF8_LUA)),
         ("imports", set_field("imports", "'some'", "'garbage'")),
-        ("imports", set_field("imports", &quoted(&id), BYTES)),
+        ("imports", set_field("imports", &quoted(&id), NON_UTF8_LUA)),
         ("imports", set_field("imports", &quoted(&id), "'1 2'")),
-        ("changed", changed("5", BYTES)),
+        ("changed", changed("5", NON_UTF8_LUA)),
         ("changed", changed("-1", "'nonsense'")),
         ("changed", changed("'inf'", "'key:\\255'")),
         ("keys", set_field("keys", "'extra'", "'- nonsense {}'")),
-        ("keys", set_field("keys", BYTES, BYTES)),
-        ("accounts", set_field("accounts", BYTES, "''")),
-        ("digests", set_field("digests", BYTES, "'key_1'")),
+        ("keys", set_field("keys", NON_UTF8_LUA, NON_UTF8_LUA)),
+        ("accounts", set_field("accounts", NON_UTF8_LUA, "''")),
+        ("digests", set_field("digests", NON_UTF8_LUA, "'key_1'")),
         ("digests", set_field("digests", "'bb'", "'key_1'")),
     ];
     for (collection, line) in corruptions {
@@ -60,11 +60,11 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
         add(&mut store, &[key(1, "acme"), key(2, "other")]);
         let known = store.ring_version().unwrap();
         // A connection that has read before, and a new one.
-        corrupt(&server, &line);
+        run_lua(&server, &line);
         assert_eq!(store.ring_version().unwrap(), known, "{line}");
         for mut store in [store, open(&server.url())] {
-            assert_goes_on(&mut store, &line);
-            let messages = store.foreign_entries().join("\n");
+            assert_changes_work(&mut store, &line);
+            let messages = store.describe_foreign_entries().join("\n");
             assert!(
                 messages.starts_with(&format!("riskgate:{{ring}}:{collection}: ")),
                 "{line}: {messages}"
@@ -75,7 +75,7 @@ fn an_entry_among_keys_and_changes_that_is_none_of_ours_is_told_and_costs_no_oth
 }
 
 #[test]
-fn what_is_foreign_is_told_until_it_is_gone_and_hides_no_loss() {
+fn foreign_entries_are_reported_and_hide_no_loss() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme"), key(2, "acme")]);
@@ -83,7 +83,7 @@ fn what_is_foreign_is_told_until_it_is_gone_and_hides_no_loss() {
         server.run(&["HSET", "riskgate:{ring}:keys", &format!("extra-{n}"), "x"]);
     }
     store.ring_version().unwrap();
-    let messages = store.foreign_entries();
+    let messages = store.describe_foreign_entries();
     assert_eq!(messages.len(), 4, "three by name and one summary: {messages:?}");
     // The number of rows is right, but a row of riskgate is missing.
     server.run(&["HDEL", "riskgate:{ring}:keys", "key_2"]);
@@ -96,14 +96,14 @@ fn what_is_foreign_is_told_until_it_is_gone_and_hides_no_loss() {
     add(&mut store, &[key(1, "acme")]);
     server.run(&["HSET", "riskgate:{ring}:keys", "extra", "x"]);
     store.ring_version().unwrap();
-    assert_eq!(store.foreign_entries().len(), 1);
+    assert_eq!(store.describe_foreign_entries().len(), 1);
     server.run(&["HDEL", "riskgate:{ring}:keys", "extra"]);
     store.ring_version().unwrap();
-    assert!(store.foreign_entries().is_empty());
+    assert!(store.describe_foreign_entries().is_empty());
 }
 
 #[test]
-fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
+fn an_unreadable_import_damages_only_its_own_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(9_000, "other")]);
@@ -114,7 +114,7 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
     let found = rows(&mut store);
     assert_eq!((found.keys.len(), found.damaged.keys.len()), (1, 1_001));
     assert!(found.damaged.accounts.contains("acme"));
-    assert_goes_on(&mut store, "beside the import");
+    assert_changes_work(&mut store, "beside the import");
     // No writer waits for an import whose entry can't be read.
     let started = std::time::Instant::now();
     let refused = store.add_keys(&[(key(5, "acme"), None)]).unwrap_err().to_string();
@@ -127,15 +127,15 @@ fn keys_of_an_import_whose_entry_cannot_be_read_are_damaged_and_no_other_is() {
 }
 
 #[test]
-fn a_server_whose_data_id_or_month_cannot_be_read_can_be_probed() {
+fn a_probe_replaces_an_unreadable_data_id_or_month() {
     let month = Month::from_number(1_200).unwrap();
-    for value in [BYTES, "''", "'some words'", "'nan'", "'1e999'"] {
+    for value in [NON_UTF8_LUA, "''", "'some words'", "'nan'", "'1e999'"] {
         let server = RedisServer::start();
         let mut store = open(&server.url());
         add(&mut store, &[key(1, "acme")]);
         for field in ["began", "life", "month", "history"] {
             let meta_key = "riskgate:{ring}:meta";
-            corrupt(&server, &format!("redis.call('HSET', '{meta_key}', '{field}', {value})"));
+            run_lua(&server, &format!("redis.call('HSET', '{meta_key}', '{field}', {value})"));
         }
         let first = store.probe(month, None).unwrap();
         let again = store.probe(month, Some(&first)).unwrap();
@@ -146,13 +146,13 @@ fn a_server_whose_data_id_or_month_cannot_be_read_can_be_probed() {
         assert_eq!(store.latest_month().unwrap(), Some(month), "{value}");
         store.ring_version().unwrap().unwrap();
         let meta_key = "riskgate:{ring}:meta";
-        corrupt(&server, &format!("redis.call('HSET', '{meta_key}', 'month', {value})"));
+        run_lua(&server, &format!("redis.call('HSET', '{meta_key}', 'month', {value})"));
         assert_eq!(store.repair_month(month).unwrap().previous, None, "{value}");
     }
 }
 
 #[test]
-fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair() {
+fn foreign_ledger_keys_break_neither_usage_nor_repair() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     let month = Month::from_number(1_200).unwrap();
@@ -168,33 +168,36 @@ fn numbers_under_a_name_that_is_none_of_ours_cost_nobody_s_usage_and_no_repair()
         known: KnownState::default(),
     };
     let recovery_left = std::time::Duration::ZERO;
-    let context = BatchContext { node: &[9; 16], month, recovery_left, needs_replicas: true };
+    let context = BatchContext { node_id: &[9; 16], month, recovery_left, needs_replicas: true };
     store.report_leases(context, &[report]).unwrap();
     for month in [month, Month::from_number(1_201).unwrap()] {
         let line = format!("redis.call('HSET', 'riskgate:ledger:{{\\255}}:{month}', 'spent', '1')");
-        corrupt(&server, &line);
+        run_lua(&server, &line);
     }
-    corrupt(&server, "redis.call('SET', 'riskgate:ledger:{\\255', 'x')");
+    run_lua(&server, "redis.call('SET', 'riskgate:ledger:{\\255', 'x')");
     let listed = store.usage(month, None).unwrap();
     let seen: Vec<_> =
         listed.iter().map(|row| (row.account.as_str(), row.spent, row.is_damaged)).collect();
     assert_eq!(seen, [("\\xff", 0, true), ("acme", 7, false)]);
-    assert_eq!(store.repair_month(month).unwrap().dropped, 1, "of the later month");
+    assert_eq!(store.repair_month(month).unwrap().deleted_totals, 1, "of the later month");
 }
 
 #[test]
-fn a_foreign_sighting_or_top_row_costs_no_other() {
+fn a_foreign_sighting_or_top_row_is_skipped() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     let credit = |sighting: u64| TopCredit {
         domain: "a.test".to_owned(),
-        base: 1.0,
+        initial_count: 1.0,
         at: 1_790_000_000,
-        sightings: vec![(sighting, 1)],
+        marks: vec![(sighting, 1)],
     };
     store.credit_top(&[credit(7)], &[], 20_000, 60.0).unwrap();
-    corrupt(&server, &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {BYTES})"));
-    assert_eq!(store.read_top(20_000).unwrap().1, [7]);
+    run_lua(
+        &server,
+        &format!("redis.call('SADD', 'riskgate:{{top}}:marks:20000', 'x', {NON_UTF8_LUA})"),
+    );
+    assert_eq!(store.top_rows_and_sightings(20_000).unwrap().1, [7]);
     let second = "9".repeat(30);
     for row in [format!("1 {second} 5"), format!("1 1790000000 5,{second}")] {
         server.run(&["HSET", "riskgate:{top}:rows", "a.test", &row]);

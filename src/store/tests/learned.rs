@@ -1,17 +1,17 @@
-//! DNS findings in both stores.
+//! Tests of DNS facts in both stores.
 
-use super::super::{LearnedRow, MAX_LEARNED, Store};
+use super::super::{DnsFactRow, MAX_DNS_FACTS, Store};
 use super::on_both_stores;
 
-fn learned(name: &str, mx: &str, until: i64) -> LearnedRow {
-    LearnedRow { name: name.to_owned(), mx: mx.to_owned(), until }
+fn dns_fact(name: &str, mx: &str, until: i64) -> DnsFactRow {
+    DnsFactRow { name: name.to_owned(), mx: mx.to_owned(), until }
 }
 
-/// All findings written after a version, and the version that they lead to.
-fn all_learned(store: &mut Store, mut since: u64) -> (Vec<LearnedRow>, u64) {
+/// All DNS facts written after a version, and the version that they lead to.
+fn read_all_dns_facts(store: &mut Store, mut since: u64) -> (Vec<DnsFactRow>, u64) {
     let mut all = Vec::new();
     loop {
-        let (rows, version) = store.learned_since(since).unwrap();
+        let (rows, version) = store.dns_facts_since(since).unwrap();
         all.extend(rows);
         if std::mem::replace(&mut since, version) == version {
             return (all, version);
@@ -20,42 +20,42 @@ fn all_learned(store: &mut Store, mut since: u64) -> (Vec<LearnedRow>, u64) {
 }
 
 #[test]
-fn what_the_dns_said_is_told_to_all_in_the_order_in_which_it_came() {
+fn dns_facts_are_read_in_the_order_of_writing() {
     on_both_stores(|location| {
         let (mut one, mut other) = (location.open(), location.open());
-        assert_eq!(all_learned(&mut other, 0), (vec![], 0));
-        assert_eq!(other.find_learned("b.com").unwrap(), None);
-        assert_eq!(all_learned(&mut other, 7), (vec![], 0), "the store is empty again");
-        let first = [learned("b.com", "mx.b.com", 5), learned("a.com", ".", i64::MAX)];
-        one.save_learned(&first).unwrap();
-        let (rows, version) = all_learned(&mut other, 0);
+        assert_eq!(read_all_dns_facts(&mut other, 0), (vec![], 0));
+        assert_eq!(other.find_dns_fact("b.com").unwrap(), None);
+        assert_eq!(read_all_dns_facts(&mut other, 7), (vec![], 0), "the store is empty again");
+        let first = [dns_fact("b.com", "mx.b.com", 5), dns_fact("a.com", ".", i64::MAX)];
+        one.save_dns_facts(&first).unwrap();
+        let (rows, version) = read_all_dns_facts(&mut other, 0);
         assert_eq!(rows, first);
-        one.save_learned(&[learned("b.com", "parked", 9)]).unwrap();
-        let (rows, later) = all_learned(&mut other, version);
-        assert_eq!(rows, [learned("b.com", "parked", 9)]);
+        one.save_dns_facts(&[dns_fact("b.com", "parked", 9)]).unwrap();
+        let (rows, later) = read_all_dns_facts(&mut other, version);
+        assert_eq!(rows, [dns_fact("b.com", "parked", 9)]);
         assert!(later > version);
-        assert_eq!(other.find_learned("b.com").unwrap(), Some(learned("b.com", "parked", 9)));
-        assert_eq!(other.find_learned("c.com").unwrap(), None);
-        assert_eq!(all_learned(&mut other, later), (vec![], later));
-        let (rows, _) = all_learned(&mut location.open(), later + 1_000);
-        let again = [learned("a.com", ".", i64::MAX), learned("b.com", "parked", 9)];
+        assert_eq!(other.find_dns_fact("b.com").unwrap(), Some(dns_fact("b.com", "parked", 9)));
+        assert_eq!(other.find_dns_fact("c.com").unwrap(), None);
+        assert_eq!(read_all_dns_facts(&mut other, later), (vec![], later));
+        let (rows, _) = read_all_dns_facts(&mut location.open(), later + 1_000);
+        let again = [dns_fact("a.com", ".", i64::MAX), dns_fact("b.com", "parked", 9)];
         assert_eq!(rows, again, "a store that was set back is read from its beginning");
     });
 }
 
 #[test]
-fn of_what_the_dns_said_so_much_is_kept_and_no_more() {
-    const MORE: usize = 2_500;
+fn only_the_latest_dns_facts_are_kept() {
+    const SURPLUS_ROWS: usize = 2_500;
     on_both_stores(|location| {
         let mut store = location.open();
-        let rows: Vec<LearnedRow> = (0..MAX_LEARNED + MORE)
-            .map(|number| learned(&format!("name-{number}.com"), "mx.host.com", 5))
+        let rows: Vec<DnsFactRow> = (0..MAX_DNS_FACTS + SURPLUS_ROWS)
+            .map(|number| dns_fact(&format!("name-{number}.com"), "mx.host.com", 5))
             .collect();
         for chunk in rows.chunks(10_000) {
-            store.save_learned(chunk).unwrap();
+            store.save_dns_facts(chunk).unwrap();
         }
-        let (kept, _) = all_learned(&mut store, 0);
-        assert_eq!(kept.len(), MAX_LEARNED);
-        assert_eq!(kept, rows[MORE..], "those written last");
+        let (kept, _) = read_all_dns_facts(&mut store, 0);
+        assert_eq!(kept.len(), MAX_DNS_FACTS);
+        assert_eq!(kept, rows[SURPLUS_ROWS..], "those written last");
     });
 }

@@ -1,4 +1,4 @@
-//! Events that only a server can go through.
+//! Tests of a server: lost and damaged rows, imports, outages, replicas, permissions to evict.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn an_empty_server_is_no_store_until_something_is_written() {
 }
 
 #[test]
-fn rows_that_were_lost_are_noticed_and_told() {
+fn lost_rows_are_an_error() {
     for lose in [
         &["DEL", "riskgate:{ring}:keys"][..],
         &["DEL", "riskgate:{ring}:accounts"],
@@ -47,7 +47,7 @@ fn rows_that_were_lost_are_noticed_and_told() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_costs_no_other() {
+fn an_unreadable_row_affects_no_other() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme"), key(2, "other"), key(3, "third")]);
@@ -98,7 +98,7 @@ fn many_keys(first: u32, account: &str) -> Vec<(super::KeyRow, Option<String>)> 
 }
 
 #[test]
-fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
+fn an_interrupted_import_is_invisible_and_gets_cleared() {
     let server = RedisServer::start();
     interrupt_import(&server, &many_keys(0, "acme"));
     let mut store = open(&server.url());
@@ -123,7 +123,7 @@ fn an_import_that_was_interrupted_leaves_nothing_to_be_seen() {
 }
 
 #[test]
-fn an_import_can_be_run_again_after_it_was_given_up() {
+fn an_abandoned_import_can_be_run_again() {
     let server = RedisServer::start();
     interrupt_import(&server, &many_keys(0, "acme"));
     expire_import(&server);
@@ -135,7 +135,7 @@ fn an_import_can_be_run_again_after_it_was_given_up() {
 }
 
 #[test]
-fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
+fn a_writer_waits_while_an_import_reserves_its_names() {
     let server = RedisServer::start();
     interrupt_import(&server, &many_keys(0, "acme"));
     let taken = std::thread::scope(|scope| {
@@ -153,7 +153,7 @@ fn an_import_holds_its_names_against_others_for_as_long_as_it_goes_on() {
 }
 
 #[test]
-fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
+fn an_import_takes_effect_at_once_or_not_at_all() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     store
@@ -194,7 +194,7 @@ fn an_import_is_there_at_once_and_leaves_nothing_when_it_is_refused() {
 }
 
 #[test]
-fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
+fn reading_changes_during_imports_misses_no_row() {
     let server = RedisServer::start();
     open(&server.url()).mark_as_store().unwrap();
     let done = std::sync::atomic::AtomicBool::new(false);
@@ -237,7 +237,7 @@ fn who_follows_the_changes_of_imports_and_others_misses_nothing() {
 }
 
 #[test]
-fn a_server_that_may_throw_keys_away_is_refused() {
+fn a_server_that_may_evict_keys_is_unusable() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     store.check_usable().unwrap();
@@ -255,7 +255,7 @@ fn a_server_that_may_throw_keys_away_is_refused() {
 }
 
 #[test]
-fn a_server_that_does_not_answer_is_not_refused_but_says_nothing() {
+fn a_dead_server_passes_the_check_but_operations_fail() {
     let mut server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
@@ -269,7 +269,7 @@ fn a_server_that_does_not_answer_is_not_refused_but_says_nothing() {
 }
 
 #[test]
-fn scripts_that_were_forgotten_are_told_again() {
+fn scripts_are_loaded_again_after_a_flush() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
@@ -301,19 +301,19 @@ fn a_write_that_too_few_replicas_have_is_not_acknowledged() {
 fn sightings_of_a_day_are_kept_for_two_days() {
     let server = RedisServer::start();
     let credit =
-        TopCredit { domain: "a.test".to_owned(), base: 0.0, at: 0, sightings: vec![(1, 1)] };
+        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, marks: vec![(1, 1)] };
     open(&server.url()).credit_top(&[credit], &[], 20_000, 60.0).unwrap();
     let ttl: i64 = server.run(&["TTL", "riskgate:{top}:marks:20000"]).parse().unwrap();
     assert!((172_790..=172_800).contains(&ttl), "{ttl}");
 }
 
 #[test]
-fn keys_and_accounts_lie_together_and_so_do_top_counts() {
+fn ring_keys_share_a_hash_tag_and_so_do_top_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1, "acme")]);
     let credit =
-        TopCredit { domain: "a.test".to_owned(), base: 0.0, at: 0, sightings: vec![(1, 1)] };
+        TopCredit { domain: "a.test".to_owned(), initial_count: 0.0, at: 0, marks: vec![(1, 1)] };
     store.credit_top(&[credit], &[], 20_000, 60.0).unwrap();
     let names = server.keys("*");
     assert_eq!(names.len(), 7, "{names:?}");
@@ -331,7 +331,7 @@ fn no_error_shows_a_password() {
         errors.extend(store.ring_version().err().map(|error| error.to_string()));
         errors.extend(store.ring_rows().err().map(|error| error.to_string()));
         errors.extend(store.mark_as_store().err().map(|error| error.to_string()));
-        errors.extend(store.read_top(1).err().map(|error| error.to_string()));
+        errors.extend(store.top_rows_and_sightings(1).err().map(|error| error.to_string()));
         errors.extend(
             store.probe(crate::model::month::Month::LAST, None).err().map(|e| e.to_string()),
         );
@@ -360,7 +360,7 @@ fn no_error_shows_a_password() {
 /// Run by hand: `cargo test --release --lib hundred_thousand -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement, run by hand"]
-fn a_hundred_thousand_keys_are_added_and_read() {
+fn measure_hundred_thousand_keys() {
     let server = RedisServer::start();
     let mut store = open(&server.url());
     add(&mut store, &[key(1_000_000, "before")]);

@@ -30,7 +30,7 @@ mod model {
 use loom::sync::{Arc, Mutex};
 use loom::thread;
 
-use accounting::{LeaseAccounting, Refund};
+use accounting::{LeaseAccounting, RefundOutcome};
 use atomic_lease::AtomicLease;
 use lease_report::ReportReason;
 use month::Month;
@@ -82,7 +82,7 @@ impl Lease {
             accounting: Mutex::new(LeaseAccounting::new(Some(limit))),
             row: Mutex::new(0),
         });
-        lease.accounting.lock().unwrap().request_calls(month());
+        lease.accounting.lock().unwrap().record_requested_month(month());
         lease.exchange_reports(ReportReason::CallsNeeded);
         assert_eq!(lease.atomic_lease.load().held(), held);
         lease
@@ -122,7 +122,7 @@ impl Lease {
         self.atomic_lease.spend_one(u64::from(month().number())).map(|packed| packed.epoch())
     }
 
-    fn refund(&self, epoch: u64) -> Refund {
+    fn refund(&self, epoch: u64) -> RefundOutcome {
         self.accounting.lock().unwrap().refund(&self.atomic_lease, month(), epoch)
     }
 
@@ -130,7 +130,7 @@ impl Lease {
     /// row covers them and all held calls.
     fn assert_accounted(&self, spent: u64) {
         let accounting = self.accounting.lock().unwrap();
-        assert_eq!(accounting.spent(&self.atomic_lease), spent);
+        assert_eq!(accounting.own_spent(&self.atomic_lease), spent);
         let row = *self.row.lock().unwrap();
         let held = self.atomic_lease.load().held();
         assert!(spent + held <= row, "{spent} spent and {held} held of {row}");
@@ -172,7 +172,7 @@ fn a_refund_races_with_charges_and_with_the_worker() {
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.try_spend() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
+                Some(epoch) => u64::from(lease.refund(epoch) == RefundOutcome::Stale),
                 None => 0,
             })
         };
@@ -193,7 +193,7 @@ fn a_changed_limit_voids_the_lease_for_charges_and_refunds() {
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.try_spend() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
+                Some(epoch) => u64::from(lease.refund(epoch) == RefundOutcome::Stale),
                 None => 0,
             })
         };
@@ -212,11 +212,11 @@ fn a_month_that_begins_takes_nothing_along() {
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.try_spend() {
-                Some(epoch) => u64::from(lease.refund(epoch) == Refund::Stale),
+                Some(epoch) => u64::from(lease.refund(epoch) == RefundOutcome::Stale),
                 None => 0,
             })
         };
-        lease.accounting.lock().unwrap().enter(&lease.atomic_lease, next);
+        lease.accounting.lock().unwrap().enter_month(&lease.atomic_lease, next);
         assert!(lease.atomic_lease.spend_one(323).is_none(), "no call of the old month is left");
         let spent = caller.join().unwrap();
         let outgoing = lease.accounting.lock().unwrap().prepare_reports(

@@ -5,10 +5,10 @@ use std::io::Write;
 use bytes::{Buf, BytesMut};
 use httparse::Status;
 
-/// The most bytes of a line between two chunks.
-const MAX_CHUNK_LINE: usize = 4096;
+/// The most bytes of a line in a chunked body: a chunk's size, the end of its data, or a trailer.
+const MAX_CHUNK_LINE_BYTES: usize = 4096;
 
-/// The upstream server's bytes are no response that could be forwarded.
+/// The error of bytes from an upstream server that are no response riskgate can forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MalformedResponse;
 
@@ -18,7 +18,7 @@ pub enum BodyState {
     /// Nothing.
     Complete,
     /// This many bytes.
-    Length(u64),
+    BytesLeft(u64),
     /// All bytes until the connection ends; the client gets them as chunks.
     UntilClose,
     /// Chunks, with the next element.
@@ -48,9 +48,9 @@ impl BodyState {
         while !arrived.is_empty() {
             *self = match *self {
                 BodyState::Complete => return Ok(()),
-                BodyState::Length(left) => match forward_bytes(arrived, left, out) {
+                BodyState::BytesLeft(left) => match forward_bytes(arrived, left, out) {
                     0 => BodyState::Complete,
-                    left => BodyState::Length(left),
+                    left => BodyState::BytesLeft(left),
                 },
                 BodyState::UntilClose => {
                     write_chunk(arrived, out);
@@ -72,7 +72,7 @@ impl BodyState {
         match self {
             BodyState::Complete => {}
             BodyState::UntilClose => out.extend_from_slice(b"0\r\n\r\n"),
-            BodyState::Length(_) | BodyState::Chunks(_) => return Err(MalformedResponse),
+            BodyState::BytesLeft(_) | BodyState::Chunks(_) => return Err(MalformedResponse),
         }
         *self = BodyState::Complete;
         Ok(())
@@ -80,7 +80,7 @@ impl BodyState {
 }
 
 impl ChunkState {
-    /// Forwards one element. Returns the next state; `None` if the element has not arrived.
+    /// Forwards one element. Returns the next state; `None` if the element is incomplete.
     fn forward(
         self,
         arrived: &mut BytesMut,
@@ -88,11 +88,11 @@ impl ChunkState {
     ) -> Result<Option<BodyState>, MalformedResponse> {
         let next = match self {
             ChunkState::Size => match httparse::parse_chunk_size(arrived) {
-                Ok(Status::Complete((line, size))) if line <= MAX_CHUNK_LINE => {
+                Ok(Status::Complete((line, size))) if line <= MAX_CHUNK_LINE_BYTES => {
                     arrived.advance(line);
                     if size == 0 { ChunkState::Trailers } else { ChunkState::Data(size) }
                 }
-                Ok(Status::Partial) if arrived.len() < MAX_CHUNK_LINE => return Ok(None),
+                Ok(Status::Partial) if arrived.len() < MAX_CHUNK_LINE_BYTES => return Ok(None),
                 Ok(Status::Complete(_) | Status::Partial) | Err(_) => {
                     return Err(MalformedResponse);
                 }
@@ -142,12 +142,12 @@ fn write_chunk(data: &[u8], out: &mut Vec<u8>) {
 /// Removes a line from `arrived`. Returns its length without the line end; `None` if it is
 /// incomplete.
 fn consume_line(arrived: &mut BytesMut) -> Result<Option<usize>, MalformedResponse> {
-    match arrived.iter().take(MAX_CHUNK_LINE).position(|byte| *byte == b'\n') {
+    match arrived.iter().take(MAX_CHUNK_LINE_BYTES).position(|byte| *byte == b'\n') {
         Some(end) if end > 0 && arrived[end - 1] == b'\r' => {
             arrived.advance(end + 1);
             Ok(Some(end - 1))
         }
-        None if arrived.len() < MAX_CHUNK_LINE => Ok(None),
+        None if arrived.len() < MAX_CHUNK_LINE_BYTES => Ok(None),
         Some(_) | None => Err(MalformedResponse),
     }
 }

@@ -1,4 +1,4 @@
-//! The promises, checked after each event and at the end of a run.
+//! What the ledger promises, checked after each event and at the end of a run.
 
 use super::run::{RECOVERY_PERIOD_MS, Simulation, calls_allowed, max_held};
 use crate::model::month::Month;
@@ -9,15 +9,15 @@ impl Simulation<'_> {
     pub(super) fn check_invariants(&mut self) {
         for at in 0..self.nodes.len() {
             let node = &self.nodes[at];
-            let (month, held, limits, row) = node.lease.exposure();
+            let (month, held, limits, row) = node.lease.held_limits_and_leased();
             let max_allowed = limits.iter().map(|limit| max_held(*limit)).max().unwrap_or(0);
             assert!(held <= max_allowed, "{held} held or requested, at most {max_allowed} allowed");
-            // The row is read only if it may have changed since the last check.
-            let known = Some((month, row)) == node.known_row;
+            // The store's row is read only if it may have changed since the last check.
+            let known = Some((month, row)) == node.last_checked_row;
             if let Some(month) = Month::from_number(month).filter(|_| month > 0 && !known) {
-                let stored = self.engine.row(&self.account, month, &node.node.id);
+                let stored = self.store.leased_by_node(&self.account, month, &node.node.id);
                 let node = &mut self.nodes[at];
-                node.known_row = Some((month.number(), row));
+                node.last_checked_row = Some((month.number(), row));
                 assert!(
                     self.store_may_lose_data || row <= stored,
                     "{row} may be spent, the store knows {stored}"
@@ -27,40 +27,40 @@ impl Simulation<'_> {
     }
 
     /// Ends all faults, delivers every report and grant, and spends the rest of the limit.
-    pub(super) fn quiesce(&mut self) {
-        self.store_skew = 0;
+    pub(super) fn spend_rest_without_faults(&mut self) {
+        self.store_skew_seconds = 0;
         for at in 0..self.nodes.len() {
             let node = &mut self.nodes[at];
-            (node.cut_off, node.skew) = (false, 0);
+            (node.cut_off, node.clock_skew_seconds) = (false, 0);
         }
-        while self.nodes.iter().any(|node| node.limit + 1 < self.limits.len()) {
+        while self.nodes.iter().any(|node| node.limit_index + 1 < self.limits.len()) {
             (0..self.nodes.len()).for_each(|at| self.apply_next_limit(at));
         }
         self.advance_time(2 * RECOVERY_PERIOD_MS);
         let mut denied_rounds = 0;
         for _ in 0..400 {
-            let before = self.gross();
+            let before = self.total_admitted();
             for at in 0..self.nodes.len() {
                 for _ in 0..200 {
-                    let gross_before = self.gross();
-                    self.call(at);
+                    let gross_before = self.total_admitted();
+                    self.make_call(at);
                     self.exchange_until_idle(at, ReportReason::CallsNeeded);
-                    if gross_before == self.gross() {
-                        self.call(at);
-                        if gross_before == self.gross() {
+                    if gross_before == self.total_admitted() {
+                        self.make_call(at);
+                        if gross_before == self.total_admitted() {
                             break;
                         }
                     }
                 }
             }
-            let all_arrived = self.late.is_empty();
+            let all_arrived = self.late_messages.is_empty();
             self.deliver_late_message();
             self.advance_time(1_100);
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
             self.advance_time(600);
             (0..self.nodes.len()).for_each(|at| self.exchange_until_idle(at, ReportReason::Tick));
             denied_rounds =
-                if before == self.gross() && all_arrived { denied_rounds + 1 } else { 0 };
+                if before == self.total_admitted() && all_arrived { denied_rounds + 1 } else { 0 };
             let is_unlimited = self.limits.last() == Some(&MonthlyLimit::Unlimited);
             if denied_rounds >= 3 || is_unlimited && all_arrived {
                 break;
@@ -72,11 +72,11 @@ impl Simulation<'_> {
         }
     }
 
-    pub(super) fn gross(&self) -> u64 {
-        self.tally.values().map(|tally| tally.gross).sum()
+    pub(super) fn total_admitted(&self) -> u64 {
+        self.tallies.values().map(|tally| tally.gross_calls).sum()
     }
 
-    /// Exchanges all pending reports over a network without faults.
+    /// Exchanges reports and grants without network faults until the node has nothing to send.
     pub(super) fn exchange_until_idle(&mut self, at: usize, reason: ReportReason) {
         for _ in 0..4 {
             match reason {
@@ -84,19 +84,19 @@ impl Simulation<'_> {
                 reason => self.send_requests(at, reason),
             }
             let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
-            let grants = self.apply(&in_flight.message);
-            self.answer(at, in_flight.batch, grants);
+            let grants = self.apply_at_store(&in_flight.message);
+            self.deliver_outcome(at, in_flight.batch, grants);
         }
     }
 
     pub(super) fn check_final_state(&mut self) {
-        let month = self.tally.keys().next_back().copied();
+        let month = self.tallies.keys().next_back().copied();
         let max_held_calls =
             self.limits.iter().map(|limit| max_held(calls_allowed(*limit))).max().unwrap_or(0);
-        let months: Vec<Month> = self.tally.keys().copied().collect();
+        let months: Vec<Month> = self.tallies.keys().copied().collect();
         for month in months {
-            let (spent, _) = self.engine.usage(&self.account, month);
-            let gross = self.tally[&month].gross;
+            let (spent, _) = self.store.usage(&self.account, month);
+            let gross = self.tallies[&month].gross_calls;
             assert!(spent <= gross, "usage says {spent}, but {gross} were admitted in {month}");
         }
         let (Some(month), Some(limit), false) =
@@ -105,8 +105,8 @@ impl Simulation<'_> {
             return;
         };
         let mut lost = 0;
-        for node in std::mem::take(&mut self.dead) {
-            let row = self.engine.row(&self.account, month, &node.node.id);
+        for node in std::mem::take(&mut self.ended_nodes) {
+            let row = self.store.leased_by_node(&self.account, month, &node.node.id);
             let lost_here = row.saturating_sub(node.admitted.get(&month).copied().unwrap_or(0));
             let max_allowed = max_held_calls + node.refunded_unreported;
             assert!(
@@ -115,7 +115,7 @@ impl Simulation<'_> {
             );
             lost += lost_here;
         }
-        let net = self.tally[&month].net;
+        let net = self.tallies[&month].net_calls;
         assert!(net + lost >= limit, "{net} admitted and {lost} lost of {limit}");
     }
 }

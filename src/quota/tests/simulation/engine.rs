@@ -7,7 +7,7 @@ use crate::store::{BatchContext, Grant, LeaseReport, RedisOptions, Store, StoreE
 
 pub use crate::store::redis_server::RedisServer;
 
-/// A shipped store, and a second connection that bypasses it.
+/// A shipped store, and a second connection for direct access to the same data.
 pub struct SimulatedStore {
     store: Store,
     direct: DirectAccess,
@@ -18,7 +18,8 @@ enum DirectAccess {
     Redis(redis::Connection),
 }
 
-/// The ledger rows of an account and month, as a stale replica may have them.
+/// A copy of an account's ledger rows of a month; a stale replica has such older rows. Empty with
+/// SQLite.
 pub type LedgerSnapshot = Vec<(String, String)>;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -42,7 +43,7 @@ impl SimulatedStore {
         SimulatedStore { store, direct: DirectAccess::Redis(direct) }
     }
 
-    pub fn is_server(&self) -> bool {
+    pub fn is_redis(&self) -> bool {
         matches!(self.direct, DirectAccess::Redis(_))
     }
 
@@ -61,7 +62,7 @@ impl SimulatedStore {
     }
 
     /// The calls that one node has leased.
-    pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
+    pub fn leased_by_node(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
         match &mut self.direct {
             DirectAccess::Sqlite { direct, .. } => direct
                 .prepare_cached(
@@ -82,7 +83,7 @@ impl SimulatedStore {
         }
     }
 
-    /// Deletes the recovery mark of an account, as if it had expired.
+    /// Deletes the key that says that the account recovers, as if the key had expired.
     pub fn end_recovery(&mut self, account: &str, month: Month) {
         self.delete(&format!("riskgate:recovering:{{{account}}}:{month}"));
     }
@@ -93,7 +94,7 @@ impl SimulatedStore {
         redis::cmd("HGETALL").arg(ledger_key(account, month)).query(direct).unwrap()
     }
 
-    /// Replaces the account's ledger rows, as if the server came back with older data or none.
+    /// Replaces the account's ledger rows, as if the server had restarted with older data or none.
     pub fn restore_snapshot(&mut self, account: &str, month: Month, snapshot: &LedgerSnapshot) {
         let key = ledger_key(account, month);
         self.delete(&key);

@@ -10,86 +10,92 @@ impl Simulation<'_> {
     pub(super) fn crash_node(&mut self, at: usize) {
         let node = self.nodes.swap_remove(at);
         self.trace(format_args!("node {} crashes", node.node.id[0]));
-        self.late.extend(node.in_flight.as_ref().map(|in_flight| in_flight.message.clone()));
-        self.dead.push(node);
+        self.late_messages
+            .extend(node.in_flight.as_ref().map(|in_flight| in_flight.message.clone()));
+        self.ended_nodes.push(node);
         self.start_node();
     }
 
     /// Stops a node, as SIGTERM does. If the store does not answer, this equals a crash.
     pub(super) fn stop_node(&mut self, at: usize) {
         if self.nodes[at].in_flight.is_none() && self.probe_store(at).is_some() {
-            self.send(at, ReportReason::Shutdown);
+            self.send_reports(at, ReportReason::Shutdown);
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
-                drop(self.apply(&in_flight.message));
+                drop(self.apply_at_store(&in_flight.message));
             }
         }
         self.crash_node(at);
     }
 
-    /// Sets a clock wrong: never long enough for the jump to be accepted, and never both clocks of
-    /// a node at once.
+    /// Sets a clock wrong, or right again: the server's or a node's, never both at once. A run is
+    /// too short for a jump to be accepted.
     pub(super) fn step_clock(&mut self, at: usize) {
         let skew = self.random.pick(&[0, 0, -86_400, -40, 3_600, 40 * 86_400]);
-        let all_clocks_right = self.nodes.iter().all(|node| node.skew == 0);
-        if self.engine.is_server() && all_clocks_right && self.random.one_in(2) {
+        let all_clocks_right = self.nodes.iter().all(|node| node.clock_skew_seconds == 0);
+        if self.store.is_redis() && all_clocks_right && self.random.one_in(2) {
             self.trace(format_args!("the server's clock is wrong by {skew} s"));
-            self.store_skew = skew;
-        } else if self.store_skew == 0 {
-            self.nodes[at].skew = skew;
+            self.store_skew_seconds = skew;
+        } else if self.store_skew_seconds == 0 {
+            self.nodes[at].clock_skew_seconds = skew;
         }
     }
 
-    /// Lets the server lose acknowledged data, or only restart.
+    /// Restarts the server, with or without a loss of data, or takes the snapshot for a later loss.
     pub(super) fn disturb_store(&mut self) {
         if !self.store_may_lose_data || self.account_recovering_since.len() > 1 {
             return;
         }
-        let Some(month) = self.tally.keys().next_back().copied() else { return };
-        match self.random.below(4) {
-            0 => self.snapshot = self.engine.take_snapshot(&self.account, month),
-            1 => self.restart("restarts"),
+        let Some(month) = self.tallies.keys().next_back().copied() else { return };
+        match self.random.random_below(4) {
+            0 => self.snapshot = self.store.take_snapshot(&self.account, month),
+            1 => self.restart_store("restarts"),
             2 => self.lose_store_data(month, LedgerSnapshot::new()),
             _ => self.lose_store_data(month, self.snapshot.clone()),
         }
     }
 
-    pub(super) fn restart(&mut self, how: &str) {
+    pub(super) fn restart_store(&mut self, how: &str) {
         self.trace(format_args!("the store {how}"));
         self.incarnation += 1;
-        self.recovering_until = self.now + RECOVERY_PERIOD_MS;
+        self.recovering_until_ms = self.now_ms + RECOVERY_PERIOD_MS;
         for at in 0..self.nodes.len() {
             // The connection is lost, and with it every message in flight.
             self.nodes[at].is_healthy = false;
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
-                self.fail(at, in_flight.batch);
+                self.fail_exchange(at, in_flight.batch);
             }
         }
-        self.late.clear();
+        self.late_messages.clear();
     }
 
     pub(super) fn lose_store_data(&mut self, month: Month, snapshot: LedgerSnapshot) {
         if snapshot.iter().any(|(field, _)| field == "claim") && self.snapshot.is_empty() {
             return;
         }
-        // The totals that the living nodes know: the highest that one node knows of all, and the
-        // sum of what each knows of itself.
+        // What the living nodes can report again: the highest total over all nodes that any of them
+        // knows, or the sum of their own totals. Calls above both may be lost.
         let known: Vec<(u64, u64)> =
-            self.nodes.iter().map(|m| m.lease.known_totals(month)).collect();
+            self.nodes.iter().map(|m| m.lease.leased_by_all_and_own(month)).collect();
         let best = known.iter().map(|known| known.0).max().unwrap_or(0);
         let own = known.iter().map(|known| known.1).sum();
-        let tally = self.tally.entry(month).or_default();
-        tally.uncovered = tally.uncovered.max(tally.net.saturating_sub(best.max(own)));
-        self.engine.restore_snapshot(&self.account, month, &snapshot);
-        self.engine.end_recovery(&self.account, month);
+        let tally = self.tallies.entry(month).or_default();
+        tally.maybe_lost_calls =
+            tally.maybe_lost_calls.max(tally.net_calls.saturating_sub(best.max(own)));
+        self.store.restore_snapshot(&self.account, month, &snapshot);
+        self.store.end_recovery(&self.account, month);
         self.account_recovering_since.remove(&month);
-        self.restart(if snapshot.is_empty() { "loses all rows" } else { "restores older rows" });
+        self.restart_store(if snapshot.is_empty() {
+            "loses all rows"
+        } else {
+            "restores older rows"
+        });
         // All living nodes report within the recovery period, as they do every second.
         for at in 0..self.nodes.len() {
             self.nodes[at].cut_off = false;
             self.send_requests(at, ReportReason::Tick);
             if let Some(in_flight) = self.nodes[at].in_flight.take() {
-                let grants = self.apply(&in_flight.message);
-                self.answer(at, in_flight.batch, grants);
+                let grants = self.apply_at_store(&in_flight.message);
+                self.deliver_outcome(at, in_flight.batch, grants);
             }
         }
     }

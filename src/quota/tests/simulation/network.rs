@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::run::{InFlight, Message, Simulation, failure};
+use super::run::{InFlight, Message, Simulation, network_error};
 use crate::quota::lease_report::ReportReason;
-use crate::quota::node::Batch;
+use crate::quota::node::ReportBatch;
 use crate::store::{BatchContext, Grant, Probe, StoreError};
 
 impl Simulation<'_> {
@@ -14,16 +14,17 @@ impl Simulation<'_> {
         if self.nodes[at].in_flight.is_some() {
             return;
         }
-        let waiting_leases = std::mem::take(&mut self.nodes[at].node.queue().waiting_leases);
-        self.nodes[at].is_active |= !waiting_leases.is_empty();
+        let waiting_leases = std::mem::take(&mut self.nodes[at].node.lock_queue().waiting_leases);
+        self.nodes[at].is_tracked |= !waiting_leases.is_empty();
         if !self.nodes[at].is_healthy {
             match self.probe_store(at) {
-                // Reports that may be lost are sent at once; the request stays queued.
+                // The store may have lost data: totals are reported at once, and the request for
+                // calls stays queued.
                 Some(true) => {
                     self.nodes[at].node.requeue(waiting_leases);
-                    return self.send(at, ReportReason::Tick);
+                    return self.send_reports(at, ReportReason::Tick);
                 }
-                Some(false) if reason == ReportReason::Tick && !self.nodes[at].is_active => {
+                Some(false) if reason == ReportReason::Tick && !self.nodes[at].is_tracked => {
                     return;
                 }
                 Some(false) => {}
@@ -33,15 +34,15 @@ impl Simulation<'_> {
         if reason == ReportReason::CallsNeeded && waiting_leases.is_empty() {
             return;
         }
-        self.send(at, reason);
+        self.send_reports(at, reason);
     }
 
-    pub(super) fn send(&mut self, at: usize, reason: ReportReason) {
+    pub(super) fn send_reports(&mut self, at: usize, reason: ReportReason) {
         let uptime_ms = self.uptime_ms(at);
         let node = &mut self.nodes[at];
         let held = node.lease.with_accounting(|_, atomic_lease| atomic_lease.load().held());
         let batch = node.node.collect_reports(std::slice::from_ref(&node.lease), reason);
-        self.engine.after_report(&node.lease, held);
+        self.store.sabotage_after_report(&node.lease, held);
         if batch.reports.is_empty() {
             node.node.deliver_grants(batch, Some(Vec::new()), uptime_ms);
             return;
@@ -59,69 +60,76 @@ impl Simulation<'_> {
         if self.nodes[at].in_flight.is_some() || self.probe_store(at).is_none() {
             return;
         }
-        if self.nodes[at].is_active {
-            self.send(at, ReportReason::Tick);
+        if self.nodes[at].is_tracked {
+            self.send_reports(at, ReportReason::Tick);
             let node = &mut self.nodes[at];
-            node.is_active = !node.lease.is_fully_reported();
+            node.is_tracked = !node.lease.is_fully_reported();
         }
     }
 
-    /// Probes the simulated store. Returns whether the node has to report again, or `None` if it is
-    /// cut off.
+    /// Probes the simulated store. Returns true if the node must report its totals again, or `None`
+    /// if the node is cut off.
     pub(super) fn probe_store(&mut self, at: usize) -> Option<bool> {
         let uptime_ms = self.uptime_ms(at);
         let (unix_now, boottime) = (self.true_now(), self.boottime());
-        let store_now = self.engine.is_server().then_some(unix_now + self.store_skew);
+        let store_now = self.store.is_redis().then_some(unix_now + self.store_skew_seconds);
         let probe = Probe {
             incarnation: self.incarnation.to_string(),
             unix_now: store_now,
-            recovery_left: Duration::from_millis(self.recovering_until.saturating_sub(self.now)),
+            recovery_left: Duration::from_millis(
+                self.recovering_until_ms.saturating_sub(self.now_ms),
+            ),
         };
         let node = &mut self.nodes[at];
         node.is_healthy = !node.cut_off;
         if node.cut_off || store_now.is_none() {
-            node.node.calendar.observe_machine_clock(unix_now + node.skew, boottime);
+            node.node.calendar.observe_machine_clock(unix_now + node.clock_skew_seconds, boottime);
         }
         if node.cut_off {
-            node.node.record_probe_outcome(Some(&failure()));
+            node.node.record_probe_outcome(Some(&network_error()));
             return None;
         }
         if store_now.is_some() {
             node.node.record_probe_outcome(None);
         }
         if let Some(store_now) = store_now {
-            node.node.calendar.observe_store_clock(store_now, unix_now + node.skew, boottime);
+            node.node.calendar.observe_store_clock(
+                store_now,
+                unix_now + node.clock_skew_seconds,
+                boottime,
+            );
         }
-        let reporting = node.node.on_probe(node.last_probe.as_ref(), &probe, uptime_ms);
+        let reporting = node.node.apply_probe(node.last_probe.as_ref(), &probe, uptime_ms);
         node.last_probe = Some(probe);
-        node.is_active |= !reporting.is_empty();
+        node.is_tracked |= !reporting.is_empty();
         Some(!reporting.is_empty())
     }
 
-    /// Decides what happens to the message in flight.
+    /// Decides by chance if the message in flight is lost, delayed, applied without a reply,
+    /// applied twice, or applied and answered.
     pub(super) fn resolve_in_flight(&mut self, at: usize) {
         let Some(in_flight) = self.nodes[at].in_flight.take() else { return };
         let cut_off = self.nodes[at].cut_off;
-        match self.random.below(20) {
-            _ if cut_off => self.late.push(in_flight.message.clone()),
-            0 => return self.fail(at, in_flight.batch),
-            1 => self.late.push(in_flight.message.clone()),
-            2 => drop(self.apply(&in_flight.message)),
+        match self.random.random_below(20) {
+            _ if cut_off => self.late_messages.push(in_flight.message.clone()),
+            0 => return self.fail_exchange(at, in_flight.batch),
+            1 => self.late_messages.push(in_flight.message.clone()),
+            2 => drop(self.apply_at_store(&in_flight.message)),
             outcome => {
-                let grants = self.apply(&in_flight.message);
+                let grants = self.apply_at_store(&in_flight.message);
                 if outcome == 3 {
-                    self.late.push(in_flight.message.clone());
+                    self.late_messages.push(in_flight.message.clone());
                 }
-                return self.answer(at, in_flight.batch, grants);
+                return self.deliver_outcome(at, in_flight.batch, grants);
             }
         }
-        self.fail(at, in_flight.batch);
+        self.fail_exchange(at, in_flight.batch);
     }
 
-    pub(super) fn answer(
+    pub(super) fn deliver_outcome(
         &mut self,
         at: usize,
-        batch: Batch,
+        batch: ReportBatch,
         grants: Result<Vec<Option<Grant>>, StoreError>,
     ) {
         let uptime_ms = self.uptime_ms(at);
@@ -129,40 +137,43 @@ impl Simulation<'_> {
         node.is_healthy = grants.is_ok();
         node.node.record_report_outcome(grants.as_ref().err());
         if grants.is_ok() {
-            self.engine.before_reply(&node.lease);
+            self.store.sabotage_before_reply(&node.lease);
         }
         node.node.deliver_grants(batch, grants.ok(), uptime_ms);
     }
 
-    pub(super) fn fail(&mut self, at: usize, batch: Batch) {
-        self.answer(at, batch, Err(failure()));
+    pub(super) fn fail_exchange(&mut self, at: usize, batch: ReportBatch) {
+        self.deliver_outcome(at, batch, Err(network_error()));
         self.nodes[at].node.request_refill(&self.nodes[at].lease);
     }
 
     pub(super) fn deliver_late_message(&mut self) {
-        if !self.late.is_empty() {
-            let index = self.random.below(self.late.len() as u64) as usize;
-            let message = self.late.swap_remove(index);
-            drop(self.apply(&message));
+        if !self.late_messages.is_empty() {
+            let index = self.random.random_below(self.late_messages.len() as u64) as usize;
+            let message = self.late_messages.swap_remove(index);
+            drop(self.apply_at_store(&message));
         }
     }
 
-    pub(super) fn apply(&mut self, message: &Message) -> Result<Vec<Option<Grant>>, StoreError> {
+    pub(super) fn apply_at_store(
+        &mut self,
+        message: &Message,
+    ) -> Result<Vec<Option<Grant>>, StoreError> {
         let context = BatchContext {
-            node: &message.node,
+            node_id: &message.node,
             month: message.month,
             recovery_left: Duration::from_millis(message.recovery_ms),
             needs_replicas: true,
         };
-        let grants = self.engine.report_leases(context, &message.reports);
-        self.nodes.iter_mut().for_each(|node| node.known_row = None);
+        let grants = self.store.report_leases(context, &message.reports);
+        self.nodes.iter_mut().for_each(|node| node.last_checked_row = None);
         if self.is_verbose {
             let report = message.reports.last();
             self.trace(format_args!("node {} reports {report:?}: {grants:?}", message.node[0]));
         }
         for (report, grant) in message.reports.iter().zip(grants.as_ref().unwrap()) {
             if grant.is_some_and(|grant| grant.is_recovering) {
-                self.account_recovering_since.entry(report.month).or_insert(self.now);
+                self.account_recovering_since.entry(report.month).or_insert(self.now_ms);
             }
         }
         grants

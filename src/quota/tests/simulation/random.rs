@@ -1,4 +1,4 @@
-//! Random choices that a seed repeats.
+//! Random choices; the same seed gives the same choices.
 
 /// Splitmix64 (Steele, Lea, Flood 2014).
 pub(super) struct Random(pub(super) u64);
@@ -12,15 +12,15 @@ impl Random {
         z ^ z >> 31
     }
 
-    pub(super) fn below(&mut self, end: u64) -> u64 {
+    pub(super) fn random_below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 
     pub(super) fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
+        self.random_below(n) == 0
     }
 
     pub(super) fn pick<T: std::marker::Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
+        from[self.random_below(from.len() as u64) as usize]
     }
 }

@@ -1,7 +1,7 @@
-//! Faults that the simulation must notice: each breaks one rule of the ledger on purpose.
+//! Deliberate faults, each of which breaks one rule of the ledger. The simulation must notice each.
 //!
-//! A fault sits between the shipped node and the shipped store, so that it serves SQLite and
-//! Redis alike. Neither of them is changed.
+//! A fault acts between the shipped node and the shipped store, so the same fault works with SQLite
+//! and Redis. The shipped code is not changed.
 
 use std::collections::HashMap;
 use std::ops::{Deref, DerefMut, Range};
@@ -13,17 +13,19 @@ use crate::model::month::Month;
 use crate::quota::lease::Lease;
 use crate::store::{BatchContext, Grant, LeaseReport, StoreError};
 
-/// A fault must break a promise with one of these first seeds; the latest that was needed is 35.
-const SEEDS: u64 = 1_000;
+/// The simulation must notice each fault with one of this many seeds. The highest seed that a fault
+/// has needed so far is 35.
+const MAX_SEEDS: u64 = 1_000;
 
 /// The rule that is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// All process runs report under one id.
     ShareNodeId,
-    /// Each report is numbered as the latest one, so that an older report undoes a newer one.
+    /// Each report gets the newest number when it arrives, so that an older report can undo a newer
+    /// one.
     RewriteSequence,
-    /// A report adds to what the store knows; it names no total.
+    /// A report adds calls to the leased total in the store, where it should name the total.
     AddDifference,
     /// Calls that are returned to the store stay spendable until the store has replied.
     ReturnAfterReply,
@@ -33,7 +35,7 @@ pub enum Sabotage {
     TrustAnyClock,
 }
 
-/// The simulated store behind a fault, or behind none.
+/// The simulated store, with at most one fault between it and the nodes.
 pub struct SabotagedStore {
     store: SimulatedStore,
     sabotage: Option<Sabotage>,
@@ -56,19 +58,19 @@ impl SabotagedStore {
         context: BatchContext<'_>,
         reports: &[LeaseReport],
     ) -> Result<Vec<Option<Grant>>, StoreError> {
-        let node = self.node_id(context.node);
+        let node = self.reported_node_id(context.node_id);
         let reports: Vec<LeaseReport> =
             reports.iter().map(|report| self.alter_report(report.clone(), &node)).collect();
-        self.store.report_leases(BatchContext { node: &node, ..context }, &reports)
+        self.store.report_leases(BatchContext { node_id: &node, ..context }, &reports)
     }
 
     /// The calls that one node has leased.
-    pub fn row(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
-        let node = self.node_id(node);
-        self.store.row(account, month, &node)
+    pub fn leased_by_node(&mut self, account: &str, month: Month, node: &[u8; 16]) -> u64 {
+        let node = self.reported_node_id(node);
+        self.store.leased_by_node(account, month, &node)
     }
 
-    fn node_id(&self, node: &[u8; 16]) -> [u8; 16] {
+    fn reported_node_id(&self, node: &[u8; 16]) -> [u8; 16] {
         if self.is_sabotaged_by(Sabotage::ShareNodeId) { [7; 16] } else { *node }
     }
 
@@ -81,7 +83,7 @@ impl SabotagedStore {
                 report.sequence = *last;
             }
             Some(Sabotage::AddDifference) => {
-                let own = self.store.row(&report.account, report.month, node);
+                let own = self.store.leased_by_node(&report.account, report.month, node);
                 report.target = own + (report.target - report.floor);
             }
             _ => {}
@@ -90,17 +92,17 @@ impl SabotagedStore {
     }
 
     /// Breaks the order of steps once a node has made a report. The lease held `held` calls before.
-    pub fn after_report(&self, lease: &Lease, held: u64) {
+    pub fn sabotage_after_report(&self, lease: &Lease, held: u64) {
         match self.sabotage {
             Some(Sabotage::ReturnAfterReply) => {
                 lease.with_accounting(|accounting, atomic_lease| {
                     let removed = held.saturating_sub(atomic_lease.load().held());
-                    accounting.keep_returned_calls(atomic_lease, removed);
+                    accounting.hold_returned_calls(atomic_lease, removed);
                 })
             }
             Some(Sabotage::SpendBeforeGrant) => {
                 lease.with_accounting(|accounting, atomic_lease| {
-                    accounting.spend_before_grant(atomic_lease)
+                    accounting.hold_ungranted_calls(atomic_lease)
                 });
             }
             _ => {}
@@ -108,10 +110,10 @@ impl SabotagedStore {
     }
 
     /// Breaks the order of steps before a node applies the store's reply.
-    pub fn before_reply(&self, lease: &Lease) {
+    pub fn sabotage_before_reply(&self, lease: &Lease) {
         if self.is_sabotaged_by(Sabotage::ReturnAfterReply) {
             lease.with_accounting(|accounting, atomic_lease| {
-                accounting.drop_kept_calls(atomic_lease)
+                accounting.withdraw_returned_calls(atomic_lease)
             });
         }
     }
@@ -131,7 +133,8 @@ impl DerefMut for SabotagedStore {
     }
 }
 
-/// Runs the seeds until a run breaks a promise. Returns that seed, and the promise.
+/// Runs the seeds until a run breaks a promise. Returns that seed and the message of the failed
+/// check; `None` if no run breaks a promise.
 fn find_broken_run(
     store: SimulatedStore,
     sabotage: Option<Sabotage>,
@@ -148,11 +151,12 @@ fn find_broken_run(
     })
 }
 
-/// Fails unless the fault breaks a promise in one of the runs, and nothing else in them does.
+/// Fails unless a run with the fault breaks a promise and the same runs without the fault break
+/// none.
 #[track_caller]
 fn assert_is_noticed(sabotage: Sabotage) {
     let assert_with = |name: &str, open_store: &dyn Fn() -> SimulatedStore| {
-        let broken = find_broken_run(open_store(), Some(sabotage), 0..SEEDS);
+        let broken = find_broken_run(open_store(), Some(sabotage), 0..MAX_SEEDS);
         let (seed, promise) = broken.unwrap_or_else(|| panic!("{name}: {sabotage:?} unnoticed"));
         println!("{name}: {sabotage:?} noticed with seed {seed}: {promise}");
         // In a new store, because the broken run has left its totals in the other one.

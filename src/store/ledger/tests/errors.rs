@@ -1,19 +1,19 @@
-//! Errors of a server, and how they are reported.
+//! Errors of a Redis server, and the error texts that they lead to.
 
-use super::server::{LEDGER_KEY, SHORT, THOUSAND, open_lazily, report_until_recovered};
+use super::server::{LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, open_unprobed, report_until_recovered};
 use super::*;
 
 #[test]
 fn an_account_whose_key_is_of_a_wrong_type_fails_alone() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let mut alice = Node::new(ALICE);
+    let mut store = open_probed_server(&server);
+    let mut alice = TestNode::new(ALICE);
     server.run(&["SET", LEDGER_KEY, "somebody's"]);
     let own = |name: &str, report| LeaseReport { account: name.to_owned(), ..report };
     let batch = [
-        own("before", alice.next_report(5, [0, 0], THOUSAND)),
-        alice.next_report(5, [0, 0], THOUSAND),
-        own("after", alice.next_report(7, [0, 0], THOUSAND)),
+        own("before", alice.next_report(5, [0, 0], LIMIT_1000)),
+        alice.next_report(5, [0, 0], LIMIT_1000),
+        own("after", alice.next_report(7, [0, 0], LIMIT_1000)),
     ];
     let grants = alice.send_all(&mut store, &batch).unwrap();
     let owns: Vec<Option<u64>> =
@@ -21,15 +21,15 @@ fn an_account_whose_key_is_of_a_wrong_type_fails_alone() {
     assert_eq!(owns, [Some(5), None, Some(7)]);
     assert_eq!(server.run(&["GET", LEDGER_KEY]), "somebody's");
     let others = store.usage(month(), Some("after")).unwrap();
-    assert_eq!(others, [row("after", 0, 7)]);
+    assert_eq!(others, [usage_row("after", 0, 7)]);
 }
 
 #[test]
-fn a_server_that_only_reads_or_is_full_says_so_and_is_of_use_again_later() {
+fn a_read_only_or_full_server_recovers() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let mut alice = Node::new(ALICE);
-    alice.report(&mut store, 50, [10, 10], THOUSAND);
+    let mut store = open_probed_server(&server);
+    let mut alice = TestNode::new(ALICE);
+    alice.report(&mut store, 50, [10, 10], LIMIT_1000);
     let nowhere = ["REPLICAOF", "127.0.0.1", "1"];
     let plenty = ["CONFIG", "SET", "maxmemory", "0"];
     for (refuse, allow, expected) in [
@@ -38,7 +38,7 @@ fn a_server_that_only_reads_or_is_full_says_so_and_is_of_use_again_later() {
     ] {
         let before = store.probe(month(), None).unwrap();
         server.run(refuse);
-        let raise = alice.next_report(60, [20, 20], THOUSAND);
+        let raise = alice.next_report(60, [20, 20], LIMIT_1000);
         for _ in 0..3 {
             // A probe may succeed; a report never does.
             let _ = store.probe(month(), Some(&before));
@@ -51,15 +51,15 @@ fn a_server_that_only_reads_or_is_full_says_so_and_is_of_use_again_later() {
         });
         let grant = alice.send(&mut store, &raise).unwrap();
         alice.record_grant(&raise, grant);
-        report_until_recovered(&mut store, &mut alice, [20, 20], THOUSAND);
+        report_until_recovered(&mut store, &mut alice, [20, 20], LIMIT_1000);
     }
-    assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 20, 20)]);
+    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 20, 20)]);
 }
 
 #[test]
-fn a_server_that_throws_keys_away_is_refused() {
+fn a_server_that_evicts_keys_is_refused() {
     let server = RedisServer::start();
-    let mut store = open_lazily(&server, Duration::from_secs(5));
+    let mut store = open_unprobed(&server, Duration::from_secs(5));
     store.check_usable().unwrap();
     for policy in ["allkeys-lru", "volatile-ttl", "allkeys-random"] {
         server.run(&["CONFIG", "SET", "maxmemory-policy", policy]);
@@ -75,10 +75,10 @@ fn a_server_that_throws_keys_away_is_refused() {
 }
 
 #[test]
-fn an_unreachable_server_passes_the_check() {
+fn an_unreachable_server_passes_check_usable() {
     let mut server = RedisServer::start();
     server.kill();
-    let mut store = open_lazily(&server, SHORT);
+    let mut store = open_unprobed(&server, SHORT_TIMEOUT);
     store.check_usable().unwrap();
     let error = store.probe(month(), None).unwrap_err();
     assert!(matches!(error, StoreError::Unavailable { .. }), "{error}");
@@ -87,7 +87,7 @@ fn an_unreachable_server_passes_the_check() {
 }
 
 #[test]
-fn a_wrong_password_is_told_without_showing_it() {
+fn a_login_error_hides_user_and_password() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "gate", "on", ">r1ght", "~*", "+@all"]);
     let open = |url: &str| open_unconnected(url, &RedisOptions::default(), Duration::from_secs(5));

@@ -1,13 +1,15 @@
 //! Data loss of a server, and how the ledger recovers.
 
-use super::server::{LEDGER_KEY, THOUSAND, alice_and_bob, assert_recovers, report_until_recovered};
+use super::server::{
+    LEDGER_KEY, LIMIT_1000, assert_recovers, nodes_with_leases, report_until_recovered,
+};
 use super::*;
 
 #[test]
 fn after_deletion_all_nodes_report_again_before_anything_is_granted() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (alice, bob) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (alice, bob) = nodes_with_leases(&mut store);
     server.run(&["DEL", LEDGER_KEY]);
     assert_recovers(&mut store, alice, bob);
 }
@@ -15,10 +17,10 @@ fn after_deletion_all_nodes_report_again_before_anything_is_granted() {
 #[test]
 fn after_a_rollback_all_nodes_report_again_before_anything_is_granted() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, bob) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, bob) = nodes_with_leases(&mut store);
     server.run(&["COPY", LEDGER_KEY, "older"]);
-    alice.report(&mut store, 300, [300, 260], THOUSAND);
+    alice.report(&mut store, 300, [300, 260], LIMIT_1000);
     server.run(&["COPY", "older", LEDGER_KEY, "REPLACE"]);
     assert_recovers(&mut store, alice, bob);
 }
@@ -26,11 +28,11 @@ fn after_a_rollback_all_nodes_report_again_before_anything_is_granted() {
 #[test]
 fn a_server_restarted_without_its_data_recovers_before_anything_is_granted() {
     let mut server = RedisServer::start();
-    let mut store = open_probed(&server);
+    let mut store = open_probed_server(&server);
     let before = store.probe(month(), None).unwrap();
-    let (mut alice, mut bob) = alice_and_bob(&mut store);
+    let (mut alice, mut bob) = nodes_with_leases(&mut store);
     server.restart();
-    let raise = alice.next_report(364, [300, 260], THOUSAND);
+    let raise = alice.next_report(364, [300, 260], LIMIT_1000);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.contains("reporting leases"), "{error}");
     // No node may report without a probe, because another server may answer now.
@@ -48,123 +50,126 @@ fn a_server_restarted_without_its_data_recovers_before_anything_is_granted() {
 #[test]
 fn a_server_restarted_with_its_data_recovers_and_keeps_every_total() {
     let mut server = RedisServer::start_on_disk();
-    let mut store = open_probed(&server);
+    let mut store = open_probed_server(&server);
     let before = store.probe(month(), None).unwrap();
-    let (mut alice, _) = alice_and_bob(&mut store);
+    let (mut alice, _) = nodes_with_leases(&mut store);
     server.restart();
     let after = store.probe(month(), Some(&before)).unwrap();
     assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     // Bob has died, and his totals stay counted.
     alice.recovery_left = after.recovery_left;
-    let grant = alice.report(&mut store, 364, [300, 260], THOUSAND);
+    let grant = alice.report(&mut store, 364, [300, 260], LIMIT_1000);
     assert!(grant.is_recovering);
-    assert_eq!(totals(grant), (300, 500, 470));
-    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(grant), (300, 500, 470));
-    assert_eq!(alice.report(&mut store, 900, [300, 260], THOUSAND).own_leased, 500);
-    assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 730, 1_000)]);
+    assert_eq!(grant_totals(grant), (300, 500, 470));
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (300, 500, 470));
+    assert_eq!(alice.report(&mut store, 900, [300, 260], LIMIT_1000).own_leased, 500);
+    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }
 
 #[test]
-fn an_emptied_server_recovers_for_all_whoever_notices_first() {
+fn every_node_sees_that_an_emptied_server_recovers() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
+    let mut store = open_probed_server(&server);
     let before = store.probe(month(), None).unwrap();
     assert_eq!(before.recovery_left, Duration::ZERO, "nothing was lost on the first day");
     assert_eq!(store.probe(month(), Some(&before)).unwrap(), before);
     server.run(&["FLUSHALL"]);
-    let mut other = open_probed(&server);
+    let mut other = open_probed_server(&server);
     for store in [&mut other, &mut store] {
         let after = store.probe(month(), Some(&before)).unwrap();
         assert!(after.recovery_left > Duration::from_secs(1), "{after:?}");
     }
     // A node that has just started recovers too.
     assert!(
-        open_probed(&server).probe(month(), None).unwrap().recovery_left > Duration::from_secs(1)
+        open_probed_server(&server).probe(month(), None).unwrap().recovery_left
+            > Duration::from_secs(1)
     );
 }
 
 #[test]
 fn calls_of_dead_nodes_that_a_live_node_knew_stay_counted() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, _) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = nodes_with_leases(&mut store);
     server.run(&["DEL", LEDGER_KEY]);
-    assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
-    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(grant), (300, 500, 470), "Bob is dead, his calls were admitted");
-    let mut carol = Node::new(CAROL);
-    assert_eq!(carol.report(&mut store, 1_000, [0, 0], THOUSAND).own_leased, 200);
+    assert!(alice.report(&mut store, 300, [300, 260], LIMIT_1000).is_recovering);
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (300, 500, 470), "Bob is dead, his calls were admitted");
+    let mut carol = TestNode::new(CAROL);
+    assert_eq!(carol.report(&mut store, 1_000, [0, 0], LIMIT_1000).own_leased, 200);
     assert_eq!(store.others_spent("acme", month(), &ALICE).unwrap(), 470);
-    assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 730, 1_000)]);
+    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }
 
 #[test]
 fn calls_returned_during_recovery_can_be_leased_afterwards() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, mut bob) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, mut bob) = nodes_with_leases(&mut store);
     // The server was only restarted and lost nothing.
     for node in [&mut alice, &mut bob] {
         node.recovery_left = Duration::from_millis(500);
     }
-    assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
-    assert_eq!(totals(bob.report(&mut store, 500, [500, 470], THOUSAND)), (500, 300, 260));
-    assert_eq!(alice.report(&mut store, 260, [260, 260], THOUSAND).own_leased, 260);
-    assert_eq!(totals(bob.report(&mut store, 500, [500, 470], THOUSAND)), (500, 260, 260));
-    let grant = report_until_recovered(&mut store, &mut bob, [500, 470], THOUSAND);
-    assert_eq!(totals(grant), (500, 260, 260));
-    assert_eq!(bob.report(&mut store, 900, [500, 470], THOUSAND).own_leased, 740);
+    assert!(alice.report(&mut store, 300, [300, 260], LIMIT_1000).is_recovering);
+    assert_eq!(grant_totals(bob.report(&mut store, 500, [500, 470], LIMIT_1000)), (500, 300, 260));
+    assert_eq!(alice.report(&mut store, 260, [260, 260], LIMIT_1000).own_leased, 260);
+    assert_eq!(grant_totals(bob.report(&mut store, 500, [500, 470], LIMIT_1000)), (500, 260, 260));
+    let grant = report_until_recovered(&mut store, &mut bob, [500, 470], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (500, 260, 260));
+    assert_eq!(bob.report(&mut store, 900, [500, 470], LIMIT_1000).own_leased, 740);
 }
 
 #[test]
-fn a_second_loss_during_recovery_forgets_no_dead_node_either() {
+fn repeated_losses_keep_the_totals_of_dead_nodes() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, _) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = nodes_with_leases(&mut store);
     for _ in 0..3 {
         server.run(&["DEL", LEDGER_KEY]);
         for _ in 0..2 {
-            assert!(alice.report(&mut store, 300, [300, 260], THOUSAND).is_recovering);
+            assert!(alice.report(&mut store, 300, [300, 260], LIMIT_1000).is_recovering);
         }
     }
-    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], THOUSAND);
-    assert_eq!(totals(grant), (300, 500, 470));
+    let grant = report_until_recovered(&mut store, &mut alice, [300, 260], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (300, 500, 470));
 }
 
 #[test]
-fn scripts_that_were_forgotten_are_loaded_again_unseen() {
+fn flushed_scripts_are_loaded_again() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let mut alice = Node::new(ALICE);
+    let mut store = open_probed_server(&server);
+    let mut alice = TestNode::new(ALICE);
     let probe = store.probe(month(), None).unwrap();
     for spent in 1..4 {
         server.run(&["SCRIPT", "FLUSH"]);
-        let grant = alice.report(&mut store, 50, [spent, spent], THOUSAND);
-        assert_eq!((totals(grant), grant.is_recovering), ((50, 0, 0), false));
+        let grant = alice.report(&mut store, 50, [spent, spent], LIMIT_1000);
+        assert_eq!((grant_totals(grant), grant.is_recovering), ((50, 0, 0), false));
         server.run(&["SCRIPT", "FLUSH"]);
         assert_eq!(store.probe(month(), Some(&probe)).unwrap(), probe);
     }
-    // Some reports of a batch ran before the flush, some after: none counts twice.
+    // A batch whose scripts are missing is sent again as a whole: no report counts twice.
     server.run(&["SCRIPT", "FLUSH"]);
-    let batch = [alice.next_report(50, [4, 4], THOUSAND), alice.next_report(51, [5, 5], THOUSAND)];
+    let batch =
+        [alice.next_report(50, [4, 4], LIMIT_1000), alice.next_report(51, [5, 5], LIMIT_1000)];
     let grants = alice.send_all(&mut store, &batch).unwrap();
     assert_eq!(grants.iter().map(|grant| grant.unwrap().own_leased).collect::<Vec<_>>(), [50, 51]);
-    assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 5, 51)]);
+    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 5, 51)]);
 }
 
 #[test]
-fn numbers_outlive_a_clock_that_is_wrong_by_less_than_a_year() {
+fn totals_expire_after_400_days_or_62_if_past() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, _) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = nodes_with_leases(&mut store);
     let ttl = || server.run(&["TTL", LEDGER_KEY]).parse::<i64>().unwrap();
     assert!((399 * 86_400..=400 * 86_400).contains(&ttl()), "{}", ttl());
-    // The final report on a month that its node takes for past.
+    // A final report: to its node the month is past.
     let next = Month::from_number(month().number() + 1).unwrap();
-    let report = alice.next_report(9, [9, 9], THOUSAND);
+    let report = alice.next_report(9, [9, 9], LIMIT_1000);
     let recovery_left = Duration::ZERO;
-    let context = BatchContext { node: &ALICE, month: next, recovery_left, needs_replicas: true };
+    let context =
+        BatchContext { node_id: &ALICE, month: next, recovery_left, needs_replicas: true };
     store.report_leases(context, &[report]).unwrap();
     assert!((61 * 86_400..=62 * 86_400).contains(&ttl()), "{}", ttl());
     for key in server.keys("*") {

@@ -1,10 +1,10 @@
 //! TLS, replicas, lost connections and hanging servers.
 
-use super::server::{LEDGER_KEY, SHORT, THOUSAND, alice_and_bob, open_lazily};
+use super::server::{LEDGER_KEY, LIMIT_1000, SHORT_TIMEOUT, nodes_with_leases, open_unprobed};
 use super::*;
 
 #[test]
-fn tls_works_with_the_authority_that_is_named_and_with_no_other() {
+fn tls_trusts_only_the_configured_authority() {
     let (server, other) = (RedisServer::start_with_tls(), RedisServer::start_with_tls());
     let open = |tls_ca: Option<PathBuf>| {
         let options = RedisOptions { tls_ca, ..RedisOptions::default() };
@@ -13,7 +13,7 @@ fn tls_works_with_the_authority_that_is_named_and_with_no_other() {
     let mut store = open(Some(server.ca_path()));
     store.check_usable().unwrap();
     store.probe(month(), None).unwrap();
-    assert_eq!(Node::new(ALICE).report(&mut store, 5, [0, 0], THOUSAND).own_leased, 5);
+    assert_eq!(TestNode::new(ALICE).report(&mut store, 5, [0, 0], LIMIT_1000).own_leased, 5);
     for wrong in [Some(other.ca_path()), None] {
         let error = open(wrong).probe(month(), None).unwrap_err().to_string();
         assert!(error.starts_with("rediss://127.0.0.1:"), "{error}");
@@ -22,13 +22,13 @@ fn tls_works_with_the_authority_that_is_named_and_with_no_other() {
 }
 
 #[test]
-fn an_authority_that_is_no_certificate_is_told_at_once() {
+fn an_invalid_tls_ca_file_fails_at_open() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ca.pem");
     let open = || {
         let options = RedisOptions { tls_ca: Some(path.clone()), ..RedisOptions::default() };
         let url = StoreUrl::parse("rediss://127.0.0.1:1").unwrap();
-        Store::open(&url, &options, SHORT).err().expect("a refusal").to_string()
+        Store::open(&url, &options, SHORT_TIMEOUT).err().expect("a refusal").to_string()
     };
     for contents in [None, Some("no certificate"), Some("-----BEGIN CERTIFICATE-----\n?\n")] {
         if let Some(contents) = contents {
@@ -40,24 +40,24 @@ fn an_authority_that_is_no_certificate_is_told_at_once() {
 }
 
 #[test]
-fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
+fn reports_wait_for_replicas_only_if_required() {
     let server = RedisServer::start();
     let options = RedisOptions { wait_replicas: 1, ..RedisOptions::default() };
     let mut store = open_unconnected(&server.url(), &options, Duration::from_millis(800));
     store.probe(month(), None).unwrap();
-    let mut alice = Node::new(ALICE);
-    let raise = alice.next_report(5, [0, 0], THOUSAND);
+    let mut alice = TestNode::new(ALICE);
+    let raise = alice.next_report(5, [0, 0], LIMIT_1000);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     let replica = RedisServer::replica_of(&server);
-    let raise = alice.next_report(9, [1, 1], THOUSAND);
+    let raise = alice.next_report(9, [1, 1], LIMIT_1000);
     wait_until("the replica has the report", || {
         store.probe(month(), None).is_ok() && alice.send(&mut store, &raise).is_ok()
     });
     assert_eq!(replica.run(&["HGET", LEDGER_KEY, "leased"]), "9");
     assert_eq!(store.missing_replicas(), 0);
     replica.pause();
-    let raise = alice.next_report(10, [2, 2], THOUSAND);
+    let raise = alice.next_report(10, [2, 2], LIMIT_1000);
     let error = alice.send(&mut store, &raise).unwrap_err().to_string();
     assert!(error.ends_with("only 0 of 1 replicas have it"), "{error}");
     assert_eq!(store.missing_replicas(), 1);
@@ -65,9 +65,9 @@ fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
     // don't wait.
     let recovery_left = Duration::ZERO;
     let context =
-        BatchContext { node: &ALICE, month: month(), recovery_left, needs_replicas: false };
+        BatchContext { node_id: &ALICE, month: month(), recovery_left, needs_replicas: false };
     for target in 11..31 {
-        let raise = alice.next_report(target, [2, 2], THOUSAND);
+        let raise = alice.next_report(target, [2, 2], LIMIT_1000);
         let started = Instant::now();
         let grant = store.report_leases(context, &[raise]).unwrap()[0].unwrap();
         assert_eq!((grant.own_leased, store.missing_replicas()), (target, 1));
@@ -83,8 +83,8 @@ fn an_acknowledgement_of_a_replica_is_waited_for_where_it_is_wanted() {
 #[test]
 fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    let (mut alice, _) = alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    let (mut alice, _) = nodes_with_leases(&mut store);
     let account = LEDGER_KEY.replace("ledger", "recovering");
     let all = "riskgate:{ring}:recovering";
     for key in [account.as_str(), all] {
@@ -92,18 +92,18 @@ fn a_server_clock_set_back_during_recovery_does_not_prolong_it() {
     }
     let recovery_left = store.probe(month(), None).unwrap().recovery_left;
     assert!(recovery_left <= Duration::from_secs(3), "{recovery_left:?}");
-    assert!(alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering);
+    assert!(alice.report(&mut store, 50, [9, 9], LIMIT_1000).is_recovering);
     wait_until("the recovery is over", || {
         let recovery_left = store.probe(month(), None).unwrap().recovery_left;
-        recovery_left.is_zero() && !alice.report(&mut store, 50, [9, 9], THOUSAND).is_recovering
+        recovery_left.is_zero() && !alice.report(&mut store, 50, [9, 9], LIMIT_1000).is_recovering
     });
 }
 
 #[test]
-fn a_kept_connection_that_died_costs_no_read() {
+fn reads_succeed_after_a_kept_connection_died() {
     let server = RedisServer::start();
-    let mut store = open_probed(&server);
-    alice_and_bob(&mut store);
+    let mut store = open_probed_server(&server);
+    nodes_with_leases(&mut store);
     for _ in 0..3 {
         store.others_spent("acme", month(), &BOB).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -113,7 +113,7 @@ fn a_kept_connection_that_died_costs_no_read() {
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.latest_month().unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
-        store.read_top(1).unwrap();
+        store.top_rows_and_sightings(1).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
         store.probe(month(), None).unwrap();
         server.run(&["CLIENT", "KILL", "TYPE", "normal"]);
@@ -121,14 +121,14 @@ fn a_kept_connection_that_died_costs_no_read() {
 }
 
 #[test]
-fn a_silent_server_costs_no_more_than_the_timeout() {
+fn operations_on_a_paused_server_time_out() {
     let server = RedisServer::start();
-    let mut store = open_lazily(&server, SHORT);
-    let mut alice = Node::new(ALICE);
+    let mut store = open_unprobed(&server, SHORT_TIMEOUT);
+    let mut alice = TestNode::new(ALICE);
     let batch: Vec<LeaseReport> = (0..512)
         .map(|at| LeaseReport {
             account: format!("account-{at}"),
-            ..alice.next_report(5, [0, 0], THOUSAND)
+            ..alice.next_report(5, [0, 0], LIMIT_1000)
         })
         .collect();
     let timed = |operation: &mut dyn FnMut() -> StoreError| {
@@ -141,7 +141,7 @@ fn a_silent_server_costs_no_more_than_the_timeout() {
     let probe = store.probe(month(), None).unwrap();
     server.pause();
     let took = timed(&mut || alice.send_all(&mut store, &batch).unwrap_err());
-    assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
+    assert!(took >= SHORT_TIMEOUT && took < 5 * SHORT_TIMEOUT, "{took:?}");
     // Connecting takes longer and has its own timeout.
     for _ in 0..2 {
         let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
@@ -151,8 +151,11 @@ fn a_silent_server_costs_no_more_than_the_timeout() {
     wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
     server.pause();
     let took = timed(&mut || store.probe(month(), Some(&probe)).unwrap_err());
-    assert!(took >= SHORT && took < 5 * SHORT, "{took:?}");
+    assert!(took >= SHORT_TIMEOUT && took < 5 * SHORT_TIMEOUT, "{took:?}");
     server.resume();
     wait_until("the server answers again", || store.probe(month(), Some(&probe)).is_ok());
-    assert_eq!(alice.send_all(&mut store, &batch).unwrap().len(), 512);
+    // On a busy machine the whole batch can take longer than the short timeout.
+    wait_until("the batch is reported", || {
+        alice.send_all(&mut store, &batch).is_ok_and(|grants| grants.len() == 512)
+    });
 }

@@ -1,15 +1,15 @@
-//! Two nodes on a server, for the tests of data loss and failures.
+//! Helpers for the tests on a server: two nodes with leases, and how their totals recover.
 
 use super::*;
 
-pub(super) const THOUSAND: Option<u64> = Some(1_000);
+pub(super) const LIMIT_1000: Option<u64> = Some(1_000);
 /// The timeout of an operation. A test waits longer only on a busy machine.
-pub(super) const SHORT: Duration = Duration::from_millis(100);
+pub(super) const SHORT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// The key of acme's totals.
 pub(super) const LEDGER_KEY: &str = "riskgate:ledger:{acme}:2100-01";
 
-pub(super) fn open_lazily(server: &RedisServer, timeout: Duration) -> Store {
+pub(super) fn open_unprobed(server: &RedisServer, timeout: Duration) -> Store {
     open_unconnected(&server.url(), &RedisOptions::default(), timeout)
 }
 
@@ -17,7 +17,7 @@ pub(super) fn open_lazily(server: &RedisServer, timeout: Duration) -> Store {
 #[track_caller]
 pub(super) fn report_until_recovered(
     store: &mut Store,
-    node: &mut Node,
+    node: &mut TestNode,
     floor_and_spent: [u64; 2],
     limit: Option<u64>,
 ) -> Grant {
@@ -31,32 +31,32 @@ pub(super) fn report_until_recovered(
     last.unwrap()
 }
 
-/// Alice and Bob hold a part each and know each other's totals.
-pub(super) fn alice_and_bob(store: &mut Store) -> (Node, Node) {
-    let (mut alice, mut bob) = (Node::new(ALICE), Node::new(BOB));
-    alice.report(store, 300, [250, 240], THOUSAND);
-    bob.report(store, 500, [480, 470], THOUSAND);
-    alice.report(store, 300, [300, 260], THOUSAND);
+/// Returns two nodes that have leased 300 and 500 calls and know each other's totals.
+pub(super) fn nodes_with_leases(store: &mut Store) -> (TestNode, TestNode) {
+    let (mut alice, mut bob) = (TestNode::new(ALICE), TestNode::new(BOB));
+    alice.report(store, 300, [250, 240], LIMIT_1000);
+    bob.report(store, 500, [480, 470], LIMIT_1000);
+    alice.report(store, 300, [300, 260], LIMIT_1000);
     (alice, bob)
 }
 
-/// Asserts the recovery from any loss: floors stay, and nothing is granted until all nodes had time
-/// to report again. Then the sum is within the limit, as if nothing had been lost.
+/// Asserts that the store recovers after a data loss. First it grants only floors, for long enough
+/// that all nodes report again. Then it grants calls within the limit, as if nothing had been lost.
 #[track_caller]
-pub(super) fn assert_recovers(store: &mut Store, mut alice: Node, mut bob: Node) {
-    let mut carol = Node::new(CAROL);
-    let grant = alice.report(store, 364, [300, 260], THOUSAND);
+pub(super) fn assert_recovers(store: &mut Store, mut alice: TestNode, mut bob: TestNode) {
+    let mut carol = TestNode::new(CAROL);
+    let grant = alice.report(store, 364, [300, 260], LIMIT_1000);
     assert_eq!((grant.own_leased, grant.is_recovering), (300, true), "nothing beyond the floor");
-    let grant = carol.report(store, 8, [0, 0], THOUSAND);
+    let grant = carol.report(store, 8, [0, 0], LIMIT_1000);
     assert_eq!(
         (grant.own_leased, grant.is_recovering),
         (0, true),
         "nor to a node that knows nothing of it"
     );
-    let grant = bob.report(store, 564, [500, 470], THOUSAND);
+    let grant = bob.report(store, 564, [500, 470], LIMIT_1000);
     assert_eq!((grant.own_leased, grant.is_recovering), (500, true));
-    let grant = report_until_recovered(store, &mut carol, [0, 0], THOUSAND);
-    assert_eq!(totals(grant), (0, 800, 730));
-    assert_eq!(carol.report(store, 900, [0, 0], THOUSAND).own_leased, 200);
-    assert_eq!(store.usage(month(), None).unwrap(), [row("acme", 730, 1_000)]);
+    let grant = report_until_recovered(store, &mut carol, [0, 0], LIMIT_1000);
+    assert_eq!(grant_totals(grant), (0, 800, 730));
+    assert_eq!(carol.report(store, 900, [0, 0], LIMIT_1000).own_leased, 200);
+    assert_eq!(store.usage(month(), None).unwrap(), [usage_row("acme", 730, 1_000)]);
 }
