@@ -5,3 +5,4 @@ pub mod per_client_limit;
 pub mod regular_file;
 pub mod snapshot;
 pub mod socket_reset;
+pub mod test_fault;

@@ -78,7 +78,7 @@ const CRATES: [(&str, &[&str]); 33] = [
 
 /// Code that reads the environment or a clock, or switches a lint off, and the modules that may do so.
 const RESTRICTED: [(&str, &[&str]); 3] = [
-    ("std::env::", &["config", "cli"]),
+    ("std::env::", &["config", "cli", "support/test_fault"]),
     ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
     // Clippy demands a proof above each unsafe block.
     ("unsafe_code", &["support/socket_reset", "main"]),

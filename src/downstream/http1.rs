@@ -22,6 +22,7 @@ use crate::message::request_head::{RequestHead, parse_request_head};
 use crate::message::response::{CommonHeaders, RenderOptions, Reply};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
+use crate::support::test_fault::{TestFault, is_injected};
 
 /// The result of reading a request head.
 enum HeadReadOutcome {
@@ -188,7 +189,11 @@ where
         framing: RequestFraming,
         shutdown: &ShutdownWatch,
     ) -> Option<ServedConnection> {
-        let header = client_io.read_buf.split_to(framing.header_length);
+        let header_length = match is_injected(TestFault::PassWholeReadBuffer) {
+            true => client_io.read_buf.len(),
+            false => framing.header_length,
+        };
+        let header = client_io.read_buf.split_to(header_length);
         let (io, mut returned) =
             RequestIo::new(client_io, framing.body_length, framing.awaits_continue);
         let mut session = ServerSession::new_http1(Box::new(io));
@@ -211,7 +216,7 @@ where
             .set_total_drain_timeout(Some(self.context.options.header_timeout.min(LINGER_TIMEOUT)));
         // A client may close its sending side and still wait for the response.
         session.set_abort_on_close(false);
-        session.set_ignore_info_resp(true);
+        session.set_ignore_info_resp(!is_injected(TestFault::ForwardInformational));
         let is_kept = self.proxy.process_new_http(session, shutdown).await.is_some();
         let ReturnedConnection { client_io, body_left, answered_at: answered } =
             returned.try_recv().ok()?;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::client_io::ClientIo;
 use super::connection_tracker::ConnectionTracker;
+use crate::support::test_fault::{TestFault, is_injected};
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +63,9 @@ impl IdleWait {
             let Some(stopped) = &mut self.shutdown_signal else {
                 return Poll::Ready(IdleOutcome::Shutdown);
             };
+            if is_injected(TestFault::IgnoreDrainWhileIdle) {
+                return Poll::Pending;
+            }
             ready!(stopped.as_mut().poll(context));
             self.shutdown_signal = None;
             Poll::Ready(IdleOutcome::Shutdown)

@@ -10,6 +10,7 @@ use crate::model::domain::Domain;
 use crate::model::refusal::Refusal;
 use crate::model::verdict::Rule;
 use crate::store::MonthlyLimit;
+use crate::support::test_fault::{TestFault, is_injected};
 
 use super::admission::OriginHeader;
 use super::gate_request::GateRequest;
@@ -42,12 +43,19 @@ pub(super) fn serve_route(
     let reply = match route {
         Route::Check(segment) => {
             let mut target = route::canonicalize_check_target(segment)?.into_bytes();
+            if is_injected(TestFault::ForwardRawTarget) {
+                target = route::split_query(request.target).0.to_vec();
+            }
             target.extend_from_slice(route::split_query(request.target).1);
             ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
         Route::Upstream(_) => {
-            ctx.upstream_target = Some(request.target.to_vec());
+            let mut target = request.target.to_vec();
+            if is_injected(TestFault::ForwardRawTarget) {
+                target.make_ascii_uppercase();
+            }
+            ctx.upstream_target = Some(target);
             return Ok(Decision::Forward);
         }
         Route::Domain(segment) => answer_domain(state, segment, policy, ctx),

@@ -14,6 +14,7 @@ use crate::message::request_id::RequestId;
 use crate::message::response::{Cors, Reply, X_REQUEST_ID};
 use crate::model::network::Networks;
 use crate::model::refusal::Refusal;
+use crate::support::test_fault::{TestFault, is_injected, replace_key};
 
 use super::admission::{self, OriginHeader};
 use super::answers::{self, Decision};
@@ -132,9 +133,14 @@ impl Gate {
         let Decision::Reply(reply) = self.finish_decision(judged, ctx) else {
             // Pingora would refuse a request whose Connection it can't parse, though its call is
             // already counted.
-            remove_hop_by_hop_fields(session.req_header_mut());
+            if !is_injected(TestFault::ParseConnectionInPingora) {
+                remove_hop_by_hop_fields(session.req_header_mut());
+            }
             return Ok(false);
         };
+        if is_injected(TestFault::ReadBodyBeforeRefusal) {
+            while let Ok(Some(_)) = session.as_downstream_mut().read_request_body().await {}
+        }
         reply.write(session, &ctx.common_headers).await?;
         Ok(true)
     }
@@ -204,7 +210,13 @@ impl Gate {
     ) -> Option<Decision> {
         let policy = self.state.policy.peek();
         let judged = match self.check_route_key_and_origin(request, &policy, ctx) {
-            Ok(MatchedRoute { route: Route::Usage, .. }) => return None,
+            Ok(MatchedRoute { route: Route::Usage, .. }) => {
+                if is_injected(TestFault::CountOnFallback) {
+                    let month = self.state.ledger.month_to_charge(ctx.unix_now());
+                    admission::try_charge_call(&self.state.ledger, ctx.key.as_ref()?, month);
+                }
+                return None;
+            }
             Ok(MatchedRoute { route: Route::Check(_) | Route::Upstream(_), .. }) if !can_proxy => {
                 return None;
             }
@@ -287,8 +299,8 @@ fn match_route_and_key<'r>(
     };
     if needs_key {
         let (ring, unix_now) = (ring.ok_or(Refusal::Internal)?, ctx.unix_now());
-        let key =
-            admission::authenticate_client(ring, request.authorization.into_iter(), unix_now)?;
+        let key = admission::authenticate_client(ring, request.authorization.into_iter(), unix_now);
+        let key = replace_key(key)?;
         let is_faulty = key.is_faulty();
         ctx.key = Some(key);
         if is_faulty {

@@ -22,6 +22,7 @@ use crate::gate::{Gate, RequestContext, client_address, has_response_started};
 use crate::model::refusal::Refusal;
 use crate::proxy::request_body;
 use crate::proxy::upstream::{AttemptFailure, Attempts, DeadlineGuard, ExchangePermit, Upstreams};
+use crate::support::test_fault::{TestFault, is_injected};
 
 /// A client that waits for a 100 which riskgate can't send must start its body within this fraction
 /// of the exchange's remaining time: 1.5 of 2.5 s. Many clients send the body after 1 s anyway.
@@ -264,12 +265,15 @@ impl ProxyHttp for Gateway {
     fn response_body_filter(
         &self,
         session: &mut Session,
-        _body: &mut Option<Bytes>,
+        body: &mut Option<Bytes>,
         end_of_stream: bool,
         ctx: &mut ProxyContext,
     ) -> Result<Option<Duration>> {
         ctx.is_response_complete |= end_of_stream;
         ctx.cancel_deadline_if_complete(session);
+        if let (Some(body), true) = (body, is_injected(TestFault::AlterResponseBody)) {
+            *body = vec![b'x'; body.len()].into();
+        }
         // After the deadline the response must fail, so that a truncated body doesn't look
         // complete.
         let left = self.upstreams.time_left(ctx.request.started());

@@ -30,6 +30,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 use crate::message::forwarding::{self, ClientInfo};
 use crate::model::network::Networks;
 use crate::support::per_client_limit::{PerClientGuard, PerClientLimit};
+use crate::support::test_fault::{TestFault, is_injected};
 
 pub use attempts::{AttemptFailure, Attempts, MAX_ATTEMPTS};
 use connection::IdlePool;
@@ -107,7 +108,10 @@ pub struct Upstreams {
 
 impl Upstreams {
     /// Creates the set of servers and resolves their names.
-    pub fn new(options: UpstreamOptions) -> std::io::Result<Upstreams> {
+    pub fn new(mut options: UpstreamOptions) -> std::io::Result<Upstreams> {
+        if is_injected(TestFault::NoDeadline) {
+            options.deadline = Duration::from_secs(3600);
+        }
         let mut balancer = LoadBalancer::<RoundRobin>::try_from_iter(&options.servers)?;
         if !options.health_interval.is_zero() {
             balancer.health_check_frequency = Some(options.health_interval);
@@ -198,6 +202,9 @@ impl Upstreams {
         // riskgate removes hop-by-hop fields by its own rule, on both paths; Pingora's rule can't
         // handle a Connection option that it doesn't understand.
         peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::preserve();
+        if is_injected(TestFault::ParseConnectionInPingora) {
+            peer.options.http_upstream_request_policy = HttpUpstreamRequestPolicy::deny_upgrades();
+        }
         Some(peer)
     }
 
@@ -311,6 +318,7 @@ fn acquire_per_client(
     limit: &Arc<PerClientLimit>,
     client: Option<IpAddr>,
 ) -> Option<Option<PerClientGuard>> {
+    let client = client.filter(|_| !is_injected(TestFault::IgnoreClientLimit));
     client.map_or(Some(None), |address| limit.acquire(address).map(Some))
 }
 

@@ -16,6 +16,8 @@ mod runner_tests;
 mod sizes;
 mod slow;
 mod targets;
+#[cfg(riskgate_test_faults)]
+mod test_faults;
 mod upstreams;
 
 pub use case::{Case, ForwardedRequest};

@@ -18,6 +18,7 @@ use tokio::time::timeout;
 use super::AdminApp;
 use super::connection_limit::{BusyFlag, ConnectionLimit};
 use super::responses::text_response;
+use crate::support::test_fault::{TestFault, is_injected};
 
 /// The most open connections. Their descriptors come from the reserve of the descriptor budget.
 const MAX_CONNECTIONS: usize = 64;
@@ -66,7 +67,11 @@ impl AdminServerApp {
     /// Serves one request and closes, so that idle clients don't hold connections.
     async fn serve_connection(&self, stream: Stream, busy_flag: &BusyFlag) {
         let mut session = ServerSession::new_http1(stream);
-        let response = match timeout(PHASE_TIMEOUT, session.read_request()).await {
+        let header_timeout = match is_injected(TestFault::NoDeadline) {
+            true => Duration::from_secs(3600),
+            false => PHASE_TIMEOUT,
+        };
+        let response = match timeout(header_timeout, session.read_request()).await {
             Ok(Ok(true)) => {
                 // A connection that waits for its response must not be evicted.
                 let _busy = busy_flag.mark_busy();

@@ -17,6 +17,7 @@ use crate::downstream::ConnectionTracker;
 use crate::process::reload::ReloadTrigger;
 use crate::process::systemd;
 use crate::process::upgrade::Predecessor;
+use crate::support::test_fault::{TestFault, is_injected};
 
 /// How long the drain keeps a connection open after its last response, because the client's next
 /// request may be on its way.
@@ -49,7 +50,8 @@ pub(super) fn install_signals() -> SignalStreams {
         SignalKind::terminate(),
         SignalKind::interrupt(),
     ];
-    let mut signal_streams = open_signal_streams(&kinds).into_iter();
+    let is_late = is_injected(TestFault::InstallSignalsLate);
+    let mut signal_streams = open_signal_streams(if is_late { &[] } else { &kinds }).into_iter();
     let mut take_stream = || signal_streams.next().flatten();
     SignalStreams {
         hangup: take_stream(),

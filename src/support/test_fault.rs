@@ -1,0 +1,103 @@
+//! Named faults that a test injects into a gateway, to show that other tests notice them.
+//!
+//! They exist only in a build with `--cfg riskgate_test_faults`, where the environment variable
+//! `RISKGATE_TEST_FAULT` names one of them. In every other build [`is_injected`] is always false,
+//! and the compiler removes the code of each fault.
+
+/// The rule that the gateway breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TestFault {
+    /// A request without a valid key gets the first key that was accepted.
+    AcceptAnyKey,
+    /// Every request gets the first key that was accepted.
+    ReuseFirstKey,
+    /// Pingora gets all bytes that were read, not only the header of one request.
+    PassWholeReadBuffer,
+    /// The gateway reads the body of a request before it refuses the request.
+    ReadBodyBeforeRefusal,
+    /// The Pingora path changes the bytes of a response body.
+    AlterResponseBody,
+    /// The Pingora path forwards informational responses.
+    ForwardInformational,
+    /// Pingora parses the options of `Connection`.
+    ParseConnectionInPingora,
+    /// An exchange, and a connection of the admin listener, may take an hour.
+    NoDeadline,
+    /// The fast path charges a call for a request that it leaves to the Pingora path.
+    CountOnFallback,
+    /// The limits per client address do not apply.
+    IgnoreClientLimit,
+    /// An idle connection does not notice that the process ends.
+    IgnoreDrainWhileIdle,
+    /// The process reports that it serves before it handles signals.
+    InstallSignalsLate,
+    /// The target of a check is forwarded as the client wrote it, other targets in upper case.
+    ForwardRawTarget,
+}
+
+/// Returns true if this process is to break this rule.
+#[cfg(not(riskgate_test_faults))]
+pub const fn is_injected(_fault: TestFault) -> bool {
+    false
+}
+
+/// Returns the result of authenticating a client, unless a fault replaces its key.
+#[cfg(not(riskgate_test_faults))]
+pub fn replace_key<K, E>(authenticated: Result<K, E>) -> Result<K, E> {
+    authenticated
+}
+
+#[cfg(riskgate_test_faults)]
+pub use injection::{is_injected, replace_key};
+
+#[cfg(riskgate_test_faults)]
+mod injection {
+    use std::any::Any;
+    use std::sync::OnceLock;
+
+    use super::TestFault;
+
+    impl TestFault {
+        /// Every fault.
+        pub const ALL: [TestFault; 13] = [
+            TestFault::AcceptAnyKey,
+            TestFault::ReuseFirstKey,
+            TestFault::PassWholeReadBuffer,
+            TestFault::ReadBodyBeforeRefusal,
+            TestFault::AlterResponseBody,
+            TestFault::ForwardInformational,
+            TestFault::ParseConnectionInPingora,
+            TestFault::NoDeadline,
+            TestFault::CountOnFallback,
+            TestFault::IgnoreClientLimit,
+            TestFault::IgnoreDrainWhileIdle,
+            TestFault::InstallSignalsLate,
+            TestFault::ForwardRawTarget,
+        ];
+    }
+
+    /// Returns true if this process is to break this rule.
+    pub fn is_injected(fault: TestFault) -> bool {
+        static INJECTED: OnceLock<Option<TestFault>> = OnceLock::new();
+        let find_injected = || {
+            let name = std::env::var("RISKGATE_TEST_FAULT").ok()?;
+            TestFault::ALL.into_iter().find(|fault| format!("{fault:?}") == name)
+        };
+        *INJECTED.get_or_init(find_injected) == Some(fault)
+    }
+
+    /// Returns the result of authenticating a client, unless a fault replaces its key.
+    pub fn replace_key<K, E>(authenticated: Result<K, E>) -> Result<K, E>
+    where
+        K: Clone + Send + Sync + 'static,
+    {
+        static FIRST_KEY: OnceLock<Box<dyn Any + Send + Sync>> = OnceLock::new();
+        if let Ok(key) = &authenticated {
+            FIRST_KEY.get_or_init(|| Box::new(key.clone()));
+        }
+        let is_replaced = is_injected(TestFault::ReuseFirstKey)
+            || authenticated.is_err() && is_injected(TestFault::AcceptAnyKey);
+        let first_key = FIRST_KEY.get().filter(|_| is_replaced).and_then(|key| key.downcast_ref());
+        first_key.map_or(authenticated, |key: &K| Ok(key.clone()))
+    }
+}

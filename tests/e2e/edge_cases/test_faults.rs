@@ -1,0 +1,291 @@
+//! Each named fault of a gateway makes the cases and tests that it should make fail: so these
+//! cases and tests check the rule that the fault breaks.
+//!
+//! Runs other tests of this program again, each in its own process, with a fault and without.
+//! `scripts/test --all` builds it with `--cfg riskgate_test_faults`.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::thread::{scope, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use riskgate::support::test_fault::TestFault::{self, *};
+
+/// The rows that run at the same time. Most of them wait for a time-out.
+const WORKERS: usize = 4;
+/// How long a test may take: only a test that hangs takes longer.
+const TIME_LIMIT: Duration = Duration::from_secs(90);
+
+/// A fault, and what it makes fail.
+struct Row {
+    fault: TestFault,
+    uses_fast_path: bool,
+    test: &'static str,
+    /// The cases of the test that fail, by their full names. Empty if the test is no table of
+    /// cases: then the whole test fails.
+    failing_cases: &'static [&'static str],
+    /// A case before them that passes in spite of the fault.
+    passing_case: Option<&'static str>,
+}
+
+impl Row {
+    const fn fails(fault: TestFault, test: &'static str) -> Row {
+        Row { fault, uses_fast_path: false, test, failing_cases: &[], passing_case: None }
+    }
+
+    const fn cases(self, failing_cases: &'static [&'static str]) -> Row {
+        Row { failing_cases, ..self }
+    }
+
+    const fn but_not(self, case: &'static str) -> Row {
+        Row { passing_case: Some(case), ..self }
+    }
+
+    const fn on_fast_path(self) -> Row {
+        Row { uses_fast_path: true, ..self }
+    }
+}
+
+const AUTHORIZATION: &str =
+    "edge_cases::authorization::only_one_valid_token_is_accepted_and_all_else_is_the_same_401";
+const FRAMING: &str = "edge_cases::framing::what_two_readers_could_read_differently_is_refused";
+const PIPELINING: &str = "edge_cases::pipelining::pipelined_requests_are_checked_one_by_one";
+const SLOW: &str = "edge_cases::slow::an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive";
+const TARGETS: &str = "edge_cases::targets::only_an_unambiguous_target_matches_a_route";
+const UPSTREAMS: &str =
+    "edge_cases::upstreams::a_malformed_upstream_response_never_reaches_a_client";
+const EXCHANGE_LIMIT: &str =
+    "concurrency::an_address_gets_at_most_its_limit_of_concurrent_exchanges";
+const BODY_LIMIT: &str =
+    "concurrency::an_address_gets_at_most_its_limit_of_buffered_request_bodies";
+
+/// The slowest rows come first, so that the others run beside them.
+const ROWS: [Row; 18] = [
+    Row::fails(ForwardInformational, UPSTREAMS)
+        .cases(&[
+            "upstreams: an early hint is not passed on",
+            "upstreams: several of them are not passed on",
+        ])
+        .but_not("upstreams: chunks come whole"),
+    Row::fails(
+        ReadBodyBeforeRefusal,
+        "uploads::the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection",
+    ),
+    Row::fails(NoDeadline, "admin::slow_clients_of_the_admin_listener_are_closed"),
+    Row::fails(
+        NoDeadline,
+        "slow_readers::a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was",
+    )
+    .on_fast_path(),
+    Row::fails(NoDeadline, SLOW).cases(&DEADLINE_CASES),
+    Row::fails(NoDeadline, SLOW).cases(&DEADLINE_CASES).on_fast_path(),
+    Row::fails(IgnoreDrainWhileIdle, "process::silent_connections_do_not_delay_the_shutdown"),
+    Row::fails(InstallSignalsLate, "process::signals_are_handled_once_the_process_reports_ready"),
+    Row::fails(IgnoreClientLimit, BODY_LIMIT),
+    Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT),
+    Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT).on_fast_path(),
+    Row::fails(AcceptAnyKey, AUTHORIZATION)
+        .cases(&[
+            "authorization: no header",
+            "authorization: an empty header",
+            "authorization: a scheme alone",
+            "authorization: a scheme and a space",
+            "authorization: Basic with the token in it",
+            "authorization: a token in quotes",
+            "authorization: a token that is not ASCII",
+            "authorization: a token of 257 characters",
+            "authorization: a token of three characters",
+            "authorization: two headers, the first one empty",
+            "authorization: an unknown key",
+            "authorization: a key with another letter's case",
+            "authorization: a key on a route that asks the ledger",
+            "authorization: no key on a prefix that requires a key",
+            "authorization: the digest of a key in place of the key",
+            "authorization: a key in the query",
+            "authorization: a key in X-Api-Key",
+            "authorization: a key in Proxy-Authorization",
+            "authorization: a key in a cookie",
+            "authorization: a key in Author_ization",
+            "authorization: an unauthorised request gets no format error",
+        ])
+        .but_not("authorization: a token after Bearer"),
+    Row::fails(ReuseFirstKey, PIPELINING)
+        .cases(&[
+            "pipelining: each request has its own key",
+            "pipelining: a key does not authorize the next request",
+            "pipelining: a refused key does not affect the next request",
+        ])
+        .but_not("pipelining: responses keep the order of the requests"),
+    Row::fails(PassWholeReadBuffer, PIPELINING).cases(&[
+        "pipelining: responses keep the order of the requests",
+        "pipelining: forty requests in one packet",
+        "pipelining: each request has its own key",
+    ]),
+    Row::fails(AlterResponseBody, UPSTREAMS).cases(&[
+        "upstreams: more bytes than its length",
+        "upstreams: bytes after its last chunk",
+        "upstreams: chunks come whole",
+        "upstreams: a body without a length comes whole",
+    ]),
+    Row::fails(ParseConnectionInPingora, FRAMING)
+        .cases(&[
+            "framing: a connection option with a parameter",
+            "framing: a close with a semicolon is no close",
+            "framing: a connection option that is no token",
+            "framing: a quoted connection option",
+            "framing: a connection option that is not ASCII",
+            "framing: ten connection options",
+            "framing: the largest number of connection options",
+            "framing: a POST with an option that is no token",
+            "framing: a POST with ten options",
+        ])
+        .but_not("framing: an address as a host passes"),
+    Row::fails(CountOnFallback, TARGETS)
+        .cases(&["targets: a query on riskgate's own response is ignored"])
+        .on_fast_path(),
+    Row::fails(ForwardRawTarget, TARGETS)
+        .cases(&[
+            "targets: an address as people write it",
+            "targets: letters that are encoded",
+            "targets: upper case stays",
+            "targets: a plus sign",
+            "targets: encoding in lower case",
+            "targets: raw UTF-8",
+            "targets: reserved characters",
+            "targets: a raw backslash",
+            "targets: a target below the prefix is forwarded unchanged",
+        ])
+        .but_not("targets: a target of 1,024 bytes passes"),
+];
+
+/// Their bytes arrive one by one, until after the deadline.
+const DEADLINE_CASES: [&str; 3] = [
+    "slow: its header trickles",
+    "slow: its body of known length trickles",
+    "slow: its chunks trickle",
+];
+
+#[test]
+fn every_fault_is_noticed() {
+    for fault in TestFault::ALL {
+        assert!(ROWS.iter().any(|row| row.fault == fault), "{fault:?} has no row in ROWS");
+    }
+    // Without a fault, the cases of all rows of a test run in one process.
+    let mut tests = BTreeMap::<(&str, bool), Vec<&str>>::new();
+    for row in &ROWS {
+        let cases = tests.entry((row.test, row.uses_fast_path)).or_default();
+        cases.extend(row.failing_cases.iter().chain(&row.passing_case));
+    }
+    let with_fault = ROWS.iter().map(|row| TestRun {
+        fault: Some(row.fault),
+        uses_fast_path: row.uses_fast_path,
+        test: row.test,
+        failing_cases: row.failing_cases.to_vec(),
+        passing_cases: row.passing_case.into_iter().collect(),
+    });
+    let without_fault = tests.into_iter().map(|((test, uses_fast_path), passing_cases)| TestRun {
+        fault: None,
+        uses_fast_path,
+        test,
+        failing_cases: Vec::new(),
+        passing_cases,
+    });
+    let runs = Mutex::new(with_fault.chain(without_fault).collect::<Vec<_>>().into_iter());
+    let next_run = || runs.lock().unwrap().next();
+    let wrong = Mutex::new(Vec::new());
+    scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| {
+                while let Some(run) = next_run() {
+                    let difference = run.find_difference();
+                    wrong.lock().unwrap().extend(difference);
+                }
+            });
+        }
+    });
+    let wrong = wrong.into_inner().unwrap();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// One test in a process of its own, and what it must report.
+struct TestRun {
+    fault: Option<TestFault>,
+    uses_fast_path: bool,
+    test: &'static str,
+    failing_cases: Vec<&'static str>,
+    passing_cases: Vec<&'static str>,
+}
+
+impl TestRun {
+    /// Runs the test. Returns what it reported otherwise than expected.
+    fn find_difference(&self) -> Option<String> {
+        let begun = Instant::now();
+        let output = self.run();
+        let reports = |outcome: &str, case: &&str| {
+            let line = format!("case {outcome}: {case}");
+            output.lines().any(|found| {
+                found
+                    .strip_prefix(&line)
+                    .is_some_and(|rest| rest.is_empty() || rest.starts_with(" | "))
+            })
+        };
+        let (result, outcome) = match self.fault {
+            Some(_) => ("test result: FAILED. 0 passed; 1 failed", "to fail"),
+            None => ("test result: ok. 1 passed", "to pass"),
+        };
+        let is_expected = output.contains(result)
+            && self.failing_cases.iter().all(|case| reports("failed", case))
+            && self.passing_cases.iter().all(|case| reports("passed", case));
+        let path = if self.uses_fast_path { "fast path" } else { "Pingora path" };
+        let run = format!("{:?} on the {path}: {}", self.fault, self.test);
+        println!("{:.1} s: {run}", begun.elapsed().as_secs_f32());
+        (!is_expected).then(|| {
+            let (failing, passing) = (&self.failing_cases, &self.passing_cases);
+            format!(
+                "{run}: expected it {outcome}, with failing cases {failing:?} and passing cases \
+                     {passing:?}, but found:\n{output}\n"
+            )
+        })
+    }
+
+    /// Returns what the test prints. A test that does not end in time is killed.
+    fn run(&self) -> String {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--nocapture", "--exact", self.test]).env("RUST_BACKTRACE", "0");
+        command.env_remove("RISKGATE_TEST_CASES").env_remove("RISKGATE_TEST_FAST_PATH");
+        command.env_remove("RISKGATE_TEST_FAULT");
+        let cases = [&self.passing_cases[..], &self.failing_cases].concat();
+        if !cases.is_empty() {
+            command.env("RISKGATE_TEST_CASES", cases.join("\n"));
+        }
+        if self.uses_fast_path {
+            command.env("RISKGATE_TEST_FAST_PATH", "1");
+        }
+        if let Some(fault) = self.fault {
+            command.env("RISKGATE_TEST_FAULT", format!("{fault:?}"));
+        }
+        // A process group, so that a test that hangs is killed with its gateways.
+        command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let (stdout, stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+        let readers = [spawn(move || read_all(stdout)), spawn(move || read_all(stderr))];
+        let begun = Instant::now();
+        while child.try_wait().unwrap().is_none() {
+            if begun.elapsed() > TIME_LIMIT {
+                let group = format!("-{}", child.id());
+                Command::new("kill").args(["-KILL", "--", &group]).status().unwrap();
+            }
+            sleep(Duration::from_millis(20));
+        }
+        readers.map(|reader| reader.join().unwrap()).concat()
+    }
+}
+
+fn read_all(mut stream: impl Read) -> String {
+    let mut bytes = Vec::new();
+    stream.read_to_end(&mut bytes).unwrap();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
