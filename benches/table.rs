@@ -20,7 +20,7 @@ const NAMES: usize = 65_536;
 
 /// Builds the baseline: a map from each row's name to its own verdict.
 fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
-    table.rows().map(|row| (row.name.to_owned(), row.own.verdict)).collect()
+    table.rows().map(|row| (row.name.to_owned(), row.own_answer.verdict)).collect()
 }
 
 fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
@@ -34,7 +34,7 @@ fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Opt
 fn listed_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
         .rows()
-        .filter(|row| row.own.verdict.reason == Reason::Disposable)
+        .filter(|row| row.own_answer.verdict.reason == Reason::Disposable)
         .map(|row| row.name)
         .collect();
     names.sort_unstable();
@@ -49,7 +49,9 @@ fn bench_lookups(c: &mut Criterion) {
     let below: Vec<Domain> = hits
         .iter()
         .filter(|domain| domain.registrable_start() == Some(0))
-        .filter(|domain| table.find_row(domain.as_str()).is_some_and(|row| row.below.is_some()))
+        .filter(|domain| {
+            table.find_row(domain.as_str()).is_some_and(|row| row.answer_below.is_some())
+        })
         .map(|domain| Domain::parse(&format!("mail.{domain}")).expect("a subdomain"))
         .collect();
     let misses: Vec<Domain> = (0..NAMES)
@@ -99,7 +101,7 @@ fn bench_loads(c: &mut Criterion) {
     let path = folder.path().join("bundled.table");
     let table = Table::load(&TableLocation::Bundled).expect("the bundled table");
     table.write_to(&path).expect("a compiled table");
-    let compiled = TableLocation::Directory(path);
+    let compiled = TableLocation::Path(path);
     for source in [&TableLocation::Bundled, &compiled] {
         let loaded = Table::load(source).expect("a table");
         assert_eq!((loaded.version(), loaded.row_count()), (table.version(), table.row_count()));

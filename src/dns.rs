@@ -1,9 +1,9 @@
-//! What the DNS says of names that no list has: asked in the background, kept, shared by nodes.
+//! Learns DNS facts about names in no list: in the background, cached, shared between nodes.
 //!
-//! Owns the questions, how answers are read, the bounded memory of what was learned and of what is
-//! wanted, and what the store keeps of it. No request waits for any of this. What an answer does to
-//! a verdict, and that it yields to every list, is decided by the table; when and on which thread
-//! names are asked, by whoever calls.
+//! Owns the DNS queries, the meaning of their answers, the bounded cache of facts, the bounded
+//! queue of names, and the exchange of facts with the store. No request waits for any of these.
+//! `table` decides how a fact changes a verdict, and that lists take precedence. The caller decides
+//! when names are resolved, and on which thread.
 
 mod cache;
 mod client;
@@ -15,7 +15,7 @@ mod queries;
 mod status;
 mod sync;
 
-pub use cache::LearnedCache;
+pub use cache::DnsFactCache;
 pub use client::DnsClient;
 pub use fact::apply_fact;
 pub use finding::DnsFinding;
@@ -23,4 +23,4 @@ pub use options::DnsOptions;
 pub use pacer::Pacer;
 pub use queries::QueryTasks;
 pub use status::DnsStatus;
-pub use sync::LearnedSync;
+pub use sync::DnsFactSync;

@@ -1,8 +1,8 @@
-//! Feeds: lists of domains that others keep fresh, fetched while riskgate runs.
+//! Feeds: lists of domains that others publish, fetched while riskgate runs.
 //!
-//! Owns what a feed is and how one is brought up to date: fetch, verify, judge, keep. A list that
-//! can't be believed leaves the last good one in place. What a row does to a verdict is decided
-//! where the table is built; when a feed is fetched is decided by whoever calls.
+//! Owns the settings of a feed and its update: fetch, verify, check, store. If a new list fails a
+//! check, riskgate keeps the last good list. `table` decides how a row of a feed changes a verdict.
+//! The caller decides when a feed is fetched.
 
 mod checks;
 mod config;

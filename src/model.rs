@@ -1,4 +1,4 @@
-//! The values that everything else speaks in: no I/O, no clock, no logging.
+//! The value types that all other modules share. No I/O, no clock, no logging.
 
 pub mod domain;
 pub mod month;

@@ -1,9 +1,9 @@
-//! The table of e-mail domains: what riskgate knows, and the one way to ask it.
+//! The table of e-mail domains: what riskgate knows about them, and the look-up.
 //!
-//! Built in memory from a directory of lists, or read from a compiled file; both are the same
-//! bytes, looked up in place by the same code. Immutable, whole or not at all. It never asks the
-//! DNS, never reads the clock, and never changes while it serves. What follows from the MX host of a
-//! name without a row it says to who has asked the DNS.
+//! A table is built in memory from a directory of lists, or read from a compiled file. Both have
+//! the same bytes, and look-ups read them in place. A table is immutable. If any of its files has a
+//! fault, no table is made. A table sends no DNS queries and reads no clock: `dns` queries the MX
+//! host of a name without a row, and the table then gives the answer for that host.
 
 mod added_lists;
 mod aligned_bytes;
@@ -15,7 +15,6 @@ mod csv_lists;
 mod embedded_lists;
 mod entry;
 mod fault;
-mod inference;
 mod inheritance;
 mod layout;
 mod lists;
@@ -32,9 +31,10 @@ mod source_packages;
 mod succession;
 mod table_data;
 mod tlds;
+mod unlisted_rules;
 
 pub use self::added_lists::{FeedKind, FeedList, FeedTier, TableInputs};
-pub use self::answer::{Explanation, ListRow, Lookup};
+pub use self::answer::{Explanation, TableAnswer, TableRow};
 pub use self::fault::{TableError, TableFault};
 pub use self::layout::parts::ListInfo;
 pub use self::location::TableLocation;

@@ -68,7 +68,7 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("sha2", &["feed/fetch", "keys/token"]),
     ("smol_str", &["model", "message", "gate"]),
     ("socket2", &["support/socket_reset", "proxy/upstream", "process/listener"]),
-    ("strsim", &["table/inference"]),
+    ("strsim", &["table/unlisted_rules"]),
     ("tikv_jemallocator", &["main"]),
     ("toml", &["keys", "table", "config"]),
     ("ureq", &["feed/fetch"]),

@@ -45,7 +45,7 @@ fn with_valid_header(data: &[u8]) -> Vec<u8> {
 
 fn assert_error_or_answers(bytes: &[u8]) {
     let path = SCRATCH.write_file("compiled", bytes);
-    match Table::load(&TableLocation::Directory(path.clone())) {
+    match Table::load(&TableLocation::Path(path.clone())) {
         Err(error) => {
             let text = error.to_string();
             assert!(text.starts_with(&path.display().to_string()), "{text}");
@@ -85,7 +85,7 @@ fn exercise_table(table: &Table) {
 fn write_and_read(table: &Table, path: &Path) {
     table.write_to(path).expect("a table that can be written");
     let again =
-        Table::load(&TableLocation::Directory(path.to_owned())).expect("a table that can be read");
+        Table::load(&TableLocation::Path(path.to_owned())).expect("a table that can be read");
     assert_eq!(again.version(), table.version());
     assert_eq!(again.rows().count(), table.rows().count());
 }

@@ -144,7 +144,7 @@ pub fn run(command: TableCommand) -> Result<(), CommandFailure> {
         TableCommand::Lookup { names, config, table, json } => {
             let refused = match table {
                 Some(path) => {
-                    let sources = TableInputs::from_base(TableLocation::Directory(path));
+                    let sources = TableInputs::from_base(TableLocation::Path(path));
                     lookup::print_lookups(&mut out, &names, &sources, None, None, json)?
                 }
                 None => {
@@ -181,13 +181,13 @@ impl From<TableError> for CommandFailure {
 }
 
 fn location_or_bundled(path: Option<PathBuf>) -> TableLocation {
-    path.map_or(TableLocation::Bundled, TableLocation::Directory)
+    path.map_or(TableLocation::Bundled, TableLocation::Path)
 }
 
 fn build(source: PathBuf, output: &Path, force: bool) -> Result<(), CommandFailure> {
-    let table = Table::compile(&TableLocation::Directory(source), unix_now())?;
+    let table = Table::compile(&TableLocation::Path(source), unix_now())?;
     if !force && output.exists() {
-        table.check_succession(&Table::load(&TableLocation::Directory(output.to_owned()))?)?;
+        table.check_succession(&Table::load(&TableLocation::Path(output.to_owned()))?)?;
     }
     table.write_to(output)?;
     let (rows, version) = (table.row_count(), table.version());

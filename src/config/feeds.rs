@@ -23,7 +23,7 @@ impl Settings {
         TableInputs {
             location: self
                 .text("table.path")
-                .map_or(TableLocation::Bundled, |text| TableLocation::Directory(path(text))),
+                .map_or(TableLocation::Bundled, |text| TableLocation::Path(path(text))),
             overrides: self.path_or_default("table.overrides", DEFAULT_OVERRIDE_FILE),
             last_good_overrides: None,
             feeds: feeds.feed_lists(),

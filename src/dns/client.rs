@@ -1,7 +1,7 @@
 //! Sends DNS queries at a limited rate, and interprets the answers.
 //!
-//! No timeout runs while a query waits for its slot, because a low rate is not a fault of the
-//! resolvers.
+//! A query first waits for a slot of the [`Pacer`]. No timeout runs meanwhile, because a low rate
+//! is not a fault of the resolvers.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ use super::pacer::Pacer;
 
 /// How long one attempt of a query may take; a query has two attempts.
 const QUERY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The most large providers by which a probe checks the resolvers.
+/// A check of the resolvers queries at most this many large providers.
 const MAX_PROBED_PROVIDERS: usize = 3;
 /// How long the resolvers may take for all queries about one name.
 const NAME_TIMEOUT: Duration = Duration::from_secs(15);
@@ -60,6 +60,7 @@ impl DnsClient {
         };
         let mut resolver_options = ResolverOpts::default();
         resolver_options.timeout = QUERY_TIMEOUT;
+        // One retry, so two attempts.
         resolver_options.attempts = 1;
         // riskgate has its own cache of facts, with its own bound.
         resolver_options.cache_size = 0;
@@ -73,12 +74,16 @@ impl DnsClient {
         })
     }
 
-    /// Looks up the mail hosts of a name. The addresses of hosts that `is_known` accepts are not
-    /// looked up: such a host counts as reachable.
-    pub async fn query_name(&self, name: &str, is_known: impl Fn(&str) -> bool) -> DnsFinding {
+    /// Looks up the mail hosts of a name. A host for which `is_known_host` returns true counts as
+    /// reachable without a query.
+    pub async fn query_mail_hosts(
+        &self,
+        name: &str,
+        is_known_host: impl Fn(&str) -> bool,
+    ) -> DnsFinding {
         let mut time_left = self.name_timeout;
         match finding::interpret_mx(
-            self.query_paced(name, RecordType::MX, &mut time_left, pick_mx).await,
+            self.query_paced(name, RecordType::MX, &mut time_left, extract_mx).await,
         ) {
             MxOutcome::Finding(finding) => finding,
             MxOutcome::ImplicitMx(ttl) => {
@@ -89,7 +94,7 @@ impl DnsClient {
             MxOutcome::Hosts(hosts, host_count, ttl) => {
                 let (mut reachabilities, mut min_ttl) = (Vec::new(), ttl);
                 for host in &hosts {
-                    let known = is_known(host).then_some((Reachability::Reachable, ttl));
+                    let known = is_known_host(host).then_some((Reachability::Reachable, ttl));
                     let (reachability, ttl_of_addresses) = match known {
                         Some(known) => known,
                         None => self.check_reachability(host, &mut time_left).await,
@@ -110,26 +115,29 @@ impl DnsClient {
     /// check passes.
     ///
     /// # Errors
-    /// If the resolvers know none of the first three providers, with the last answer.
+    /// If the resolvers know the mail hosts of none of the first three providers. The error tells
+    /// their answer about the last one.
     pub async fn probe_resolvers(&self, providers: &[String]) -> Result<(), String> {
         let mut problem = None;
         for provider in providers.iter().take(MAX_PROBED_PROVIDERS) {
             self.pacer.wait_for_priority_slot().await;
-            let found =
-                match self.query_within(provider, RecordType::MX, QUERY_TIMEOUT, pick_mx).await {
-                    DnsAnswer::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
-                        return Ok(());
-                    }
-                    DnsAnswer::Records(..) | DnsAnswer::NoData(_) => "none".to_owned(),
-                    DnsAnswer::NxDomain(_) => "no such name".to_owned(),
-                    DnsAnswer::Unclear(why) => why,
-                };
+            let found = match self
+                .query_with_timeout(provider, RecordType::MX, QUERY_TIMEOUT, extract_mx)
+                .await
+            {
+                DnsAnswer::Records(hosts, _) if hosts.iter().any(|mx| !mx.host.is_empty()) => {
+                    return Ok(());
+                }
+                DnsAnswer::Records(..) | DnsAnswer::NoData(_) => "none".to_owned(),
+                DnsAnswer::NxDomain(_) => "no such name".to_owned(),
+                DnsAnswer::Unclear(why) => why,
+            };
             problem = Some(format!("expected the mail hosts of {provider}, but found {found}"));
         }
         problem.map_or(Ok(()), Err)
     }
 
-    /// Whether mail can reach a host's addresses, and the TTL of that in seconds.
+    /// Whether mail can reach a host's addresses, and for how many seconds that result holds.
     async fn check_reachability(
         &self,
         host: &str,
@@ -141,64 +149,65 @@ impl DnsClient {
             // 5.1).
             return (Reachability::Loopback, u32::MAX);
         }
-        let mut so_far = (Reachability::NoAddress, u32::MAX);
+        let mut result_so_far = (Reachability::NoAddress, u32::MAX);
         for kind in [RecordType::A, RecordType::AAAA] {
-            let is_public =
+            let is_reachable =
                 |data: &RData| data.ip_addr().map(|ip| !ip.is_loopback() && !ip.is_unspecified());
-            let (reachability, ttl) = match self.query_paced(host, kind, time_left, is_public).await
-            {
-                DnsAnswer::Records(is_public, ttl) if is_public.contains(&true) => {
-                    return (Reachability::Reachable, ttl);
-                }
-                DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
-                DnsAnswer::NoData(ttl) => (so_far.0, ttl),
-                DnsAnswer::NxDomain(ttl) => return (so_far.0, so_far.1.min(ttl)),
-                DnsAnswer::Unclear(_) => return (Reachability::Unclear, 0),
-            };
-            so_far = (reachability, so_far.1.min(ttl));
+            let (reachability, ttl) =
+                match self.query_paced(host, kind, time_left, is_reachable).await {
+                    DnsAnswer::Records(is_public, ttl) if is_public.contains(&true) => {
+                        return (Reachability::Reachable, ttl);
+                    }
+                    DnsAnswer::Records(_, ttl) => (Reachability::Loopback, ttl),
+                    DnsAnswer::NoData(ttl) => (result_so_far.0, ttl),
+                    DnsAnswer::NxDomain(ttl) => return (result_so_far.0, result_so_far.1.min(ttl)),
+                    DnsAnswer::Unclear(_) => return (Reachability::Unclear, 0),
+                };
+            result_so_far = (reachability, result_so_far.1.min(ttl));
         }
-        so_far
+        result_so_far
     }
 
     /// Sends one query when the pacer grants a slot, and subtracts its duration from `time_left`.
     async fn query_paced<T>(
         &self,
         name: &str,
-        kind: RecordType,
+        record_type: RecordType,
         time_left: &mut Duration,
-        pick: impl Fn(&RData) -> Option<T>,
+        extract: impl Fn(&RData) -> Option<T>,
     ) -> DnsAnswer<T> {
         self.pacer.wait_for_slot().await;
         let started = Instant::now();
-        let answer = self.query_within(name, kind, *time_left, pick).await;
+        let answer = self.query_with_timeout(name, record_type, *time_left, extract).await;
         *time_left = time_left.saturating_sub(started.elapsed());
         answer
     }
 
-    async fn query_within<T>(
+    /// Sends one query. If no answer comes within the limit, the answer is `Unclear`.
+    async fn query_with_timeout<T>(
         &self,
         name: &str,
-        kind: RecordType,
-        limit: Duration,
-        pick: impl Fn(&RData) -> Option<T>,
+        record_type: RecordType,
+        time_limit: Duration,
+        extract: impl Fn(&RData) -> Option<T>,
     ) -> DnsAnswer<T> {
         // The final dot makes the name absolute, so that no search domain is appended.
         let Ok(name) = Name::from_ascii(format!("{name}.")) else {
             return DnsAnswer::Unclear("not a valid DNS name".to_owned());
         };
-        match timeout(limit, self.resolver.lookup(name.clone(), kind)).await {
-            Ok(Ok(lookup)) => answer_from_lookup(&lookup, pick),
+        match timeout(time_limit, self.resolver.lookup(name.clone(), record_type)).await {
+            Ok(Ok(lookup)) => answer_from_lookup(&lookup, extract),
             Ok(Err(error)) => answer_from_error(&error, &name),
-            Err(_) => DnsAnswer::Unclear(format!("no answer within {} s", limit.as_secs())),
+            Err(_) => DnsAnswer::Unclear(format!("no answer within {} s", time_limit.as_secs())),
         }
     }
 }
 
-fn pick_mx(data: &RData) -> Option<MxRecord> {
+fn extract_mx(data: &RData) -> Option<MxRecord> {
     let RData::MX(mx) = data else { return None };
     let host = mx.exchange.to_ascii().to_ascii_lowercase();
     let host = host.trim_end_matches('.').to_owned();
-    // A name with other bytes is not a host, and would break a list.
+    // A name with other bytes is not a host name, and a list can't contain it.
     let is_host_byte = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
     let is_host = host.bytes().all(is_host_byte);
     is_host.then_some(MxRecord { preference: mx.preference, host })
@@ -212,20 +221,18 @@ fn name_server_config(address: SocketAddr) -> NameServerConfig {
     NameServerConfig::new(address.ip(), true, connections.to_vec())
 }
 
-fn answer_from_lookup<T>(lookup: &Lookup, pick: impl Fn(&RData) -> Option<T>) -> DnsAnswer<T> {
+fn answer_from_lookup<T>(lookup: &Lookup, extract: impl Fn(&RData) -> Option<T>) -> DnsAnswer<T> {
     let found =
-        lookup.answers().iter().filter_map(|record| Some((pick(&record.data)?, record.ttl)));
+        lookup.answers().iter().filter_map(|record| Some((extract(&record.data)?, record.ttl)));
     let (records, ttls): (Vec<T>, Vec<u32>) = found.unzip();
     match ttls.into_iter().min() {
         Some(ttl) => DnsAnswer::Records(records, ttl),
-        None => DnsAnswer::Unclear(
-            "an answer without records of the type that was asked for".to_owned(),
-        ),
+        None => DnsAnswer::Unclear("an answer without records of the queried type".to_owned()),
     }
 }
 
-/// A negative answer counts only with the SOA record of a zone of the name. A referral has no SOA,
-/// and most resolvers that block names on purpose send none.
+/// A negative answer counts only if it has the SOA record of a zone that contains the name. A
+/// referral has no SOA record, and most resolvers that block names on purpose send none.
 fn answer_from_error<T>(error: &NetError, queried_name: &Name) -> DnsAnswer<T> {
     match error {
         NetError::Dns(DnsError::NoRecordsFound(none))

@@ -1,11 +1,11 @@
 //! How long a learned fact counts, and how it changes an answer.
 
-use crate::table::Lookup;
+use crate::table::TableAnswer;
 
 /// A fact that does not flag the name counts this long after its expiry, until a new answer comes.
 const MAX_STALE_SECONDS: i64 = 86_400;
 
-/// Whether a learned fact may still count. Both times are in seconds since 1970.
+/// Returns false if a fact expired a day ago or earlier. Both times are in seconds since 1970.
 pub(super) fn is_usable_at(expires_at: i64, now: i64) -> bool {
     now < expires_at.saturating_add(MAX_STALE_SECONDS)
 }
@@ -15,13 +15,13 @@ pub(super) fn is_usable_at(expires_at: i64, now: i64) -> bool {
 /// A fact that flags the name counts only until it expires, even while no resolver answers. The
 /// name may have been registered since then, and an outage must not lock its users out.
 pub fn apply_fact<'t>(
-    found: Lookup<'t>,
+    answer: TableAnswer<'t>,
     mx: &str,
     expires_at: i64,
     now: i64,
-) -> Option<Lookup<'t>> {
-    let applied = found.apply_mx(mx);
-    let is_valid =
+) -> Option<TableAnswer<'t>> {
+    let applied = answer.apply_mx_fact(mx);
+    let still_counts =
         now < expires_at || is_usable_at(expires_at, now) && !applied.is_flagged_by_learned_fact();
-    is_valid.then_some(applied)
+    still_counts.then_some(applied)
 }

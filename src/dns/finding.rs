@@ -1,7 +1,7 @@
 //! Interprets DNS answers: where a name's mail goes, and for how long that is known.
 //!
-//! Values only. An unclear answer gives an unknown finding, from which nothing follows, because a
-//! wrong "undeliverable" costs an operator a customer.
+//! No I/O. An unclear answer never makes a name undeliverable or parked, because a wrong
+//! "undeliverable" costs an operator a customer.
 
 use crate::table::IMPLICIT_MX;
 
@@ -9,22 +9,22 @@ use crate::table::IMPLICIT_MX;
 pub(super) const OUTCOMES: [&str; 4] = ["host", "no_mail", "parked", "unknown"];
 
 /// A shorter TTL counts as this many seconds.
-const MIN_TTL: i64 = 300;
+const MIN_TTL_SECONDS: i64 = 300;
 /// A longer TTL of records counts as this many seconds.
-const MAX_TTL: i64 = 7 * 86_400;
+const MAX_TTL_SECONDS: i64 = 7 * 86_400;
 /// A longer TTL of a negative answer counts as this many seconds (RFC 2308 section 5).
-const MAX_NEGATIVE_TTL: i64 = 3 * 3_600;
+const MAX_NEGATIVE_TTL_SECONDS: i64 = 3 * 3_600;
 /// The most hosts of one name whose addresses are looked up.
-pub(super) const MAX_HOSTS: usize = 4;
+pub(super) const MAX_CHECKED_HOSTS: usize = 4;
 
 /// The answer to one query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DnsAnswer<T> {
-    /// Records, and the shortest of their TTLs.
+    /// Records, and the shortest of their TTLs, in seconds.
     Records(Vec<T>, u32),
-    /// The name exists but has no records of this type, with the TTL of the negative answer.
+    /// The name exists but has no records of this type. With the negative answer's TTL in seconds.
     NoData(u32),
-    /// The name does not exist, with the TTL of the negative answer.
+    /// The name does not exist. With the TTL of the negative answer, in seconds.
     NxDomain(u32),
     /// No reliable answer, and why.
     Unclear(String),
@@ -33,7 +33,7 @@ pub(super) enum DnsAnswer<T> {
 /// Whether mail can reach the addresses of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reachability {
-    /// The host has a public address.
+    /// The host has an address that is neither loopback nor unspecified. Private ones count too.
     Reachable,
     /// All addresses are loopback or unspecified.
     Loopback,
@@ -57,7 +57,7 @@ pub enum DnsFinding {
     /// A value as in a list of kind `mx`.
     Mx {
         /// The best MX host, or `.`, `nxdomain` or `parked`.
-        text: String,
+        mx_value: String,
         /// How long the finding holds, in seconds.
         ttl_seconds: i64,
     },
@@ -71,14 +71,14 @@ pub enum DnsFinding {
 }
 
 impl DnsFinding {
-    fn mx(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
-        DnsFinding::Mx { text: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
+    fn from_mx_value(text: impl Into<String>, ttl: u32, is_negative: bool) -> DnsFinding {
+        DnsFinding::Mx { mx_value: text.into(), ttl_seconds: clamp_ttl(ttl, is_negative) }
     }
 
     /// The finding's outcome, one of `OUTCOMES`.
     pub fn outcome(&self) -> &'static str {
         match self {
-            DnsFinding::Mx { text, .. } => match text.as_str() {
+            DnsFinding::Mx { mx_value: text, .. } => match text.as_str() {
                 "." | "nxdomain" => OUTCOMES[1],
                 "parked" => OUTCOMES[2],
                 _ => OUTCOMES[0],
@@ -88,10 +88,10 @@ impl DnsFinding {
         }
     }
 
-    /// The fact to keep, and how long it holds in seconds.
+    /// The fact to keep, and how long it holds in seconds. `None` for an unknown finding.
     pub(super) fn into_fact(self) -> Option<(String, i64)> {
         match self {
-            DnsFinding::Mx { text, ttl_seconds } => Some((text, ttl_seconds)),
+            DnsFinding::Mx { mx_value: text, ttl_seconds } => Some((text, ttl_seconds)),
             DnsFinding::ImplicitMx { ttl_seconds } => Some((IMPLICIT_MX.to_owned(), ttl_seconds)),
             DnsFinding::Unknown(_) => None,
         }
@@ -99,13 +99,16 @@ impl DnsFinding {
 }
 
 fn clamp_ttl(ttl: u32, is_negative: bool) -> i64 {
-    i64::from(ttl).clamp(MIN_TTL, if is_negative { MAX_NEGATIVE_TTL } else { MAX_TTL })
+    i64::from(ttl).clamp(
+        MIN_TTL_SECONDS,
+        if is_negative { MAX_NEGATIVE_TTL_SECONDS } else { MAX_TTL_SECONDS },
+    )
 }
 
 /// What the MX records mean: a finding, or hosts whose addresses must be looked up.
 pub(super) enum MxOutcome {
     Finding(DnsFinding),
-    /// The best hosts in order of preference, the number of all hosts, and the TTL.
+    /// The best hosts in order of preference, the number of all hosts, and the TTL in seconds.
     Hosts(Vec<String>, usize, u32),
     /// There are no MX records, so the name itself is the mail host (RFC 5321 section 5.1). With
     /// the TTL of the negative answer.
@@ -117,25 +120,26 @@ pub(super) fn interpret_mx(answer: DnsAnswer<MxRecord>) -> MxOutcome {
     let (mut records, ttl) = match answer {
         DnsAnswer::Records(records, ttl) => (records, ttl),
         DnsAnswer::NxDomain(ttl) => {
-            return MxOutcome::Finding(DnsFinding::mx("nxdomain", ttl, true));
+            return MxOutcome::Finding(DnsFinding::from_mx_value("nxdomain", ttl, true));
         }
         DnsAnswer::NoData(ttl) => return MxOutcome::ImplicitMx(ttl),
         DnsAnswer::Unclear(why) => return MxOutcome::Finding(DnsFinding::Unknown(why)),
     };
     // RFC 7505: a null MX means that the domain receives no mail, unless there are other records.
     if records.iter().all(|mx| mx.host.is_empty()) {
-        return MxOutcome::Finding(DnsFinding::mx(".", ttl, false));
+        return MxOutcome::Finding(DnsFinding::from_mx_value(".", ttl, false));
     }
     records.retain(|mx| !mx.host.is_empty());
     records.sort_unstable();
     records.dedup_by(|a, b| a.host == b.host);
     let host_count = records.len();
-    let hosts = records.into_iter().take(MAX_HOSTS).map(|mx| mx.host).collect();
+    let hosts = records.into_iter().take(MAX_CHECKED_HOSTS).map(|mx| mx.host).collect();
     MxOutcome::Hosts(hosts, host_count, ttl)
 }
 
-/// The finding from a name's MX hosts: the best host that mail can reach. `reachabilities` are in
-/// the order of the hosts, and end at the first host that is not dead.
+/// The finding from a name's MX hosts: the first host that is not dead. A host is dead if it has no
+/// addresses or only loopback ones. If all hosts are dead, the name is parked. `reachabilities` has
+/// one value for each checked host: the check ended at the first host that is not dead.
 pub(super) fn interpret_hosts(
     hosts: &[String],
     host_count: usize,
@@ -146,10 +150,12 @@ pub(super) fn interpret_hosts(
         matches!(reachability, Reachability::Loopback | Reachability::NoAddress)
     };
     match reachabilities.iter().position(|reachability| !is_dead(reachability)) {
-        Some(first_live) => DnsFinding::mx(&hosts[first_live], ttl, false),
+        Some(first_live) => DnsFinding::from_mx_value(&hosts[first_live], ttl, false),
         // A host whose addresses were not looked up may be reachable.
-        None if host_count > reachabilities.len() => DnsFinding::mx(&hosts[0], ttl, false),
-        None => DnsFinding::mx("parked", ttl, true),
+        None if host_count > reachabilities.len() => {
+            DnsFinding::from_mx_value(&hosts[0], ttl, false)
+        }
+        None => DnsFinding::from_mx_value("parked", ttl, true),
     }
 }
 
@@ -157,8 +163,8 @@ pub(super) fn interpret_hosts(
 pub(super) fn interpret_implicit_mx(reachability: Reachability, ttl: u32) -> DnsFinding {
     match reachability {
         Reachability::Reachable => DnsFinding::ImplicitMx { ttl_seconds: clamp_ttl(ttl, true) },
-        Reachability::Loopback => DnsFinding::mx("parked", ttl, true),
-        Reachability::NoAddress => DnsFinding::mx(".", ttl, true),
+        Reachability::Loopback => DnsFinding::from_mx_value("parked", ttl, true),
+        Reachability::NoAddress => DnsFinding::from_mx_value(".", ttl, true),
         Reachability::Unclear => DnsFinding::Unknown("no answer about its addresses".to_owned()),
     }
 }
@@ -183,7 +189,7 @@ mod tests {
     }
 
     fn mx_finding(text: &str, ttl_seconds: i64) -> DnsFinding {
-        DnsFinding::Mx { text: text.to_owned(), ttl_seconds }
+        DnsFinding::Mx { mx_value: text.to_owned(), ttl_seconds }
     }
 
     #[test]
@@ -193,14 +199,14 @@ mod tests {
     }
 
     #[test]
-    fn a_null_mx_says_no_mail_alone_and_nothing_beside_others() {
+    fn a_null_mx_counts_only_without_other_mx_records() {
         assert_eq!(interpret(DnsAnswer::Records(vec![mx(0, "")], 600)), mx_finding(".", 600));
         let beside = vec![mx(0, ""), mx(10, "a.test")];
         assert_eq!(interpret(DnsAnswer::Records(beside, 600)), mx_finding("a.test", 600));
     }
 
     #[test]
-    fn an_unclear_answer_is_unknown() {
+    fn an_unclear_answer_gives_an_unknown_finding() {
         assert_eq!(
             interpret(DnsAnswer::Unclear("x".to_owned())),
             DnsFinding::Unknown("x".to_owned())
@@ -223,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_dead_only_if_all_of_them_are_known_to_be() {
+    fn a_name_is_parked_only_if_all_its_hosts_are_dead() {
         use Reachability::{Loopback, NoAddress, Reachable, Unclear};
         let hosts: Vec<String> = ["a.test", "b.test"].map(str::to_owned).to_vec();
         let text = |reachabilities: &[Reachability], host_count| match interpret_hosts(
@@ -232,7 +238,7 @@ mod tests {
             reachabilities,
             600,
         ) {
-            DnsFinding::Mx { text, .. } => text,
+            DnsFinding::Mx { mx_value: text, .. } => text,
             finding => finding.outcome().to_owned(),
         };
         assert_eq!(text(&[Loopback, NoAddress], 2), "parked");
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_holds_as_long_as_its_ttl_within_bounds_and_a_negative_one_shorter() {
+    fn ttls_are_clamped_and_negative_ttls_to_a_lower_maximum() {
         for (ttl, positive, negative) in [
             (0, 300, 300),
             (7_200, 7_200, 7_200),

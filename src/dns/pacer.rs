@@ -1,7 +1,7 @@
 //! Limits the rate of DNS queries of all clients together.
 //!
-//! A pacer outlives the clients that share it, so that a new client does not start with an unused
-//! rate.
+//! A pacer outlives its clients: if a change of the settings makes a new client, the new client
+//! uses the same pacer. Therefore it can't exceed the rate.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -38,7 +38,7 @@ impl Pacer {
     /// Waits for a slot, behind all queries that already wait. A cancelled wait uses no slot.
     pub(super) async fn wait_for_slot(&self) {
         let _turn = self.queue.lock().await;
-        while let Err(at) = self.take_slot() {
+        while let Err(at) = self.try_take_slot() {
             sleep_until(at).await;
         }
     }
@@ -54,8 +54,8 @@ impl Pacer {
         sleep_until(at).await;
     }
 
-    /// Takes a slot now; the error is when the next slot is due.
-    fn take_slot(&self) -> Result<(), Instant> {
+    /// Takes a slot, if one is due. Otherwise the error is the time at which the next one is due.
+    fn try_take_slot(&self) -> Result<(), Instant> {
         let (mut schedule, now) = (self.lock_schedule(), Instant::now());
         if now < schedule.next_slot {
             return Err(schedule.next_slot);

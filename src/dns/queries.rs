@@ -12,13 +12,13 @@ use super::finding::DnsFinding;
 #[derive(Default)]
 pub struct QueryTasks {
     tasks: JoinSet<DnsFinding>,
-    names: HashMap<Id, Arc<str>>,
+    names_by_task: HashMap<Id, Arc<str>>,
 }
 
 impl QueryTasks {
     /// The number of names that are being resolved.
     pub fn in_flight_count(&self) -> usize {
-        self.names.len()
+        self.names_by_task.len()
     }
 
     /// Starts the look-up of a name.
@@ -28,7 +28,7 @@ impl QueryTasks {
         query: impl Future<Output = DnsFinding> + Send + 'static,
     ) {
         let id = self.tasks.spawn(query).id();
-        self.names.insert(id, name);
+        self.names_by_task.insert(id, name);
     }
 
     /// Waits for the next finding and its name; `None` if no look-up is in flight. A cancelled wait
@@ -38,7 +38,7 @@ impl QueryTasks {
             Ok(done) => done,
             Err(error) => (error.id(), DnsFinding::Unknown(format!("an internal error: {error}"))),
         };
-        Some((self.names.remove(&id)?, finding))
+        Some((self.names_by_task.remove(&id)?, finding))
     }
 }
 

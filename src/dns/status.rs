@@ -8,13 +8,13 @@ pub struct DnsStatus {
     /// Whether riskgate resolves unlisted names.
     pub is_learning: bool,
     /// The number of cached names.
-    pub known: usize,
+    pub cached_names: usize,
     /// The number of names that wait for resolution.
-    pub queue: usize,
+    pub queued_names: usize,
     /// The number of names that were not queued because the queue was full.
-    pub dropped: u64,
+    pub dropped_names: u64,
     /// When a resolver last answered, in seconds since 1970.
-    pub answered_at: Option<i64>,
+    pub last_answered_at: Option<i64>,
     /// Why riskgate learns nothing, or can't share facts through the store.
     pub problem: Option<String>,
 }
@@ -24,10 +24,10 @@ impl DnsStatus {
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::json!({
             "learning": self.is_learning,
-            "known": self.known,
-            "queue": self.queue,
-            "dropped": self.dropped,
-            "answered_at": self.answered_at.map(format_rfc3339),
+            "known": self.cached_names,
+            "queue": self.queued_names,
+            "dropped": self.dropped_names,
+            "answered_at": self.last_answered_at.map(format_rfc3339),
             "problem": self.problem,
         })
     }

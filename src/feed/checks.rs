@@ -1,4 +1,4 @@
-//! Checks whether a fetched list is plausible. Values only.
+//! Checks whether a fetched list is plausible. No I/O.
 
 use std::collections::HashSet;
 
@@ -7,7 +7,7 @@ use super::error::FeedError;
 use crate::model::domain::DnsName;
 use crate::table::{FeedKind, MIN_ROWS_TO_GUARD, Table};
 
-/// The least share of lines that must be names, in percent.
+/// The share of lines that must be valid names, in percent. One more line may be invalid.
 const MIN_VALID_PERCENT: usize = 90;
 
 /// Parses a list and returns its names in canonical form, sorted, each once. The list is a JSON
@@ -45,7 +45,7 @@ pub(super) fn parse_names(feed: &str, bytes: &[u8]) -> Result<Vec<String>, FeedE
     if entries.is_empty() {
         return wrong("an empty one".to_owned());
     }
-    // One line may be the header of a table.
+    // One invalid line is not counted, because it may be the header of a table.
     let invalid_count = entries.len().saturating_sub(names.len() + 1);
     if invalid_count * 100 > entries.len() * (100 - MIN_VALID_PERCENT) || names.is_empty() {
         return wrong(format!("{} of {} lines that are none", invalid_count + 1, entries.len()));
@@ -66,11 +66,12 @@ pub(super) fn check_protected_names(
     if !matches!(feed.kind, FeedKind::Disposable(_)) {
         return Ok(());
     }
-    let large = names.iter().find(|name| table.is_large_provider(name));
-    let is_protected =
-        |name: &&String| table.find_row(name).is_some_and(|row| row.own.is_protected_by_name());
+    let large_provider = names.iter().find(|name| table.is_large_provider(name));
+    let is_protected = |name: &&String| {
+        table.find_row(name).is_some_and(|row| row.own_answer.is_protected_by_name())
+    };
     let max = (names.len() / 100).max(1);
-    match large.or(names.iter().filter(is_protected).nth(max)) {
+    match large_provider.or(names.iter().filter(is_protected).nth(max)) {
         None => Ok(()),
         Some(name) => {
             let why = format!("expected no protected name, but found {name}");
@@ -79,23 +80,24 @@ pub(super) fn check_protected_names(
     }
 }
 
-/// Rejects a list that shrank or grew too much: it is probably truncated, empty or another list.
+/// Rejects a list that lost or gained too many names: it is probably truncated, empty or another
+/// list. If the last good list is short, any change is accepted.
 pub(super) fn check_changed_share(
     feed: &Feed,
-    before: &HashSet<String>,
+    previous_names: &HashSet<String>,
     names: &[String],
 ) -> Result<(), FeedError> {
-    if before.len() < MIN_ROWS_TO_GUARD as usize {
+    if previous_names.len() < MIN_ROWS_TO_GUARD as usize {
         return Ok(());
     }
-    let unchanged = names.iter().filter(|name| before.contains(*name)).count();
-    let (added, removed) = (names.len() - unchanged, before.len() - unchanged);
+    let unchanged = names.iter().filter(|name| previous_names.contains(*name)).count();
+    let (added, removed) = (names.len() - unchanged, previous_names.len() - unchanged);
     let percent = usize::try_from(feed.max_changed_percent).unwrap_or(usize::MAX);
-    let max = before.len().saturating_mul(percent) / 100;
+    let max = previous_names.len().saturating_mul(percent) / 100;
     if added <= max && removed <= max {
         return Ok(());
     }
-    let before = before.len();
+    let before = previous_names.len();
     Err(FeedError::new(
         &feed.name,
         format!(

@@ -24,9 +24,11 @@ pub struct Feed {
     pub max_bytes: u64,
     /// The largest share of rows that an update may add, and that it may remove, in percent.
     pub max_changed_percent: u64,
-    /// The URL of the list's SHA-256: in hexadecimal, alone or before a file name.
+    /// The URL of a text that begins with the list's SHA-256 in hexadecimal, such as the output of
+    /// `sha256sum`.
     pub sha256_url: Option<FeedUrl>,
-    /// The minisign public key of the list's signature, which is at `url` with `.minisig`.
+    /// The minisign public key that verifies the list's signature. The signature's path is that of
+    /// `url` with `.minisig` appended.
     pub public_key: Option<String>,
 }
 
@@ -40,7 +42,7 @@ pub struct Feeds {
 }
 
 impl Feeds {
-    /// The lists as inputs of a table.
+    /// The list files of all feeds, as inputs of a table.
     pub fn feed_lists(&self) -> Vec<FeedList> {
         let list = |feed: &Feed| FeedList {
             name: feed.name.clone(),
@@ -52,8 +54,8 @@ impl Feeds {
 }
 
 impl Feed {
-    /// The file of the last good list. The name contains the kind, so that a list is not used as
-    /// another kind after the setting changes.
+    /// The file of the last good list. Its name contains the kind: if the operator changes the
+    /// feed's kind, the old list is not used with the new kind.
     pub(super) fn list_path(&self, folder: &Path) -> PathBuf {
         folder.join(format!("{}.{}.txt", self.name, self.kind.as_str()))
     }

@@ -1,10 +1,10 @@
-//! The error of an update.
+//! The error of a feed's update.
 
 /// Why an update failed. The feed then keeps its last good list.
 #[derive(Debug, thiserror::Error)]
 #[error("{at}: {message}")]
 pub struct FeedError {
-    /// The feed, the URL or the file.
+    /// The feed, the URL or the file with the fault.
     pub(super) at: String,
     pub(super) message: String,
 }

@@ -18,10 +18,10 @@ use crate::support::regular_file::read_regular_file;
 /// How long one fetch may take, from the DNS look-up to the last byte.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(60);
 /// The largest checksum or signature file, in bytes.
-const MAX_PROOF_BYTES: u64 = 64 << 10;
+const MAX_VERIFICATION_BYTES: u64 = 64 << 10;
 const MAX_REDIRECTS: u32 = 5;
 
-/// The place of a list.
+/// Where riskgate fetches a list: a URL or a file.
 #[derive(Clone, PartialEq, Eq)]
 pub enum FeedUrl {
     /// `https://…`, or `http://…` on this machine.
@@ -56,7 +56,7 @@ impl FeedUrl {
         }
     }
 
-    /// The same place with `suffix` appended to its path.
+    /// The same URL or file with `suffix` appended to its path.
     fn with_suffix(&self, suffix: &str) -> FeedUrl {
         match self {
             FeedUrl::Web(url) => {
@@ -71,8 +71,8 @@ impl FeedUrl {
 }
 
 /// The host of a URL without its scheme (RFC 3986 section 3.2).
-fn host_of(rest: &str) -> Option<&str> {
-    let authority = rest.split(['/', '?', '#']).next()?;
+fn host_of(after_scheme: &str) -> Option<&str> {
+    let authority = after_scheme.split(['/', '?', '#']).next()?;
     let host_and_port = authority.rsplit('@').next()?;
     let host = match host_and_port.strip_prefix('[') {
         Some(address) => address.split_once(']')?.0,
@@ -88,10 +88,10 @@ impl fmt::Display for FeedUrl {
             FeedUrl::File(path) => write!(f, "{}", path.display()),
             FeedUrl::Web(url) => {
                 let (scheme, rest) = url.split_once("://").unwrap_or_default();
-                let bare = rest.split(['?', '#']).next().unwrap_or_default();
-                let end = bare.find('/').unwrap_or(bare.len());
-                let host = bare[..end].rsplit('@').next().unwrap_or_default();
-                write!(f, "{scheme}://{host}{}", &bare[end..])
+                let without_query = rest.split(['?', '#']).next().unwrap_or_default();
+                let end = without_query.find('/').unwrap_or(without_query.len());
+                let host = without_query[..end].rsplit('@').next().unwrap_or_default();
+                write!(f, "{scheme}://{host}{}", &without_query[end..])
             }
         }
     }
@@ -110,14 +110,15 @@ pub(super) enum FetchOutcome {
     List(FetchedList),
 }
 
-/// A list and its validators.
+/// A fetched list, and its HTTP validators (RFC 9110 section 8.8).
 pub(super) struct FetchedList {
     pub bytes: Vec<u8>,
     pub etag: Option<String>,
     pub last_modified: Option<String>,
 }
 
-/// Fetches a list, unless it has not changed since the last fetch.
+/// Fetches a list. For a URL, the request is conditional on the validators in `state`. A file is
+/// always read.
 pub(super) fn fetch(
     url: &FeedUrl,
     state: &FeedState,
@@ -183,7 +184,7 @@ fn fetch_web(
     };
     let (etag, modified) = (header_value("etag"), header_value("last-modified"));
     let content_length = response.body().content_length();
-    let is_delimited =
+    let declares_its_end =
         header_value("content-length").is_some() || header_value("transfer-encoding").is_some();
     if content_length.is_some_and(|length| length > max_bytes) {
         let found = content_length.unwrap_or_default();
@@ -196,13 +197,14 @@ fn fetch_web(
         }
         error => failed(format!("expected the whole list, but found: {error}")),
     })?;
-    // If only the end of the connection ends the list, an unterminated last line may be truncated.
-    let is_whole = match bytes.trim_ascii_end().last() {
+    // If the response declares no length, the list ends where the connection ends. Then its last
+    // line may be truncated, unless it ends with a line feed or `]`.
+    let ends_completely = match bytes.trim_ascii_end().last() {
         Some(b']') => true,
         _ => bytes.ends_with(b"\n"),
     };
     if content_length.is_some_and(|length| length != bytes.len() as u64)
-        || (!is_delimited && !is_whole)
+        || (!declares_its_end && !ends_completely)
     {
         return Err(failed("expected the whole list, but found a part".to_owned()));
     }
@@ -223,24 +225,28 @@ pub(super) fn sha256_hex(bytes: &[u8]) -> String {
 
 /// Compares the list's digest with the digest that is published at `url`.
 pub(super) fn check_digest(url: &FeedUrl, digest: &str) -> Result<(), FeedError> {
-    let text = fetch_proof(url)?;
+    let text = fetch_verification_text(url)?;
     let expected = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
     if expected == digest {
         return Ok(());
     }
-    let why = format!("expected a list with the published SHA-256, but found one of {digest}");
+    let why = format!("expected a list with the published SHA-256, but found SHA-256 {digest}");
     Err(FeedError::new(url.to_string(), why))
 }
 
 /// Verifies the list's minisign signature.
-pub(super) fn check_signature(url: &FeedUrl, key: &str, bytes: &[u8]) -> Result<(), FeedError> {
-    let at = url.with_suffix(".minisig");
+pub(super) fn check_signature(
+    list_url: &FeedUrl,
+    public_key: &str,
+    bytes: &[u8],
+) -> Result<(), FeedError> {
+    let at = list_url.with_suffix(".minisig");
     let wrong = |error: minisign_verify::Error| {
         let why = format!("expected a signature of this list by public_key, but found: {error}");
         FeedError::new(at.to_string(), why)
     };
-    let signature = Signature::decode(&fetch_proof(&at)?).map_err(wrong)?;
-    let key = PublicKey::from_base64(key).map_err(wrong)?;
+    let signature = Signature::decode(&fetch_verification_text(&at)?).map_err(wrong)?;
+    let key = PublicKey::from_base64(public_key).map_err(wrong)?;
     key.verify(bytes, &signature, false).map_err(wrong)
 }
 
@@ -249,10 +255,11 @@ pub fn is_minisign_public_key(text: &str) -> bool {
     PublicKey::from_base64(text).is_ok()
 }
 
-fn fetch_proof(url: &FeedUrl) -> Result<String, FeedError> {
+/// Fetches a checksum or a signature.
+fn fetch_verification_text(url: &FeedUrl) -> Result<String, FeedError> {
     // Without validators, so that the server never answers 304.
     let empty_state = FeedState::default();
-    let FetchOutcome::List(fetched) = fetch(url, &empty_state, MAX_PROOF_BYTES)? else {
+    let FetchOutcome::List(fetched) = fetch(url, &empty_state, MAX_VERIFICATION_BYTES)? else {
         return Ok(String::new());
     };
     String::from_utf8(fetched.bytes)
@@ -264,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plain_http_is_allowed_from_loopback_only() {
+    fn http_urls_are_allowed_for_loopback_hosts_only() {
         for good in [
             "https://lists.example/daily.txt",
             "http://127.0.0.1:8000/x",
@@ -290,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn no_secret_of_a_url_is_shown() {
+    fn a_displayed_url_omits_user_and_query() {
         let url = FeedUrl::parse("https://me:word@lists.example/a/b?token=t#x").unwrap();
         assert_eq!(format!("{url} {url:?}"), "https://lists.example/a/b https://lists.example/a/b");
     }

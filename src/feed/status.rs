@@ -10,7 +10,7 @@ use crate::model::month::format_rfc3339;
 /// If no fetch succeeds for this many intervals, the status reports it.
 const STALE_AFTER_INTERVALS: u32 = 3;
 
-/// The status never reports missing fetches earlier than this, however short the interval is.
+/// The status never reports a lack of successful fetches earlier than this.
 const MIN_STALE_AFTER: Duration = Duration::from_hours(1);
 
 /// The last attempt to fetch a feed.
@@ -31,8 +31,8 @@ pub struct FeedStatus {
     pub url: String,
     /// The state of its list.
     pub state: FeedState,
-    /// A problem that the operator should know about: the last fault, missing fetches, or a list
-    /// that no longer changes.
+    /// A problem that the operator should know about: a damaged list, the last fault, no successful
+    /// fetch for a long time, or a list that no longer changes.
     pub problem: Option<String>,
 }
 
@@ -92,16 +92,17 @@ impl Feed {
         fault.or_else(unchanged)
     }
 
-    /// The last attempt to fetch from this source, if the directory has one.
+    /// The last attempt to fetch with the present URL, digest URL and key. `None` if the directory
+    /// has no record of one.
     pub fn last_attempt(&self, folder: &Path) -> Option<LastAttempt> {
         let state = self.read_state(folder);
-        // An attempt with other settings of URL, digest or key does not count.
+        // After a change of these settings, riskgate fetches the list immediately.
         let at = state.attempted_at.filter(|_| state.source_digest == self.source_digest())?;
         Some(LastAttempt { at, has_failed: state.fault.is_some() })
     }
 
     /// Whether the list on disk is damaged, so that it should be fetched again.
-    pub fn is_damaged(&self, folder: &Path) -> bool {
+    pub fn has_damaged_list(&self, folder: &Path) -> bool {
         storage::find_list_fault(&self.read_state(folder), &self.list_path(folder)).is_some()
     }
 

@@ -12,7 +12,8 @@ use super::error::FeedError;
 use crate::support::regular_file::{parent_dir, read_regular_text, write_atomically};
 use crate::table::FeedList;
 
-/// The number of earlier lists that riskgate recognizes if a server serves them again.
+/// The number of accepted lists whose digests riskgate keeps. If a server serves one of them again
+/// after a newer list, riskgate rejects the update.
 const MAX_DIGESTS: usize = 100;
 const MAX_STATE_BYTES: u64 = 1 << 20;
 
@@ -44,23 +45,18 @@ pub struct FeedState {
 }
 
 impl FeedState {
-    /// Resets the state if it belongs to another source. Returns true if it did; an empty state
-    /// belongs to no source, so the list on disk then counts as a list of this source.
-    pub(super) fn reset_if_source_changed(&mut self, source: String) -> bool {
-        if self.source_digest == source {
+    /// Assigns the state to this source. If it belonged to another one, only the facts about the
+    /// list on disk are kept, and the result is true. A new state belonged to no source: the result
+    /// is false, so the list on disk counts as a list of this source.
+    pub(super) fn reset_if_source_changed(&mut self, source_digest: String) -> bool {
+        if self.source_digest == source_digest {
             return false;
         }
         let had_other_source = !self.source_digest.is_empty();
         let FeedState { rows, changed_at, fetched_at, list_fingerprint, .. } = *self;
         let empty = FeedState::default();
-        *self = FeedState {
-            source_digest: source,
-            rows,
-            changed_at,
-            fetched_at,
-            list_fingerprint,
-            ..empty
-        };
+        *self =
+            FeedState { source_digest, rows, changed_at, fetched_at, list_fingerprint, ..empty };
         had_other_source
     }
 
@@ -79,12 +75,12 @@ fn state_path(folder: &Path, name: &str) -> PathBuf {
 
 /// Reads the state. If the file does not exist or can't be read, the state is empty and riskgate
 /// fetches the whole list again.
-pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
+pub(super) fn read_state(folder: &Path, name: &str, list_path: &Path) -> FeedState {
     let text = read_regular_text(&state_path(folder, name), MAX_STATE_BYTES).unwrap_or_default();
     let state: FeedState = serde_json::from_str(&text).unwrap_or_default();
     // If the list on disk is missing or damaged, the next fetch must be unconditional, and the
     // same list must count as new.
-    match is_list_intact(&state, list) {
+    match is_list_intact(&state, list_path) {
         true => state,
         false => {
             let mut digests = state.digests;
@@ -94,11 +90,11 @@ pub(super) fn read_state(folder: &Path, name: &str, list: &Path) -> FeedState {
     }
 }
 
-/// Whether the list on disk is as it was written. If the fingerprint matches, the file is not read.
-fn is_list_intact(state: &FeedState, list: &Path) -> bool {
-    let fingerprint = fingerprint_file(list);
+/// Whether the list on disk is as riskgate wrote it: by its fingerprint, or else by its checksum.
+fn is_list_intact(state: &FeedState, list_path: &Path) -> bool {
+    let fingerprint = fingerprint_file(list_path);
     fingerprint.is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint)
-        || matches!(FeedList::read(list), Ok(Some(_)))
+        || matches!(FeedList::read(list_path), Ok(Some(_)))
 }
 
 /// Length, inode and change time of a file, to detect that it was replaced or changed. `None` if
@@ -115,17 +111,17 @@ pub(super) fn write_state(folder: &Path, name: &str, state: &FeedState) -> Resul
     write_file(&state_path(folder, name), text.as_bytes())
 }
 
-/// The names of the last good list; empty if there is none.
+/// The names of the last good list. Empty if there is no list or it is damaged.
 pub(super) fn read_list(path: &Path) -> HashSet<String> {
     let text = FeedList::read(path).ok().flatten().unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// The fault of the list on disk, if it is damaged.
+/// The fault of the list on disk, if it is damaged. A missing list is not a fault.
 pub(super) fn find_list_fault(state: &FeedState, path: &Path) -> Option<String> {
-    let is_known = fingerprint_file(path)
+    let is_unchanged = fingerprint_file(path)
         .is_some_and(|fingerprint| Some(fingerprint) == state.list_fingerprint);
-    let found = if is_known { None } else { FeedList::read(path).err() };
+    let found = if is_unchanged { None } else { FeedList::read(path).err() };
     found.map(|found| format!("{}: expected the kept list, but found {found}", path.display()))
 }
 
@@ -149,7 +145,8 @@ fn fingerprint_if_intact(path: &Path, written: &str) -> Option<[i64; 4]> {
     (fs::read(path).ok()? == written.as_bytes()).then_some(fingerprint)
 }
 
-/// Locks the feed, so that no other process updates it until the returned file is dropped.
+/// Locks the feed, so that no other process updates it until the returned file is dropped. If
+/// another process holds the lock, waits. Also removes temporary files of a killed update.
 pub(super) fn lock_feed(folder: &Path, name: &str) -> Result<File, FeedError> {
     let path = folder.join(format!("{name}.lock"));
     let locked = fs::create_dir_all(folder).and_then(|()| {
@@ -157,12 +154,12 @@ pub(super) fn lock_feed(folder: &Path, name: &str) -> Result<File, FeedError> {
         file.lock().map(|()| file)
     });
     let file = locked.map_err(|error| file_error(&path, &error))?;
-    remove_half_written(folder, name);
+    remove_temporary_files(folder, name);
     Ok(file)
 }
 
 /// Removes temporary files of a killed update. The lock is held, so no other process is writing.
-fn remove_half_written(folder: &Path, name: &str) {
+fn remove_temporary_files(folder: &Path, name: &str) {
     let prefix = format!("{name}.");
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let file = entry.file_name();

@@ -36,9 +36,10 @@ impl Feed {
         let _lock =
             storage::lock_feed(folder, &self.name).map_err(|error| self.with_feed_name(error))?;
         let mut state = self.read_state(folder);
-        let is_comparable = !state.reset_if_source_changed(self.source_digest()) && !is_forced;
+        let compare_with_previous =
+            !state.reset_if_source_changed(self.source_digest()) && !is_forced;
         state.attempted_at = Some(now);
-        let updated = self.fetch_and_save(folder, table, &mut state, now, is_comparable);
+        let updated = self.fetch_and_save(folder, table, &mut state, now, compare_with_previous);
         let updated = updated.map_err(|error| self.with_feed_name(error));
         match &updated {
             Ok(_) => (state.fetched_at, state.fault) = (Some(now), None),
@@ -50,7 +51,7 @@ impl Feed {
         })
     }
 
-    /// The error with the feed's name at the begin.
+    /// The error with the feed's name at the beginning.
     fn with_feed_name(&self, error: FeedError) -> FeedError {
         match error.at == self.name {
             true => error,
@@ -69,13 +70,15 @@ impl Feed {
         fetch::sha256_hex(parts.join("\n").as_bytes())
     }
 
+    /// Fetches, verifies, checks and stores the list. With `compare_with_previous`, rejects a list
+    /// that was fetched before, and a list that changed too much.
     fn fetch_and_save(
         &self,
         folder: &Path,
         table: &Table,
         state: &mut FeedState,
         now: i64,
-        is_comparable: bool,
+        compare_with_previous: bool,
     ) -> Result<UpdateOutcome, FeedError> {
         let fetched = match fetch::fetch(&self.url, state, self.max_bytes)? {
             FetchOutcome::NotModified => return Ok(UpdateOutcome::Unchanged),
@@ -88,19 +91,19 @@ impl Feed {
             fetch::check_signature(&self.url, key, &fetched.bytes)?;
         }
         let names = checks::parse_names(&self.name, &fetched.bytes)?;
-        // The digest of the names, so that a changed comment or order does not make a list new.
+        // The digest covers only the sorted names: a changed comment or order makes no new list.
         let digest = fetch::sha256_hex(names.join("\n").as_bytes());
         if state.digests.last() == Some(&digest) {
             (state.etag, state.modified) = (fetched.etag, fetched.last_modified);
             return Ok(UpdateOutcome::Unchanged);
         }
-        if is_comparable && state.digests.contains(&digest) {
+        if compare_with_previous && state.digests.contains(&digest) {
             let why = "expected a newer list, but found one that was fetched before";
             return Err(FeedError::new(&self.name, why));
         }
         checks::check_protected_names(self, &names, table)?;
         let list = self.list_path(folder);
-        if is_comparable {
+        if compare_with_previous {
             checks::check_changed_share(self, &storage::read_list(&list), &names)?;
         }
         storage::write_list(state, &list, &names)?;

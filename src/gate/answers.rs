@@ -92,7 +92,7 @@ fn answer_domain(
     let domain = Domain::from_path_segment(segment).map_err(Refusal::InvalidDomain)?;
     let table = state.table.peek();
     let now = ctx.unix_now();
-    let lookup = state.dns.apply_learned(table.lookup(&domain, now), &domain, now);
+    let lookup = state.dns.apply_dns_fact(table.lookup(&domain, now), &domain, now);
     let lookup = lookup.with_unknown_score(policy.unknown_score);
     ctx.reason = Some(lookup.verdict.reason.as_str());
     let name = domain.as_str();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::dns::LearnedCache;
+use crate::dns::DnsFactCache;
 use crate::keys::KeyRing;
 use crate::message::request_id::RequestIdGenerator;
 use crate::model::verdict::Score;
@@ -31,7 +31,7 @@ pub struct GateState {
     /// The keys; `None` until a key set could be loaded. Requests that need a key then get a 500.
     pub keys: SnapshotCell<Option<KeyRing>>,
     /// DNS results for domains that the table doesn't contain.
-    pub dns: LearnedCache,
+    pub dns: DnsFactCache,
     /// The calls that each account may still spend.
     pub ledger: Ledger,
     /// The domains that were flagged most often.

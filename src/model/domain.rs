@@ -64,7 +64,7 @@ pub enum SuffixKind {
 impl Domain {
     /// Parses one raw path segment: decodes its percent-encoding once, then [`Domain::parse`].
     pub fn from_path_segment(segment: &[u8]) -> Result<Domain, DomainError> {
-        if is_canonical(segment) {
+        if is_surely_canonical(segment) {
             let text = std::str::from_utf8(segment).map_err(|_| DomainError::Utf8)?;
             return Domain::from_canonical(text.into());
         }
@@ -105,8 +105,11 @@ impl Domain {
 impl DnsName {
     /// Parses a name of a list like [`Domain::parse`], but accepts a single label.
     pub fn parse(text: &str) -> Result<DnsName, DomainError> {
-        let name =
-            if is_canonical(text.as_bytes()) { text.to_owned() } else { canonicalize(text)? };
+        let name = if is_surely_canonical(text.as_bytes()) {
+            text.to_owned()
+        } else {
+            canonicalize(text)?
+        };
         check_labels(&name)?;
         Ok(DnsName(name))
     }
@@ -175,8 +178,9 @@ fn hex_digit(byte: u8) -> Option<u8> {
     (byte as char).to_digit(16).map(|digit| digit as u8)
 }
 
-/// Whether UTS-46 maps a text to itself: lower-case LDH labels without A-labels.
-fn is_canonical(text: &[u8]) -> bool {
+/// Returns true only if UTS-46 maps the text to itself, so that the mapping can be skipped. Returns
+/// false for A-labels, which the mapping must check.
+fn is_surely_canonical(text: &[u8]) -> bool {
     let is_allowed = |b: &u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.');
     text.iter().all(is_allowed)
         && !(text.contains(&b'-') && text.windows(4).any(|w| w == b"xn--"))
@@ -189,7 +193,7 @@ fn canonicalize(text: &str) -> Result<String, DomainError> {
     if text.chars().any(forbidden) {
         return Err(DomainError::ForbiddenCharacter);
     }
-    // Nothing that long can shrink to 253 bytes of labels; it only costs time.
+    // Bounds the cost of the mapping: no name that people use is longer, even in Unicode.
     if text.len() > 4 * (MAX_NAME_LEN + 1) {
         return Err(DomainError::NameLength);
     }
@@ -203,10 +207,10 @@ fn canonicalize(text: &str) -> Result<String, DomainError> {
     }
 }
 
-/// A host name with A-labels, as browsers send it (UTS-46, non-transitional). The host need not be
-/// a [`Domain`].
+/// Maps a host name to A-labels, as browsers send it (UTS-46, non-transitional). The host need not
+/// be a [`Domain`]. `None` if the mapping fails or the host is too long.
 pub fn host_to_ascii(host: &str) -> Option<String> {
-    // Nothing that long can shrink to 253 bytes of labels; it only costs time.
+    // Bounds the cost of the mapping: no name that people use is longer, even in Unicode.
     if host.len() > 4 * (MAX_NAME_LEN + 1) {
         return None;
     }
@@ -233,9 +237,10 @@ fn check_labels(name: &str) -> Result<(), DomainError> {
         }
         last = label;
     }
-    // inet_aton also reads 0x… as a number, and no TLD begins with 0x.
-    let hexadecimal = last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
-    if last.iter().all(u8::is_ascii_digit) || hexadecimal {
+    // The C function inet_aton also reads 0x… as a number. No TLD begins with 0x.
+    let is_hexadecimal =
+        last.strip_prefix(b"0x").is_some_and(|h| h.iter().all(u8::is_ascii_hexdigit));
+    if last.iter().all(u8::is_ascii_digit) || is_hexadecimal {
         return Err(DomainError::NumericLastLabel);
     }
     Ok(())
@@ -254,11 +259,11 @@ fn find_public_suffix(name: &str) -> (usize, SuffixKind) {
     }
 }
 
-fn registrable_start(name: &str, suffix: usize) -> Option<usize> {
-    if suffix == 0 {
+fn registrable_start(name: &str, suffix_start: usize) -> Option<usize> {
+    if suffix_start == 0 {
         return None;
     }
-    Some(name[..suffix - 1].rfind('.').map_or(0, |dot| dot + 1))
+    Some(name[..suffix_start - 1].rfind('.').map_or(0, |dot| dot + 1))
 }
 
 #[cfg(test)]
@@ -270,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_form_for_each_way_to_write_a_domain() {
+    fn each_spelling_of_a_domain_has_one_canonical_form() {
         for (text, canonical) in [
             ("yopmail.com", "yopmail.com"),
             ("YOPMAIL.Com", "yopmail.com"),
@@ -292,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn an_invalid_domain_is_rejected_with_what_was_expected() {
+    fn each_invalid_domain_is_rejected_with_its_error() {
         use DomainError::*;
         let long_label = format!("{}.com", "a".repeat(64));
         let long_name = format!("{}com", "abcdefg.".repeat(32));
@@ -339,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn suffixes_are_those_of_the_public_list() {
+    fn suffixes_follow_the_public_suffix_list() {
         let parts = |text: &str| {
             let domain = Domain::parse(text).unwrap();
             let start = domain.registrable_start();

@@ -29,7 +29,7 @@ impl Month {
         Month(number.clamp(0, i32::from(Month::LAST.0)) as u16)
     }
 
-    /// The month that [`Month::number`] numbers so; `None` above [`Month::LAST`].
+    /// The month with this [`Month::number`]; `None` if the number is above 4095.
     pub fn from_number(number: u16) -> Option<Month> {
         (number <= Month::LAST.0).then_some(Month(number))
     }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_ends_with_the_first_second_of_the_next() {
+    fn a_month_ends_when_the_next_begins() {
         for (now, month, reset) in [
             ("2026-11-01T00:00:00Z", "2026-11", "2026-12-01T00:00:00Z"),
             ("2026-11-30T23:59:59Z", "2026-11", "2026-12-01T00:00:00Z"),
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn times_out_of_range_stay_in_range() {
+    fn times_out_of_range_are_clamped_and_texts_rejected() {
         assert_eq!(Month::containing(i64::MIN / 4).number(), 0);
         assert_eq!(Month::containing(i64::MAX / 4), Month::LAST);
         assert_eq!(Month::from_number(4096), None);

@@ -1,6 +1,6 @@
 //! Networks of client addresses, and which addresses count as one client.
 //!
-//! Values only: this module uses no sockets.
+//! No I/O: this module only compares addresses.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -41,8 +41,8 @@ impl From<IpAddr> for ClientPrefix {
         match address.to_canonical() {
             IpAddr::V4(address) => ClientPrefix(address.into()),
             IpAddr::V6(address) => {
-                let host_bits = u128::from(u64::MAX);
-                ClientPrefix(IpAddr::V6((u128::from(address) & !host_bits).into()))
+                let host_mask = u128::from(u64::MAX);
+                ClientPrefix(IpAddr::V6((u128::from(address) & !host_mask).into()))
             }
         }
     }
@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_client_prefix_is_an_ipv4_address_or_an_ipv6_64() {
-        let site = |text: &str| ClientPrefix::from(text.parse::<IpAddr>().unwrap());
-        assert_eq!(site("2001:db8::1"), site("2001:db8::ffff:1"));
-        assert_ne!(site("2001:db8::1"), site("2001:db8:0:1::1"));
-        assert_ne!(site("192.0.2.1"), site("192.0.2.2"));
-        assert_eq!(site("192.0.2.1"), site("::ffff:192.0.2.1"));
+        let prefix_of = |text: &str| ClientPrefix::from(text.parse::<IpAddr>().unwrap());
+        assert_eq!(prefix_of("2001:db8::1"), prefix_of("2001:db8::ffff:1"));
+        assert_ne!(prefix_of("2001:db8::1"), prefix_of("2001:db8:0:1::1"));
+        assert_ne!(prefix_of("192.0.2.1"), prefix_of("192.0.2.2"));
+        assert_eq!(prefix_of("192.0.2.1"), prefix_of("::ffff:192.0.2.1"));
     }
 }

@@ -48,9 +48,9 @@ impl Origin {
 
     /// The texts of all patterns that cover this origin.
     pub fn covering_patterns(&self) -> impl Iterator<Item = String> + '_ {
-        let pattern = |host: &str, subdomains| {
+        let pattern = |host: &str, is_wildcard| {
             let origin = Origin { host: host.into(), ..self.clone() };
-            OriginPattern { origin, is_wildcard: subdomains }.to_string()
+            OriginPattern { origin, is_wildcard }.to_string()
         };
         let parents = self.host.match_indices('.').map(|(dot, _)| &self.host[dot + 1..]);
         std::iter::once(pattern(&self.host, false))
@@ -146,7 +146,7 @@ fn split_port(authority: &str) -> Result<(&str, Option<u16>), OriginError> {
     }
 }
 
-/// The same pattern with its host in A-labels, if the host is not ASCII.
+/// The same pattern with its host in A-labels. `None` if the host can't be mapped to A-labels.
 fn with_ascii_host(text: &str) -> Option<SmolStr> {
     if text.is_ascii() {
         return Some(text.into());
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn scheme_host_and_port_decide() {
+    fn an_origin_matches_by_scheme_host_and_port() {
         assert!(matches("https://app.example.com", "https://app.example.com"));
         assert!(matches("https://app.example.com", "HTTPS://APP.example.com:443"));
         assert!(matches("https://app.example.com:443", "https://app.example.com"));
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn the_intersection_of_two_patterns_is_the_narrower_one() {
-        let and = |one: &str, other: &str| {
+        let intersection = |one: &str, other: &str| {
             let [one, other] = [one, other].map(|text| OriginPattern::parse(text).unwrap());
             let both = one.intersect(&other).map(ToString::to_string);
             assert_eq!(other.intersect(&one).map(ToString::to_string), both, "in either order");
@@ -273,17 +273,17 @@ mod tests {
         };
         let (wide, narrow) = ("https://*.example.com", "https://*.app.example.com");
         let one = "https://a.app.example.com";
-        assert_eq!(and(wide, narrow).as_deref(), Some(narrow));
-        assert_eq!(and(wide, one).as_deref(), Some(one));
-        assert_eq!(and(one, one).as_deref(), Some(one));
-        assert_eq!(and(wide, wide).as_deref(), Some(wide));
+        assert_eq!(intersection(wide, narrow).as_deref(), Some(narrow));
+        assert_eq!(intersection(wide, one).as_deref(), Some(one));
+        assert_eq!(intersection(one, one).as_deref(), Some(one));
+        assert_eq!(intersection(wide, wide).as_deref(), Some(wide));
         for other in ["https://example.com", "http://a.app.example.com", "https://*.example.org"] {
-            assert_eq!(and(wide, other), None, "{other}");
+            assert_eq!(intersection(wide, other), None, "{other}");
         }
     }
 
     #[test]
-    fn anything_else_is_no_origin() {
+    fn malformed_origins_and_patterns_are_rejected() {
         for text in [
             "null",
             "",

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_ours_let_the_user_through() {
+    fn internal_and_upstream_errors_are_fail_open() {
         for refusal in [Refusal::Internal, Refusal::UpstreamUnavailable, Refusal::UpstreamTimeout] {
             assert_eq!(refusal.status(), 500);
             assert!(refusal.is_fail_open());

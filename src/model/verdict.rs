@@ -1,6 +1,6 @@
 //! The verdict on a domain: reason, score and facts.
 //!
-//! Values only. The table decides which rule applies, see `table::rules`.
+//! No I/O. `table::rules` decides which rule applies.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Reason {
         Reason::ALL.into_iter().find(|reason| reason.as_str() == name)
     }
 
-    /// Whether the domain counts as flagged and for the top list: every reason but `safe`.
+    /// Returns true for every reason but `safe`. Only flagged domains count for the top list.
     pub const fn is_flagged(self) -> bool {
         !matches!(self, Reason::Safe)
     }
@@ -85,21 +85,21 @@ pub enum Rule {
     Protected = 4,
     /// A relay or an alias service.
     Alias = 5,
-    /// Disposable, reviewed source.
+    /// In a list of disposable domains of tier A: people reviewed the source.
     DisposableA = 6,
-    /// Disposable, two sources agree.
+    /// In a list of disposable domains of tier B: two sources agree.
     DisposableB = 7,
-    /// Disposable, one source.
+    /// In a list of disposable domains of tier C: one source.
     DisposableC = 8,
-    /// Disposable, one source, and its mail servers do not answer.
+    /// In a list of disposable domains of tier D: one source that is probably out of date.
     DisposableD = 9,
-    /// Null MX (RFC 7505) or NXDOMAIN.
+    /// The domain has a null MX (RFC 7505) or no mail host at all, or does not exist (NXDOMAIN).
     NoMail = 10,
-    /// MX at loopback, or parked.
+    /// The domain's mail hosts have no addresses, or only loopback addresses.
     Parked = 11,
-    /// MX of a known disposable operator.
+    /// The MX host belongs to a known operator of disposable domains.
     DisposableMx = 12,
-    /// List hosts, noreply domains.
+    /// A host of mailing lists, or a domain of noreply addresses.
     Role = 13,
     /// A free mailbox provider.
     Free = 14,
@@ -109,11 +109,11 @@ pub enum Rule {
     FreeSubdomain = 16,
     /// In no list, and the registrable name contains a word such as "tempmail".
     ThrowawayName = 17,
-    /// MX of a professional mail service.
+    /// The MX host belongs to a professional mail service.
     Professional = 18,
     /// In no list, and the registrable name contains a word such as "mail".
     MailInName = 19,
-    /// In no list.
+    /// No other rule applies.
     Unknown = 20,
 }
 
@@ -228,7 +228,7 @@ impl Rule {
     }
 }
 
-/// The verdict on a name. The label and the sources are stored in the table, not here.
+/// The verdict on a name. A table stores the label and the sources beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Verdict {
     /// The reason of the score.
@@ -244,7 +244,8 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// The public answer's JSON behind the domain, from the domain's closing quote on.
+    /// The part of the public answer's JSON that follows the domain. It begins with the closing
+    /// quote of the domain.
     pub fn render_json_tail(&self, label: Option<&str>) -> String {
         let Verdict { reason, score, is_free_provider, is_corporate_email, .. } = self;
         let score = score.value();
@@ -260,7 +261,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tail_has_its_members_in_order_and_escapes_the_label() {
+    fn a_json_tail_has_its_members_in_order_and_an_escaped_label() {
         let verdict = Verdict {
             reason: Reason::Disposable,
             score: Score::new(100).unwrap(),
@@ -289,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_score_ends_at_one_hundred() {
+    fn a_score_is_at_most_one_hundred() {
         assert_eq!(Score::new(100).map(Score::value), Some(100));
         assert_eq!(Score::new(101), None);
     }

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::fault::{TableError, read_fault};
 use super::location::{MAX_LIST_BYTES, TableLocation};
 use super::manifest::{ListKind, ListOrigin, ListSpec, Manifest};
-use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists};
+use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists, Row};
 use super::rules::{self, rule_bit};
 use crate::model::domain::ancestor_offsets;
 use crate::model::verdict::Rule;
@@ -32,7 +32,7 @@ pub struct TableInputs {
     pub feeds: Vec<FeedList>,
 }
 
-/// The begin of the first line of a feed's list on disk.
+/// The beginning of the first line of a feed's list on disk.
 const CHECKSUM_PREFIX: &str = "# xxh3 ";
 
 /// The list of a feed.
@@ -132,7 +132,7 @@ impl TableInputs {
     pub fn paths(&self) -> Vec<PathBuf> {
         let base = match &self.location {
             TableLocation::Bundled => None,
-            TableLocation::Directory(path) => Some(path.clone()),
+            TableLocation::Path(path) => Some(path.clone()),
         };
         let feeds = self.feeds.iter().map(|feed| feed.path.clone());
         base.into_iter().chain(self.overrides.clone()).chain(feeds).collect()
@@ -184,7 +184,7 @@ pub(super) struct AddedList {
     pub text: String,
 }
 
-/// Facts of a row that guard its name against a feed.
+/// The facts that guard a name: a feed can't change its answer.
 const GUARDING_BITS: u32 = rules::CLEARED_BIT
     | rule_bit(Rule::SpecialUse)
     | rule_bit(Rule::Protected)
@@ -193,15 +193,16 @@ const GUARDING_BITS: u32 = rules::CLEARED_BIT
     | rule_bit(Rule::Free);
 
 /// Drops the rows of feeds that would change an answer of the lists. This is necessary because the
-/// nearest row wins in a look-up. A row is dropped if its name is
+/// nearest row wins in a look-up. A row of a feed is dropped in four cases:
 ///
-/// - at or below a row that is protected, cleared, an alias, a role, a free provider or reserved,
-///   within the same registrable domain;
-/// - a real name, or below a protected public suffix, unless the feed has the strongest tier;
-/// - in a feed of aliases or free providers, at or below a disposable name;
-/// - below a row that flags it as strongly or more strongly.
+/// - Its name is guarded, or is below a guarded name in the same registrable domain. A name is
+///   guarded if it is protected, cleared, an alias, a role, a free provider or for special use.
+/// - Its name is a real name, or is below a protected public suffix. This does not apply to a feed
+///   of tier A.
+/// - The feed has aliases or free providers, and its name is at or below a disposable or role name.
+/// - A row above it flags its name at least as strongly.
 pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Manifest) {
-    let is_feed = |list: u8| manifest.lists[usize::from(list)].list_origin == ListOrigin::Feed;
+    let is_feed_list = |list: u8| manifest.lists[usize::from(list)].list_origin == ListOrigin::Feed;
     if !manifest.lists.iter().any(|list| list.list_origin == ListOrigin::Feed) {
         return;
     }
@@ -210,15 +211,15 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
         Default::default();
     let mut protected_suffixes: HashSet<&str> = HashSet::new();
     for row in &lists.rows {
-        let relevant = match is_feed(row.list) {
+        let relevant_bits = match is_feed_list(row.list) {
             true => rules::FLAGGING_LIST_BITS,
             false => GUARDING_BITS | rules::REAL_NAME_BIT | rules::FLAGGING_LIST_BITS,
         };
-        let bits = row.fact_bits & relevant;
+        let bits = row.fact_bits & relevant_bits;
         if bits == 0 {
             continue;
         }
-        if !is_feed(row.list) {
+        if !is_feed_list(row.list) {
             *bits_of_name.entry(&row.name).or_default() |= bits;
         }
         if row.coverage != Coverage::NameOnly {
@@ -228,45 +229,49 @@ pub(super) fn drop_guarded_feed_rows(lists: &mut ParsedLists<'_>, manifest: &Man
             protected_suffixes.insert(&row.name);
         }
     }
-    let keep: Vec<bool> = lists
+    let kept_rows: Vec<bool> = lists
         .rows
         .iter()
         .map(|row| {
-            if !is_feed(row.list) {
+            if !is_feed_list(row.list) {
                 return true;
             }
-            let registrable_start = match row.registrable_start {
-                NO_REGISTRABLE => 0,
-                start => usize::from(start),
-            };
-            let parents = ancestor_offsets(&row.name).skip(1);
-            let covering = parents
-                .take_while(|at| *at <= registrable_start)
+            let covering_bits = registrable_parents(row)
                 .filter_map(|at| bits_covering_subdomains.get(&row.name[at..]))
                 .fold(0, |a, b| a | b);
-            let own = bits_of_name.get(&*row.name).copied().unwrap_or_default();
+            let own_bits = bits_of_name.get(&*row.name).copied().unwrap_or_default();
             match row.fact_bits & rules::FLAGGING_LIST_BITS {
-                0 => (own | covering) & (GUARDING_BITS | rules::FLAGGING_LIST_BITS) == 0,
+                0 => (own_bits | covering_bits) & (GUARDING_BITS | rules::FLAGGING_LIST_BITS) == 0,
                 // The strongest tier has the lowest bit.
                 tier => {
-                    let as_strong = rules::FLAGGING_LIST_BITS & (tier | (tier - 1));
-                    let is_protected = || {
+                    let as_strong_bits = rules::FLAGGING_LIST_BITS & (tier | (tier - 1));
+                    let has_protected_suffix = || {
                         let mut parents = ancestor_offsets(&row.name).skip(1);
                         parents.any(|at| protected_suffixes.contains(&row.name[at..]))
                     };
                     let is_strongest = tier & rule_bit(Rule::DisposableA) != 0;
-                    (own | covering) & GUARDING_BITS == 0
-                        && covering & as_strong == 0
-                        && (is_strongest || (own & rules::REAL_NAME_BIT == 0 && !is_protected()))
+                    (own_bits | covering_bits) & GUARDING_BITS == 0
+                        && covering_bits & as_strong_bits == 0
+                        && (is_strongest
+                            || (own_bits & rules::REAL_NAME_BIT == 0 && !has_protected_suffix()))
                 }
             }
         })
         .collect();
-    let mut keep = keep.into_iter();
+    let mut keep = kept_rows.into_iter();
     let ignored_counts = &mut lists.ignored_counts;
     lists.rows.retain(|row| {
         let is_kept = keep.next().unwrap_or(true);
         ignored_counts[usize::from(row.list)] += u32::from(!is_kept);
         is_kept
     });
+}
+
+/// The offsets at which the parents of the row's name begin, up to the registrable domain.
+fn registrable_parents(row: &Row) -> impl Iterator<Item = usize> {
+    let registrable_start = match row.registrable_start {
+        NO_REGISTRABLE => 0,
+        start => usize::from(start),
+    };
+    ancestor_offsets(&row.name).skip(1).take_while(move |at| *at <= registrable_start)
 }

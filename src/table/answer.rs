@@ -1,6 +1,6 @@
 //! The results of a look-up: an answer, a row, and their explanation.
 //!
-//! The results borrow from the table. `lookup` finds them; `rules` decides them.
+//! The results borrow from the table. `lookup` finds a result; `rules` decided it during the build.
 
 use std::borrow::Cow;
 
@@ -12,7 +12,7 @@ use crate::model::verdict::{Rule, Score, Verdict, VerdictSource};
 
 /// A table's answer for a domain.
 #[derive(Clone, Copy)]
-pub struct Lookup<'t> {
+pub struct TableAnswer<'t> {
     /// Reason, score and facts.
     pub verdict: Verdict,
     /// The label of the domain's mail service.
@@ -22,22 +22,22 @@ pub struct Lookup<'t> {
     pub matched_at: Option<usize>,
     pub(super) table: &'t Table,
     /// The index of the answer in the table.
-    pub(super) answer_number: u16,
+    pub(super) answer_index: u16,
     /// Whether the answer follows from DNS records that riskgate looked up.
     pub(super) is_learned: bool,
     /// Whether the DNS has a mail host for the name, even if the answer does not depend on it.
-    pub(super) has_learned_host: bool,
+    pub(super) has_mail_host: bool,
 }
 
 /// One row of a table.
 #[derive(Clone, Copy)]
-pub struct ListRow<'t> {
+pub struct TableRow<'t> {
     /// The name.
     pub name: &'t str,
     /// The answer for the name itself.
-    pub own: Lookup<'t>,
+    pub own_answer: TableAnswer<'t>,
     /// The answer for names below it; `None` if the row covers only the name itself.
-    pub below: Option<Lookup<'t>>,
+    pub answer_below: Option<TableAnswer<'t>>,
 }
 
 /// Why a table gives an answer.
@@ -45,7 +45,7 @@ pub struct ListRow<'t> {
 pub struct Explanation<'t> {
     /// The rule that decided reason and score.
     pub rule: Rule,
-    /// The lists that contain the name or a suffix of it that counts for the answer.
+    /// The lists whose rows count for the answer: rows of the name, or of a suffix of it.
     pub lists: Vec<&'t ListInfo>,
     /// The sources of these lists, and the sources that vote for the row.
     pub sources: Vec<&'t SourcePackage>,
@@ -53,26 +53,31 @@ pub struct Explanation<'t> {
 
 impl Table {
     /// The answer with this index; `matched_at` is the offset at which its row's name begins.
-    pub(super) fn make_lookup(&self, number: u16, matched_at: Option<usize>) -> Lookup<'_> {
-        let answer = &self.decoded.answers[usize::from(number)];
+    pub(super) fn make_answer(
+        &self,
+        answer_index: u16,
+        matched_at: Option<usize>,
+    ) -> TableAnswer<'_> {
+        let answer = &self.decoded.answers[usize::from(answer_index)];
         let label = label_of_answer(&self.decoded, answer);
         let verdict = answer.verdict;
-        Lookup {
+        TableAnswer {
             verdict,
             label,
             matched_at,
             table: self,
-            answer_number: number,
+            answer_index,
             is_learned: false,
-            has_learned_host: false,
+            has_mail_host: false,
         }
     }
 }
 
-impl<'t> Lookup<'t> {
-    /// The public answer's JSON behind the domain, from the domain's closing quote on.
+impl<'t> TableAnswer<'t> {
+    /// The part of the public answer's JSON that follows the domain. It begins with the closing
+    /// quote of the domain.
     pub fn json_tail(&self) -> Cow<'t, str> {
-        let answer = usize::from(self.answer_number);
+        let answer = usize::from(self.answer_index);
         match self.verdict == self.table.decoded.answers[answer].verdict {
             true => Cow::Borrowed(&self.table.json_tails[answer]),
             false => Cow::Owned(self.verdict.render_json_tail(self.label)),
@@ -105,15 +110,15 @@ impl<'t> Lookup<'t> {
 
     /// Whether a list of the manifest has a row for exactly this name.
     pub(super) fn is_in_manifest_lists(&self) -> bool {
-        self.table.decoded.answers[usize::from(self.answer_number)].is_in_manifest_lists
+        self.table.decoded.answers[usize::from(self.answer_index)].is_in_manifest_lists
     }
 
     /// Whether a list of the manifest protects exactly this name, whatever an override says.
     pub fn is_protected_by_name(&self) -> bool {
-        self.table.decoded.answers[usize::from(self.answer_number)].is_protected_by_name
+        self.table.decoded.answers[usize::from(self.answer_index)].is_protected_by_name
     }
 
-    /// Whether the name is flagged by anything but an override of the operator's own file.
+    /// Whether the name is flagged, and not by an override in the operator's own file.
     pub(super) fn is_flagged_without_added_override(&self) -> bool {
         let is_added_override = self.verdict.rule == Rule::Override
             && self.explain().lists.iter().any(|list| list.is_added);
@@ -130,49 +135,50 @@ impl<'t> Lookup<'t> {
             Rule::Role | Rule::Free | Rule::Professional | Rule::FreeSubdomain => true,
             Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked => false,
             Rule::DisposableA | Rule::DisposableB | Rule::DisposableC | Rule::DisposableD => {
-                let answer = &self.table.decoded.answers[usize::from(self.answer_number)];
-                answer.is_real || self.table.inference.has_verified_mx(answer.votes)
+                let answer = &self.table.decoded.answers[usize::from(self.answer_index)];
+                answer.is_real || self.table.unlisted_rules.has_verified_mx(answer.votes)
             }
             Rule::DisposableMx | Rule::Typo | Rule::ThrowawayName | Rule::MailInName => false,
-            // If a row matches without any rule, it only says that the name is real.
+            // A row that makes no rule apply says that the name is real, or gives its label.
             Rule::Unknown => self.matched_at.is_some(),
         };
         let is_known_to_work =
-            is_known_to_work || self.has_learned_host && !self.verdict.reason.is_flagged();
+            is_known_to_work || self.has_mail_host && !self.verdict.reason.is_flagged();
         // If a parent matched, the mistyped name itself has no row.
         let parent_matched = self.matched_at.is_some_and(|at| at > 0);
         if is_known_to_work || parent_matched {
             return None;
         }
         let cannot_receive_mail = matches!(rule, Rule::UnknownTld | Rule::NoMail);
-        self.table.inference.suggest_provider(domain.as_str(), cannot_receive_mail)
+        self.table.unlisted_rules.suggest_provider(domain.as_str(), cannot_receive_mail)
     }
 
     /// The rule, lists and sources behind the answer.
     pub fn explain(&self) -> Explanation<'t> {
-        let answer = &self.table.decoded.answers[usize::from(self.answer_number)];
+        let answer = &self.table.decoded.answers[usize::from(self.answer_index)];
         let lists: Vec<&ListInfo> = (0..)
             .zip(self.table.lists())
             .filter(|(number, _)| answer.lists >> number & 1 == 1)
             .map(|(_, list)| list)
             .collect();
-        let votes = |source: &SourcePackage| {
+        let has_voted = |source: &SourcePackage| {
             source.vote.is_some_and(|letter| answer.votes & source_packages::vote_bit(letter) != 0)
         };
         let sources = self.table.sources().iter().filter(|source| {
-            votes(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
+            has_voted(source) || lists.iter().any(|list| list.source.as_ref() == Some(&source.name))
         });
         Explanation { rule: answer.verdict.rule, sources: sources.collect(), lists }
     }
 }
 
-impl ListRow<'_> {
+impl TableRow<'_> {
     /// Whether two rows give the same answers for the name and for the names below it.
-    pub fn has_same_answers(&self, other: &ListRow) -> bool {
-        fn answer_of<'t>(found: &Lookup<'t>) -> (Verdict, Option<&'t str>) {
+    pub fn has_same_answers(&self, other: &TableRow) -> bool {
+        fn answer_of<'t>(found: &TableAnswer<'t>) -> (Verdict, Option<&'t str>) {
             (found.verdict, found.label)
         }
-        answer_of(&self.own) == answer_of(&other.own)
-            && self.below.as_ref().map(answer_of) == other.below.as_ref().map(answer_of)
+        answer_of(&self.own_answer) == answer_of(&other.own_answer)
+            && self.answer_below.as_ref().map(answer_of)
+                == other.answer_below.as_ref().map(answer_of)
     }
 }

@@ -23,9 +23,9 @@ const OVERFLOW_OFFSET: usize = HIGH_BITS_OFFSET + SLOTS_PER_BUCKET;
 #[derive(Clone, Copy)]
 pub(super) struct NameHash {
     home_bucket: u64,
-    low: u32,
-    high: u8,
-    overflow: u8,
+    fingerprint_low: u32,
+    fingerprint_high: u8,
+    overflow_bit: u8,
 }
 
 /// Hashes a name for a table with this many buckets, overflow buckets included.
@@ -34,9 +34,9 @@ pub(super) fn hash_name(key: &[u8; 16], name: &str, bucket_count: usize) -> Name
     let home_buckets = bucket_count.saturating_sub(OVERFLOW_BUCKETS) as u128;
     NameHash {
         home_bucket: ((u128::from(hash.h1) * home_buckets) >> 64) as u64,
-        low: hash.h2 as u32,
-        high: (hash.h2 >> 32) as u8,
-        overflow: 1 << ((hash.h2 >> 40) & 7),
+        fingerprint_low: hash.h2 as u32,
+        fingerprint_high: (hash.h2 >> 32) as u8,
+        overflow_bit: 1 << ((hash.h2 >> 40) & 7),
     }
 }
 
@@ -45,9 +45,9 @@ pub(super) fn slot_value(bucket: &[u8; BUCKET_BYTES], slot: usize) -> u16 {
     u16::from_le_bytes([bucket[VALUES_OFFSET + 2 * slot], bucket[VALUES_OFFSET + 2 * slot + 1]])
 }
 
-/// Finds the value of a name. Calls `confirm` with bucket and slot of each matching fingerprint,
-/// until it returns true.
-pub(super) fn probe(
+/// Finds the value of a name. For each slot with a matching fingerprint, calls `confirm` with the
+/// bucket and the slot; if it returns true, the name is found.
+pub(super) fn find_value(
     all_buckets: &[u8],
     name_hash: NameHash,
     mut confirm: impl FnMut(usize, usize) -> bool,
@@ -59,9 +59,11 @@ pub(super) fn probe(
         let mut matching_slots = 0_u16;
         for slot in 0..SLOTS_PER_BUCKET {
             let low = &bucket[4 * slot..4 * slot + 4];
-            let same = u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == name_hash.low;
+            let same =
+                u32::from_le_bytes([low[0], low[1], low[2], low[3]]) == name_hash.fingerprint_low;
             matching_slots |=
-                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == name_hash.high) << slot;
+                u16::from(same && bucket[HIGH_BITS_OFFSET + slot] == name_hash.fingerprint_high)
+                    << slot;
         }
         while matching_slots != 0 {
             let slot = matching_slots.trailing_zeros() as usize;
@@ -71,7 +73,7 @@ pub(super) fn probe(
                 return Some(value);
             }
         }
-        if bucket[OVERFLOW_OFFSET] & name_hash.overflow == 0 {
+        if bucket[OVERFLOW_OFFSET] & name_hash.overflow_bit == 0 {
             return None;
         }
     }
@@ -100,15 +102,15 @@ pub(super) fn fill_buckets<'n>(
         let at = (home..=home + OVERFLOW_BUCKETS)
             .find(|bucket| usize::from(used[*bucket]) < SLOTS_PER_BUCKET)?;
         for full in home..at {
-            all_buckets[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= name_hash.overflow;
+            all_buckets[full * BUCKET_BYTES + OVERFLOW_OFFSET] |= name_hash.overflow_bit;
         }
         let slot = usize::from(used[at]);
         used[at] += 1;
         let bucket = &mut all_buckets[at * BUCKET_BYTES..(at + 1) * BUCKET_BYTES];
-        bucket[4 * slot..4 * slot + 4].copy_from_slice(&name_hash.low.to_le_bytes());
+        bucket[4 * slot..4 * slot + 4].copy_from_slice(&name_hash.fingerprint_low.to_le_bytes());
         bucket[VALUES_OFFSET + 2 * slot..VALUES_OFFSET + 2 * slot + 2]
             .copy_from_slice(&value.to_le_bytes());
-        bucket[HIGH_BITS_OFFSET + slot] = name_hash.high;
+        bucket[HIGH_BITS_OFFSET + slot] = name_hash.fingerprint_high;
         slots[at * SLOTS_PER_BUCKET + slot] = number;
     }
     Some((all_buckets, slots))
@@ -119,14 +121,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_name_is_found_where_it_was_put() {
+    fn each_filled_name_is_found_with_its_value() {
         let names: Vec<String> = (0..20_000).map(|n| format!("name-{n}.example")).collect();
         let key = [7; 16];
         let pairs = names.iter().map(|name| (name.as_str(), 1 + (name.len() % 5) as u16));
         let (all_buckets, slots) = fill_buckets(&key, pairs).unwrap();
         let count = all_buckets.len() / BUCKET_BYTES;
         let find = |name: &str| {
-            probe(&all_buckets, hash_name(&key, name, count), |bucket, slot| {
+            find_value(&all_buckets, hash_name(&key, name, count), |bucket, slot| {
                 let number = slots[bucket * SLOTS_PER_BUCKET + slot] as usize;
                 names[number - 1] == name
             })
@@ -143,9 +145,9 @@ mod tests {
         let (mut all_buckets, _) =
             fill_buckets(&key, [("a.com", 1), ("a.com", 2)].into_iter()).unwrap();
         let name_hash = hash_name(&key, "a.com", all_buckets.len() / BUCKET_BYTES);
-        assert_eq!(probe(&all_buckets, name_hash, |_, slot| slot == 1), Some(2));
-        assert_eq!(probe(&all_buckets, name_hash, |_, _| false), None);
+        assert_eq!(find_value(&all_buckets, name_hash, |_, slot| slot == 1), Some(2));
+        assert_eq!(find_value(&all_buckets, name_hash, |_, _| false), None);
         all_buckets.truncate(BUCKET_BYTES / 2);
-        assert_eq!(probe(&all_buckets, name_hash, |_, _| true), None);
+        assert_eq!(find_value(&all_buckets, name_hash, |_, _| true), None);
     }
 }

@@ -16,7 +16,7 @@ use super::layout::parts::{ListInfo, TableMeta};
 use super::layout::sections::FORMAT_VERSION;
 use super::location::{self, SourceFiles};
 use super::manifest::{ListKind, ListOrigin, MAX_LISTS, Manifest};
-use super::resolve::{self, Resolved};
+use super::resolve::{self, ResolvedTable};
 use super::rows::ParsedLists;
 use super::source_packages::{self, SourcePackage};
 use crate::model::domain::suffix_list_version;
@@ -47,7 +47,7 @@ pub(super) fn build_table(
         source_packages::parse_sources(&sources_text, &source_files.display_name("sources.toml"))?;
     let mut manifest = Manifest::parse(&manifest_text, &manifest_name, &sources)?;
 
-    let mut texts = read_texts(source_files, &manifest, &manifest_name)?;
+    let mut texts = read_list_texts(source_files, &manifest, &manifest_name)?;
 
     let mut display_names: Vec<String> =
         manifest.lists.iter().map(|list| source_files.display_name(&list.file)).collect();
@@ -72,12 +72,12 @@ pub(super) fn build_table(
     let mut faults = TableError::default();
     let mut lists = parse_lists(&manifest, &display_names, &texts, (&sources, now), &mut faults);
     let hash =
-        hash_content(&manifest, [&manifest_text, &sources_text], &texts, lists.expired_overrides);
+        hash_inputs(&manifest, [&manifest_text, &sources_text], &texts, lists.expired_overrides);
     drop_guarded_feed_rows(&mut lists, &manifest);
     // A stable sort, because it is fast on lists that are already sorted.
     lists.rows.sort_by(|a, b| a.name.cmp(&b.name));
-    let resolved = resolve::resolve(&lists, &manifest, &display_names, &mut faults);
-    if resolved.rows == 0 && faults.count() == 0 {
+    let resolved = resolve::resolve_lists(&lists, &manifest, &display_names, &mut faults);
+    if resolved.row_count == 0 && faults.count() == 0 {
         faults.push(TableFault::expected(
             &display_names[display_names.len() - 1],
             "lists with rows",
@@ -99,7 +99,7 @@ pub(super) fn build_table(
 }
 
 /// The text of each list, in the order of the manifest.
-fn read_texts(
+fn read_list_texts(
     source_files: &SourceFiles,
     manifest: &Manifest,
     manifest_name: &str,
@@ -133,7 +133,7 @@ fn parse_lists<'t>(
     (sources, now): (&[SourcePackage], i64),
     faults: &mut TableError,
 ) -> ParsedLists<'t> {
-    let votes = sources
+    let vote_bits = sources
         .iter()
         .filter_map(|source| source.vote)
         .fold(0, |votes, letter| votes | source_packages::vote_bit(letter));
@@ -141,19 +141,19 @@ fn parse_lists<'t>(
     let mut lists = ParsedLists::with_capacity(line_count, manifest.lists.len());
     lists.now = now;
     let mut order: Vec<usize> = (0..texts.len()).collect();
-    // Parsing the MX facts needs the MX labels.
+    // Lists of kind `mx` need the labels of the lists of kind `mx_label`, so the latter come first.
     order.sort_by_key(|number| manifest.lists[*number].kind != ListKind::MxLabel);
     for number in order {
         let list = (number as u8, &manifest.lists[number]);
-        lists.parse_list(list, &display_names[number], &texts[number], votes, faults);
+        lists.parse_list(list, &display_names[number], &texts[number], vote_bits, faults);
     }
     lists
 }
 
 /// The hash of everything that the table is built from.
-fn hash_content(
+fn hash_inputs(
     manifest: &Manifest,
-    heads: [&str; 2],
+    head_texts: [&str; 2],
     texts: &[Cow<'static, str>],
     expired_overrides: u32,
 ) -> u128 {
@@ -163,7 +163,7 @@ fn hash_content(
         hash.update(text.as_bytes());
     };
     add(suffix_list_version());
-    heads.into_iter().for_each(&mut add);
+    head_texts.into_iter().for_each(&mut add);
     for (list, text) in manifest.lists.iter().zip(texts) {
         // The path of the operator's overrides has no effect on a verdict, so it is not hashed.
         add(if list.list_origin == ListOrigin::Operator { "overrides" } else { &list.file });
@@ -178,7 +178,7 @@ fn hash_content(
 fn build_meta(
     manifest: &Manifest,
     lists: &ParsedLists,
-    resolved: &Resolved,
+    resolved: &ResolvedTable,
     sources: Vec<SourcePackage>,
 ) -> TableMeta {
     let day_of = |name: &str| {
@@ -188,7 +188,7 @@ fn build_meta(
     let is_flagged = |name: &str| {
         let at = resolved.names.binary_search_by_key(&name, |(name, _)| name).ok()?;
         let entry = resolved.entries[usize::from(resolved.names[at].1) - 1];
-        let answer = resolved.answers.get(usize::from(entry.own))?;
+        let answer = resolved.answers.get(usize::from(entry.own_answer))?;
         Some(answer.verdict.reason.is_flagged())
     };
     let infos = manifest.lists.iter().zip(&lists.ignored_counts).zip(&lists.row_counts);
@@ -196,7 +196,7 @@ fn build_meta(
         // The date of the youngest source: the build reads no clock.
         built_at: sources.iter().filter_map(|s| parse_day(&s.date)).max().unwrap_or(0),
         suffix_list_version: suffix_list_version().to_owned(),
-        rows: resolved.rows as u64,
+        rows: resolved.row_count as u64,
         max_changed_share: manifest.max_changed_share,
         next_override_expiry: lists.next_override_expiry,
         tlds_date: manifest
@@ -205,8 +205,8 @@ fn build_meta(
             .filter(|list| list.kind == ListKind::Tlds)
             .filter_map(|list| day_of(list.source.as_deref()?))
             .min(),
-        inferred: manifest.inference.clone(),
-        mx: resolved.mx.clone(),
+        inferred: manifest.unlisted_rules.clone(),
+        mx: resolved.mx_answers.clone(),
         allow_flagging: manifest.allow_flagging.iter().map(|(name, _)| name.clone()).collect(),
         // A name that an override clears must not stay in the seed of flagged names.
         seed: lists

@@ -51,6 +51,7 @@ pub(super) fn columns_of(kind: ListKind) -> Option<&'static [&'static str]> {
 }
 
 impl<'a> ParsedLists<'a> {
+    /// Parses one line of a CSV list. The first line must be the header.
     pub(super) fn parse_csv_line(
         &mut self,
         context: &LineContext,
@@ -84,11 +85,11 @@ impl<'a> ParsedLists<'a> {
             ));
         }
         let (name, parsed) = parse_name(context, columns[0], fields[0].clone())?;
-        let scope = match context.kind {
-            ListKind::Override => parse_scope(context, &fields[1], &parsed)?,
+        let covers_subtree = match context.kind {
+            ListKind::Override => parse_covers_subtree(context, &fields[1], &parsed)?,
             _ => false,
         };
-        if let Some(first) = self.first_lines.insert((name.clone(), scope), context.line) {
+        if let Some(first) = self.first_lines.insert((name.clone(), covers_subtree), context.line) {
             return Err(TableFault::Duplicate {
                 at: context.location(columns[0]),
                 what: quote_excerpt(&name),
@@ -96,7 +97,9 @@ impl<'a> ParsedLists<'a> {
             });
         }
         match context.kind {
-            ListKind::Override => self.parse_override(context, name, &parsed, scope, &fields),
+            ListKind::Override => {
+                self.parse_override(context, name, &parsed, covers_subtree, &fields)
+            }
             ListKind::Label => {
                 let label = parse_label(context, columns[1], &fields[1])?;
                 let label = self.labels.intern(label);
@@ -123,7 +126,7 @@ impl<'a> ParsedLists<'a> {
         context: &LineContext,
         name: Cow<'a, str>,
         parsed: &DnsName,
-        subtree: bool,
+        covers_subtree: bool,
         fields: &[Cow<'a, str>],
     ) -> Result<(), TableFault> {
         let column_fault = |column: usize, expected: &str| {
@@ -134,7 +137,7 @@ impl<'a> ParsedLists<'a> {
             )
         };
         let non_empty = |column: usize| Some(&*fields[column]).filter(|text| !text.is_empty());
-        let flag = |column: usize| match non_empty(column) {
+        let parse_flag = |column: usize| match non_empty(column) {
             None => Ok(None),
             Some("true") => Ok(Some(true)),
             Some("false") => Ok(Some(false)),
@@ -155,9 +158,9 @@ impl<'a> ParsedLists<'a> {
                     .ok_or_else(|| column_fault(3, "an integer from 0 to 100"))?,
             ),
         };
-        let (is_free, is_corporate) = (flag(4)?, flag(5)?);
+        let (is_free, is_corporate) = (parse_flag(4)?, parse_flag(5)?);
         if let Some(text) = fields.get(8).filter(|text| !text.is_empty())
-            && self.has_expired(context, text)?
+            && self.record_expiry(context, text)?
         {
             return Ok(());
         }
@@ -173,11 +176,11 @@ impl<'a> ParsedLists<'a> {
             let expected = "a row that sets a field";
             return Err(TableFault::expected(context.location(""), expected, "none set"));
         }
-        let coverage = if subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
+        let coverage = if covers_subtree { Coverage::AcrossSuffixes } else { Coverage::NameOnly };
         self.push_row(context, name.clone(), parsed, coverage, RowFacts::default());
         self.overrides.push(OverrideRow {
             name,
-            covers_subtree: subtree,
+            covers_subtree,
             reason,
             score,
             is_free,
@@ -189,9 +192,9 @@ impl<'a> ParsedLists<'a> {
         Ok(())
     }
 
-    /// Returns true if an override with this last day has expired, and counts it; otherwise notes
-    /// when it expires.
-    fn has_expired(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
+    /// Records the expiry of an override with this last day. If the override has expired, counts it
+    /// and returns true. Otherwise returns false, and the override may become the next to expire.
+    fn record_expiry(&mut self, context: &LineContext, text: &str) -> Result<bool, TableFault> {
         let day = parse_day(text).ok_or_else(|| {
             TableFault::expected(
                 context.location("until"),
@@ -225,12 +228,16 @@ impl<'a> ParsedLists<'a> {
         })?;
         let found = mx::find_longest_suffix(&self.mx_labels, host.as_str());
         let Some((label, class)) = found else { return Ok(RowFacts::default()) };
-        Ok(RowFacts { fact_bits: class.bits(), label: *label, votes: 0 })
+        Ok(RowFacts { fact_bits: class.fact_bits(), label: *label, votes: 0 })
     }
 }
 
-/// Whether an override covers the names below it.
-fn parse_scope(context: &LineContext, text: &str, name: &DnsName) -> Result<bool, TableFault> {
+/// Parses the scope of an override. Returns true if the override covers the names below its name.
+fn parse_covers_subtree(
+    context: &LineContext,
+    text: &str,
+    name: &DnsName,
+) -> Result<bool, TableFault> {
     match text {
         "subtree" => Ok(true),
         // No e-mail domain has a single label, so the row could never match.

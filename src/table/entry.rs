@@ -3,10 +3,11 @@
 
 use crate::model::verdict::Rule;
 
-/// No answer: the look-up continues with the next parent.
+/// Stands for the index of an answer where there is none: the look-up continues with the parent.
 pub(super) const NO_ANSWER: u16 = u16::MAX;
 
-/// The answers for names without a row.
+/// The index of the answer for names to which neither a row nor a rule applies. The following
+/// constants are indexes too.
 pub(super) const ANSWER_UNKNOWN: u16 = 0;
 
 /// The answer for names whose top-level domain does not exist.
@@ -41,15 +42,15 @@ pub(super) const FIXED_RULES: [Rule; 7] = [
 /// The number of answers with a fixed index.
 pub(super) const FIXED_ANSWER_COUNT: usize = FIXED_RULES.len();
 
-/// The row of a name, as indexes of answers.
+/// What a table stores for a name: the indexes of its answers. Names with equal entries share one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Entry {
     /// The answer for the name itself; [`NO_ANSWER`] if only names below it have rows.
-    pub own: u16,
+    pub own_answer: u16,
     /// The answer for names below it.
-    pub below: u16,
+    pub answer_below: u16,
     /// The answer for names below it and below a further public suffix, which have another owner.
-    pub across_suffixes: u16,
+    pub answer_across_suffixes: u16,
     /// Whether there are rows below the name. Set only for registrable domains.
     pub has_rows_below: bool,
 }

@@ -1,7 +1,9 @@
 //! Faults of lists and compiled tables.
 //!
-//! A fault says where it is, what was expected and what was found. Loading a table collects all
-//! faults, so that an operator sees them at once. A single fault rejects the whole table.
+//! A fault says where it is, what was expected and what was found. A load has several steps: it
+//! parses the manifest, reads the lists, and parses them. A step collects its faults, so that an
+//! operator sees them together. The next step runs only if there are none: a single fault rejects
+//! the whole table.
 
 use std::fmt;
 use std::io;
@@ -82,7 +84,7 @@ pub enum TableFault {
 }
 
 impl TableFault {
-    /// A fault with a place, what was expected and what was found.
+    /// A fault from its location, what was expected and what was found.
     pub(super) fn expected(
         at: impl Into<String>,
         expected: impl Into<String>,

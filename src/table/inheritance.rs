@@ -1,6 +1,6 @@
 //! The facts that a row passes on to the names below it.
 //!
-//! Values only: `resolve` decides which name inherits which facts.
+//! No I/O. `resolve` decides which name inherits which facts.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use crate::model::verdict::Rule;
 
 /// The facts that a name passes on to names below it.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Inheritable {
+pub(super) struct InheritableFacts {
     pub(super) special_use: Facts,
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
@@ -26,8 +26,8 @@ pub(super) struct Inheritable {
 pub(super) fn collect_inheritable<'r>(
     lists: &'r ParsedLists,
     manifest: &Manifest,
-) -> HashMap<&'r str, Inheritable> {
-    let mut inheritable_by_name: HashMap<&str, Inheritable> = HashMap::new();
+) -> HashMap<&'r str, InheritableFacts> {
+    let mut inheritable_by_name: HashMap<&str, InheritableFacts> = HashMap::new();
     for row in &lists.rows {
         let facts = facts_of_row(row, manifest);
         let has = |rule| row.fact_bits & rules::rule_bit(rule) != 0;
@@ -72,15 +72,15 @@ pub(super) fn facts_of_row(row: &Row, manifest: &Manifest) -> Facts {
     Facts { bits, lists, votes: row.votes, label, mx_label }
 }
 
-/// The facts that a name inherits from its parents.
+/// The facts that a name inherits from the names above it.
 #[derive(Default)]
-pub(super) struct Inherited {
+pub(super) struct InheritedFacts {
     pub(super) special_use: Facts,
     pub(super) free_subdomain: Facts,
     pub(super) protection: Facts,
     pub(super) label: Facts,
-    /// The numbers of the nearest override above the name, and of the nearest override in the
-    /// operator's own file.
+    /// The numbers of the nearest override above the name, and of the nearest one in the operator's
+    /// own file; 0 for none.
     pub(super) subtree_override: u32,
     pub(super) operator_subtree_override: u32,
 }

@@ -18,12 +18,17 @@ impl<'a> ParsedLists<'a> {
         (number, list): (u8, &ListSpec),
         display_name: &str,
         text: &'a str,
-        votes: u32,
+        known_votes: u32,
         faults: &mut TableError,
     ) {
         self.first_lines.clear();
-        let mut context =
-            LineContext { list_number: number, kind: list.kind, display_name, votes, line: 0 };
+        let mut context = LineContext {
+            list_number: number,
+            kind: list.kind,
+            display_name,
+            known_votes,
+            line: 0,
+        };
         let is_feed = list.list_origin == ListOrigin::Feed;
         let mut header = HeaderState::Expected;
         for (line, content) in (1..).zip(text.trim_start_matches('\u{feff}').lines()) {
@@ -64,16 +69,16 @@ impl<'a> ParsedLists<'a> {
         content: &'a str,
     ) -> Result<(), TableFault> {
         let (name, letters) = content.split_once(' ').unwrap_or((content, ""));
-        let (name, exact) = match name.strip_prefix('=') {
+        let (name, is_exact) = match name.strip_prefix('=') {
             Some(name) => (name, true),
             None => (name, false),
         };
         let mut votes = 0;
         for letter in letters.bytes() {
             let bit = letter.is_ascii_lowercase().then(|| 1 << (letter - b'a'));
-            votes |= bit.filter(|bit| context.votes & bit != 0).ok_or_else(|| {
+            votes |= bit.filter(|bit| context.known_votes & bit != 0).ok_or_else(|| {
                 let known: String = (b'a'..=b'z')
-                    .filter(|l| context.votes >> (l - b'a') & 1 == 1)
+                    .filter(|l| context.known_votes >> (l - b'a') & 1 == 1)
                     .map(char::from)
                     .collect();
                 let expected = format!("one name and vote letters of sources.toml ({known})");
@@ -110,7 +115,7 @@ impl<'a> ParsedLists<'a> {
                     context,
                     name,
                     &parsed,
-                    exact,
+                    is_exact,
                     RowFacts { fact_bits: bits, label: 0, votes },
                 );
                 Ok(())

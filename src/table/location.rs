@@ -20,7 +20,7 @@ pub enum TableLocation {
     /// The lists inside the binary.
     Bundled,
     /// A directory with a `manifest.toml`, or a compiled file.
-    Directory(PathBuf),
+    Path(PathBuf),
 }
 
 /// The lists inside the binary: the manifest and every file that it names.

@@ -9,16 +9,16 @@ use serde::Deserialize;
 use toml::{Spanned, Value};
 
 use super::fault::{TableError, TableFault, line_number, quote_excerpt, toml_fault};
-use super::inference::InferenceSettings;
 use super::source_packages::SourcePackage;
+use super::unlisted_rules::UnlistedRuleSettings;
 use crate::model::domain::Domain;
 use crate::model::verdict::{Rule, Score};
 
 /// After this many days, a list of TLDs is too old to prove that a TLD does not exist.
 pub(super) const MAX_TLD_LIST_AGE_DAYS: i64 = 90;
-/// The default share of rows that may be added or removed.
-const MAX_CHANGED_SHARE: f64 = 0.3;
-/// An answer stores its lists as a 64-bit set.
+/// The default share of rows that the next table may add or remove.
+const DEFAULT_MAX_CHANGED_SHARE: f64 = 0.3;
+/// The most lists of a table: an answer stores its lists as a 64-bit set.
 pub(super) const MAX_LISTS: usize = 64;
 
 /// The kind of a list's rows.
@@ -46,7 +46,7 @@ pub(super) enum ListKind {
     Seed,
 }
 
-const KINDS: [(&str, ListKind); 16] = [
+const LIST_KINDS: [(&str, ListKind); 16] = [
     ("override", ListKind::Override),
     ("special_use", ListKind::SpecialUse),
     ("tlds", ListKind::Tlds),
@@ -65,7 +65,7 @@ const KINDS: [(&str, ListKind); 16] = [
     ("seed", ListKind::Seed),
 ];
 
-const TIERS: [(&str, Rule); 4] = [
+const DISPOSABLE_TIERS: [(&str, Rule); 4] = [
     ("a", Rule::DisposableA),
     ("b", Rule::DisposableB),
     ("c", Rule::DisposableC),
@@ -79,13 +79,13 @@ impl ListKind {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             ListKind::Disposable(rule) => rule.as_str(),
-            _ => KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name),
+            _ => LIST_KINDS.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name),
         }
     }
 }
 
 /// The rules that have a score, with their default scores.
-const SCORES: [(Rule, u8); 19] = [
+const DEFAULT_SCORES: [(Rule, u8); 19] = [
     (Rule::SpecialUse, 100),
     (Rule::UnknownTld, 100),
     (Rule::Protected, 0),
@@ -139,7 +139,7 @@ pub(super) struct Manifest {
     /// Protected names that a list may flag, with their line in the manifest.
     pub allow_flagging: Vec<(String, u32)>,
     /// The settings of the rules for unlisted names.
-    pub inference: InferenceSettings,
+    pub unlisted_rules: UnlistedRuleSettings,
 }
 
 /// The score of each rule.
@@ -235,7 +235,7 @@ impl Manifest {
         }
         let scores = parse_scores(raw.scores, &at, &mut faults);
         let max_changed_share = match raw.guard.max_changed_share {
-            None => MAX_CHANGED_SHARE,
+            None => DEFAULT_MAX_CHANGED_SHARE,
             Some(share) => {
                 let value = *share.get_ref();
                 if !(0.0..=1.0).contains(&value) {
@@ -256,9 +256,9 @@ impl Manifest {
             .map(|name| (line_number(text, &name.span()), name.into_inner()))
             .map(|(line, name)| (name, line))
             .collect();
-        let inference = parse_rules(raw.rules, &at, &mut faults);
+        let unlisted_rules = parse_unlisted_rules(raw.rules, &at, &mut faults);
         faults.into_result()?;
-        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, inference })
+        Ok(Manifest { lists, scores, max_changed_share, allow_flagging, unlisted_rules })
     }
 }
 
@@ -269,8 +269,8 @@ fn parse_list_spec(
     sources: &[SourcePackage],
 ) -> Result<ListSpec, TableFault> {
     let kind_name = raw.kind.get_ref();
-    let Some((_, kind)) = KINDS.iter().find(|(name, _)| name == kind_name) else {
-        let names: Vec<&str> = KINDS.iter().map(|(name, _)| *name).collect();
+    let Some((_, kind)) = LIST_KINDS.iter().find(|(name, _)| name == kind_name) else {
+        let names: Vec<&str> = LIST_KINDS.iter().map(|(name, _)| *name).collect();
         let expected = format!("one of {}", names.join(", "));
         return Err(TableFault::expected(
             at(raw.kind.span(), "kind"),
@@ -280,7 +280,7 @@ fn parse_list_spec(
     };
     let kind = match (kind, raw.tier) {
         (ListKind::Disposable(_), Some(tier)) => {
-            match TIERS.iter().find(|(name, _)| name == tier.get_ref()) {
+            match DISPOSABLE_TIERS.iter().find(|(name, _)| name == tier.get_ref()) {
                 Some((_, rule)) => ListKind::Disposable(*rule),
                 None => {
                     let at = at(tier.span(), "tier");
@@ -320,12 +320,12 @@ fn parse_list_spec(
     Ok(ListSpec { file: raw.file, kind, source, line, list_origin: ListOrigin::Manifest })
 }
 
-fn parse_rules(
+fn parse_unlisted_rules(
     raw: RawRules,
     at: &impl Fn(Range<usize>, &str) -> String,
     faults: &mut TableError,
-) -> InferenceSettings {
-    let mut read =
+) -> UnlistedRuleSettings {
+    let mut parse_texts =
         |key: &str, texts: Vec<Spanned<String>>, expected: &str, is_valid: fn(&str) -> bool| {
             let mut accepted = Vec::with_capacity(texts.len());
             for text in texts {
@@ -345,11 +345,11 @@ fn parse_rules(
     };
     let word_format = "three or more of a-z, 0-9 and -";
     let domain_format = "a domain in its canonical form";
-    InferenceSettings {
-        typos_of: read("typos_of", raw.typos_of, domain_format, is_domain),
-        suggest: read("suggest", raw.suggest, domain_format, is_domain),
-        throwaway_words: read("throwaway_words", raw.throwaway_words, word_format, is_word),
-        mail_words: read("mail_words", raw.mail_words, word_format, is_word),
+    UnlistedRuleSettings {
+        typos_of: parse_texts("typos_of", raw.typos_of, domain_format, is_domain),
+        suggest: parse_texts("suggest", raw.suggest, domain_format, is_domain),
+        throwaway_words: parse_texts("throwaway_words", raw.throwaway_words, word_format, is_word),
+        mail_words: parse_texts("mail_words", raw.mail_words, word_format, is_word),
         verified_mx_vote: raw.verified_mx_vote,
     }
 }
@@ -360,13 +360,13 @@ fn parse_scores(
     faults: &mut TableError,
 ) -> Scores {
     let mut scores = [Score::ZERO; Rule::ALL.len() + 1];
-    for (rule, value) in SCORES {
+    for (rule, value) in DEFAULT_SCORES {
         scores[rule as usize] = Score::new(value).unwrap_or(Score::ZERO);
     }
     for (key, value) in raw {
         let at = at(value.span(), &format!("scores.{key}"));
-        let Some((rule, _)) = SCORES.iter().find(|(rule, _)| rule.as_str() == key) else {
-            let names: Vec<&str> = SCORES.iter().map(|(rule, _)| rule.as_str()).collect();
+        let Some((rule, _)) = DEFAULT_SCORES.iter().find(|(rule, _)| rule.as_str() == key) else {
+            let names: Vec<&str> = DEFAULT_SCORES.iter().map(|(rule, _)| rule.as_str()).collect();
             let expected = format!("a rule, one of {}", names.join(", "));
             faults.push(TableFault::expected(at, expected, quote_excerpt(&key)));
             continue;

@@ -1,6 +1,7 @@
 //! The answers that follow from the MX host of an unlisted name.
 //!
-//! Values only: the build computes the answers, and the DNS look-ups select one of them.
+//! No I/O. The build computes the answers. When `dns` has learned a name's MX host, `mx_lookup`
+//! selects the answer.
 
 use std::collections::HashMap;
 
@@ -13,22 +14,22 @@ use crate::model::verdict::Rule;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct MxAnswers {
     pub suffix: String,
-    /// Replaces the answer of `Rule::Unknown`.
+    /// The index of the answer that replaces the answer of `Rule::Unknown`.
     pub unknown: u16,
-    /// Replaces the answer of `Rule::MailInName`.
+    /// The index of the answer that replaces the answer of `Rule::MailInName`.
     pub mail_in_name: u16,
 }
 
-/// The answers by MX host suffix, as a hash map.
-pub(super) struct MxHosts(HashMap<String, (u16, u16)>);
+/// The indexes of the answers `unknown` and `mail_in_name` by MX host suffix.
+pub(super) struct MxAnswerMap(HashMap<String, (u16, u16)>);
 
-impl MxHosts {
-    pub(super) fn new(answers: &[MxAnswers]) -> MxHosts {
+impl MxAnswerMap {
+    pub(super) fn new(answers: &[MxAnswers]) -> MxAnswerMap {
         let host = |entry: &MxAnswers| (entry.suffix.clone(), (entry.unknown, entry.mail_in_name));
-        MxHosts(answers.iter().map(host).collect())
+        MxAnswerMap(answers.iter().map(host).collect())
     }
 
-    pub(super) fn find(&self, host: &str) -> Option<(u16, u16)> {
+    pub(super) fn find_answers(&self, host: &str) -> Option<(u16, u16)> {
         find_longest_suffix(&self.0, host).copied()
     }
 }
@@ -41,7 +42,7 @@ pub(super) fn find_longest_suffix<'m, T>(
     ancestor_offsets(host).find_map(|start| suffixes.get(&host[start..]))
 }
 
-/// Stands for the MX host of a name that has no MX record but an address, which then receives its
+/// Stands for the MX host of a name that has no MX record. The name's own address then receives its
 /// mail (RFC 5321 section 5.1).
 pub const IMPLICIT_MX: &str = "address";
 

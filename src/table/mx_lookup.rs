@@ -1,6 +1,6 @@
 //! Applies DNS records to the answer for an unlisted name.
 
-use super::answer::Lookup;
+use super::answer::TableAnswer;
 use super::entry::{ANSWER_NO_MAIL, ANSWER_PARKED};
 use super::manifest::ListKind;
 use super::mx::{IMPLICIT_MX, rule_for_special_mx};
@@ -11,23 +11,25 @@ impl Table {
     /// Whether the table has an answer for this MX host. riskgate need not look up the addresses of
     /// such a host.
     pub fn is_known_mx_host(&self, host: &str) -> bool {
-        self.mx.find(host).is_some()
+        self.mx_answers.find_answers(host).is_some()
     }
 
-    /// Large providers. riskgate distrusts resolvers that know the mail hosts of none of them.
+    /// The providers under `typos_of` in the manifest. riskgate distrusts resolvers that know the
+    /// mail hosts of none of them.
     pub fn large_providers(&self) -> &[String] {
         &self.decoded.meta.inferred.typos_of
     }
 }
 
-impl Lookup<'_> {
+impl TableAnswer<'_> {
     /// Whether DNS records may change the answer: only rules for unlisted names decided it.
     pub fn is_undecided_by_lists(&self) -> bool {
         match self.verdict.rule {
             Rule::Typo | Rule::ThrowawayName | Rule::MailInName | Rule::Unknown => {
                 self.matched_at.is_none()
             }
-            // The row is that of the suffix. If the answer has any other list, that list decides.
+            // The matching row is that of the free suffix. If another list has a row too, that list
+            // decided the answer.
             Rule::FreeSubdomain => self.is_only_in_lists_of(ListKind::FreeSubdomain),
             _ => false,
         }
@@ -35,8 +37,8 @@ impl Lookup<'_> {
 
     /// Applies an MX fact: a value as in a list of kind `mx`, or [`IMPLICIT_MX`]. If a list or an
     /// override decided the answer, the fact changes nothing. A fact that flags the name outranks
-    /// all rules for unlisted names. A fact that does not flag the name leaves a rule's flag.
-    pub fn apply_mx(self, mx: &str) -> Self {
+    /// all rules for unlisted names. A fact that does not flag the name removes no rule's flag.
+    pub fn apply_mx_fact(self, mx: &str) -> Self {
         if !self.is_undecided_by_lists() || mx == IMPLICIT_MX {
             return self;
         }
@@ -46,18 +48,18 @@ impl Lookup<'_> {
             None => self.answer_by_mx_host(mx),
         };
         match answer {
-            Some(number) => Lookup {
+            Some(number) => TableAnswer {
                 is_learned: true,
-                has_learned_host: rule_for_special_mx(mx).is_none(),
-                ..self.table.make_lookup(number, None)
+                has_mail_host: rule_for_special_mx(mx).is_none(),
+                ..self.table.make_answer(number, None)
             },
-            None => Lookup { has_learned_host: true, ..self },
+            None => TableAnswer { has_mail_host: true, ..self },
         }
     }
 
-    /// The index of the answer for this MX host, if the host changes the answer.
+    /// The index of the answer for this MX host. `None` if the host is unknown or changes nothing.
     fn answer_by_mx_host(&self, host: &str) -> Option<u16> {
-        let (unknown, mail_in_name) = self.table.mx.find(host)?;
+        let (unknown, mail_in_name) = self.table.mx_answers.find_answers(host)?;
         match self.verdict.rule {
             Rule::Unknown => Some(unknown),
             Rule::MailInName => Some(mail_in_name),
@@ -69,7 +71,7 @@ impl Lookup<'_> {
     }
 
     fn is_only_in_lists_of(&self, kind: ListKind) -> bool {
-        let lists = self.table.decoded.answers[usize::from(self.answer_number)].lists;
+        let lists = self.table.decoded.answers[usize::from(self.answer_index)].lists;
         let mut numbered = (0..).zip(self.table.lists());
         numbered.all(|(number, list)| lists >> number & 1 == 0 || list.kind == kind.as_str())
     }

@@ -56,9 +56,9 @@ impl OverrideFile {
         std::path::absolute(&self.path).unwrap_or_else(|_| self.path.clone()).display().to_string()
     }
 
-    /// Writes an override, and removes and returns the rows that it replaces: a row of the same
-    /// scope, and if the new override also covers the names below, the exact row of the name. The
-    /// new row keeps the other fields of a row of the same scope: free, corporate and label.
+    /// Writes an override. Removes and returns the rows of the name that it replaces: a row of the
+    /// same scope, and if the new override covers the names below too, also the exact row. From a
+    /// replaced row of the same scope, the new row keeps the fields free, corporate and label.
     ///
     /// # Errors
     /// If `until` is not a day, the note has a control character, or the file can't be read or
@@ -84,7 +84,8 @@ impl OverrideFile {
         };
         let _lock = self.lock_directory()?;
         let is_replaced = |other: &str| other == scope || !new.is_exact;
-        let EditedFile { mut text, removed } = self.remove_rows(new.name, is_replaced)?;
+        let EditedText { mut text, removed_rows: removed } =
+            self.read_without_rows(new.name, is_replaced)?;
         let same_scope = removed.iter().find(|fields| fields[1] == scope);
         let facts = same_scope.map_or([""; 3], |fields| [4, 5, 6].map(|at| fields[at].as_str()));
         let [is_free, is_corporate, label] = facts;
@@ -109,7 +110,7 @@ impl OverrideFile {
     /// If the file can't be read or written.
     pub fn remove_overrides(&self, name: &DnsName) -> Result<Vec<String>, TableError> {
         let _lock = self.lock_directory()?;
-        let EditedFile { text, removed } = self.remove_rows(name, |_| true)?;
+        let EditedText { text, removed_rows: removed } = self.read_without_rows(name, |_| true)?;
         if !removed.is_empty() {
             aligned_bytes::write_file(&self.path, text.as_bytes())?;
         }
@@ -117,15 +118,15 @@ impl OverrideFile {
     }
 
     /// The file's text without the rows of this name whose scope `is_removed` accepts.
-    fn remove_rows(
+    fn read_without_rows(
         &self,
         name: &DnsName,
         is_removed: impl Fn(&str) -> bool,
-    ) -> Result<EditedFile, TableError> {
+    ) -> Result<EditedText, TableError> {
         let header = csv::format_line(&OVERRIDE_COLUMNS);
         let before = match read_regular_text(&self.path, MAX_LIST_BYTES) {
             Err(ReadError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {
-                return Ok(EditedFile { text: header, removed: Vec::new() });
+                return Ok(EditedText { text: header, removed_rows: Vec::new() });
             }
             read => read.map_err(|found| read_fault(&self.path, found))?,
         };
@@ -162,16 +163,16 @@ impl OverrideFile {
         if !has_header {
             text.push_str(&header);
         }
-        Ok(EditedFile { text, removed })
+        Ok(EditedText { text, removed_rows: removed })
     }
 }
 
 /// A file of overrides after rows were removed.
-struct EditedFile {
+struct EditedText {
     /// The remaining text, with the columns `note` and `until`.
     text: String,
     /// The fields of the removed rows.
-    removed: Vec<Vec<String>>,
+    removed_rows: Vec<Vec<String>>,
 }
 
 fn format_row(fields: &[String]) -> String {

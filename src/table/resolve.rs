@@ -10,7 +10,7 @@ use super::entry::{
     Entry, FIXED_RULES, NO_ANSWER, TLD_COVERS_ALL, TLD_EXISTS, TLD_HAS_COVERING_SUFFIX,
 };
 use super::fault::{TableError, TableFault};
-use super::inheritance::{Inheritable, Inherited, collect_inheritable, facts_of_row};
+use super::inheritance::{InheritableFacts, InheritedFacts, collect_inheritable, facts_of_row};
 use super::manifest::{ListKind, ListOrigin, Manifest};
 use super::mx::MxAnswers;
 use super::rows::{Coverage, NO_REGISTRABLE, ParsedLists, Row};
@@ -20,37 +20,37 @@ use crate::model::verdict::Rule;
 
 /// The contents of a table: its names, entries and answers.
 #[derive(Default)]
-pub(super) struct Resolved<'r> {
+pub(super) struct ResolvedTable<'r> {
     /// The sorted names, each with the number of its entry, counted from 1.
     pub names: Vec<(&'r str, u16)>,
     pub entries: Vec<Entry>,
     pub answers: Vec<StoredAnswer>,
     pub tlds: HashMap<&'r str, u8>,
     /// The answers for names without a row by the suffix of their MX host.
-    pub mx: Vec<MxAnswers>,
+    pub mx_answers: Vec<MxAnswers>,
     /// The number of names with rows.
-    pub rows: usize,
+    pub row_count: usize,
 }
 
 struct EntryBuilder<'r> {
     manifest: &'r Manifest,
     lists: &'r ParsedLists<'r>,
     display_names: &'r [String],
-    inheritable: HashMap<&'r str, Inheritable>,
+    inheritable_by_name: HashMap<&'r str, InheritableFacts>,
     /// The names of `guard.allow_flagging`: their line, and whether the name was flagged.
-    flaggable: HashMap<String, (u32, bool)>,
+    allowed_to_flag: HashMap<String, (u32, bool)>,
     answer_numbers: HashMap<StoredAnswer, u16>,
     entry_numbers: HashMap<Entry, u16>,
-    resolved: Resolved<'r>,
+    resolved: ResolvedTable<'r>,
 }
 
 /// Computes the entries of all names. `lists.rows` must be sorted by name.
-pub(super) fn resolve<'r>(
+pub(super) fn resolve_lists<'r>(
     lists: &'r ParsedLists<'r>,
     manifest: &'r Manifest,
     display_names: &'r [String],
     faults: &mut TableError,
-) -> Resolved<'r> {
+) -> ResolvedTable<'r> {
     let mut allowed = HashMap::new();
     for (name, line) in &manifest.allow_flagging {
         let at = format!("{}:{line}: guard.allow_flagging", display_names[display_names.len() - 1]);
@@ -63,11 +63,11 @@ pub(super) fn resolve<'r>(
         manifest,
         lists,
         display_names,
-        inheritable: collect_inheritable(lists, manifest),
-        flaggable: allowed,
+        inheritable_by_name: collect_inheritable(lists, manifest),
+        allowed_to_flag: allowed,
         answer_numbers: HashMap::new(),
         entry_numbers: HashMap::new(),
-        resolved: Resolved::default(),
+        resolved: ResolvedTable::default(),
     };
     for rule in FIXED_RULES {
         let facts = Facts { bits: rules::rule_bit(rule), ..Facts::default() };
@@ -76,7 +76,7 @@ pub(super) fn resolve<'r>(
     }
     builder.build_entries(faults);
     builder.build_mx_answers(faults);
-    for (name, (line, used)) in &builder.flaggable {
+    for (name, (line, used)) in &builder.allowed_to_flag {
         if !used {
             let at =
                 format!("{}:{line}: guard.allow_flagging", display_names[display_names.len() - 1]);
@@ -119,7 +119,7 @@ impl<'r> EntryBuilder<'r> {
             }
             let has_rows_below = registrable_names.next_if_eq(&name).is_some();
             names.push((name, self.build_entry(name, group, has_rows_below, faults)));
-            self.resolved.rows += 1;
+            self.resolved.row_count += 1;
         }
         for registrable in registrable_names {
             names.push((registrable, self.intern_empty_non_terminal()));
@@ -130,16 +130,17 @@ impl<'r> EntryBuilder<'r> {
         }
     }
 
-    /// The entry of a registrable domain that has no row itself, but rows below it.
+    /// The number of the entry of a registrable domain that has no row itself, but rows below it.
     fn intern_empty_non_terminal(&mut self) -> u16 {
         self.intern_entry(Entry {
-            own: NO_ANSWER,
-            below: NO_ANSWER,
-            across_suffixes: NO_ANSWER,
+            own_answer: NO_ANSWER,
+            answer_below: NO_ANSWER,
+            answer_across_suffixes: NO_ANSWER,
             has_rows_below: true,
         })
     }
 
+    /// Builds the entry of a name from its rows, and returns the number of the entry.
     fn build_entry(
         &mut self,
         name: &'r str,
@@ -148,27 +149,22 @@ impl<'r> EntryBuilder<'r> {
         faults: &mut TableError,
     ) -> u16 {
         let inherited = self.collect_inherited(name, group[0].registrable_start);
-        let inheritable = self.inheritable.get(name).copied().unwrap_or_default();
-        let sum = |coverage: Coverage| {
-            let rows = || group.iter().filter(|row| row.coverage >= coverage);
-            let mut sum = Facts::default();
-            rows().for_each(|row| sum.merge(facts_of_row(row, self.manifest)));
-            rows().next().is_some().then_some(sum)
-        };
-        let sums =
-            [sum(Coverage::NameOnly), sum(Coverage::Subdomains), sum(Coverage::AcrossSuffixes)];
-        let direct = sums[0].unwrap_or_default().bits;
-        let is_protected = direct & rules::rule_bit(Rule::Protected) != 0;
+        let inheritable = self.inheritable_by_name.get(name).copied().unwrap_or_default();
+        let facts_by_coverage =
+            [Coverage::NameOnly, Coverage::Subdomains, Coverage::AcrossSuffixes]
+                .map(|coverage| self.merge_facts(group, coverage));
+        let own_bits = facts_by_coverage[0].unwrap_or_default().bits;
+        let is_protected = own_bits & rules::rule_bit(Rule::Protected) != 0;
         let override_numbers = self.find_overrides(&inheritable, &inherited);
-        let is_allowed = self.flaggable.contains_key(name);
+        let is_allowed = self.allowed_to_flag.contains_key(name);
 
         let mut flagged_by = None;
         if is_protected && !is_allowed {
             flagged_by =
                 group.iter().find(|row| row.fact_bits & FLAGGING_LIST_BITS != 0).map(list_and_line);
         }
-        let mut numbers = [NO_ANSWER; 3];
-        for (i, sum) in sums.into_iter().enumerate() {
+        let mut answer_indexes = [NO_ANSWER; 3];
+        for (i, sum) in facts_by_coverage.into_iter().enumerate() {
             let Some(mut facts) = sum else { continue };
             if i == 0 {
                 // The suffix itself is not given out for free, only the names below it.
@@ -187,31 +183,50 @@ impl<'r> EntryBuilder<'r> {
                     |override_row| (override_row.list, override_row.line),
                 );
                 // An override in the operator's own file may flag even a protected name.
-                let is_operators =
+                let is_operators_override =
                     override_numbers[i].is_some_and(|number| self.is_operator_override(number));
-                if is_protected && !is_allowed && !is_operators && flagged_by.is_none() {
+                if is_protected && !is_allowed && !is_operators_override && flagged_by.is_none() {
                     flagged_by = Some(culprit);
                 }
-                if was_protected && let Some((_, used)) = self.flaggable.get_mut(name) {
+                if was_protected && let Some((_, used)) = self.allowed_to_flag.get_mut(name) {
                     *used = true;
                 }
             }
-            numbers[i] = self.intern_answer(answer);
+            answer_indexes[i] = self.intern_answer(answer);
         }
         if let Some((list, line)) = flagged_by {
             let at = format!("{}:{line}", self.display_names[usize::from(list)]);
             faults.push(TableFault::FlagsProtected { at, name: name.to_owned() });
         }
-        let [own, below, across_suffixes] = numbers;
+        let [own, below, across_suffixes] = answer_indexes;
         if across_suffixes != NO_ANSWER {
-            self.flag_tld(name);
+            self.set_tld_flag(name);
         }
-        self.intern_entry(Entry { own, below, across_suffixes, has_rows_below })
+        self.intern_entry(Entry {
+            own_answer: own,
+            answer_below: below,
+            answer_across_suffixes: across_suffixes,
+            has_rows_below,
+        })
     }
 
-    /// The numbers of the overrides for the name itself, for names below it, and for names below it
-    /// across public suffixes.
-    fn find_overrides(&self, inheritable: &Inheritable, inherited: &Inherited) -> [Option<u32>; 3] {
+    /// The merged facts of the rows with at least this coverage; `None` if there is no such row.
+    fn merge_facts(&self, group: &[Row], coverage: Coverage) -> Option<Facts> {
+        let rows = group.iter().filter(|row| row.coverage >= coverage);
+        let facts = rows.map(|row| facts_of_row(row, self.manifest));
+        facts.reduce(|mut sum, facts| {
+            sum.merge(facts);
+            sum
+        })
+    }
+
+    /// The numbers of the overrides that apply to the name itself, to names below it, and to names
+    /// below it across public suffixes.
+    fn find_overrides(
+        &self,
+        inheritable: &InheritableFacts,
+        inherited: &InheritedFacts,
+    ) -> [Option<u32>; 3] {
         let subtree_overrides = [
             inheritable.subtree_override,
             inherited.operator_subtree_override,
@@ -223,8 +238,8 @@ impl<'r> EntryBuilder<'r> {
         [own, covering, covering]
     }
 
-    /// Flags the TLD of a name whose row covers names across public suffixes.
-    fn flag_tld(&mut self, name: &'r str) {
+    /// Sets the flag of the TLD of a name whose row covers names across public suffixes.
+    fn set_tld_flag(&mut self, name: &'r str) {
         let (tld, flag) = match name.rfind('.') {
             Some(dot) => (&name[dot + 1..], TLD_HAS_COVERING_SUFFIX),
             None => (name, TLD_COVERS_ALL),
@@ -232,10 +247,10 @@ impl<'r> EntryBuilder<'r> {
         *self.resolved.tlds.entry(tld).or_default() |= flag;
     }
 
-    fn collect_inherited(&self, name: &str, registrable_start: u8) -> Inherited {
-        let mut inherited = Inherited::default();
+    fn collect_inherited(&self, name: &str, registrable_start: u8) -> InheritedFacts {
+        let mut inherited = InheritedFacts::default();
         for start in ancestor_offsets(name).skip(1) {
-            let Some(inheritable) = self.inheritable.get(&name[start..]) else { continue };
+            let Some(inheritable) = self.inheritable_by_name.get(&name[start..]) else { continue };
             inherited.special_use.merge(inheritable.special_use);
             inherited.free_subdomain.merge(inheritable.free_subdomain);
             inherited.protection.merge(inheritable.protection);
@@ -260,14 +275,14 @@ impl<'r> EntryBuilder<'r> {
     /// Adds the facts that a name inherits. A protected suffix protects the names below it from
     /// third-party lists and from DNS facts, but not from a role row, which is more specific, and
     /// not from a reviewed list of disposable names.
-    fn add_inherited(&self, facts: &mut Facts, inherited: &Inherited, across_suffixes: bool) {
-        facts.merge(inherited.special_use.inheritable());
+    fn add_inherited(&self, facts: &mut Facts, inherited: &InheritedFacts, across_suffixes: bool) {
+        facts.merge(inherited.special_use.inheritable_part());
         // If a list says that the name is real, the fact of a free suffix above does not apply.
         if facts.bits & rules::REAL_NAME_BIT == 0 {
-            facts.merge(inherited.free_subdomain.inheritable());
+            facts.merge(inherited.free_subdomain.inheritable_part());
         }
         if facts.bits & (rules::rule_bit(Rule::Role) | rules::rule_bit(Rule::DisposableA)) == 0 {
-            facts.merge(inherited.protection.inheritable());
+            facts.merge(inherited.protection.inheritable_part());
         }
         if !across_suffixes && facts.label == 0 && inherited.label.label != 0 {
             facts.label = inherited.label.label;
@@ -283,7 +298,7 @@ impl<'r> EntryBuilder<'r> {
         let mut hosts: Vec<_> = lists.mx_labels.iter().collect();
         hosts.sort_unstable_by_key(|(suffix, _)| *suffix);
         for (suffix, (label, class)) in hosts {
-            let is_disposable = class.bits() == rules::rule_bit(Rule::DisposableMx);
+            let is_disposable = class.fact_bits() == rules::rule_bit(Rule::DisposableMx);
             if is_disposable
                 && ancestor_offsets(suffix).any(|start| self.is_protected(&suffix[start..]))
             {
@@ -299,13 +314,13 @@ impl<'r> EntryBuilder<'r> {
                 ));
             }
             let mut answer = |rule: Rule| {
-                let bits = rules::rule_bit(rule) | class.bits();
+                let bits = rules::rule_bit(rule) | class.fact_bits();
                 let facts = Facts { bits, mx_label: *label, ..Facts::default() };
                 self.intern_answer(rules::decide_answer(&facts, None, &self.manifest.scores))
             };
             let (unknown, mail_in_name) = (answer(Rule::Unknown), answer(Rule::MailInName));
             let suffix = suffix.clone();
-            self.resolved.mx.push(MxAnswers { suffix, unknown, mail_in_name });
+            self.resolved.mx_answers.push(MxAnswers { suffix, unknown, mail_in_name });
         }
     }
 

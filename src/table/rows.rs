@@ -22,7 +22,7 @@ pub(super) enum MxClass {
 
 impl MxClass {
     /// The fact about a name with such an MX host.
-    pub(super) fn bits(self) -> u32 {
+    pub(super) fn fact_bits(self) -> u32 {
         match self {
             MxClass::Professional => rules::rule_bit(Rule::Professional),
             MxClass::Disposable => rules::rule_bit(Rule::DisposableMx),
@@ -77,14 +77,14 @@ pub(super) struct ParsedLists<'a> {
     /// suffix.
     pub ignored_counts: Vec<u32>,
     pub mx_labels: HashMap<String, (u32, MxClass)>,
-    /// The time by which overrides have expired or not, in seconds since 1970.
+    /// The time of the build, in seconds since 1970. It decides which overrides have expired.
     pub now: i64,
     /// The number of expired overrides.
     pub expired_overrides: u32,
     /// When the next override expires, in seconds since 1970.
     pub next_override_expiry: Option<i64>,
-    /// The names of the present list that may occur only once, with their line. The flag separates
-    /// exact overrides from overrides of a subtree.
+    /// The names that the current list had so far, with their first line, to find duplicates. The
+    /// flag is true for an override of a subtree.
     pub first_lines: HashMap<(Cow<'a, str>, bool), u32>,
 }
 
@@ -108,17 +108,18 @@ impl Labels {
     }
 }
 
-/// The place of a line, and the letters that it may use.
+/// The location of a line, and the vote letters that it may use.
 pub(super) struct LineContext<'c> {
     pub list_number: u8,
     pub kind: ListKind,
     pub display_name: &'c str,
     /// The vote letters of `sources.toml`, bit 0 for `a`.
-    pub votes: u32,
+    pub known_votes: u32,
     pub line: u32,
 }
 
 impl LineContext<'_> {
+    /// The line's location in a fault: file, line and column. `key` is the column, or empty.
     pub(super) fn location(&self, key: &str) -> String {
         match key {
             "" => format!("{}:{}", self.display_name, self.line),
@@ -144,7 +145,7 @@ impl<'a> ParsedLists<'a> {
         context: &LineContext,
         name: Cow<'a, str>,
         parsed: &DnsName,
-        exact: bool,
+        is_exact: bool,
         facts: RowFacts,
     ) {
         let suffix = parsed.public_suffix_kind();
@@ -153,7 +154,7 @@ impl<'a> ParsedLists<'a> {
             ListKind::SpecialUse | ListKind::Protected | ListKind::FreeSubdomain
         );
         let coverage = match suffix {
-            _ if exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => {
+            _ if is_exact && (covers_suffixes || suffix != Some(SuffixKind::Icann)) => {
                 Coverage::NameOnly
             }
             Some(_) if covers_suffixes => Coverage::AcrossSuffixes,
@@ -198,7 +199,8 @@ pub(super) struct RowFacts {
     pub votes: u32,
 }
 
-/// Parses a name and returns its canonical text, without a copy if the text is already canonical.
+/// Parses a name. Returns its canonical text and the parsed name. A text that is already canonical
+/// is not copied.
 pub(super) fn parse_name<'t>(
     context: &LineContext,
     key: &str,

@@ -1,13 +1,13 @@
 //! Decides the answer for a name from its facts: the first rule that applies, then the override.
 //!
-//! Values only. `resolve` collects the facts of each name.
+//! No I/O. `resolve` collects the facts of each name.
 
 use std::borrow::Cow;
 
 use super::manifest::Scores;
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 
-/// The fact that makes a rule apply. The lowest bit of a set is that of the deciding rule.
+/// The bit of the fact that makes a rule apply. Of a name's bits, the lowest decides the rule.
 pub(super) const fn rule_bit(rule: Rule) -> u32 {
     1 << rule as u32
 }
@@ -45,7 +45,7 @@ pub(super) struct Facts {
 
 impl Facts {
     /// The facts that names below inherit, without the label.
-    pub(super) fn inheritable(self) -> Facts {
+    pub(super) fn inheritable_part(self) -> Facts {
         Facts {
             label: 0,
             bits: self.bits & !(IN_MANIFEST_LISTS_BIT | PROTECTED_BY_NAME_BIT | REAL_NAME_BIT),
@@ -53,7 +53,7 @@ impl Facts {
         }
     }
 
-    /// Adds the facts of another row or of a parent. The first label is kept.
+    /// Adds the facts of another row or of a parent. A label that is already set is kept.
     pub(super) fn merge(&mut self, other: Facts) {
         self.bits |= other.bits;
         self.lists |= other.lists;
@@ -143,7 +143,8 @@ pub(super) fn decide_answer(
     }
 }
 
-/// The reason of a rule. For [`Rule::Override`] it applies only if the override sets none.
+/// The reason of a rule. That of [`Rule::Override`] is never used: an override sets a reason, or
+/// keeps the reason of the rule that would apply without the override.
 pub(super) fn reason_of_rule(rule: Rule) -> Reason {
     match rule {
         Rule::SpecialUse | Rule::UnknownTld | Rule::NoMail | Rule::Parked | Rule::Typo => {

@@ -1,6 +1,6 @@
 //! The packages that lists were made from, as `sources.toml` describes them.
 //!
-//! Lists refer to a package by its vote letter. A list is as old as its package.
+//! A row of a list refers to a package by its vote letter. A list is as old as its package.
 
 use std::collections::HashMap;
 

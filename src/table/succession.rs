@@ -1,8 +1,9 @@
 //! Checks whether a table may replace the serving table.
 //!
-//! Added overrides and feeds do not count here, because they are checked when they are added.
+//! Rows of added overrides and feeds do not count as changed rows: the operator decides about the
+//! former, and `feed` checks the latter. A feed that would flag a protected name is a fault here.
 
-use super::answer::{ListRow, Lookup};
+use super::answer::{TableAnswer, TableRow};
 use super::entry::NO_ANSWER;
 use super::fault::{TableError, TableFault};
 use super::layout::parts::ListInfo;
@@ -13,8 +14,10 @@ use crate::model::domain::Domain;
 pub const MIN_ROWS_TO_GUARD: u32 = 20;
 
 impl Table {
-    /// Checks whether this table may replace `previous`. It must not flag a name that `previous`
-    /// protects, and must not differ in more rows than the manifest allows.
+    /// Checks whether this table may replace `previous`. It must have rows. It must not flag a name
+    /// that `previous` protects, unless `guard.allow_flagging` or the operator's own override does.
+    /// The rows that the table gains and loses together, and the rows that each long list loses,
+    /// must not exceed `guard.max_changed_share`.
     pub fn check_succession(&self, previous: &Table) -> Result<(), TableError> {
         let mut faults = TableError::default();
         let at = || format!("table {}", self.version);
@@ -23,22 +26,24 @@ impl Table {
         }
         let mut removed = 0;
         for row in previous.rows() {
-            let now = self.find_row(row.name);
-            let is_in_manifest_lists = now.is_some_and(|now| now.own.is_in_manifest_lists());
-            removed += usize::from(row.own.is_in_manifest_lists() && !is_in_manifest_lists);
-            let was_protected = row.own.is_protected_by_name();
-            let is_flagged = |row: &ListRow| row.own.verdict.reason.is_flagged();
+            let new_row = self.find_row(row.name);
+            let is_in_manifest_lists =
+                new_row.is_some_and(|now| now.own_answer.is_in_manifest_lists());
+            removed += usize::from(row.own_answer.is_in_manifest_lists() && !is_in_manifest_lists);
+            let was_protected = row.own_answer.is_protected_by_name();
+            let is_flagged = |row: &TableRow| row.own_answer.verdict.reason.is_flagged();
             if was_protected
                 && self
                     .lookup_any_name(row.name)
                     .is_some_and(|found| found.is_flagged_without_added_override())
-                && !now.is_some_and(|now| is_flagged(&now) && self.is_flagging_allowed(row.name))
+                && !new_row
+                    .is_some_and(|now| is_flagged(&now) && self.is_flagging_allowed(row.name))
             {
                 faults.push(TableFault::FlagsProtected { at: at(), name: row.name.to_owned() });
             }
         }
-        for (before, now) in self.shrunken_lists(previous) {
-            let removed = before.rows.saturating_sub(now) as usize;
+        for (before, rows_left) in self.shrunken_lists(previous) {
+            let removed = before.rows.saturating_sub(rows_left) as usize;
             let at = format!("{}: {}", at(), before.file);
             let (max, before) = (self.max_changed_rows(before.rows as usize), before.rows as usize);
             faults.push(TableFault::TooManyChanges { at, max, before, added: 0, removed });
@@ -78,14 +83,14 @@ impl Table {
     }
 
     /// The answer for a name, which may have a single label.
-    fn lookup_any_name(&self, name: &str) -> Option<Lookup<'_>> {
+    fn lookup_any_name(&self, name: &str) -> Option<TableAnswer<'_>> {
         match Domain::parse(name) {
             // The time only matters for names in no list, which no list flags.
             Ok(domain) => Some(self.lookup(&domain, i64::MAX)),
             Err(_) => self
-                .probe(name)
-                .filter(|e| e.own != NO_ANSWER)
-                .map(|e| self.make_lookup(e.own, Some(0))),
+                .find_entry(name)
+                .filter(|e| e.own_answer != NO_ANSWER)
+                .map(|e| self.make_answer(e.own_answer, Some(0))),
         }
     }
 
@@ -95,9 +100,9 @@ impl Table {
 
     /// The number of names with a row in a list of the manifest.
     fn manifest_row_count(&self) -> usize {
-        let rows = self.decoded.entries.iter().zip(&self.row_counts);
-        let rows = rows.filter(|(entry, _)| entry.own != NO_ANSWER);
-        rows.filter(|(entry, _)| self.make_lookup(entry.own, None).is_in_manifest_lists())
+        let rows = self.decoded.entries.iter().zip(&self.names_per_entry);
+        let rows = rows.filter(|(entry, _)| entry.own_answer != NO_ANSWER);
+        rows.filter(|(entry, _)| self.make_answer(entry.own_answer, None).is_in_manifest_lists())
             .map(|(_, row_count)| *row_count as usize)
             .sum()
     }

@@ -8,16 +8,16 @@ use super::buckets;
 use super::build;
 use super::embedded_lists;
 use super::fault::{TableError, TableFault};
-use super::inference::Inference;
 use super::layout::parts::{DecodedTable, ListInfo};
-use super::layout::sections::LengthPrefixed;
+use super::layout::sections::LengthPrefixedTexts;
 use super::layout::{decode, encode};
 use super::location::{SourceFiles, TableLocation};
 use super::manifest::{ListKind, MAX_TLD_LIST_AGE_DAYS};
-use super::mx::MxHosts;
+use super::mx::MxAnswerMap;
 use super::rules::StoredAnswer;
 use super::source_packages::{SECONDS_PER_DAY, SourcePackage};
-use super::tlds::Tlds;
+use super::tlds::TldFlags;
+use super::unlisted_rules::UnlistedRules;
 use crate::model::domain::suffix_list_version;
 use crate::model::verdict::{Reason, Rule, Verdict};
 
@@ -25,47 +25,47 @@ use crate::model::verdict::{Reason, Rule, Verdict};
 pub struct Table {
     pub(super) bytes: AlignedBytes,
     pub(super) decoded: DecodedTable,
-    /// For each answer, the public answer's JSON behind the domain.
+    /// For each answer, the part of the public answer's JSON that follows the domain.
     pub(super) json_tails: Vec<String>,
-    pub(super) tlds: Tlds,
+    pub(super) tlds: TldFlags,
     /// The rules for names without a row.
-    pub(super) inference: Inference,
+    pub(super) unlisted_rules: UnlistedRules,
     /// The answers by MX host for names without a row.
-    pub(super) mx: MxHosts,
+    pub(super) mx_answers: MxAnswerMap,
     pub(super) version: String,
-    /// Whether the table was built with other public suffixes than this binary has. Then a look-up
-    /// can't rely on `Entry::has_rows_below` and probes every parent.
-    pub(super) needs_full_walk: bool,
+    /// Whether the table was built with another public suffix list than that of this binary. If so,
+    /// a look-up can't rely on `Entry::has_rows_below` and probes every parent.
+    pub(super) has_other_suffix_list: bool,
     /// For each entry, how many names have it.
-    pub(super) row_counts: Vec<u32>,
+    pub(super) names_per_entry: Vec<u32>,
     /// For each answer, whether the rules for unlisted names take precedence over it.
-    pub(super) defers_to_rules: Vec<bool>,
+    pub(super) yields_to_unlisted_rules: Vec<bool>,
 }
 
 impl Table {
-    /// Loads a table completely or returns every fault. A directory is read and built, a file is
-    /// read and checked. Expired overrides still count.
-    pub fn load(source: &TableLocation) -> Result<Table, TableError> {
-        Table::build(&TableInputs::from_base(source.clone()), i64::MIN)
+    /// Loads a table, or returns the faults. A directory is read and built, a file is read and
+    /// checked. Expired overrides still count.
+    pub fn load(location: &TableLocation) -> Result<Table, TableError> {
+        Table::build(&TableInputs::from_base(location.clone()), i64::MIN)
     }
 
-    /// Builds a table with the added overrides and feeds completely, or returns every fault. A
-    /// compiled file can only be extended if it carries its lists, as [`Table::compile`] writes it.
+    /// Builds a table with the added overrides and feeds, or returns the faults. They can be added
+    /// to a compiled file only if it carries its lists, as a file of [`Table::compile`] does.
     /// Overrides that have expired at `now`, in seconds since 1970, are ignored.
-    pub fn build(sources: &TableInputs, now: i64) -> Result<Table, TableError> {
-        let added_lists = sources.read_added_lists()?;
+    pub fn build(inputs: &TableInputs, now: i64) -> Result<Table, TableError> {
+        let added_lists = inputs.read_added_lists()?;
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
                 build::build_table(source_files, &added_lists, now, build::ListTexts::Omitted)?,
                 display_name,
             )
         };
-        match &sources.location {
+        match &inputs.location {
             TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table"),
-            TableLocation::Directory(path) if path.is_dir() => {
+            TableLocation::Path(path) if path.is_dir() => {
                 build_table(&SourceFiles::Directory(path), &path.display().to_string())
             }
-            TableLocation::Directory(path) => {
+            TableLocation::Path(path) => {
                 let display_name = path.display().to_string();
                 let compiled =
                     Table::from_bytes(aligned_bytes::read_compiled(path)?, &display_name)?;
@@ -89,19 +89,19 @@ impl Table {
 
     /// Compiles a table for writing: with the texts of its lists, and with the compilation time
     /// `built_at`, in seconds since 1970.
-    pub fn compile(source: &TableLocation, built_at: i64) -> Result<Table, TableError> {
+    pub fn compile(location: &TableLocation, built_at: i64) -> Result<Table, TableError> {
         let build_table = |source_files: &SourceFiles, display_name: &str| {
             Table::from_bytes(
                 build::build_table(source_files, &[], built_at, build::ListTexts::Embedded)?,
                 display_name,
             )
         };
-        let table = match source {
+        let table = match location {
             TableLocation::Bundled => build_table(&SourceFiles::Bundled, "the bundled table")?,
-            TableLocation::Directory(path) if path.is_dir() => {
+            TableLocation::Path(path) if path.is_dir() => {
                 build_table(&SourceFiles::Directory(path), &path.display().to_string())?
             }
-            TableLocation::Directory(_) => Table::load(source)?,
+            TableLocation::Path(_) => Table::load(location)?,
         };
         table.with_built_at(built_at)
     }
@@ -113,39 +113,41 @@ impl Table {
             .iter()
             .map(|answer| answer.verdict.render_json_tail(label_of_answer(&parts, answer)))
             .collect();
-        let tlds = Tlds::new(&parts.tlds);
+        let tlds = TldFlags::new(&parts.tlds);
         let version = format!("{:012x}", parts.hash >> 80);
         let needs_full_walk = parts.meta.suffix_list_version != suffix_list_version();
         let row_counts = vec![0; parts.entries.len()];
-        let inference = Inference::new(&parts.meta.inferred);
-        let mx = MxHosts::new(&parts.meta.mx);
-        let defers_to_rules = find_deferring_answers(&parts);
+        let unlisted_rules = UnlistedRules::new(&parts.meta.inferred);
+        let mx = MxAnswerMap::new(&parts.meta.mx);
+        let defers_to_rules = find_yielding_answers(&parts);
         let mut table = Table {
             bytes,
             decoded: parts,
             json_tails,
             tlds,
-            inference,
-            mx,
+            unlisted_rules,
+            mx_answers: mx,
             version,
-            needs_full_walk,
-            row_counts,
-            defers_to_rules,
+            has_other_suffix_list: needs_full_walk,
+            names_per_entry: row_counts,
+            yields_to_unlisted_rules: defers_to_rules,
         };
-        let mut row_counts = std::mem::take(&mut table.row_counts);
+        let mut row_counts = std::mem::take(&mut table.names_per_entry);
         table.iter_entries().for_each(|(_, number)| row_counts[number] += 1);
-        table.row_counts = row_counts;
+        table.names_per_entry = row_counts;
         Ok(table)
     }
 
     /// The names of a bucket, in the order of its slots.
-    pub(super) fn names_in_bucket(&self, bucket: usize) -> LengthPrefixed<'_> {
+    pub(super) fn names_in_bucket(&self, bucket: usize) -> LengthPrefixedTexts<'_> {
         let all = self.bytes.as_slice();
         let start = all[self.decoded.name_offsets.clone()]
             .get(4 * bucket..)
             .and_then(|bytes| bytes.first_chunk())
             .map_or(usize::MAX, |bytes| u32::from_le_bytes(*bytes) as usize);
-        LengthPrefixed { rest: all[self.decoded.names.clone()].get(start..).unwrap_or_default() }
+        LengthPrefixedTexts {
+            rest: all[self.decoded.names.clone()].get(start..).unwrap_or_default(),
+        }
     }
 
     /// Every name of the table, with the index of its entry.
@@ -192,8 +194,10 @@ impl Table {
     /// The number of rows by reason and deciding rule.
     pub fn row_counts_by_rule(&self) -> Vec<(Reason, Rule, usize)> {
         let mut classes: Vec<(Reason, Rule, usize)> = Vec::new();
-        for (entry, row_count) in self.decoded.entries.iter().zip(&self.row_counts) {
-            let Some(answer) = self.decoded.answers.get(usize::from(entry.own)) else { continue };
+        for (entry, row_count) in self.decoded.entries.iter().zip(&self.names_per_entry) {
+            let Some(answer) = self.decoded.answers.get(usize::from(entry.own_answer)) else {
+                continue;
+            };
             let Verdict { reason, rule, .. } = answer.verdict;
             match classes.iter_mut().find(|class| (class.0, class.1) == (reason, rule)) {
                 Some(class) => class.2 += *row_count as usize,
@@ -237,7 +241,7 @@ impl Table {
             }
             Some(_) => {}
         }
-        if self.needs_full_walk {
+        if self.has_other_suffix_list {
             warnings.push(format!(
                 "compiled with the public suffixes of {}, read with those of {}: look-ups take \
                  longer",
@@ -256,7 +260,7 @@ impl Table {
 
 /// For each answer, whether the rules for unlisted names take precedence: no rule decided the
 /// answer, it has no label, and no list says that the name is real.
-fn find_deferring_answers(parts: &DecodedTable) -> Vec<bool> {
+fn find_yielding_answers(parts: &DecodedTable) -> Vec<bool> {
     let is_known_list = |list: &ListInfo| list.kind == ListKind::Known.as_str();
     let real_name_lists = (0..).zip(&parts.meta.list).filter(|(_, list)| is_known_list(list));
     let real_name_lists = real_name_lists.fold(0u64, |lists, (number, _)| lists | 1 << number);

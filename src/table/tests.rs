@@ -5,7 +5,7 @@ mod bundled;
 mod compiled;
 mod dns_facts;
 mod faults;
-mod inference;
 mod lookup;
 mod succession;
 mod support;
+mod unlisted_rules;

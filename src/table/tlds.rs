@@ -5,33 +5,33 @@
 
 use xxhash_rust::xxh3::xxh3_64;
 
-const BUCKETS: usize = 2048;
+const BUCKET_COUNT: usize = 2048;
 
 /// The flags of top-level domains; 0 for an unknown top-level domain.
-pub(super) struct Tlds {
+pub(super) struct TldFlags {
     /// For each bucket the offset at which its texts begin, and at last the length of all texts.
     bucket_starts: Vec<u32>,
     /// Flags, length and name of each top-level domain, in the order of the buckets.
     texts: Vec<u8>,
 }
 
-impl Tlds {
-    pub(super) fn new(tlds: &[(String, u8)]) -> Tlds {
+impl TldFlags {
+    pub(super) fn new(tlds: &[(String, u8)]) -> TldFlags {
         let mut sorted: Vec<(usize, &str, u8)> =
             tlds.iter().map(|(name, flags)| (bucket_of(name), name.as_str(), *flags)).collect();
         sorted.sort_unstable();
-        let mut bucket_starts = Vec::with_capacity(BUCKETS + 1);
+        let mut bucket_starts = Vec::with_capacity(BUCKET_COUNT + 1);
         let mut texts = Vec::with_capacity(tlds.len() * 8);
         for (bucket, name, flags) in sorted {
             bucket_starts.resize(bucket + 1, texts.len() as u32);
             texts.extend_from_slice(&[flags, name.len() as u8]);
             texts.extend_from_slice(name.as_bytes());
         }
-        bucket_starts.resize(BUCKETS + 1, texts.len() as u32);
-        Tlds { bucket_starts, texts }
+        bucket_starts.resize(BUCKET_COUNT + 1, texts.len() as u32);
+        TldFlags { bucket_starts, texts }
     }
 
-    pub(super) fn flags(&self, name: &str) -> u8 {
+    pub(super) fn flags_of(&self, name: &str) -> u8 {
         let bucket = bucket_of(name);
         let range = self.bucket_starts[bucket] as usize..self.bucket_starts[bucket + 1] as usize;
         let mut rest = self.texts.get(range).unwrap_or_default();
@@ -47,7 +47,7 @@ impl Tlds {
 }
 
 fn bucket_of(name: &str) -> usize {
-    xxh3_64(name.as_bytes()) as usize % BUCKETS
+    xxh3_64(name.as_bytes()) as usize % BUCKET_COUNT
 }
 
 #[cfg(test)]
@@ -57,11 +57,11 @@ mod tests {
     #[test]
     fn each_name_has_its_flags_and_others_have_none() {
         let all: Vec<(String, u8)> = (0..5000).map(|n| (format!("tld{n}"), n as u8 | 1)).collect();
-        let tlds = Tlds::new(&all);
+        let tlds = TldFlags::new(&all);
         for (name, flags) in &all {
-            assert_eq!(tlds.flags(name), *flags, "{name}");
+            assert_eq!(tlds.flags_of(name), *flags, "{name}");
         }
-        assert_eq!(tlds.flags("tld5000"), 0);
-        assert_eq!(Tlds::new(&[]).flags("com"), 0);
+        assert_eq!(tlds.flags_of("tld5000"), 0);
+        assert_eq!(TldFlags::new(&[]).flags_of("com"), 0);
     }
 }

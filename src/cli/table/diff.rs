@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::failure::CommandFailure;
 use super::lookup::verdict_json;
-use crate::table::{ListRow, Lookup, Table, TableLocation};
+use crate::table::{Table, TableAnswer, TableLocation, TableRow};
 
 /// Prints the rows that differ between two tables.
 pub fn diff(
@@ -16,11 +16,9 @@ pub fn diff(
     new: PathBuf,
     json: bool,
 ) -> Result<(), CommandFailure> {
-    let (old, new) = (
-        Table::load(&TableLocation::Directory(old))?,
-        Table::load(&TableLocation::Directory(new))?,
-    );
-    let mut added: Vec<ListRow> =
+    let (old, new) =
+        (Table::load(&TableLocation::Path(old))?, Table::load(&TableLocation::Path(new))?);
+    let mut added: Vec<TableRow> =
         new.rows().filter(|row| old.find_row(row.name).is_none()).collect();
     let mut removed = Vec::new();
     let mut changed = Vec::new();
@@ -35,7 +33,7 @@ pub fn diff(
     removed.sort_by_key(|row| row.name);
     changed.sort_by_key(|(row, _)| row.name);
     if json {
-        let names = |rows: &[ListRow]| rows.iter().map(|row| json!(row.name)).collect::<Vec<_>>();
+        let names = |rows: &[TableRow]| rows.iter().map(|row| json!(row.name)).collect::<Vec<_>>();
         let table =
             |table: &Table| json!({ "version": table.version(), "rows": table.row_count() });
         let changes: Vec<Value> = changed
@@ -69,17 +67,17 @@ pub fn diff(
     Ok(())
 }
 
-fn row_json(row: &ListRow) -> Value {
-    let mut value = verdict_json(&row.own);
+fn row_json(row: &TableRow) -> Value {
+    let mut value = verdict_json(&row.own_answer);
     // The verdict for names below is shown only if it differs.
-    if row.below.as_ref().is_none_or(|below| verdict_json(below) != value) {
-        value["below"] = row.below.as_ref().map_or(Value::Null, verdict_json);
+    if row.answer_below.as_ref().is_none_or(|below| verdict_json(below) != value) {
+        value["below"] = row.answer_below.as_ref().map_or(Value::Null, verdict_json);
     }
     value
 }
 
-fn describe_row(row: &ListRow) -> String {
-    let describe = |found: &Lookup| {
+fn describe_row(row: &TableRow) -> String {
+    let describe = |found: &TableAnswer| {
         let verdict = &found.verdict;
         let mut text = format!("{} {}", verdict.reason, verdict.score.value());
         let flags =
@@ -90,8 +88,8 @@ fn describe_row(row: &ListRow) -> String {
         }
         text
     };
-    let own = describe(&row.own);
-    match row.below.as_ref().map(describe) {
+    let own = describe(&row.own_answer);
+    match row.answer_below.as_ref().map(describe) {
         Some(below) if below == own => own,
         Some(below) => format!("{own}, below it {below}"),
         None => format!("{own}, alone"),

@@ -70,10 +70,12 @@ pub fn resolve_names(
         match finding {
             DnsFinding::ImplicitMx { .. } => without_mx += 1,
             // List rows can't contain underscores.
-            DnsFinding::Mx { text, .. } if text != "." && DnsName::parse(&text).is_err() => {
+            DnsFinding::Mx { mx_value: text, .. }
+                if text != "." && DnsName::parse(&text).is_err() =>
+            {
                 *unknown.entry(format!("a host that lists can't hold: {text}")).or_default() += 1;
             }
-            DnsFinding::Mx { text, .. } => {
+            DnsFinding::Mx { mx_value: text, .. } => {
                 rows += 1;
                 list.push_str(&format!("{name},{text}\n"));
             }
@@ -135,7 +137,7 @@ async fn query_names(
             let (client, table) = (Arc::clone(&client), Arc::clone(table));
             let name: Arc<str> = name.into();
             queries.spawn_query(Arc::clone(&name), async move {
-                client.query_name(&name, |host| table.is_known_mx_host(host)).await
+                client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
             });
         }
         match queries.next_finding().await {

@@ -11,7 +11,7 @@ use crate::model::month::format_rfc3339;
 use crate::model::verdict::Score;
 use crate::quota::unix_now;
 use crate::store::{DnsFactRow, Store};
-use crate::table::{Lookup, Table, TableInputs};
+use crate::table::{Table, TableAnswer, TableInputs};
 
 /// Writes the table's answer for each name. Learned DNS results come from `store`, if there is one.
 /// Returns a fault for each name that is not a domain.
@@ -65,7 +65,7 @@ fn read_learned_row(
 fn write_lookup(
     out: &mut dyn Write,
     domain: &Domain,
-    found: &Lookup,
+    found: &TableAnswer,
     learned: Option<&DnsFactRow>,
 ) -> io::Result<()> {
     writeln!(out, "{{\"domain\":\"{domain}{}", found.json_tail())?;
@@ -92,7 +92,7 @@ fn write_lookup(
     Ok(())
 }
 
-fn lookup_json(domain: &Domain, found: &Lookup, learned: Option<&DnsFactRow>) -> Value {
+fn lookup_json(domain: &Domain, found: &TableAnswer, learned: Option<&DnsFactRow>) -> Value {
     let why = found.explain();
     json!({
         "domain": domain.as_str(),
@@ -107,7 +107,7 @@ fn lookup_json(domain: &Domain, found: &Lookup, learned: Option<&DnsFactRow>) ->
     })
 }
 
-pub fn verdict_json(found: &Lookup) -> Value {
+pub fn verdict_json(found: &TableAnswer) -> Value {
     json!({
         "risk_score": found.verdict.score.value(),
         "reason": found.verdict.reason.as_str(),

@@ -9,7 +9,7 @@ use crate::model::domain::{DnsName, Domain};
 use crate::model::month::{format_rfc3339, parse_day};
 use crate::model::verdict::Rule;
 use crate::quota::unix_now;
-use crate::table::{ListRow, NewOverride, OverrideAction, OverrideFile, Table, TableInputs};
+use crate::table::{NewOverride, OverrideAction, OverrideFile, Table, TableInputs, TableRow};
 
 /// The arguments of `allow` and `deny`.
 #[derive(Debug, Args)]
@@ -88,8 +88,8 @@ fn protected_at_or_below(table: &Table, name: &DnsName, args: &OverrideArgs) -> 
         return Some(name.to_string());
     }
     let below = format!(".{name}");
-    let is_below = |row: &ListRow| {
-        row.own.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !args.exact
+    let is_below = |row: &TableRow| {
+        row.own_answer.verdict.rule == Rule::Protected && row.name.ends_with(&below) && !args.exact
     };
     table.rows().find(is_below).map(|row| row.name.to_owned())
 }

@@ -5,7 +5,7 @@ use crate::table::{Table, TableLocation};
 const NOW: i64 = 1_795_219_200;
 const DAY: i64 = 86_400;
 
-fn table() -> Table {
+fn small_table() -> Table {
     let folder = tempfile::tempdir().unwrap();
     let list = |file: &str, kind: &str| format!("[[list]]\nfile = \"{file}\"\nkind = \"{kind}\"\n");
     let manifest = list("mx-labels.csv", "mx_label") + &list("free.txt", "free");
@@ -19,17 +19,17 @@ fn table() -> Table {
     ] {
         std::fs::write(folder.path().join(file), text).unwrap();
     }
-    Table::load(&TableLocation::Directory(folder.path().to_owned())).unwrap()
+    Table::load(&TableLocation::Path(folder.path().to_owned())).unwrap()
 }
 
-fn enabled_cache() -> LearnedCache {
-    let cache = LearnedCache::default();
+fn enabled_cache() -> DnsFactCache {
+    let cache = DnsFactCache::default();
     cache.set_enabled(true);
     cache
 }
 
-fn mx(text: &str, ttl_seconds: i64) -> DnsFinding {
-    DnsFinding::Mx { text: text.to_owned(), ttl_seconds }
+fn mx_finding(text: &str, ttl_seconds: i64) -> DnsFinding {
+    DnsFinding::Mx { mx_value: text.to_owned(), ttl_seconds }
 }
 
 fn failed_finding() -> DnsFinding {
@@ -37,67 +37,67 @@ fn failed_finding() -> DnsFinding {
 }
 
 /// The score of a look-up, and whether it follows from a learned fact.
-fn look_up(cache: &LearnedCache, table: &Table, name: &str, now: i64) -> (u8, bool) {
+fn look_up(cache: &DnsFactCache, table: &Table, name: &str, now: i64) -> (u8, bool) {
     let domain = Domain::parse(name).unwrap();
-    let found = cache.apply_learned(table.lookup(&domain, now), &domain, now);
+    let found = cache.apply_dns_fact(table.lookup(&domain, now), &domain, now);
     (found.verdict.score.value(), found.verdict_source() == VerdictSource::Dns)
 }
 
 /// The next name in the queue, if there is one.
-fn pop_queued(cache: &LearnedCache) -> Option<Arc<str>> {
+fn pop_queued(cache: &DnsFactCache) -> Option<Arc<str>> {
     cache.lock_pending().queue.pop_front()
 }
 
 #[test]
-fn the_first_look_up_queues_a_name_and_its_finding_counts_afterwards() {
-    let (cache, table) = (enabled_cache(), table());
+fn a_look_up_queues_a_name_once_and_later_ones_use_its_finding() {
+    let (cache, table) = (enabled_cache(), small_table());
     for _ in 0..3 {
         assert_eq!(look_up(&cache, &table, "new.com", NOW), (10, false));
     }
     let name = pop_queued(&cache).unwrap();
-    assert_eq!((&*name, pop_queued(&cache)), ("new.com", None), "once is enough");
+    assert_eq!((&*name, pop_queued(&cache)), ("new.com", None), "a name is queued only once");
     look_up(&cache, &table, "new.com", NOW);
-    assert_eq!(pop_queued(&cache), None, "it is being asked");
-    let learned = cache.record_finding(&name, mx("mx.bad.host", 600), NOW).unwrap();
+    assert_eq!(pop_queued(&cache), None, "the name is being resolved");
+    let learned = cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW).unwrap();
     assert_eq!((learned.name.as_str(), learned.until), ("new.com", NOW + 600));
     assert_eq!(look_up(&cache, &table, "new.com", NOW + 1), (85, true));
     assert_eq!(pop_queued(&cache), None);
 }
 
 #[test]
-fn a_name_in_a_list_is_never_queued_and_nothing_is_while_it_is_off() {
-    let (cache, table) = (enabled_cache(), table());
+fn listed_names_and_a_disabled_cache_queue_nothing() {
+    let (cache, table) = (enabled_cache(), small_table());
     look_up(&cache, &table, "listed.com", NOW);
     look_up(&cache, &table, "sub.listed.com", NOW);
     assert_eq!(pop_queued(&cache), None);
     look_up(&cache, &table, "new.com", NOW);
-    cache.record_finding(&pop_queued(&cache).unwrap(), mx(".", 600), NOW);
+    cache.record_finding(&pop_queued(&cache).unwrap(), mx_finding(".", 600), NOW);
     cache.set_enabled(false);
     assert_eq!(look_up(&cache, &table, "new.com", NOW), (10, false));
     assert_eq!((pop_queued(&cache), cache.entry_count()), (None, 0));
 }
 
 #[test]
-fn a_fact_that_flags_a_name_ends_with_its_ttl_whether_a_new_answer_comes_or_not() {
-    let table = table();
+fn a_flagging_fact_ends_with_its_ttl_even_without_a_new_answer() {
+    let table = small_table();
     for (text, score) in [(".", 95), ("nxdomain", 95), ("parked", 85), ("mx.bad.host", 85)] {
         let cache = enabled_cache();
         let name: Arc<str> = "new.com".into();
-        cache.record_finding(&name, mx(text, 600), NOW);
+        cache.record_finding(&name, mx_finding(text, 600), NOW);
         assert_eq!(look_up(&cache, &table, "new.com", NOW + 599), (score, true), "{text}");
         assert_eq!(look_up(&cache, &table, "new.com", NOW + 600), (10, false), "{text}");
         cache.record_finding(&name, failed_finding(), NOW + 601);
         assert_eq!(look_up(&cache, &table, "new.com", NOW + 602), (10, false), "{text}");
-        cache.record_finding(&name, mx("mx.bad.host", 600), NOW + 700);
+        cache.record_finding(&name, mx_finding("mx.bad.host", 600), NOW + 700);
         assert_eq!(look_up(&cache, &table, "new.com", NOW + 701), (85, true), "{text}");
     }
 }
 
 #[test]
 fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
-    let (cache, table) = (enabled_cache(), table());
+    let (cache, table) = (enabled_cache(), small_table());
     let name: Arc<str> = "new.com".into();
-    cache.record_finding(&name, mx("mx.good.host", 600), NOW);
+    cache.record_finding(&name, mx_finding("mx.good.host", 600), NOW);
     assert_eq!(look_up(&cache, &table, "new.com", NOW + 599 + DAY), (0, true));
     cache.record_finding(&name, failed_finding(), NOW + 599 + DAY);
     assert_eq!(look_up(&cache, &table, "new.com", NOW + 600 + DAY), (10, false));
@@ -105,9 +105,9 @@ fn a_fact_that_flags_nothing_counts_for_a_day_past_its_ttl() {
 
 #[test]
 fn a_name_is_queued_again_in_the_last_minute_of_its_ttl_so_that_no_flag_is_interrupted() {
-    let (cache, table) = (enabled_cache(), table());
+    let (cache, table) = (enabled_cache(), small_table());
     let name: Arc<str> = "new.com".into();
-    cache.record_finding(&name, mx(".", 600), NOW);
+    cache.record_finding(&name, mx_finding(".", 600), NOW);
     look_up(&cache, &table, "new.com", NOW + 539);
     assert_eq!(pop_queued(&cache), None);
     assert_eq!(look_up(&cache, &table, "new.com", NOW + 540), (95, true));
@@ -122,11 +122,11 @@ fn a_name_is_queued_again_in_the_last_minute_of_its_ttl_so_that_no_flag_is_inter
 
 #[test]
 fn a_name_without_an_answer_is_retried_with_growing_delays() {
-    let (cache, table) = (enabled_cache(), table());
+    let (cache, table) = (enabled_cache(), small_table());
     let mut now = NOW;
     for pause in [60, 300, 1_800, 7_200, 7_200] {
         look_up(&cache, &table, "new.com", now);
-        let name = pop_queued(&cache).expect("it is tried");
+        let name = pop_queued(&cache).expect("the name is queued again");
         assert_eq!(cache.record_finding(&name, failed_finding(), now), None);
         look_up(&cache, &table, "new.com", now + pause - 1);
         assert_eq!(pop_queued(&cache), None, "{pause}");
@@ -136,24 +136,27 @@ fn a_name_without_an_answer_is_retried_with_growing_delays() {
 }
 
 #[test]
-fn a_million_names_leave_queue_and_memory_bounded() {
-    let (cache, table) = (enabled_cache(), table());
+fn queue_and_cache_stay_bounded_with_a_million_names() {
+    let (cache, table) = (enabled_cache(), small_table());
     for number in 0..1_000_000 {
         look_up(&cache, &table, &format!("name-{number}.com"), NOW);
     }
-    assert_eq!(cache.queue_len(), MAX_QUEUED);
-    assert_eq!(cache.lock_pending().names.len(), MAX_QUEUED);
-    assert_eq!(cache.dropped_count(), 1_000_000 - MAX_QUEUED as u64);
+    assert_eq!(cache.queue_len(), MAX_QUEUED_NAMES);
+    assert_eq!(cache.lock_pending().queued_or_in_flight.len(), MAX_QUEUED_NAMES);
+    assert_eq!(cache.dropped_count(), 1_000_000 - MAX_QUEUED_NAMES as u64);
     let host = "h".repeat(60);
     for number in 0..1_000_000 {
-        cache.record_finding(&format!("name-{number}.com").into(), mx(&host, 600), NOW);
+        cache.record_finding(&format!("name-{number}.com").into(), mx_finding(&host, 600), NOW);
         if number % 1_000 == 0 {
             // A name that is looked up again and again is not evicted.
             look_up(&cache, &table, "name-0.com", NOW);
         }
     }
-    assert!(cache.bytes.load(Ordering::Relaxed) <= MAX_BYTES);
-    assert!(cache.entry_count() < MAX_BYTES / ENTRY_OVERHEAD_BYTES && cache.entry_count() > 50_000);
+    assert!(cache.bytes.load(Ordering::Relaxed) <= MAX_CACHE_BYTES);
+    assert!(
+        cache.entry_count() < MAX_CACHE_BYTES / ENTRY_OVERHEAD_BYTES
+            && cache.entry_count() > 50_000
+    );
     assert_eq!(cache.lock_eviction_order().len(), cache.entry_count());
     let counted: usize = cache.entries.iter().map(|it| it.value().size_bytes(it.key())).sum();
     assert_eq!(counted, cache.bytes.load(Ordering::Relaxed));
@@ -163,8 +166,8 @@ fn a_million_names_leave_queue_and_memory_bounded() {
 }
 
 #[test]
-fn a_name_whose_query_was_dropped_can_be_queued_again() {
-    let (cache, table) = (enabled_cache(), table());
+fn a_name_whose_query_was_cancelled_can_be_queued_again() {
+    let (cache, table) = (enabled_cache(), small_table());
     look_up(&cache, &table, "one.com", NOW);
     look_up(&cache, &table, "two.com", NOW);
     assert_eq!(pop_queued(&cache).as_deref(), Some("one.com"));

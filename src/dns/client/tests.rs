@@ -21,7 +21,7 @@ async fn start_resolver(answer: Answerer) -> SocketAddr {
 
 /// A response (RFC 1035 section 4.1) with one record for the queried name: each name is its own
 /// mail host, with a loopback address.
-fn build_answer(query: &[u8]) -> Vec<u8> {
+fn build_loopback_answer(query: &[u8]) -> Vec<u8> {
     const HEADER: usize = 12;
     const NAME: [u8; 2] = [0xc0, HEADER as u8];
     let name = query[HEADER..].iter().position(|byte| *byte == 0).unwrap();
@@ -37,7 +37,7 @@ fn build_answer(query: &[u8]) -> Vec<u8> {
     [&head, question, &NAME, &kind, &class_and_ttl, &length, &data].concat()
 }
 
-/// A response NXDOMAIN with the SOA record of this zone.
+/// An NXDOMAIN response with the SOA record of this zone.
 fn build_nxdomain(query: &[u8], zone: &[u8]) -> Vec<u8> {
     let head = [&query[..2], &[0x81, 0x83, 0, 1, 0, 0, 0, 1, 0, 0]].concat();
     let end = 12 + query[12..].iter().position(|byte| *byte == 0).unwrap() + 5;
@@ -47,7 +47,7 @@ fn build_nxdomain(query: &[u8], zone: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_denial_counts_only_with_the_soa_of_a_zone_that_holds_the_name() {
+async fn nxdomain_counts_only_with_the_soa_of_a_zone_of_the_name() {
     let zones: [(Answerer, bool); 5] = [
         (|query| build_nxdomain(query, b"\x04gone\x03com\0"), true),
         (|query| build_nxdomain(query, b"\x03com\0"), true),
@@ -56,16 +56,17 @@ async fn a_denial_counts_only_with_the_soa_of_a_zone_that_holds_the_name() {
         (|query| build_nxdomain(query, b"\x03sub\x04gone\x03com\0"), false),
     ];
     for (answer, is_believed) in zones {
-        let finding = client_of(answer, 1_000).await.query_name("gone.com", |_| false).await;
+        let finding =
+            client_with_resolver(answer, 1_000).await.query_mail_hosts("gone.com", |_| false).await;
         assert_eq!(matches!(finding, DnsFinding::Mx { .. }), is_believed, "{finding:?}");
     }
 }
 
-async fn client(rate: u32) -> DnsClient {
-    client_of(build_answer, rate).await
+async fn loopback_hosts_client(rate: u32) -> DnsClient {
+    client_with_resolver(build_loopback_answer, rate).await
 }
 
-async fn client_of(answer: Answerer, rate: u32) -> DnsClient {
+async fn client_with_resolver(answer: Answerer, rate: u32) -> DnsClient {
     let resolvers = vec![start_resolver(answer).await];
     let options = DnsOptions { learn: true, resolvers, rate, concurrency: 16 };
     DnsClient::new(&options, Arc::new(Pacer::new(rate))).unwrap()
@@ -76,16 +77,16 @@ fn spawn_queries(client: &Arc<DnsClient>, names: usize) -> JoinSet<DnsFinding> {
     let mut tasks = JoinSet::new();
     for number in 0..names {
         let client = Arc::clone(client);
-        tasks.spawn(
-            async move { client.query_name(&format!("name-{number}.com"), |_| false).await },
-        );
+        tasks.spawn(async move {
+            client.query_mail_hosts(&format!("name-{number}.com"), |_| false).await
+        });
     }
     tasks
 }
 
 #[tokio::test]
-async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
-    let mut client = client(8).await;
+async fn waiting_for_the_rate_limit_does_not_time_out_a_query() {
+    let mut client = loopback_hosts_client(8).await;
     // Twelve queries take more than a second.
     client.name_timeout = Duration::from_millis(300);
     let client = Arc::new(client);
@@ -97,11 +98,11 @@ async fn names_are_learned_at_a_low_rate_however_long_their_queries_wait() {
 }
 
 #[tokio::test]
-async fn a_probe_does_not_fail_behind_a_full_queue() {
-    let client = Arc::new(client(2).await);
+async fn a_resolver_probe_overtakes_waiting_queries() {
+    let client = Arc::new(loopback_hosts_client(2).await);
     let mut tasks = spawn_queries(&client, 20);
     tasks.spawn(async { DnsFinding::Unknown(String::new()) });
-    assert!(tasks.join_next().await.is_some(), "all wait");
+    assert!(tasks.join_next().await.is_some(), "the other queries wait");
     let started = Instant::now();
     assert_eq!(client.probe_resolvers(&["gmail.com".to_owned()]).await, Ok(()));
     assert!(started.elapsed() < Duration::from_secs(3), "{:?}", started.elapsed());

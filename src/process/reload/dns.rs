@@ -13,7 +13,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::status_reporter::StatusReporter;
 use crate::config::StoreOptions;
-use crate::dns::{DnsClient, DnsOptions, DnsStatus, LearnedSync, Pacer, QueryTasks};
+use crate::dns::{DnsClient, DnsFactSync, DnsOptions, DnsStatus, Pacer, QueryTasks};
 use crate::gate::GateState;
 
 /// How often the thread syncs with the store and publishes its status.
@@ -82,7 +82,7 @@ struct Worker {
     store: StoreOptions,
     pacer: Arc<Pacer>,
     /// None while the store is not open.
-    sync: Option<LearnedSync>,
+    sync: Option<DnsFactSync>,
     store_problem: Option<String>,
 }
 
@@ -133,14 +133,14 @@ impl Worker {
                 Some((name, finding)) = queries.next_finding() => {
                     let learned = cache.record_finding(&name, finding, self.state.ledger.now());
                     if let (Some(learned), Some(sync)) = (learned, &mut self.sync) {
-                        sync.queue_row(learned);
+                        sync.queue_fact(learned);
                     }
                 }
                 name = cache.wait_for_queued_name(), if client.is_some() => {
                     let (Some(client), state) = (client, Arc::clone(&self.state)) else { continue };
                     queries.spawn_query(Arc::clone(&name), async move {
                         let table = state.table.snapshot();
-                        client.query_name(&name, |host| table.is_known_mx_host(host)).await
+                        client.query_mail_hosts(&name, |host| table.is_known_mx_host(host)).await
                     });
                 }
             }
@@ -153,7 +153,7 @@ impl Worker {
         let synced = spawn_blocking(move || {
             let mut sync = match sync {
                 Some(sync) => sync,
-                None => LearnedSync::new(store.open(store.deadline)?),
+                None => DnsFactSync::new(store.open(store.deadline)?),
             };
             let outcome = sync.sync(&state.dns, state.ledger.now());
             Ok::<_, crate::store::StoreError>((sync, outcome))
@@ -172,16 +172,21 @@ impl Worker {
     fn publish_status(&self, resolver_problem: Option<&str>) {
         let cache = &self.state.dns;
         let status = DnsStatus {
-            is_learning: cache.is_on(),
-            known: cache.entry_count(),
-            queue: cache.queue_len(),
-            dropped: cache.dropped_count(),
-            answered_at: cache.answered_at(),
+            is_learning: cache.is_enabled(),
+            cached_names: cache.entry_count(),
+            queued_names: cache.queue_len(),
+            dropped_names: cache.dropped_count(),
+            last_answered_at: cache.last_answered_at(),
             problem: resolver_problem.or(self.store_problem.as_deref()).map(str::to_owned),
         };
         self.status_reporter.record("dns", status.problem.as_deref(), false);
-        let (known, queue) = (status.known, status.queue);
-        self.state.metrics.dns.set_dns(known, queue, status.dropped, cache.asked());
+        let (known, queue) = (status.cached_names, status.queued_names);
+        self.state.metrics.dns.set_dns(
+            known,
+            queue,
+            status.dropped_names,
+            cache.findings_by_outcome(),
+        );
         self.status_reporter.set_dns(status);
     }
 }

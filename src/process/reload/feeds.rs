@@ -110,7 +110,7 @@ impl Worker {
         let Some(last) = on_disk.into_iter().chain(tried).max_by_key(|last| last.at) else {
             return true;
         };
-        if !last.has_failed && feed.is_damaged(&self.feeds.dir) {
+        if !last.has_failed && feed.has_damaged_list(&self.feeds.dir) {
             return true;
         }
         let (due_at, interval) = (feed.next_due_at(&last), feed.interval.as_secs());

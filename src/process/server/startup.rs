@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::inputs::{StartError, StartupInputs, access_log_error};
 use crate::config::ConfigSources;
-use crate::dns::LearnedCache;
+use crate::dns::DnsFactCache;
 use crate::gate::GateState;
 use crate::message::request_id::RequestIdGenerator;
 use crate::observe::access_log::AccessLog;
@@ -45,7 +45,7 @@ pub(in crate::process) fn build_state(
         config.top_domains,
         Box::new(move |name| {
             let table = table_of_verdicts.peek();
-            let verdict = table.find_row(name)?.own.verdict;
+            let verdict = table.find_row(name)?.own_answer.verdict;
             verdict.reason.is_flagged().then_some((verdict.reason, verdict.score))
         }),
         Box::new(move || table_of_seeds.peek().seed().to_vec()),
@@ -56,7 +56,7 @@ pub(in crate::process) fn build_state(
         .map_err(|error| access_log_error(&config.log_target, &error))?;
     let state = Arc::new(GateState {
         table,
-        dns: LearnedCache::default(),
+        dns: DnsFactCache::default(),
         keys: SnapshotCell::new(ring),
         ledger,
         top_domains: top,

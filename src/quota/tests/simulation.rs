@@ -10,19 +10,19 @@
 //! ```
 
 mod checks;
-mod engine;
 mod faults;
 mod network;
 mod random;
 mod run;
 mod sabotage;
+mod simulated_store;
 
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use engine::SimulatedStore;
 use run::Simulation;
 use sabotage::SabotagedStore;
+use simulated_store::SimulatedStore;
 
 /// How many seeds are run on each store by default; `scripts/test --all` runs 100,000 in all.
 const DEFAULT_SEEDS: u64 = 2_000;
@@ -68,6 +68,6 @@ fn no_simulated_run_with_sqlite_breaks_a_promise() {
 
 #[test]
 fn no_simulated_run_with_redis_breaks_a_promise() {
-    let server = engine::RedisServer::start();
+    let server = simulated_store::RedisServer::start();
     run_seeds(|| SimulatedStore::redis(&server));
 }

@@ -4,8 +4,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use super::parts::{DecodedTable, TableMeta};
 use super::sections::{
-    ANSWER_BYTES, CHECKSUM_START, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, LengthPrefixed, MAGIC,
-    SECTION_COUNT, damage_fault, read_integer, section_range,
+    ANSWER_BYTES, CHECKSUM_START, ENTRY_BYTES, FORMAT_VERSION, HEADER_BYTES, LengthPrefixedTexts,
+    MAGIC, SECTION_COUNT, damage_fault, read_integer, section_range,
 };
 use crate::model::verdict::{Reason, Rule, Score, Verdict};
 use crate::table::aligned_bytes::AlignedBytes;
@@ -42,9 +42,9 @@ fn decode_entry(bytes: &[u8; ENTRY_BYTES], answers: usize) -> Option<Entry> {
     let is_valid = numbers.iter().all(|n| *n == NO_ANSWER || usize::from(*n) < answers);
     let [own, below, across_suffixes] = numbers;
     (is_valid && flags < 2).then_some(Entry {
-        own,
-        below,
-        across_suffixes,
+        own_answer: own,
+        answer_below: below,
+        answer_across_suffixes: across_suffixes,
         has_rows_below: flags == 1,
     })
 }
@@ -86,7 +86,7 @@ pub(in crate::table) fn decode_table(
     if meta.list.len() > 64 {
         return Err(damaged("description"));
     }
-    let labels: Vec<String> = LengthPrefixed { rest: &all[section(1)?] }
+    let labels: Vec<String> = LengthPrefixedTexts { rest: &all[section(1)?] }
         .map(|text| text.and_then(|text| std::str::from_utf8(text).ok()).map(str::to_owned))
         .collect::<Option<_>>()
         .ok_or_else(|| damaged("labels"))?;
@@ -106,7 +106,7 @@ pub(in crate::table) fn decode_table(
     let mut tlds = Vec::new();
     let mut rest = &all[section(4)?];
     while let Some((flags, after)) = rest.split_first() {
-        let mut texts = LengthPrefixed { rest: after };
+        let mut texts = LengthPrefixedTexts { rest: after };
         let name = texts.next().flatten().and_then(|text| std::str::from_utf8(text).ok());
         tlds.push((name.ok_or_else(|| damaged("top-level domains"))?.to_owned(), *flags));
         rest = texts.rest;
@@ -130,7 +130,8 @@ pub(in crate::table) fn decode_table(
     Ok(parts)
 }
 
-/// Checks that every value refers to an entry, and that every used slot has a name.
+/// Checks that every value refers to an entry, and that every used slot has a name. `None` if the
+/// table is damaged.
 fn check_buckets(all: &[u8], parts: &DecodedTable) -> Option<()> {
     let (all_buckets, rest) = all[parts.buckets.clone()].as_chunks::<BUCKET_BYTES>();
     let (starts, rest_of_starts) = all[parts.name_offsets.clone()].as_chunks::<4>();
@@ -144,7 +145,8 @@ fn check_buckets(all: &[u8], parts: &DecodedTable) -> Option<()> {
         return None;
     }
     for (bucket, start) in all_buckets.iter().zip(starts) {
-        let mut texts = LengthPrefixed { rest: names.get(u32::from_le_bytes(*start) as usize..)? };
+        let mut texts =
+            LengthPrefixedTexts { rest: names.get(u32::from_le_bytes(*start) as usize..)? };
         let mut saw_empty_slot = false;
         for slot in 0..SLOTS_PER_BUCKET {
             let value = usize::from(buckets::slot_value(bucket, slot));

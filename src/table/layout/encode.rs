@@ -12,20 +12,20 @@ use crate::table::buckets::{self, BUCKET_BYTES, SLOTS_PER_BUCKET};
 use crate::table::embedded_lists::{self, EmbeddedLists};
 use crate::table::entry::Entry;
 use crate::table::fault::TableFault;
-use crate::table::resolve::Resolved;
+use crate::table::resolve::ResolvedTable;
 use crate::table::rules::StoredAnswer;
 
 /// The contents of a table to encode.
 pub(in crate::table) struct TableContent<'r> {
     /// The hash of everything that the table was built from.
     pub hash: u128,
-    pub resolved: &'r Resolved<'r>,
+    pub resolved: &'r ResolvedTable<'r>,
     pub labels: &'r [String],
     pub meta: TableMeta,
     pub embedded_lists: &'r EmbeddedLists,
 }
 
-/// The number of hash keys to try. Unless somebody chose colliding names, the first key fits.
+/// The most hash keys to try. Unless somebody chose colliding names, the first key fits.
 const MAX_HASH_KEYS: u64 = 64;
 
 /// Encodes a table.
@@ -151,9 +151,9 @@ fn encode_answer(answer: &StoredAnswer) -> [u8; ANSWER_BYTES] {
 
 fn encode_entry(entry: &Entry) -> [u8; ENTRY_BYTES] {
     let mut out = [0; ENTRY_BYTES];
-    out[..2].copy_from_slice(&entry.own.to_le_bytes());
-    out[2..4].copy_from_slice(&entry.below.to_le_bytes());
-    out[4..6].copy_from_slice(&entry.across_suffixes.to_le_bytes());
+    out[..2].copy_from_slice(&entry.own_answer.to_le_bytes());
+    out[2..4].copy_from_slice(&entry.answer_below.to_le_bytes());
+    out[4..6].copy_from_slice(&entry.answer_across_suffixes.to_le_bytes());
     out[6] = u8::from(entry.has_rows_below);
     out
 }

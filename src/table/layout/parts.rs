@@ -1,19 +1,20 @@
-//! The decoded parts of a table: everything but its buckets and names.
+//! The parts of a checked table: its small sections decoded, its buckets and names as ranges.
 
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::table::entry::Entry;
-use crate::table::inference::InferenceSettings;
 use crate::table::mx::MxAnswers;
 use crate::table::rules::StoredAnswer;
 use crate::table::source_packages::SourcePackage;
+use crate::table::unlisted_rules::UnlistedRuleSettings;
 
 /// One list of a table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ListInfo {
-    /// The file beside the manifest.
+    /// The file beside the manifest. For an added list the path of the overrides, or `feed` and the
+    /// feed's name.
     pub file: String,
     /// The list's kind, for disposable lists with the tier.
     pub kind: String,
@@ -22,8 +23,8 @@ pub struct ListInfo {
     pub source: Option<String>,
     /// The number of rows.
     pub rows: u32,
-    /// The number of rows that match nothing: the row names an ICANN suffix, or is a feed's row
-    /// that is not a domain or would flag a name that the lists guard.
+    /// The number of rows without effect: rows that name an ICANN suffix, and rows of a feed that
+    /// are no domain or would change the answer for a name that the lists guard.
     pub ignored: u32,
     /// Whether the list was added to those of the manifest: the operator's own overrides, or a
     /// feed's list.
@@ -34,19 +35,27 @@ pub struct ListInfo {
 /// The metadata of a table, stored as TOML.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(in crate::table) struct TableMeta {
+    /// When the table was compiled, in seconds since 1970. For a table that was built at start, the
+    /// day of its youngest source.
     pub built_at: i64,
     pub suffix_list_version: String,
+    /// The number of names with a row.
     pub rows: u64,
+    /// The share of rows that the next table may add or remove, from 0 to 1.
     pub max_changed_share: f64,
     /// When the next override expires, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_override_expiry: Option<i64>,
+    /// The date of the list of top-level domains, in seconds since 1970.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tlds_date: Option<i64>,
+    /// Protected names that a list may flag.
     pub allow_flagging: Vec<String>,
+    /// The initial order of the top list.
     pub seed: Vec<String>,
+    /// The settings of the rules for unlisted names.
     #[serde(default)]
-    pub inferred: InferenceSettings,
+    pub inferred: UnlistedRuleSettings,
     #[serde(default)]
     pub mx: Vec<MxAnswers>,
     #[serde(default)]

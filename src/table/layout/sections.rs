@@ -32,11 +32,11 @@ pub(in crate::table) fn write_checksum(all: &mut [u8]) {
 }
 
 /// Iterates over length-prefixed texts; yields `None` for a truncated text.
-pub(in crate::table) struct LengthPrefixed<'b> {
+pub(in crate::table) struct LengthPrefixedTexts<'b> {
     pub rest: &'b [u8],
 }
 
-impl<'b> Iterator for LengthPrefixed<'b> {
+impl<'b> Iterator for LengthPrefixedTexts<'b> {
     type Item = Option<&'b [u8]>;
 
     fn next(&mut self) -> Option<Option<&'b [u8]>> {
@@ -79,11 +79,11 @@ pub(super) fn read_integer(
 /// The range of a section.
 pub(in crate::table) fn section_range(
     all: &[u8],
-    i: usize,
+    section_number: usize,
     display_name: &str,
 ) -> Result<Range<usize>, TableFault> {
-    let offset = read_integer(all, 64 + 16 * i, 8, display_name)?;
-    let length = read_integer(all, 72 + 16 * i, 8, display_name)?;
+    let offset = read_integer(all, 64 + 16 * section_number, 8, display_name)?;
+    let length = read_integer(all, 72 + 16 * section_number, 8, display_name)?;
     let end = offset.checked_add(length).filter(|end| *end <= all.len() as u64);
     match end {
         Some(end) if offset >= HEADER_BYTES as u64 => Ok(offset as usize..end as usize),

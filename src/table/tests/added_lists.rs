@@ -19,7 +19,7 @@ const LISTS: [(&str, &str); 6] = [
     ("b.txt", "listed.com\n"),
 ];
 
-fn feed(path: PathBuf, tier: FeedTier) -> FeedList {
+fn disposable_feed(path: PathBuf, tier: FeedTier) -> FeedList {
     FeedList { name: "daily".to_owned(), kind: FeedKind::Disposable(tier), path }
 }
 
@@ -28,18 +28,15 @@ fn write_feed(path: &Path, text: &str) {
     fs::write(path, FeedList::render(&names)).unwrap();
 }
 
-fn assemble(sources: &TableInputs) -> Table {
+fn build_or_panic(sources: &TableInputs) -> Table {
     Table::build(sources, NOW).unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Compiles a directory into a table beside it.
-fn compiled(folder: &Path) -> TableLocation {
+fn compile_beside(folder: &Path) -> TableLocation {
     let path = folder.with_extension("compiled");
-    Table::compile(&TableLocation::Directory(folder.to_owned()), NOW)
-        .unwrap()
-        .write_to(&path)
-        .unwrap();
-    TableLocation::Directory(path)
+    Table::compile(&TableLocation::Path(folder.to_owned()), NOW).unwrap().write_to(&path).unwrap();
+    TableLocation::Path(path)
 }
 
 #[test]
@@ -49,12 +46,12 @@ fn an_operator_override_outranks_the_lists_also_of_a_compiled_table() {
     let overrides = beside.path().join("overrides.csv");
     let rows = "guarded.com,subtree,disposable,100,,,\nlisted.com,exact,safe,0,,,\n";
     fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
-    for base in [TableLocation::Directory(folder.path().to_owned()), compiled(folder.path())] {
+    for base in [TableLocation::Path(folder.path().to_owned()), compile_beside(folder.path())] {
         let sources = TableInputs {
             overrides: Some(overrides.clone()),
             ..TableInputs::from_base(base.clone())
         };
-        let table = assemble(&sources);
+        let table = build_or_panic(&sources);
         assert_answers(
             &table,
             &[
@@ -84,9 +81,9 @@ fn a_feed_never_flags_a_name_that_the_lists_guard() {
         (FeedTier::A, "disposable 100", "disposable 100"),
         (FeedTier::C, "disposable 80", "safe 0"),
     ] {
-        for base in [TableLocation::Directory(folder.path().to_owned()), compiled(folder.path())] {
-            let feeds = vec![feed(path.clone(), tier)];
-            let table = assemble(&TableInputs { feeds, ..TableInputs::from_base(base) });
+        for base in [TableLocation::Path(folder.path().to_owned()), compile_beside(folder.path())] {
+            let feeds = vec![disposable_feed(path.clone(), tier)];
+            let table = build_or_panic(&TableInputs { feeds, ..TableInputs::from_base(base) });
             assert_answers(
                 &table,
                 &[
@@ -112,13 +109,14 @@ fn a_feed_never_flags_a_name_that_the_lists_guard() {
 #[test]
 fn adding_or_removing_a_feed_does_not_count_as_changed_rows() {
     let folder = write_lists(&LISTS);
-    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
-    let before = assemble(&base);
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let before = build_or_panic(&base);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("feed-{n}.com\n")).collect();
     write_feed(&path, &(text + "listed.com\n"));
-    let after = assemble(&TableInputs { feeds: vec![feed(path, FeedTier::A)], ..base });
+    let after =
+        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path, FeedTier::A)], ..base });
     assert_eq!(after.row_count(), before.row_count() + 500);
     assert_eq!(describe_answer(&after, "listed.com"), "disposable 100");
     after.check_succession(&before).unwrap();
@@ -129,34 +127,35 @@ fn adding_or_removing_a_feed_does_not_count_as_changed_rows() {
 fn a_feed_may_list_any_number_of_names_below_a_free_suffix() {
     let folder =
         write_lists(&[("free-subdomains.txt", "free-names.com\n"), ("b.txt", "listed.com\n")]);
-    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
-    let before = assemble(&base);
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let before = build_or_panic(&base);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     let text: String = (0..500).map(|n| format!("abused-{n}.free-names.com\n")).collect();
     write_feed(&path, &text);
-    let after = assemble(&TableInputs { feeds: vec![feed(path, FeedTier::A)], ..base });
+    let after =
+        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path, FeedTier::A)], ..base });
     assert_eq!(describe_answer(&after, "abused-7.free-names.com"), "disposable 100");
     after.check_succession(&before).unwrap();
     before.check_succession(&after).unwrap();
 }
 
 #[test]
-fn a_feed_of_a_higher_tier_may_flag_what_an_institution_protected_from_a_lower_one() {
+fn only_a_tier_a_feed_flags_names_below_a_protected_suffix() {
     let folder = write_lists(&[("protected.txt", "edu\nguarded.com\n"), ("b.txt", "listed.edu\n")]);
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("daily.txt");
     write_feed(&path, "abused.edu\nlisted.edu\n");
     let table = |tier| {
-        let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
-        assemble(&TableInputs { feeds: vec![feed(path.clone(), tier)], ..base })
+        let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+        build_or_panic(&TableInputs { feeds: vec![disposable_feed(path.clone(), tier)], ..base })
     };
     let (before, after) = (table(FeedTier::B), table(FeedTier::A));
     assert_answers(&before, &[("abused.edu", "safe 0"), ("listed.edu", "safe 0")]);
     assert_answers(&after, &[("abused.edu", "disposable 100"), ("listed.edu", "disposable 100")]);
     after.check_succession(&before).unwrap();
-    assert!(!before.find_row("listed.edu").unwrap().own.is_protected_by_name());
-    assert!(after.find_row("guarded.com").unwrap().own.is_protected_by_name());
+    assert!(!before.find_row("listed.edu").unwrap().own_answer.is_protected_by_name());
+    assert!(after.find_row("guarded.com").unwrap().own_answer.is_protected_by_name());
 }
 
 #[test]
@@ -169,8 +168,8 @@ fn an_operator_override_outranks_every_override_in_the_lists() {
     let overrides = beside.path().join("overrides.csv");
     let rows = "a.com,subtree,disposable,100,,,\nb.com,subtree,disposable,100,,,\n";
     fs::write(&overrides, format!("{OVERRIDE_HEADER}{rows}")).unwrap();
-    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
-    let table = assemble(&TableInputs { overrides: Some(overrides), ..base });
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
+    let table = build_or_panic(&TableInputs { overrides: Some(overrides), ..base });
     for name in ["a.com", "www.a.com", "b.com", "www.b.com", "x.www.b.com"] {
         assert_eq!(describe_answer(&table, name), "disposable 100", "{name}");
     }
@@ -184,10 +183,10 @@ fn an_override_counts_until_the_end_of_its_last_day() {
     let header = OVERRIDE_HEADER.trim_end();
     let row = "listed.com,exact,safe,0,,,,\"a partner, for now\",2026-11-21\n";
     fs::write(&overrides, format!("{header},note,until\n{row}")).unwrap();
-    let base = TableInputs::from_base(TableLocation::Directory(folder.path().to_owned()));
+    let base = TableInputs::from_base(TableLocation::Path(folder.path().to_owned()));
     let sources = TableInputs { overrides: Some(overrides), ..base };
-    // The begin of 2026-11-21.
-    let table = assemble(&sources);
+    // `NOW` is the beginning of 2026-11-21.
+    let table = build_or_panic(&sources);
     assert_eq!(describe_answer(&table, "listed.com"), "safe 0");
     assert_eq!(table.next_override_expiry(), Some(NOW + 86_400));
     let table = Table::build(&sources, NOW + 86_399).unwrap();
@@ -199,7 +198,7 @@ fn an_override_counts_until_the_end_of_its_last_day() {
 }
 
 #[test]
-fn a_command_changes_one_name_and_keeps_what_people_wrote() {
+fn changing_an_override_keeps_other_rows_and_comments() {
     let beside = tempfile::tempdir().unwrap();
     let path = beside.path().join("conf").join("overrides.csv");
     let file = OverrideFile::new(&path);

@@ -27,7 +27,7 @@ fn the_bundled_table_flags_no_real_provider() {
     for row in BUNDLED.rows() {
         let is_icann =
             DnsName::parse(row.name).unwrap().public_suffix_kind() == Some(SuffixKind::Icann);
-        let reason = row.own.verdict.reason;
+        let reason = row.own_answer.verdict.reason;
         assert!(!is_icann || !matches!(reason, Reason::Disposable | Reason::RoleAccount));
     }
     assert_eq!(describe_answer(&BUNDLED, "gmail.com"), "safe 0 +free Gmail");
@@ -53,7 +53,7 @@ fn every_bundled_row_is_found_by_a_look_up() {
         let Ok(domain) = Domain::parse(row.name) else { continue };
         let found = BUNDLED.lookup(&domain, NOW);
         assert_eq!(found.matched_at, Some(0), "{}", row.name);
-        assert_eq!(found.verdict, row.own.verdict, "{}", row.name);
+        assert_eq!(found.verdict, row.own_answer.verdict, "{}", row.name);
     }
     assert_eq!(rows, BUNDLED.row_count());
 }

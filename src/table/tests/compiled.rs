@@ -25,7 +25,7 @@ fn a_compiled_file_gives_the_same_answers_as_its_directory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.table");
     BUNDLED.write_to(&path).unwrap();
-    let read = Table::load(&TableLocation::Directory(path.clone())).unwrap();
+    let read = Table::load(&TableLocation::Path(path.clone())).unwrap();
     assert_eq!(read.bytes.as_slice(), BUNDLED.bytes.as_slice());
     assert_eq!(read.version(), BUNDLED.version());
     assert_eq!(read.row_counts_by_rule(), BUNDLED.row_counts_by_rule());
@@ -35,7 +35,7 @@ fn a_compiled_file_gives_the_same_answers_as_its_directory() {
     // A second write replaces the first and leaves no temporary file.
     let small = load_lists(&[("a.txt", "bad.com\n")]).with_built_at(NOW).unwrap();
     small.write_to(&path).unwrap();
-    let read = Table::load(&TableLocation::Directory(path)).unwrap();
+    let read = Table::load(&TableLocation::Path(path)).unwrap();
     assert_eq!((read.row_count(), read.built_at()), (1, NOW));
     assert_eq!(read.version(), small.version());
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
@@ -95,7 +95,7 @@ fn bytes_with_a_forged_checksum_never_panic() {
                 assert!(found.json_tail().ends_with('}'));
                 found.explain();
             }
-            table.rows().for_each(|row| _ = row.own.explain());
+            table.rows().for_each(|row| _ = row.own_answer.explain());
         }
     }
 }
@@ -106,7 +106,7 @@ fn a_table_compiled_with_another_suffix_list_gives_the_same_answers() {
     table.decoded.meta.suffix_list_version = "another list".into();
     let bytes = encode::replace_meta(&table.bytes, &table.decoded).unwrap();
     let table = Table::from_bytes(bytes, "x").unwrap();
-    assert!(table.needs_full_walk);
+    assert!(table.has_other_suffix_list);
     assert_answers(&table, &[("x.low.good.org", "disposable 100"), ("x.mail.com", "safe 0 +free")]);
     assert!(table.warnings(NOW).iter().any(|warning| warning.contains("public suffixes")));
 }

@@ -1,6 +1,6 @@
 //! DNS facts about names in no list.
 
-use super::support::{faults, load, load_lists, look_up};
+use super::support::{load_faults, load_lists, look_up, try_load_lists};
 use crate::model::verdict::VerdictSource;
 use crate::table::{Table, TableLocation};
 
@@ -29,7 +29,7 @@ fn small_table() -> Table {
 }
 
 fn answer_with_mx(table: &Table, name: &str, mx: &str) -> (String, VerdictSource) {
-    let found = look_up(table, name).apply_mx(mx);
+    let found = look_up(table, name).apply_mx_fact(mx);
     let verdict = found.verdict;
     let mut text = format!("{} {}", verdict.reason, verdict.score.value());
     text.push_str(if verdict.is_corporate_email { " +corporate" } else { "" });
@@ -39,7 +39,7 @@ fn answer_with_mx(table: &Table, name: &str, mx: &str) -> (String, VerdictSource
 }
 
 #[test]
-fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
+fn an_mx_fact_decides_the_answer_for_an_unlisted_name() {
     let table = small_table();
     for (name, mx, expected) in [
         ("new.com", ".", "undeliverable 95"),
@@ -62,14 +62,15 @@ fn what_the_dns_says_decides_for_a_name_that_no_list_has() {
 }
 
 #[test]
-fn a_learned_fact_that_flags_a_name_is_as_strong_as_the_same_row_of_a_list() {
+fn a_flagging_mx_fact_gives_the_verdict_of_the_same_mx_row() {
     let table = small_table();
     for name in ["new.com", "newmail.com", "gmial.com", "x.eu.cc", "a.b.eu.cc", "mytempmail.com"] {
         for mx in [".", "nxdomain", "parked", "mx1.bad.host"] {
             let row = format!("domain,mx\n{name},{mx}\n");
             let free = ("free-subdomains.txt", "eu.cc\n");
             let listed = super::support::load_lists(&[RULES, MX, free, ("mx.csv", &row)]);
-            let (listed, learned) = (look_up(&listed, name), look_up(&table, name).apply_mx(mx));
+            let (listed, learned) =
+                (look_up(&listed, name), look_up(&table, name).apply_mx_fact(mx));
             assert_eq!(learned.verdict, listed.verdict, "{name} {mx}");
             assert_eq!(learned.label, listed.label, "{name} {mx}");
             assert_eq!(learned.verdict_source(), VerdictSource::Dns, "{name} {mx}");
@@ -78,12 +79,12 @@ fn a_learned_fact_that_flags_a_name_is_as_strong_as_the_same_row_of_a_list() {
 }
 
 #[test]
-fn a_learned_mail_host_that_flags_nothing_leaves_a_flag_of_the_rules() {
+fn an_mx_fact_without_a_flag_keeps_the_flag_of_a_rule() {
     let table = small_table();
     for name in ["gmial.com", "x.eu.cc", "mytempmail.com"] {
         let found = look_up(&table, name);
         for mx in ["mx.good.host", "mx.cloud.host", "mx.elsewhere.net", "address"] {
-            let with = found.apply_mx(mx);
+            let with = found.apply_mx_fact(mx);
             assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
             assert_eq!(
                 (with.matched_at, with.verdict_source()),
@@ -94,18 +95,18 @@ fn a_learned_mail_host_that_flags_nothing_leaves_a_flag_of_the_rules() {
 }
 
 #[test]
-fn a_name_with_a_learned_mail_host_is_no_near_miss_unless_it_is_flagged() {
+fn an_unflagged_name_with_a_mail_host_gets_no_suggestion() {
     let table = small_table();
     let suggestion = |name: &str, mx: &str| {
         let domain = crate::model::domain::Domain::parse(name).unwrap();
-        let found = look_up(&table, name).apply_mx(mx);
+        let found = look_up(&table, name).apply_mx_fact(mx);
         (found.suggestion(&domain), found.verdict_source())
     };
     let (provider, dns) = (Some("freenet.de"), VerdictSource::Dns);
     assert_eq!(suggestion("frenet.de", "mx.cloud.host"), (None, dns));
     assert_eq!(suggestion("frenet.de", "mx.elsewhere.net"), (None, VerdictSource::None));
     assert_eq!(suggestion("frenet.de", "frenet.de"), (None, VerdictSource::None), "an MX too");
-    // A parked name has an address, but no MX record.
+    // Parked names often have an address but no MX record, so an address proves nothing.
     assert_eq!(suggestion("frenet.de", "address"), (provider, VerdictSource::None));
     for mx in [".", "nxdomain", "parked", "mx.bad.host"] {
         assert_eq!(suggestion("frenet.de", mx), (provider, dns), "{mx}");
@@ -135,7 +136,7 @@ proptest::proptest! {
     fn any_mx_text_gives_a_valid_answer(text in ".{0,40}") {
         static SMALL: std::sync::LazyLock<Table> = std::sync::LazyLock::new(small_table);
         for text in [text.clone(), format!("{text}.bad.host"), format!("{text}\u{fc}.host")] {
-            let found = look_up(&SMALL, "new.com").apply_mx(&text);
+            let found = look_up(&SMALL, "new.com").apply_mx_fact(&text);
             proptest::prop_assert!(!found.json_tail().is_empty());
             proptest::prop_assert_eq!(found.matched_at, None);
         }
@@ -143,7 +144,7 @@ proptest::proptest! {
 }
 
 #[test]
-fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
+fn no_mx_fact_changes_an_answer_of_a_list_or_an_override() {
     let table = small_table();
     for name in [
         "listed.com",
@@ -158,7 +159,7 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         let found = look_up(&table, name);
         assert!(!found.is_undecided_by_lists(), "{name}");
         for mx in [".", "parked", "mx.bad.host", "mx.good.host"] {
-            let with = found.apply_mx(mx);
+            let with = found.apply_mx_fact(mx);
             assert_eq!((with.verdict, with.label), (found.verdict, found.label), "{name} {mx}");
             assert_eq!(with.verdict_source(), found.verdict_source());
         }
@@ -169,7 +170,7 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
 fn a_protected_name_is_rejected_as_a_disposable_mx_host() {
     let refused = |suffix: &str| {
         let labels = format!("suffix,label,class\n{suffix},X,disposable\n");
-        faults(&[("mx-labels.csv", &labels), ("protected.txt", "good.com\ngov\n")])
+        load_faults(&[("mx-labels.csv", &labels), ("protected.txt", "good.com\ngov\n")])
     };
     for suffix in ["good.com", "mx.good.com", "mail.city.gov"] {
         let found = refused(suffix);
@@ -179,7 +180,7 @@ fn a_protected_name_is_rejected_as_a_disposable_mx_host() {
         );
     }
     let labels = "suffix,label,class\nmx.good.com,X,professional\nnotgood.com,Y,disposable\n";
-    load(&[("mx-labels.csv", labels), ("protected.txt", "good.com\n")]).unwrap();
+    try_load_lists(&[("mx-labels.csv", labels), ("protected.txt", "good.com\n")]).unwrap();
 }
 
 #[test]
@@ -187,10 +188,10 @@ fn a_compiled_table_keeps_its_mx_answers() {
     let (table, folder) = (small_table(), tempfile::tempdir().unwrap());
     let path = folder.path().join("table");
     table.write_to(&path).unwrap();
-    let compiled = Table::load(&TableLocation::Directory(path)).unwrap();
+    let compiled = Table::load(&TableLocation::Path(path)).unwrap();
     for mx in [".", "mx.bad.host", "mx.good.host", "mx.cloud.host", "elsewhere.net"] {
         assert_eq!(answer_with_mx(&compiled, "new.com", mx), answer_with_mx(&table, "new.com", mx));
     }
     assert_eq!(compiled.large_providers(), ["gmail.com"]);
-    assert!(load(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());
+    assert!(try_load_lists(&[("a.txt", "b.com\n")]).unwrap().large_providers().is_empty());
 }

@@ -1,10 +1,10 @@
 //! Which lists are rejected, and the texts of the faults.
 
-use super::support::{assert_answers, faults, load, load_lists};
+use super::support::{assert_answers, load_faults, load_lists, try_load_lists};
 use crate::table::{Table, TableLocation};
 
 #[test]
-fn a_protected_name_is_never_flagged_by_mistake() {
+fn flagging_a_protected_name_is_a_fault_unless_allowed() {
     let would = |line: &str, name: &str| {
         format!(
             "{line}: a protected name would be flagged: {name} (guard.allow_flagging allows it)"
@@ -12,19 +12,19 @@ fn a_protected_name_is_never_flagged_by_mistake() {
     };
     let protected = ("protected.txt", "gmail.com\nedu\nopen.edu\n");
     assert_eq!(
-        faults(&[protected, ("a.txt", "# why\ngmail.com\n"), ("role.txt", "open.edu\n")]),
+        load_faults(&[protected, ("a.txt", "# why\ngmail.com\n"), ("role.txt", "open.edu\n")]),
         [would("a.txt:2", "gmail.com"), would("role.txt:1", "open.edu")]
     );
     assert_eq!(
-        faults(&[protected, ("overrides.csv", "gmail.com,exact,disposable,100,,,\n")]),
+        load_faults(&[protected, ("overrides.csv", "gmail.com,exact,disposable,100,,,\n")]),
         [would("overrides.csv:2", "gmail.com")]
     );
     assert_eq!(
-        faults(&[protected, ("overrides.csv", "com,subtree,disposable,100,,,\n")]),
+        load_faults(&[protected, ("overrides.csv", "com,subtree,disposable,100,,,\n")]),
         [would("overrides.csv:2", "gmail.com")]
     );
     let corporate = ("corporate.txt", "corp.com\n");
-    assert_eq!(faults(&[corporate, ("b.txt", "corp.com\n")]), [would("b.txt:1", "corp.com")]);
+    assert_eq!(load_faults(&[corporate, ("b.txt", "corp.com\n")]), [would("b.txt:1", "corp.com")]);
 
     let guard = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\", \"low.edu\"]\n");
     let table = load_lists(&[protected, guard, ("b.txt", "gmail.com\nlow.edu\nother.edu\n")]);
@@ -34,7 +34,7 @@ fn a_protected_name_is_never_flagged_by_mistake() {
     );
     let unused = ("manifest.toml", "[guard]\nallow_flagging = [\"gmail.com\",\n\"x.com\"]\n");
     assert_eq!(
-        faults(&[protected, unused, ("a.txt", "gmail.com\n")]),
+        load_faults(&[protected, unused, ("a.txt", "gmail.com\n")]),
         ["manifest.toml:10: guard.allow_flagging: expected a protected name that an override \
              or a list flags, but found \"x.com\""]
     );
@@ -42,7 +42,7 @@ fn a_protected_name_is_never_flagged_by_mistake() {
 
 /// Fails unless there is exactly one fault, and it begins with this text.
 fn assert_one_fault(files: &[(&str, &str)], expected: &str) {
-    let found = faults(files);
+    let found = load_faults(files);
     assert_eq!(found.len(), 1, "{found:?}");
     assert!(found[0].starts_with(expected), "{}\n{expected}", found[0]);
 }
@@ -70,7 +70,7 @@ fn each_fault_says_where_and_what_was_expected() {
         "labels.csv:1: expected the header domain,label",
     );
     assert_one_fault(&[("labels.csv", "# none\n")], "labels.csv: expected the header domain,label");
-    let narrow = faults(&[("labels.csv", "name\nx.com\n")]);
+    let narrow = load_faults(&[("labels.csv", "name\nx.com\n")]);
     assert!(narrow[0].contains("labels.csv:1: expected the header"), "{narrow:?}");
     assert!(narrow[1].contains("labels.csv:2: expected 2 fields"), "{narrow:?}");
     assert_one_fault(
@@ -142,10 +142,10 @@ fn each_fault_of_a_manifest_says_where_and_what_was_expected() {
 #[test]
 fn a_directory_without_a_manifest_is_rejected() {
     let folder = tempfile::tempdir().unwrap();
-    let source = TableLocation::Directory(folder.path().to_owned());
+    let source = TableLocation::Path(folder.path().to_owned());
     let text = Table::load(&source).err().unwrap().to_string();
     assert!(text.ends_with("manifest.toml: expected a manifest, but found no such file"), "{text}");
-    let source = TableLocation::Directory(folder.path().join("none"));
+    let source = TableLocation::Path(folder.path().join("none"));
     let text = Table::load(&source).err().unwrap().to_string();
     let expected = "none: expected a directory of lists or a compiled table, but found nothing";
     assert!(text.ends_with(expected), "{text}");
@@ -153,9 +153,9 @@ fn a_directory_without_a_manifest_is_rejected() {
 
 #[test]
 fn all_faults_are_reported_together() {
-    let found = faults(&[("a.txt", "a..b\nok.com\n-\n"), ("free.txt", "\u{20}\n*.com\n")]);
+    let found = load_faults(&[("a.txt", "a..b\nok.com\n-\n"), ("free.txt", "\u{20}\n*.com\n")]);
     assert_eq!(found.len(), 3, "{found:?}");
     let many: String = (0..30).map(|n| format!("bad_{n}.com\n")).collect();
-    let text = load(&[("a.txt", &many)]).err().unwrap().to_string();
+    let text = try_load_lists(&[("a.txt", &many)]).err().unwrap().to_string();
     assert!(text.ends_with("and 10 more"), "{text}");
 }

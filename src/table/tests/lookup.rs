@@ -42,7 +42,7 @@ fn the_most_specific_row_wins_on_whole_labels() {
 }
 
 #[test]
-fn rows_of_public_suffixes_match_only_where_they_may() {
+fn the_kind_of_a_list_decides_what_a_suffix_row_covers() {
     let table = load_lists(&[
         ("c.txt", "com.ar\nmy.id\nweb.id\npp.ua\nddns.net\ncom\nfoo.ddns.net\nabc.pp.ua\n"),
         ("protected.txt", "gov\nedu.sg\nac.uk\n"),
@@ -170,7 +170,7 @@ fn scores_come_from_the_manifest() {
 }
 
 #[test]
-fn an_operator_override_outranks_every_list() {
+fn an_override_of_the_manifest_outranks_every_other_list() {
     let overrides = "\
 partner.com,subtree,safe,0,,true,\n\
 exact.partner.com,exact,role_account,70,,,\n\
@@ -271,7 +271,7 @@ fn a_reviewed_name_below_a_protected_suffix_is_flagged() {
 }
 
 #[test]
-fn lists_may_be_written_by_hand() {
+fn a_list_may_have_comments_capitals_and_a_byte_order_mark() {
     let table = load_lists(&[(
         "a.txt",
         "\u{feff}# ours\r\nBAD.com.\r\nb\u{fc}cher.de\r\n\r\n  x.org a \n",

@@ -3,7 +3,7 @@
 use super::support::load_lists;
 
 #[test]
-fn a_long_list_that_was_emptied_is_rejected_however_small_its_share() {
+fn a_table_whose_long_list_was_emptied_is_rejected() {
     let rows = |head: &str, count: u32| -> String {
         (0..count).map(|n| format!("{head}{n}.com\n")).collect()
     };

@@ -4,7 +4,7 @@ use std::fs;
 use std::sync::LazyLock;
 
 use crate::model::domain::Domain;
-use crate::table::{Lookup, Table, TableError, TableLocation};
+use crate::table::{Table, TableAnswer, TableError, TableLocation};
 
 /// 2026-11-21, when the bundled lists are less than 90 days old.
 pub(super) const NOW: i64 = 1_795_219_200;
@@ -76,26 +76,27 @@ pub(super) fn write_lists(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-pub(super) fn load(files: &[(&str, &str)]) -> Result<Table, TableError> {
+pub(super) fn try_load_lists(files: &[(&str, &str)]) -> Result<Table, TableError> {
     let folder = write_lists(files);
-    Table::load(&TableLocation::Directory(folder.path().to_owned()))
+    Table::load(&TableLocation::Path(folder.path().to_owned()))
 }
 
 pub(super) fn load_lists(files: &[(&str, &str)]) -> Table {
-    load(files).unwrap_or_else(|error| panic!("{error}"))
+    try_load_lists(files).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// The faults of loading these files, without the directory's path.
-pub(super) fn faults(files: &[(&str, &str)]) -> Vec<String> {
+/// Loads these files and returns the faults, without the directory's path. Panics if there are
+/// none.
+pub(super) fn load_faults(files: &[(&str, &str)]) -> Vec<String> {
     let folder = write_lists(files);
-    let Err(error) = Table::load(&TableLocation::Directory(folder.path().to_owned())) else {
+    let Err(error) = Table::load(&TableLocation::Path(folder.path().to_owned())) else {
         panic!("no fault in {files:?}");
     };
     let prefix = format!("{}/", folder.path().display());
     error.faults().iter().map(|fault| fault.to_string().replace(&prefix, "")).collect()
 }
 
-pub(super) fn look_up<'t>(table: &'t Table, name: &str) -> Lookup<'t> {
+pub(super) fn look_up<'t>(table: &'t Table, name: &str) -> TableAnswer<'t> {
     table.lookup(&Domain::parse(name).unwrap(), NOW)
 }
 

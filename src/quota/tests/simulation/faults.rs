@@ -1,7 +1,7 @@
 //! Faults of nodes, clocks and the store.
 
-use super::engine::LedgerSnapshot;
 use super::run::{RECOVERY_PERIOD_MS, Simulation};
+use super::simulated_store::LedgerSnapshot;
 use crate::model::month::Month;
 use crate::quota::lease_report::ReportReason;
 

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::engine::LedgerSnapshot;
 use super::random::Random;
 use super::sabotage::{Sabotage, SabotagedStore};
+use super::simulated_store::LedgerSnapshot;
 use crate::model::month::Month;
 use crate::quota::calendar::Calendar;
 use crate::quota::lease::{Charge, Lease};
@@ -104,7 +104,7 @@ pub struct Simulation<'e> {
 }
 
 impl<'e> Simulation<'e> {
-    pub fn new(seed: u64, engine: &'e mut SabotagedStore, is_verbose: bool) -> Simulation<'e> {
+    pub fn new(seed: u64, store: &'e mut SabotagedStore, is_verbose: bool) -> Simulation<'e> {
         let mut random = Random(seed);
         let limit = match random.random_below(24) {
             0 => MonthlyLimit::Unlimited,
@@ -118,11 +118,11 @@ impl<'e> Simulation<'e> {
             false => NOVEMBER_END - 864_000,
         };
         let on_failure = if random.one_in(3) { FailurePolicy::Open } else { FailurePolicy::Closed };
-        let store_may_lose_data = engine.is_redis() && random.one_in(3);
+        let store_may_lose_data = store.is_redis() && random.one_in(3);
         let mut simulation = Simulation {
             random,
             account: format!("seed-{seed}"),
-            store: engine,
+            store,
             is_verbose,
             on_failure,
             now_ms: 0,

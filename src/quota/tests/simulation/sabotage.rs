@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::ops::{Deref, DerefMut, Range};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use super::engine::{RedisServer, SimulatedStore};
 use super::run::Simulation;
+use super::simulated_store::{RedisServer, SimulatedStore};
 use crate::model::month::Month;
 use crate::quota::lease::Lease;
 use crate::store::{BatchContext, Grant, LeaseReport, StoreError};

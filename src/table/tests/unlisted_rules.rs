@@ -1,6 +1,6 @@
 //! The rules and suggestions for names in no list.
 
-use super::support::{assert_answers, describe_answer, faults, load_lists, look_up};
+use super::support::{assert_answers, describe_answer, load_faults, load_lists, look_up};
 use crate::table::{Table, TableLocation};
 
 const RULES: (&str, &str) = (
@@ -128,7 +128,7 @@ fn invalid_rules_are_rejected_with_their_line() {
         ),
     ] {
         let text = format!("[rules]\n{rules}");
-        assert_eq!(faults(&[("a.txt", "x.com\n"), ("manifest.toml", &text)]), [expected]);
+        assert_eq!(load_faults(&[("a.txt", "x.com\n"), ("manifest.toml", &text)]), [expected]);
     }
 }
 
@@ -138,7 +138,7 @@ fn a_compiled_table_keeps_its_rules() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("compiled");
     table.write_to(&path).unwrap();
-    let again = Table::load(&TableLocation::Directory(path)).unwrap();
+    let again = Table::load(&TableLocation::Path(path)).unwrap();
     assert_eq!(describe_answer(&again, "gmial.com"), "undeliverable 60");
     assert_eq!(describe_answer(&again, "quickmail.org"), "safe 30");
 }

@@ -1,6 +1,6 @@
 //! Rules for names in no list: typing errors of large providers, and words in the name.
 //!
-//! Owns how close two names are. The table has the answer and score of each rule.
+//! Owns the comparison of names. The table stores the answer and score of each rule.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use super::source_packages::vote_bit;
 
 /// The settings under `[rules]` in the manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct InferenceSettings {
+pub(super) struct UnlistedRuleSettings {
     /// Providers. An unlisted name one edit away from one of these counts as a typing error.
     pub typos_of: Vec<String>,
     /// Further providers to suggest for a name one edit away. They do not affect the verdict.
@@ -25,34 +25,34 @@ pub(super) struct InferenceSettings {
 
 /// A rule that applies to an unlisted name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InferredRule {
+pub(super) enum UnlistedRule {
     Typo,
     ThrowawayName,
     MailInName,
 }
 
 /// The rules for unlisted names.
-pub(super) struct Inference {
-    settings: InferenceSettings,
+pub(super) struct UnlistedRules {
+    settings: UnlistedRuleSettings,
 }
 
-impl Inference {
-    pub(super) fn new(settings: &InferenceSettings) -> Inference {
-        Inference { settings: settings.clone() }
+impl UnlistedRules {
+    pub(super) fn new(settings: &UnlistedRuleSettings) -> UnlistedRules {
+        UnlistedRules { settings: settings.clone() }
     }
 
     /// The first rule that applies to this unlisted name. `label` is the first label of the name's
     /// registrable domain, which its owner chose.
-    pub(super) fn infer_rule(&self, name: &str, label: &str) -> Option<InferredRule> {
-        let InferenceSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
+    pub(super) fn find_rule(&self, name: &str, label: &str) -> Option<UnlistedRule> {
+        let UnlistedRuleSettings { typos_of, throwaway_words, mail_words, .. } = &self.settings;
         if typos_of.iter().any(|provider| is_one_edit_away(name, provider)) {
-            return Some(InferredRule::Typo);
+            return Some(UnlistedRule::Typo);
         }
         let has_one_of = |words: &[String]| words.iter().any(|word| label.contains(word.as_str()));
         if has_one_of(throwaway_words) {
-            return Some(InferredRule::ThrowawayName);
+            return Some(UnlistedRule::ThrowawayName);
         }
-        has_one_of(mail_words).then_some(InferredRule::MailInName)
+        has_one_of(mail_words).then_some(UnlistedRule::MailInName)
     }
 
     /// Whether these votes include the source that checks MX hosts.
@@ -61,8 +61,8 @@ impl Inference {
     }
 
     /// Whether the name is one of the providers that names are compared with.
-    pub(super) fn is_provider(&self, name: &str) -> bool {
-        let InferenceSettings { typos_of, suggest, .. } = &self.settings;
+    pub(super) fn is_compared_provider(&self, name: &str) -> bool {
+        let UnlistedRuleSettings { typos_of, suggest, .. } = &self.settings;
         typos_of.iter().chain(suggest).any(|provider| provider == name)
     }
 
@@ -134,7 +134,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn one_edit_agrees_with_the_reference(a in "[ab.]{0,6}", b in "[ab.]{0,6}") {
+        fn one_edit_agrees_with_strsim_on_random_texts(a in "[ab.]{0,6}", b in "[ab.]{0,6}") {
             let expected = strsim::osa_distance(&a, &b) == 1;
             proptest::prop_assert_eq!(is_one_edit_away(&a, &b), expected);
         }
