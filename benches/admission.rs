@@ -12,7 +12,7 @@ use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, Store, StoreUrl};
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
 
-fn ledger(folder: &tempfile::TempDir) -> Ledger {
+fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
     let path = folder.path().join("store.db");
     let url = StoreUrl::Sqlite(path);
     let deadline = Duration::from_secs(5);
@@ -23,7 +23,7 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
 
 fn bench_key_lookup(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = ledger(&folder);
+    let ledger = start_ledger(&folder);
     let mut tokens = Vec::new();
     let keys = (0..10_000).map(|n| {
         let token = Token::generate("rg_").expect("a key");

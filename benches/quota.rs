@@ -1,7 +1,8 @@
 //! The cost of charging a call: in memory, in store operations, and while the store is stopped.
 //!
-//! Run `cargo bench --bench quota`; add `-- --quick` for a short run. Each figure is printed beside
-//! a baseline, and every count is asserted.
+//! Run `cargo bench --bench quota`; add `-- --quick` for a short run. Charges are printed beside an
+//! atomic counter and governor, store operations are checked against a maximum, and latencies with
+//! a stopped store are printed beside those with a running one.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
@@ -33,7 +34,7 @@ fn main() {
     stalled::bench_stopped_store(if quick { 400 } else { 4_000 });
 }
 
-fn ledger(folder: &tempfile::TempDir) -> Ledger {
+fn start_ledger(folder: &tempfile::TempDir) -> Ledger {
     let url = StoreUrl::Sqlite(folder.path().join("store.db"));
     let deadline = Duration::from_secs(5);
     let open = || Store::open(&url, &RedisOptions::default(), deadline).expect("a store");
@@ -43,22 +44,23 @@ fn ledger(folder: &tempfile::TempDir) -> Ledger {
 
 // --- one charge ---
 
-/// A way to spend a call of an account. The bench refunds the call outside of the measured time.
+/// An implementation that is measured: it spends a call of an account. The bench refunds the call
+/// after it has taken the time.
 trait ChargeBench: Sync {
-    type Spent;
-    fn charge(&self, account: usize) -> Option<Self::Spent>;
-    fn refund(&self, account: usize, spent: Self::Spent);
+    type SpentCall;
+    fn charge(&self, account: usize) -> Option<Self::SpentCall>;
+    fn refund(&self, account: usize, spent: Self::SpentCall);
     /// Makes sure that the account has calls to spend.
     fn refill(&self, account: usize);
 }
 
-struct AtomicCounters(Vec<Padded>);
+struct AtomicCounters(Vec<PaddedCounter>);
 
 #[repr(align(128))]
-struct Padded(AtomicU64);
+struct PaddedCounter(AtomicU64);
 
 impl ChargeBench for AtomicCounters {
-    type Spent = ();
+    type SpentCall = ();
     fn charge(&self, account: usize) -> Option<()> {
         let decrement = |left: u64| left.checked_sub(1);
         let counter = &self.0[account].0;
@@ -77,7 +79,7 @@ struct RiskgateLedger<'r> {
 }
 
 impl ChargeBench for RiskgateLedger<'_> {
-    type Spent = Charge;
+    type SpentCall = Charge;
     fn charge(&self, account: usize) -> Option<Charge> {
         self.ledger.try_charge(&self.leases[account], self.ledger.month_to_charge(NOW))
     }
@@ -102,7 +104,7 @@ fn unlimited_quota() -> Quota {
 }
 
 impl ChargeBench for DirectLimiter {
-    type Spent = ();
+    type SpentCall = ();
     fn charge(&self, _: usize) -> Option<()> {
         self.0.check().ok()
     }
@@ -111,7 +113,7 @@ impl ChargeBench for DirectLimiter {
 }
 
 impl ChargeBench for KeyedLimiter {
-    type Spent = ();
+    type SpentCall = ();
     fn charge(&self, account: usize) -> Option<()> {
         self.0.check_key(&self.1[account]).ok()
     }
@@ -120,7 +122,7 @@ impl ChargeBench for KeyedLimiter {
 }
 
 /// Returns the nanoseconds of one charge: the median over the batches of all threads.
-fn median_nanoseconds<C: ChargeBench>(
+fn median_charge_nanoseconds<C: ChargeBench>(
     bench: &C,
     accounts: usize,
     threads: usize,
@@ -150,7 +152,7 @@ fn time_batches<C: ChargeBench>(
     batches: usize,
 ) -> Vec<f64> {
     let mut times = Vec::with_capacity(batches);
-    let (mut account, mut turn) = (thread * 7, 0);
+    let (mut account, mut call_count) = (thread * 7, 0);
     while times.len() < batches {
         let mut spent = Vec::with_capacity(CALLS_PER_BATCH);
         let started = Instant::now();
@@ -160,16 +162,17 @@ fn time_batches<C: ChargeBench>(
         let elapsed = started.elapsed();
         let is_complete = spent.iter().all(Option::is_some);
         for (step, spent) in spent.into_iter().enumerate() {
-            turn += 1;
-            // Some calls stay spent, because the ledger returns an unused lease as idle.
-            if let Some(spent) = spent.filter(|_| turn % 256 != 0) {
+            call_count += 1;
+            // One call in 256 stays spent. Else the ledger would see no spent call for a second and
+            // return the lease to the store.
+            if let Some(spent) = spent.filter(|_| call_count % 256 != 0) {
                 bench.refund((account + step) % accounts, spent);
             }
         }
         if is_complete {
             times.push(elapsed.as_secs_f64() * 1e9 / CALLS_PER_BATCH as f64);
         } else {
-            // The ledger returned the lease as idle; this batch is not counted.
+            // The ledger had returned the unused lease to the store, so this batch is not counted.
             (0..CALLS_PER_BATCH).for_each(|step| bench.refill((account + step) % accounts));
         }
         account += CALLS_PER_BATCH;
@@ -184,29 +187,30 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
     for accounts in [1, 1_000] {
         for threads in [1, cores] {
             let folder = tempfile::tempdir().expect("a folder");
-            let ledger = ledger(&folder);
+            let ledger = start_ledger(&folder);
             let lease = |n| {
                 ledger.lease_at_limit(&format!("account-{n}"), MonthlyLimit::Calls(1_000_000_000))
             };
             let leases = (0..accounts).map(lease).collect();
             let riskgate = RiskgateLedger { ledger, leases, runtime };
-            let atomic =
-                AtomicCounters((0..accounts).map(|_| Padded(AtomicU64::new(1 << 40))).collect());
+            let atomic = AtomicCounters(
+                (0..accounts).map(|_| PaddedCounter(AtomicU64::new(1 << 40))).collect(),
+            );
             let names: Vec<String> = (0..accounts).map(|n| format!("account-{n}")).collect();
             // The benches take turns, so that other load on the machine affects all of them alike.
             let mut figures = [Vec::new(), Vec::new(), Vec::new()];
             for _ in 0..5 {
-                figures[0].push(median_nanoseconds(&atomic, accounts, threads, batches));
-                figures[1].push(median_nanoseconds(&riskgate, accounts, threads, batches));
+                figures[0].push(median_charge_nanoseconds(&atomic, accounts, threads, batches));
+                figures[1].push(median_charge_nanoseconds(&riskgate, accounts, threads, batches));
                 figures[2].push(match accounts {
                     1 => {
                         let limiter = DirectLimiter(RateLimiter::direct(unlimited_quota()));
-                        median_nanoseconds(&limiter, accounts, threads, batches)
+                        median_charge_nanoseconds(&limiter, accounts, threads, batches)
                     }
                     _ => {
                         let limiter =
                             KeyedLimiter(RateLimiter::keyed(unlimited_quota()), names.clone());
-                        median_nanoseconds(&limiter, accounts, threads, batches)
+                        median_charge_nanoseconds(&limiter, accounts, threads, batches)
                     }
                 });
             }
@@ -230,7 +234,7 @@ fn bench_charges(runtime: &Runtime, batches: usize) {
 /// Counts the store operations for 1,000 calls of an account with a limit of 10,000, far below it.
 fn bench_store_operations(runtime: &Runtime) {
     let folder = tempfile::tempdir().expect("a folder");
-    let ledger = Arc::new(ledger(&folder));
+    let ledger = Arc::new(start_ledger(&folder));
     let lease = ledger.lease_at_limit("acme", MonthlyLimit::Calls(10_000));
     let spend = |calls: u64| {
         runtime.block_on(async {

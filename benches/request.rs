@@ -24,7 +24,7 @@ use riskgate::model::origin::Origin;
 use riskgate::quota::Allowance;
 use riskgate::{Gate, Mount};
 
-const SIZES: RequestLimits = RequestLimits {
+const LIMITS: RequestLimits = RequestLimits {
     header_bytes: 16_384,
     header_fields: 64,
     target_bytes: 2_048,
@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-fn request(key: &str, domain: &str) -> Vec<u8> {
+fn build_request(key: &str, domain: &str) -> Vec<u8> {
     format!(
         "GET /v1/public/domain/{domain} HTTP/1.1\r\nHost: gate.example.com\r\n\
          Authorization: Bearer {key}\r\nUser-Agent: bench/1.0\r\nAccept: */*\r\n\r\n"
@@ -69,7 +69,7 @@ fn request(key: &str, domain: &str) -> Vec<u8> {
 }
 
 fn bench_parts(c: &mut Criterion) {
-    let bytes = request("rg_0123456789abcdefghijklmnopqrstuv", "mail.example.com");
+    let bytes = build_request("rg_0123456789abcdefghijklmnopqrstuv", "mail.example.com");
     let mut group = c.benchmark_group("header");
     group.throughput(Throughput::Elements(1));
     group.bench_function("baseline: httparse", |b| {
@@ -81,7 +81,7 @@ fn bench_parts(c: &mut Criterion) {
     });
     group.bench_function("read and held to its grammar", |b| {
         b.iter(|| {
-            let head = parse_request_head(black_box(&bytes), 0, &SIZES);
+            let head = parse_request_head(black_box(&bytes), 0, &LIMITS);
             assert!(head.is_ok_and(|head| head.is_some_and(|head| head.is_plain())));
         });
     });
@@ -158,7 +158,7 @@ fn bench_render(c: &mut Criterion) {
 }
 
 /// Creates a gate like that of `riskgate run` with keys of many accounts. Returns the keys too.
-fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
+fn mount_gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
     let (mut file, mut keys) = (String::new(), Vec::new());
     for number in 0..ACCOUNTS {
         let token = Token::generate("rg_").expect("a key");
@@ -184,13 +184,16 @@ fn gate(folder: &Path) -> (Mount, Gate, Vec<String>) {
 
 fn bench_whole_decision(c: &mut Criterion) {
     let folder = tempfile::tempdir().expect("a folder");
-    let (_mount, gate, keys) = gate(folder.path());
+    let (_mount, gate, keys) = mount_gate(folder.path());
     let domains = ["yopmail.com", "mail.yopmail.com", "gmail.com", "unknown-to-all.example"];
-    let requests: Vec<Vec<u8>> =
-        keys.iter().enumerate().map(|(n, key)| request(key, domains[n % domains.len()])).collect();
-    let mut fast_path = FastPath::new(gate.clone(), SIZES, None, None::<()>);
+    let requests: Vec<Vec<u8>> = keys
+        .iter()
+        .enumerate()
+        .map(|(n, key)| build_request(key, domains[n % domains.len()]))
+        .collect();
+    let mut fast_path = FastPath::new(gate.clone(), LIMITS, None, None::<()>);
     let mut out = Vec::with_capacity(64 * 1024);
-    let mut answer = |request: &[u8]| {
+    let mut answers_ok = |request: &[u8]| {
         out.clear();
         let result = fast_path.answer_requests(black_box(request), &mut out);
         matches!(result, (length, Action::ReadMore) if length == request.len())
@@ -198,9 +201,9 @@ fn bench_whole_decision(c: &mut Criterion) {
     };
     fill_leases(&gate, &requests);
     // The first round makes the allocations for the top list, which counts an account once a day.
-    assert!(requests[..4].iter().all(|request| answer(request)));
+    assert!(requests[..4].iter().all(|request| answers_ok(request)));
     let before = ALLOCATIONS.get();
-    assert!(requests[..4].iter().all(|request| answer(request)));
+    assert!(requests[..4].iter().all(|request| answers_ok(request)));
     let allocated = ALLOCATIONS.get() - before;
     println!("four whole decisions: {allocated} allocations");
     assert!(allocated <= 2 * 4);
@@ -208,17 +211,17 @@ fn bench_whole_decision(c: &mut Criterion) {
     group.throughput(Throughput::Elements(1)).sample_size(30);
     group.warm_up_time(Duration::from_millis(50)).measurement_time(Duration::from_millis(200));
     group.bench_function("bytes in to bytes out", |b| {
-        b.iter_custom(|times| {
+        b.iter_custom(|iterations| {
             // The ledger refills the leases during the pause. A sample always measures a whole
             // batch and is scaled to the requested number of iterations, because the first few
             // requests after a pause would measure cold caches only.
             std::thread::sleep(Duration::from_millis(60));
             let batch = ACCOUNTS * REQUESTS_PER_ACCOUNT;
             let started = Instant::now();
-            let answered = (0..batch).filter(|n| answer(&requests[n % ACCOUNTS])).count();
+            let answered = (0..batch).filter(|n| answers_ok(&requests[n % ACCOUNTS])).count();
             let elapsed = started.elapsed();
             assert!(answered * 1_000 >= batch * 999, "{answered} of {batch} were answered");
-            elapsed.mul_f64(times as f64 / batch as f64)
+            elapsed.mul_f64(iterations as f64 / batch as f64)
         });
     });
     group.finish();
@@ -235,7 +238,7 @@ fn fill_leases(gate: &Gate, requests: &[Vec<u8>]) {
             let keys = state.keys.snapshot();
             let ring = Option::as_ref(&keys).expect("keys");
             let head =
-                parse_request_head(request, 0, &SIZES).expect("a head").expect("a complete one");
+                parse_request_head(request, 0, &LIMITS).expect("a head").expect("a complete one");
             let now = state.ledger.now();
             let sent = head.fields.authorization.into_iter();
             let lease = authenticate_client(ring, sent, now).expect("a key").account.lease.clone();

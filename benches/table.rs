@@ -1,9 +1,8 @@
 //! The cost of a look-up and of a load, each beside a hash map of strings that is asked label by
 //! label.
 //!
-//! Each bench first asserts its results, because a fast table with wrong results is worthless.
-//! Look-ups don't overlap, and the names of a group come in an order that the CPU's caches can't
-//! predict.
+//! Each bench first asserts its results, because a fast table with wrong results is worthless. The
+//! CPU can't overlap look-ups, and can't predict which name comes next.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -16,7 +15,7 @@ use riskgate::table::{Table, TableLocation};
 
 /// 2026-11-21.
 const NOW: i64 = 1_795_219_200;
-const NAMES: usize = 65_536;
+const NAME_COUNT: usize = 65_536;
 
 /// Builds the baseline: a map from each row's name to its own verdict.
 fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
@@ -25,12 +24,14 @@ fn build_hash_map(table: &Table) -> HashMap<String, Verdict> {
 
 fn look_up_in_map<'m>(map: &'m HashMap<String, Verdict>, domain: &Domain) -> Option<&'m Verdict> {
     let name = domain.as_str();
-    let owner = domain.registrable_start().unwrap_or(0);
-    ancestor_offsets(name).take_while(|at| *at <= owner).find_map(|at| map.get(&name[at..]))
+    let registrable_at = domain.registrable_start().unwrap_or(0);
+    ancestor_offsets(name)
+        .take_while(|at| *at <= registrable_at)
+        .find_map(|at| map.get(&name[at..]))
 }
 
-/// Returns disposable names of the table. The step shares no factor with their number, so the names
-/// are spread over all of them.
+/// Returns disposable names of the table, drawn from its sorted names with a step. The step is a
+/// prime, so the names are spread over the whole table.
 fn listed_domains(table: &Table) -> Vec<Domain> {
     let mut names: Vec<&str> = table
         .rows()
@@ -39,14 +40,14 @@ fn listed_domains(table: &Table) -> Vec<Domain> {
         .collect();
     names.sort_unstable();
     let step = 104_729;
-    (0..NAMES).filter_map(|n| Domain::parse(names[n * step % names.len()]).ok()).collect()
+    (0..NAME_COUNT).filter_map(|n| Domain::parse(names[n * step % names.len()]).ok()).collect()
 }
 
 fn bench_lookups(c: &mut Criterion) {
     let table = Table::load(&TableLocation::Bundled).expect("the bundled table");
     let map = build_hash_map(&table);
     let hits = listed_domains(&table);
-    let below: Vec<Domain> = hits
+    let subdomains: Vec<Domain> = hits
         .iter()
         .filter(|domain| domain.registrable_start() == Some(0))
         .filter(|domain| {
@@ -54,11 +55,11 @@ fn bench_lookups(c: &mut Criterion) {
         })
         .map(|domain| Domain::parse(&format!("mail.{domain}")).expect("a subdomain"))
         .collect();
-    let misses: Vec<Domain> = (0..NAMES)
+    let misses: Vec<Domain> = (0..NAME_COUNT)
         .map(|n| Domain::parse(&format!("no-such-row-{n}.com")).expect("a domain"))
         .collect();
     for (case, domains, is_listed) in
-        [("hit", &hits, true), ("subdomain", &below, true), ("miss", &misses, false)]
+        [("hit", &hits, true), ("subdomain", &subdomains, true), ("miss", &misses, false)]
     {
         for domain in domains {
             let found = table.lookup(domain, NOW);

@@ -27,7 +27,7 @@ struct MyProxy {
 
 #[derive(Default)]
 struct MyContext {
-    /// Your own state: the number of filtered requests.
+    /// Your own state, as an example: how often `request_filter` ran for this request.
     seen: usize,
     /// riskgate's state of the request.
     riskgate: RequestContext,
@@ -96,11 +96,11 @@ impl ProxyHttp for MyProxy {
 
 fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let mut next = |name: &str| arguments.next().ok_or(format!("expected {name}"));
-    let listen: SocketAddr = next("LISTEN")?.parse()?;
-    let upstream: SocketAddr = next("UPSTREAM")?.parse()?;
+    let mut next_argument = |name: &str| arguments.next().ok_or(format!("expected {name}"));
+    let listen: SocketAddr = next_argument("LISTEN")?.parse()?;
+    let upstream: SocketAddr = next_argument("UPSTREAM")?.parse()?;
 
-    let mount = Mount::from_config_file(next("CONFIG")?)?;
+    let mount = Mount::from_config_file(next_argument("CONFIG")?)?;
     let gate = mount.gate();
     let my_proxy = MyProxy { gate: gate.clone(), upstream };
 

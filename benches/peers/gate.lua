@@ -1,9 +1,9 @@
 -- The work of riskgate in Lua: key look-up by SHA-256, origin, monthly count, format, table with
 -- parent domains, RateLimit, top counting, a counter for each outcome.
 --
--- Table and keys are Lua tables of each worker, which are faster than a shared dictionary. Counts
--- are shared by all workers. It has no public suffix list, no UTS-46 and no store: counts are in
--- memory.
+-- The table of domains and the keys are Lua tables in each worker, because these are faster than a
+-- shared dictionary. All workers share the counts. There is no public suffix list, no UTS-46 and no
+-- store: the counts are in memory only.
 local ffi = require "ffi"
 
 ffi.cdef [[

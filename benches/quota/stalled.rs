@@ -1,8 +1,8 @@
 //! The latency of requests while the store is stopped, compared with a running store.
 //!
-//! It runs the real gateway on the loopback interface and a real redis-server. SIGSTOP stops the
-//! server, so that it neither answers nor closes its connections. One connection sends request
-//! after request, and responses other than 200 are counted.
+//! It runs the real gateway on the loopback interface and a real redis-server. SIGSTOP stops
+//! redis-server, so that it neither answers nor closes its connections. One client connection sends
+//! request after request; responses other than 200 are counted.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -106,21 +106,22 @@ fn send_request(connection: &mut TcpStream, key: &str) -> u16 {
 
 fn measure_latency(case: &str, connection: &mut TcpStream, key: &str, requests: usize) {
     let mut times = Vec::with_capacity(requests);
-    let mut refused = 0;
+    let mut failed_count = 0;
     for _ in 0..requests {
         let started = Instant::now();
         let status = send_request(connection, key);
         times.push(started.elapsed().as_secs_f64() * 1e6);
-        refused += usize::from(status != 200);
+        failed_count += usize::from(status != 200);
     }
     times.sort_by(f64::total_cmp);
-    let at = |quantile: f64| times[((times.len() - 1) as f64 * quantile) as usize];
-    let refused = if refused == 0 { String::new() } else { format!("  ({refused} were 500)") };
+    let percentile = |quantile: f64| times[((times.len() - 1) as f64 * quantile) as usize];
+    let refused =
+        if failed_count == 0 { String::new() } else { format!("  ({failed_count} were 500)") };
     println!(
         "{case:<28}{:>8.0}{:>8.0}{:>8.0}{:>10.0}{refused}",
-        at(0.5),
-        at(0.99),
-        at(0.999),
-        at(1.0)
+        percentile(0.5),
+        percentile(0.99),
+        percentile(0.999),
+        percentile(1.0)
     );
 }

@@ -24,8 +24,8 @@ class WrongResponse(Exception):
 
 
 class LoadTimeout(Exception):
-    """wrk did not end in time. It derives how often it checks the clock from the time of its first
-    responses, so if those were slow it may run for long."""
+    """wrk did not end in time. wrk derives the interval at which it checks the clock from the
+    latency of its first responses. If those were slow, wrk may run for very long."""
 
 
 def send_request(port, path, key, origin="", connection=None):

@@ -20,7 +20,8 @@ LIBC = ctypes.CDLL(None)
 
 
 def cores():
-    """Returns cores for servers and for load. The first handles most interrupts, so load gets it."""
+    """Returns the cores for servers and those for load. The first core handles most interrupts, so
+    it is one of those for load."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise SystemExit("bench: expected two cores, one for the server, but found one")
@@ -55,8 +56,8 @@ def is_listening(port):
 
 
 class Processes:
-    """A process and its children. It ends with the run: by stop(), or by the signal that the kernel
-    sends when the parent dies."""
+    """A process and its children. stop() ends them; if the bench dies first, the kernel sends the
+    process a signal."""
 
     def __init__(self, words, folder, pinned_to):
         self.words, self.stderr = words, Path(folder) / "stderr"

@@ -56,7 +56,8 @@ class TableRows:
         kept = cache / f"rows-{stamp}.json"
         if not kept.exists():
             answers = ask_table(binary, sorted(covers), data)
-            # A name without its own row is a public suffix, and matches nothing.
+            # A listed name without a row of its own in the table is a public suffix: no request
+            # can match it.
             kept.write_text(json.dumps({n: f for n, (f, row) in answers.items() if row == n}))
         self.facts = json.loads(kept.read_text())
         self.covers = {name: covers[name] for name in self.facts}
@@ -131,7 +132,8 @@ def assign_keys(keys, requests, draw):
 
 
 def draw_domains(rows, count, draw):
-    """Draws names: a few free providers often, disposable names, their subdomains, others."""
+    """Draws names at random: free providers (mostly a few well-known ones), disposable names,
+    subdomains of disposable names, and names in no list."""
     by_kind = {"free": [], "disposable": []}
     for name, facts in rows.facts.items():
         if '"is_free_provider":true' in facts:

@@ -82,7 +82,8 @@ def table(section):
 
 
 def check_targets(sections):
-    """Compares figures with targets. Targets whose subjects did not run are left out."""
+    """Compares figures with targets, and leaves out targets whose subjects did not run. Returns for
+    each target its name, the highest allowed value and the measured value."""
     by_name = {section.name: section for section in sections}
     found = []
     for name, subject, beside, most in RATIO_TARGETS:

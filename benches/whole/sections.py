@@ -1,9 +1,9 @@
 """The sections of the bench. Each function starts its subjects, measures them in rounds, and ends
 them.
 
-Rounds are interleaved, each round begins with another subject, and the median of a subject's rounds
-counts. A section adds rows of figures, and notes on what it could not measure. If it fails, the
-rounds so far are kept.
+A round measures each subject once, and begins with another subject than the round before. The
+figure of a subject is the median of its rounds. A section adds rows of figures, and notes on what
+it could not measure. If a section fails, its rounds so far are kept.
 """
 
 import contextlib
@@ -305,9 +305,10 @@ def key_count(world):
             found[subject.name] = requests
             loads[subject.name] = {"import_s": time.monotonic() - started_at}
         os.unlink(world.folder / f"keys-{number}.toml")
-    section.notes.append("an account for each key, without a limit. One that asks ten thousand times "
-                         "a second goes for its next 64 calls every few milliseconds: in the first "
-                         "rows that is a part of the cost, in the others how many there are")
+    section.notes.append("each key has an account without a limit. In the rows with ten keys, each "
+                         "account sends ten thousand requests a second and leases its next 64 "
+                         "calls every few milliseconds, which is part of the cost. In the other "
+                         "rows, leases for many accounts are part of the cost")
     measure_growth(section, world, grown, found, loads)
 
 

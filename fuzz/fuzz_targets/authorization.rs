@@ -15,7 +15,7 @@ use riskgate::store::{KeyRow, MonthlyLimit, RedisOptions, RingRows, Store, Store
 use riskgate_fuzz::ScratchFolder;
 
 const NOW: i64 = 1_800_000_000;
-const GOOD_KEY: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
+const VALID_KEY: &str = "rg_0123456789abcdefghijABCDEFGHIJ01";
 const REVOKED_KEY: &str = "rg_revoked456789abcdefghijABCDEFGHI";
 const EXPIRED_KEY: &str = "rg_expired456789abcdefghijABCDEFGHI";
 
@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
         data.split(|byte| *byte == b'\n').take(3).map(|line| substitute_key(line)).collect();
     let found = authenticate_client(&RING, headers.iter().map(Vec::as_slice), NOW);
     let expected = match &headers[..] {
-        [header] => token(header).is_some_and(|token| token == GOOD_KEY),
+        [header] => parse_bearer_token(header).is_some_and(|token| token == VALID_KEY),
         _ => false,
     };
     match found {
@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
             assert_eq!(refusal, Refusal::Unauthorized, "every cause gives the same refusal");
         }
     }
-    if let Some(token) = token(&headers[0]) {
+    if let Some(token) = parse_bearer_token(&headers[0]) {
         assert!(Token::parse(token.to_owned()).is_ok(), "an accepted key is a valid token");
     }
 });
@@ -45,19 +45,19 @@ fuzz_target!(|data: &[u8]| {
 /// Replaces `KEY` by the valid key: no fuzzer guesses its 154 random bits.
 fn substitute_key(line: &[u8]) -> Vec<u8> {
     match line.windows(3).position(|window| window == b"KEY") {
-        Some(at) => [&line[..at], GOOD_KEY.as_bytes(), &line[at + 3..]].concat(),
+        Some(at) => [&line[..at], VALID_KEY.as_bytes(), &line[at + 3..]].concat(),
         None => line.to_vec(),
     }
 }
 
 /// A second implementation of RFC 6750 section 2.1: `Bearer`, spaces, and a token up to the end.
-fn token(header: &[u8]) -> Option<&str> {
+fn parse_bearer_token(header: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(header).ok()?;
     let (scheme, rest) = text.split_once(' ')?;
     let token = rest.trim_matches(|c: char| matches!(c, ' ' | '\t' | '\r' | '\u{c}'));
-    let visible = |c: char| c.is_ascii_graphic() && c != ',';
-    let is_one = (16..=256).contains(&token.len()) && token.chars().all(visible);
-    (scheme.eq_ignore_ascii_case("bearer") && is_one).then_some(token)
+    let is_token_char = |c: char| c.is_ascii_graphic() && c != ',';
+    let is_valid_token = (16..=256).contains(&token.len()) && token.chars().all(is_token_char);
+    (scheme.eq_ignore_ascii_case("bearer") && is_valid_token).then_some(token)
 }
 
 static RING: LazyLock<KeyRing> = LazyLock::new(|| {
@@ -82,7 +82,7 @@ static RING: LazyLock<KeyRing> = LazyLock::new(|| {
             revoked_at: (id == "revoked").then_some(NOW),
         },
     };
-    let keys = [key("good", GOOD_KEY), key("revoked", REVOKED_KEY), key("expired", EXPIRED_KEY)];
+    let keys = [key("good", VALID_KEY), key("revoked", REVOKED_KEY), key("expired", EXPIRED_KEY)];
     let plans = Plans::from([("free".to_owned(), MonthlyLimit::Calls(100))]);
     // No call is charged: the ledger's thread ends here, and no other thread runs.
     KeyRing::build(&RingRows::default(), &keys, &plans, &ledger)

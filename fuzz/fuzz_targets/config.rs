@@ -24,12 +24,12 @@ fuzz_target!(|data: &[u8]| {
         if let Some(rest) = fault.strip_prefix(&place) {
             let line = rest.strip_prefix(':').and_then(|rest| rest.split_once(": "));
             let line = line.and_then(|(line, _)| line.parse::<usize>().ok());
-            let of_the_file = [
+            let whole_file_faults = [
                 ": expected a config file, but found ",
                 ": expected settings, but found an empty file",
             ];
-            let whole = of_the_file.iter().any(|fault| rest.starts_with(fault));
-            assert!(whole || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
+            let concerns_whole_file = whole_file_faults.iter().any(|fault| rest.starts_with(fault));
+            assert!(concerns_whole_file || line.is_some_and(|at| (1..=lines).contains(&at)), "{fault}");
         } else {
             assert!(fault.starts_with("config: "), "{fault}");
         }
@@ -64,9 +64,9 @@ fuzz_target!(|data: &[u8]| {
 fn is_secret_only_in_secret_settings(data: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(data) else { return false };
     let Ok(written) = text.parse::<toml::Table>() else { return false };
-    let at = |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
-    let token = at("admin", "token").unwrap_or_default();
-    let url = at("store", "url").unwrap_or_default();
+    let setting_text = |section: &str, key: &str| written.get(section)?.get(key).map(ToString::to_string);
+    let token = setting_text("admin", "token").unwrap_or_default();
+    let url = setting_text("store", "url").unwrap_or_default();
     let user = url.rsplit_once('@').map_or("", |(user, _)| user);
     // A fault shows the text before `://`, so that the operator sees a mistyped scheme.
     let user = user.split_once("://").map_or(user, |(_, user)| user);

@@ -12,25 +12,25 @@ fuzz_target!(|segment: &[u8]| {
     // The fast parser for plain ASCII names and the full IDNA parser agree.
     let parsed = decoded.as_deref().and_then(|text| Domain::parse(text).ok());
     assert_eq!(from_segment, parsed, "the two ways disagree");
-    let named = decoded.as_deref().and_then(|text| DnsName::parse(text).ok());
-    if let Some(name) = &named {
+    let dns_name = decoded.as_deref().and_then(|text| DnsName::parse(text).ok());
+    if let Some(name) = &dns_name {
         assert_eq!(DnsName::parse(name.as_str()).as_ref(), Ok(name), "canonical twice");
         assert_canonical(name.as_str());
     }
     let Some(domain) = from_segment else {
-        assert!(named.is_none_or(|name| !name.as_str().contains('.')), "a name and no domain");
+        assert!(dns_name.is_none_or(|name| !name.as_str().contains('.')), "a name and no domain");
         return;
     };
     let text = domain.as_str();
-    assert_eq!(named.as_ref().map(DnsName::as_str), Some(text), "a domain and another name");
+    assert_eq!(dns_name.as_ref().map(DnsName::as_str), Some(text), "a domain and another name");
     assert_canonical(text);
     assert!(text.contains('.'));
-    for pingora_stream in [text.to_owned(), text.to_ascii_uppercase(), format!("{text}.")] {
-        assert_eq!(Domain::parse(&pingora_stream).as_ref(), Ok(&domain), "{pingora_stream:?}");
+    for spelling in [text.to_owned(), text.to_ascii_uppercase(), format!("{text}.")] {
+        assert_eq!(Domain::parse(&spelling).as_ref(), Ok(&domain), "{spelling:?}");
         assert_eq!(
-            Domain::from_path_segment(pingora_stream.as_bytes()).as_ref(),
+            Domain::from_path_segment(spelling.as_bytes()).as_ref(),
             Ok(&domain),
-            "{pingora_stream:?}"
+            "{spelling:?}"
         );
     }
     let encoded: String = text.bytes().map(|byte| format!("%{byte:02x}")).collect();
@@ -51,7 +51,8 @@ fuzz_target!(|segment: &[u8]| {
     }
 });
 
-/// Returns true if the name consists of lower-case LDH labels within the lengths of RFC 1035.
+/// Panics unless the name consists of lower-case LDH labels within the lengths of RFC 1035, and is
+/// no IP address.
 fn assert_canonical(name: &str) {
     assert!(name.len() <= MAX_NAME_LEN, "{name:?}");
     for label in name.split('.') {

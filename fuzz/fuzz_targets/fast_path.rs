@@ -23,11 +23,11 @@ use riskgate_fuzz::ScratchFolder;
 
 /// The key that the seeds contain.
 const KEY: &str = "rg_comparison00000000000000000000001";
-const MAX_INPUT: usize = 16 * 1024;
+const MAX_INPUT_BYTES: usize = 16 * 1024;
 const TEST_TIMEOUT: Duration = Duration::from_secs(15);
 
 static LISTENERS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
-    let upstream_address = upstream();
+    let upstream_address = start_upstream();
     [
         start_listener("fast-path", true, upstream_address),
         start_listener("pingora-path", false, upstream_address),
@@ -35,15 +35,15 @@ static LISTENERS: LazyLock<[SocketAddr; 2]> = LazyLock::new(|| {
 });
 
 fuzz_target!(|bytes: &[u8]| {
-    if bytes.len() > MAX_INPUT {
+    if bytes.len() > MAX_INPUT_BYTES {
         return;
     }
-    let [with, without] =
-        LISTENERS.map(|address| normalized_responses(&send_and_read(address, bytes)));
-    assert_eq!(with, without, "with the fast path and without");
+    let [with_fast_path, without_fast_path] =
+        LISTENERS.map(|address| normalize_responses(&send_and_read(address, bytes)));
+    assert_eq!(with_fast_path, without_fast_path, "with the fast path and without");
 });
 
-/// Reads all bytes until the connection ends; the client does not close its side first.
+/// Sends the bytes, shuts down the sending side, and returns all bytes until the gateway closes.
 fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).expect("a listener that accepts connections");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a time for reading");
@@ -58,12 +58,12 @@ fn send_and_read(address: SocketAddr, bytes: &[u8]) -> Vec<u8> {
 /// The responses without values that differ between two runs. The fields of an upstream response
 /// are sorted, because the order of fields with different names has no meaning (RFC 9110 section
 /// 5.3).
-fn normalized_responses(answers: &[u8]) -> Vec<String> {
-    let is_drawn = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+fn normalize_responses(answers: &[u8]) -> Vec<String> {
+    let is_generated_id = |id: &str| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
     let text = String::from_utf8_lossy(answers);
     let line = |line: &str| match line.split_once(": ") {
         Some(("Date" | "retry-after", _)) => String::new(),
-        Some(("x-request-id", id)) if is_drawn(id.trim_end()) => String::new(),
+        Some(("x-request-id", id)) if is_generated_id(id.trim_end()) => String::new(),
         Some(("ratelimit", value)) => value.split(";t=").next().unwrap_or_default().to_owned(),
         _ => line.to_owned(),
     };
@@ -78,7 +78,7 @@ fn normalized_responses(answers: &[u8]) -> Vec<String> {
     text.split("HTTP/1.1 ").map(answer).collect()
 }
 
-/// A connection handler in its own thread, with a gate, a store and an upstream server.
+/// Starts a gateway in its own thread, with a gate and a store of its own. Returns its address.
 fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> SocketAddr {
     // The server runs as long as the process.
     let scratch = Box::leak(Box::new(ScratchFolder::new(name)));
@@ -116,19 +116,20 @@ fn start_listener(name: &str, fast_path: bool, upstream_address: SocketAddr) -> 
     address
 }
 
-/// An upstream server that answers with the request that it received, except its request id.
-fn upstream() -> SocketAddr {
+/// Starts an upstream server that answers with the request that it received, without its request
+/// id. Returns the server's address.
+fn start_upstream() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            std::thread::spawn(move || echo(stream));
+            std::thread::spawn(move || echo_requests(stream));
         }
     });
     address
 }
 
-fn echo(mut stream: TcpStream) {
+fn echo_requests(mut stream: TcpStream) {
     let mut arrived = Vec::new();
     let mut part = [0; 8_192];
     loop {

@@ -20,52 +20,52 @@ const SMALL_LIMITS: RequestLimits =
     RequestLimits { header_bytes: 512, header_fields: 8, target_bytes: 64, body_bytes: 100 };
 
 fuzz_target!(|data: &[u8]| {
-    let Some(request) = parse_request(data) else { return };
-    let text = as_text(&request);
+    let Some(request) = build_http2_request(data) else { return };
+    let text = format_as_http1(&request);
     for sizes in [&DEFAULT_LIMITS, &SMALL_LIMITS] {
         let as_http1 = parse_request_head(&text, 0, sizes);
         for has_body in [false, true] {
             let as_http2 = check_http2_request(&request, has_body, sizes);
-            assert_verdicts_agree(&request, &text, has_body, sizes, (&as_http1, &as_http2));
+            assert_results_agree(&request, &text, has_body, sizes, (&as_http1, &as_http2));
         }
     }
 });
 
-type Verdicts<'v> = (
+type CheckResults<'v> = (
     &'v Result<Option<riskgate::message::request_head::RequestHead<'v>>, Refusal>,
     &'v Result<(), Refusal>,
 );
 
-fn assert_verdicts_agree(
+fn assert_results_agree(
     request: &RequestHeader,
     text: &[u8],
     has_body: bool,
     sizes: &RequestLimits,
-    verdicts: Verdicts<'_>,
+    verdicts: CheckResults<'_>,
 ) {
     let shown = || format!("{verdicts:?}: {}", String::from_utf8_lossy(text));
     match verdicts {
         (Ok(Some(head)), accepted) => {
             assert_eq!(head.length, text.len(), "{}", shown());
             // HTTP/2 can send a body without announcing it in the header; HTTP/1.1 can't.
-            let is_silent = has_body && head.body_length == 0;
-            assert_eq!(accepted.is_ok(), !is_silent, "{}", shown());
+            let has_unannounced_body = has_body && head.body_length == 0;
+            assert_eq!(accepted.is_ok(), !has_unannounced_body, "{}", shown());
         }
         (Ok(None), _) => panic!("an incomplete header: {}", shown()),
         (Err(refusal), Ok(())) => {
-            // HTTP/2 carries the authority outside the field list, limits the field list in the
-            // decoder, and has no request line. In HTTP/1.1 the length of the request line limits
-            // the method.
+            // riskgate may refuse only the HTTP/1.1 form for its size: in HTTP/2 the authority is
+            // not one of the fields, the decoder limits the field list, and there is no request
+            // line, whose length limits the method in HTTP/1.1.
             let fields = request.headers.len() + usize::from(!request.headers.contains_key(HOST));
             let line = request.method.as_str().len() + request.raw_path().len();
-            let excused = match refusal {
+            let is_allowed = match refusal {
                 Refusal::HeadersTooLarge => {
                     fields > sizes.header_fields || text.len() > sizes.header_bytes
                 }
                 Refusal::UriTooLong => line + 11 > sizes.target_bytes + 64,
                 _ => false,
             };
-            assert!(excused, "{}", shown());
+            assert!(is_allowed, "{}", shown());
         }
         (Err(_), Err(_)) => {}
     }
@@ -73,7 +73,7 @@ fn assert_verdicts_agree(
 
 /// Builds the request as the HTTP/2 decoder delivers it: the first input line holds method, path
 /// and authority, each further line one field. None if the decoder would refuse the request.
-fn parse_request(data: &[u8]) -> Option<RequestHeader> {
+fn build_http2_request(data: &[u8]) -> Option<RequestHeader> {
     let (line, fields) = first_line(data);
     let mut words = line.splitn(3, |byte| *byte == b' ');
     let method = Method::from_bytes(words.next()?).ok()?;
@@ -93,9 +93,9 @@ fn parse_request(data: &[u8]) -> Option<RequestHeader> {
         let name = HeaderName::from_bytes(&field[..colon]).ok()?;
         let value = HeaderValue::from_bytes(trim_ows(&field[colon + 1..])).ok()?;
         // The decoder accepts a Host field only if it repeats the authority.
-        let is_more = request.headers().contains_key(HOST);
-        let same = |authority: &Authority| *authority.as_str() == value && !is_more;
-        if name == HOST && !authority.as_ref().is_none_or(same) {
+        let has_host_field = request.headers().contains_key(HOST);
+        let repeats_authority = |authority: &Authority| *authority.as_str() == value && !has_host_field;
+        if name == HOST && !authority.as_ref().is_none_or(repeats_authority) {
             return None;
         }
         request.headers_mut().append(name, value);
@@ -111,7 +111,7 @@ fn trim_ows(mut value: &[u8]) -> &[u8] {
     value
 }
 
-fn as_text(request: &RequestHeader) -> Vec<u8> {
+fn format_as_http1(request: &RequestHeader) -> Vec<u8> {
     let mut text = [request.method.as_str().as_bytes(), b" ", request.raw_path()].concat();
     text.extend_from_slice(b" HTTP/1.1\r\n");
     let authority = request.uri.authority();

@@ -22,15 +22,15 @@ fuzz_target!(|data: &[u8]| {
         (OriginHeader::Malformed(shown), None) => assert!(shown.chars().count() <= 256),
         _ => panic!("{header:?} is not {origin:?}"),
     }
-    let twice = OriginHeader::read([value, value].into_iter());
-    assert!(matches!(twice, OriginHeader::Malformed(_)), "two headers never match");
+    let two_headers = OriginHeader::read([value, value].into_iter());
+    assert!(matches!(two_headers, OriginHeader::Malformed(_)), "two headers never match");
     for line in rest.split(|byte| *byte == b'\n').take(4) {
         let Ok(text) = std::str::from_utf8(line) else { continue };
         let Ok(pattern) = OriginPattern::parse(text) else { continue };
         let shown = pattern.to_string();
         assert_eq!(OriginPattern::parse(&shown).as_ref(), Ok(&pattern), "{shown:?}");
-        let louder = OriginPattern::parse(&text.to_ascii_uppercase());
-        assert_eq!(louder.as_ref(), Ok(&pattern), "{text:?}");
+        let upper_case = OriginPattern::parse(&text.to_ascii_uppercase());
+        assert_eq!(upper_case.as_ref(), Ok(&pattern), "{text:?}");
         if let Some(origin) = &origin {
             // The index of all patterns and the single pattern must agree.
             let indexed = origin.covering_patterns().any(|covering| covering == shown);
@@ -40,17 +40,17 @@ fuzz_target!(|data: &[u8]| {
     let Some(origin) = origin else { return };
     let text = std::str::from_utf8(value).unwrap_or_default();
     assert_eq!(Origin::parse(&text.to_ascii_lowercase()).as_ref(), Ok(&origin));
-    let itself = OriginPattern::parse(text).expect("an origin is a pattern");
-    assert!(itself.matches(&origin));
+    let own_pattern = OriginPattern::parse(text).expect("an origin is a pattern");
+    assert!(own_pattern.matches(&origin));
     if let Some((scheme, host)) = text.split_once("://")
-        && let Ok(wild) = OriginPattern::parse(&format!("{scheme}://*.{host}"))
+        && let Ok(wildcard) = OriginPattern::parse(&format!("{scheme}://*.{host}"))
     {
-        assert!(!wild.matches(&origin), "a wildcard covers its apex");
+        assert!(!wildcard.matches(&origin), "a wildcard covers its apex");
         // Adding a label of 64 bytes may make the host longer than a host can be.
-        if let Ok(below) = Origin::parse(&format!("{scheme}://a.{host}")) {
-            assert!(wild.matches(&below));
+        if let Ok(subdomain) = Origin::parse(&format!("{scheme}://a.{host}")) {
+            assert!(wildcard.matches(&subdomain));
         }
-        let beside = Origin::parse(&format!("{scheme}://a{host}"));
-        assert!(!beside.is_ok_and(|beside| wild.matches(&beside)), "not a whole label");
+        let other_host = Origin::parse(&format!("{scheme}://a{host}"));
+        assert!(!other_host.is_ok_and(|beside| wildcard.matches(&beside)), "not a whole label");
     }
 });

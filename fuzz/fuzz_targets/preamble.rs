@@ -20,12 +20,12 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(parse_proxy_header(&more), decision, "later bytes change the decision");
     }
     if bytes.starts_with(b"PROXY ") {
-        assert_v1_meaning(bytes, &decision);
+        assert_v1_decision(bytes, &decision);
     }
     if bytes.len() >= 16 && bytes.starts_with(b"\r\n\r\n\0\r\nQUIT\n") {
-        assert_v2_meaning(bytes, &decision);
+        assert_v2_decision(bytes, &decision);
     }
-    assert_one_preface(bytes);
+    assert_preface_decision(bytes);
     let is_proxied = matches!(decision, ProxyHeader::Complete(..));
     assert!(
         !is_proxied || is_http2_preface(bytes) == Some(false),
@@ -33,8 +33,9 @@ fuzz_target!(|bytes: &[u8]| {
     );
 });
 
-/// Parses as the connection handler does: a decision stays once it is made, and a PROXY header is
-/// complete at its last byte.
+/// Parses growing prefixes of the bytes, as the connection handler does while they arrive. Asserts
+/// that further bytes do not change a decision, and that a PROXY header is complete at its last
+/// byte. Returns the decision.
 fn parse_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
     let mut decision = ProxyHeader::Partial;
     let mut cut = 0;
@@ -57,12 +58,12 @@ fn parse_byte_by_byte(bytes: &[u8]) -> ProxyHeader {
 }
 
 /// Version 1, checked by a second implementation.
-fn assert_v1_meaning(bytes: &[u8], decision: &ProxyHeader) {
+fn assert_v1_decision(bytes: &[u8], decision: &ProxyHeader) {
     let front = &bytes[..bytes.len().min(MAX_V1_LINE_BYTES)];
     let Some(end) = front.iter().position(|byte| *byte == b'\n') else {
-        let open = front.len() < MAX_V1_LINE_BYTES;
-        assert_eq!(*decision == ProxyHeader::Partial, open);
-        return assert!(open || *decision == ProxyHeader::Malformed);
+        let may_continue = front.len() < MAX_V1_LINE_BYTES;
+        assert_eq!(*decision == ProxyHeader::Partial, may_continue);
+        return assert!(may_continue || *decision == ProxyHeader::Malformed);
     };
     let line = &front[..=end];
     let client = match v1::Header::try_from(line).map(|header| header.addresses) {
@@ -84,12 +85,12 @@ fn assert_v1_meaning(bytes: &[u8], decision: &ProxyHeader) {
 }
 
 /// Version 2, checked field by field.
-fn assert_v2_meaning(bytes: &[u8], decision: &ProxyHeader) {
+fn assert_v2_decision(bytes: &[u8], decision: &ProxyHeader) {
     let (is_proxied, family) = (bytes[12] == 0x21, bytes[13] >> 4);
     let length = 16 + usize::from(u16::from_be_bytes([bytes[14], bytes[15]]));
-    let sides = [0, 12, 36, 216];
-    let known = matches!(bytes[12], 0x20 | 0x21) && bytes[13] & 0x0f <= 2 && family <= 3;
-    if !known || length > MAX_HEADER_BYTES || length < 16 + sides[usize::from(family)] {
+    let address_lengths = [0, 12, 36, 216];
+    let is_supported = matches!(bytes[12], 0x20 | 0x21) && bytes[13] & 0x0f <= 2 && family <= 3;
+    if !is_supported || length > MAX_HEADER_BYTES || length < 16 + address_lengths[usize::from(family)] {
         return assert_eq!(*decision, ProxyHeader::Malformed);
     }
     if bytes.len() < length {
@@ -105,10 +106,10 @@ fn assert_v2_meaning(bytes: &[u8], decision: &ProxyHeader) {
     assert_eq!(*decision, ProxyHeader::Complete(length, client));
 }
 
-fn assert_one_preface(bytes: &[u8]) {
+fn assert_preface_decision(bytes: &[u8]) {
     for cut in 0..=bytes.len().min(HTTP2_PREFACE.len() + 1) {
-        let same = bytes[..cut].iter().zip(HTTP2_PREFACE).take_while(|(a, b)| a == b).count();
-        let expected = match same {
+        let matching_bytes = bytes[..cut].iter().zip(HTTP2_PREFACE).take_while(|(a, b)| a == b).count();
+        let expected = match matching_bytes {
             same if same == HTTP2_PREFACE.len() => Some(true),
             same if same == cut => None,
             _ => Some(false),

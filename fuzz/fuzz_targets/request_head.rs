@@ -38,7 +38,7 @@ fn assert_same_in_parts(
 ) {
     let mut scanned = 0;
     let mut end = 0;
-    let trickled = loop {
+    let in_parts = loop {
         match parse_request_head(&bytes[..end], scanned, sizes) {
             Ok(None) if end < bytes.len() => {}
             verdict => break verdict,
@@ -46,10 +46,10 @@ fn assert_same_in_parts(
         scanned = end;
         end = (end + step).min(bytes.len());
     };
-    match (whole, &trickled) {
+    match (whole, &in_parts) {
         // If a header has two faults, the fault that arrives first may be reported.
         (Err(_), Err(_)) => {}
-        _ => assert_eq!(*whole, trickled, "in parts of {step}"),
+        _ => assert_eq!(*whole, in_parts, "in parts of {step}"),
     }
 }
 

@@ -1,4 +1,5 @@
-//! A request target matches exactly one route, in one form, whatever its query.
+//! A request target matches at most one route, whatever its query. A domain and a check target have
+//! one canonical form, which matches the same route.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -10,7 +11,7 @@ use riskgate::gate::route::{
 use riskgate::model::domain::{Domain, percent_decode};
 use riskgate::model::refusal::Refusal;
 
-static PREFIXES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
+static UPSTREAM_ROUTES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
     let prefix = |path: &str| UpstreamRoute {
         path: path.to_owned(),
         methods: vec!["GET".to_owned(), "POST".to_owned()],
@@ -22,48 +23,48 @@ static PREFIXES: LazyLock<Vec<UpstreamRoute>> = LazyLock::new(|| {
 });
 
 fuzz_target!(|target: &[u8]| {
-    let route = match_route("GET", target, &PREFIXES);
+    let route = match_route("GET", target, &UPSTREAM_ROUTES);
     let (path, query) = split_query(target);
     assert_eq!([path, query].concat(), target);
-    assert_eq!(route, match_route("GET", path, &PREFIXES), "a query changes the route");
+    assert_eq!(route, match_route("GET", path, &UPSTREAM_ROUTES), "a query changes the route");
     let with_query = [path, b"?/../v1/usage"].concat();
-    assert!(same(&route, &match_route("GET", &with_query, &PREFIXES)), "a query changes the route");
+    assert!(is_same_result(&route, &match_route("GET", &with_query, &UPSTREAM_ROUTES)), "a query changes the route");
     assert_methods_follow_path(target, &route);
     assert_log_hides_local_part(target);
     match route {
         Ok(Route::TopDomains) => assert_eq!(path, b"/v1/public/top-domains"),
         Ok(Route::Usage) => assert_eq!(path, b"/v1/usage"),
         Ok(Route::Domain(segment)) => {
-            assert_one_segment(b"/v1/public/domain/", segment, path);
+            assert_path_ends_in_segment(b"/v1/public/domain/", segment, path);
             if let Ok(domain) = Domain::from_path_segment(segment) {
                 let again = format!("/v1/public/domain/{domain}");
                 let segment = domain.as_str().as_bytes();
                 assert_eq!(
-                    match_route("GET", again.as_bytes(), &PREFIXES),
+                    match_route("GET", again.as_bytes(), &UPSTREAM_ROUTES),
                     Ok(Route::Domain(segment)),
                     "{again}"
                 );
             }
         }
         Ok(Route::Check(segment)) => {
-            assert_one_segment(b"/v1/check/", segment, path);
+            assert_path_ends_in_segment(b"/v1/check/", segment, path);
             assert_one_canonical_form(segment);
         }
-        Ok(Route::Upstream(index)) => assert_below_prefix(&PREFIXES[index].path, path),
+        Ok(Route::Upstream(index)) => assert_below_prefix(&UPSTREAM_ROUTES[index].path, path),
         Ok(Route::Options(_)) => panic!("GET is not OPTIONS"),
         Err(refusal) => assert_eq!(refusal, Refusal::NotFound, "GET is allowed everywhere"),
     }
 });
 
-fn same(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
+fn is_same_result(a: &Result<Route<'_>, Refusal>, b: &Result<Route<'_>, Refusal>) -> bool {
     format!("{a:?}") == format!("{b:?}")
 }
 
 /// The path alone decides which methods a route allows.
 fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
-    let head = match_route("HEAD", target, &PREFIXES);
-    let options = match_route("OPTIONS", target, &PREFIXES);
-    let other = match_route("BREW", target, &PREFIXES);
+    let head = match_route("HEAD", target, &UPSTREAM_ROUTES);
+    let options = match_route("OPTIONS", target, &UPSTREAM_ROUTES);
+    let other = match_route("BREW", target, &UPSTREAM_ROUTES);
     match get {
         Ok(route) => {
             let Ok(Route::Options(named)) = options else { panic!("{options:?}") };
@@ -73,11 +74,11 @@ fn assert_methods_follow_path(target: &[u8], get: &Result<Route<'_>, Refusal>) {
                 _ => assert_eq!(head.as_ref(), Ok(route)),
             }
         }
-        Err(_) => assert!([&head, &options, &other].iter().all(|found| same(found, get))),
+        Err(_) => assert!([&head, &options, &other].iter().all(|found| is_same_result(found, get))),
     }
 }
 
-fn assert_one_segment(head: &[u8], segment: &[u8], path: &[u8]) {
+fn assert_path_ends_in_segment(head: &[u8], segment: &[u8], path: &[u8]) {
     assert_eq!([head, segment].concat(), path);
     assert!(!segment.is_empty() && !segment.contains(&b'/'));
     let decoded = percent_decode(segment).unwrap_or_default();
@@ -87,7 +88,7 @@ fn assert_one_segment(head: &[u8], segment: &[u8], path: &[u8]) {
 /// The canonical form matches the same kind of route, and is its own canonical form.
 fn assert_one_canonical_form(segment: &[u8]) {
     let Ok(once) = canonicalize_check_target(segment) else { return };
-    let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &PREFIXES) else {
+    let Ok(Route::Check(again)) = match_route("GET", once.as_bytes(), &UPSTREAM_ROUTES) else {
         panic!("{once} is no check target");
     };
     assert_eq!(
@@ -100,8 +101,8 @@ fn assert_one_canonical_form(segment: &[u8]) {
         percent_decode(segment),
         "the canonical form has another meaning"
     );
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
-    assert!(again.iter().all(|byte| plain(*byte)), "{once}");
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%".contains(&byte);
+    assert!(again.iter().all(|byte| is_unreserved(*byte)), "{once}");
     http::uri::PathAndQuery::try_from(once.as_str()).expect("a path that can be forwarded");
 }
 
@@ -116,8 +117,8 @@ fn assert_below_prefix(prefix: &str, path: &[u8]) {
     assert_eq!(count(&decoded), count(path), "an encoded slash");
     assert!(!decoded.contains(&b'\\') && !decoded.iter().any(u8::is_ascii_control));
     assert!(!rest.windows(2).any(|pair| pair == b"//"), "an empty segment");
-    let dots = |segment: &[u8]| segment == b"." || segment == b"..";
-    assert!(!rest.split(|byte| *byte == b'/').any(dots), "a dot segment");
+    let is_dot_segment = |segment: &[u8]| segment == b"." || segment == b"..";
+    assert!(!rest.split(|byte| *byte == b'/').any(is_dot_segment), "a dot segment");
 }
 
 /// A target in the log contains no query and no text before an `@`.

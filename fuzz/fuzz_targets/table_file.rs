@@ -1,4 +1,5 @@
-//! Any bytes are either refused with an error or accepted as a table that answers every look-up.
+//! Any bytes are either refused with an error, or loaded as a table that answers every look-up
+//! without a panic.
 //!
 //! Each input is loaded twice: unchanged, and with a corrected header and checksum. The second load
 //! reaches the code that runs after the checksum.
@@ -16,7 +17,7 @@ use xxhash_rust::xxh3::xxh3_64;
 
 static SCRATCH: LazyLock<ScratchFolder> = LazyLock::new(|| ScratchFolder::new("table-file"));
 /// The version of the table format that this build writes, as in a table file.
-static FORMAT: LazyLock<[u8; 8]> = LazyLock::new(|| {
+static FORMAT_VERSION: LazyLock<[u8; 8]> = LazyLock::new(|| {
     let path = SCRATCH.path().join("format");
     Table::load(&TableLocation::Bundled).unwrap().write_to(&path).unwrap();
     std::fs::read(path).unwrap()[8..16].try_into().unwrap()
@@ -26,9 +27,9 @@ const HEADER_BYTES: usize = 256;
 const CHECKSUM_START: usize = 32;
 
 fuzz_target!(|data: &[u8]| {
-    assert_error_or_answers(data);
+    assert_refused_or_usable(data);
     if data.len() >= HEADER_BYTES {
-        assert_error_or_answers(&with_valid_header(data));
+        assert_refused_or_usable(&with_valid_header(data));
     }
 });
 
@@ -36,14 +37,14 @@ fn with_valid_header(data: &[u8]) -> Vec<u8> {
     let mut bytes = data.to_vec();
     let length = bytes.len() as u64;
     bytes[..8].copy_from_slice(b"riskgate");
-    bytes[8..16].copy_from_slice(&*FORMAT);
+    bytes[8..16].copy_from_slice(&*FORMAT_VERSION);
     bytes[16..24].copy_from_slice(&length.to_le_bytes());
     let sum = xxh3_64(&bytes[CHECKSUM_START..]);
     bytes[24..32].copy_from_slice(&sum.to_le_bytes());
     bytes
 }
 
-fn assert_error_or_answers(bytes: &[u8]) {
+fn assert_refused_or_usable(bytes: &[u8]) {
     let path = SCRATCH.write_file("compiled", bytes);
     match Table::load(&TableLocation::Path(path.clone())) {
         Err(error) => {
@@ -51,16 +52,16 @@ fn assert_error_or_answers(bytes: &[u8]) {
             assert!(text.starts_with(&path.display().to_string()), "{text}");
         }
         Ok(table) => {
-            exercise_table(&table);
+            look_up_everything(&table);
             let version = table.version().to_owned();
             let stamped = table.with_built_at(1).expect("a table that can be stamped");
             assert_eq!((stamped.version(), stamped.built_at()), (version.as_str(), 1));
-            write_and_read(&stamped, &SCRATCH.path().join("stamped"));
+            assert_reads_back(&stamped, &SCRATCH.path().join("stamped"));
         }
     }
 }
 
-fn exercise_table(table: &Table) {
+fn look_up_everything(table: &Table) {
     let asked = ["first.test", "a.b.first.test", "gmail.com", "co.uk", "x.nosuchtld", "a.pp.ua"];
     let rows: Vec<String> = table.rows().map(|row| row.name.to_owned()).collect();
     let children = rows.iter().map(|name| format!("a.{name}"));
@@ -82,7 +83,7 @@ fn exercise_table(table: &Table) {
     let _ = (table.warnings(i64::MAX), table.warnings(i64::MIN), format_rfc3339(table.built_at()));
 }
 
-fn write_and_read(table: &Table, path: &Path) {
+fn assert_reads_back(table: &Table, path: &Path) {
     table.write_to(path).expect("a table that can be written");
     let again =
         Table::load(&TableLocation::Path(path.to_owned())).expect("a table that can be read");

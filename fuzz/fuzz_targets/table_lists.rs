@@ -21,8 +21,8 @@ fuzz_target!(|data: &[u8]| {
     for part in split_files(data).take(20) {
         let (name, content) = first_line(part);
         let name = std::str::from_utf8(name).unwrap_or_default().trim();
-        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
-        if (1..=40).contains(&name.len()) && name.chars().all(plain) && !name.starts_with('.') {
+        let is_safe_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+        if (1..=40).contains(&name.len()) && name.chars().all(is_safe_char) && !name.starts_with('.') {
             std::fs::write(folder.join(name), content).expect("a writable scratch folder");
         }
     }
@@ -70,11 +70,11 @@ fn assert_compiled_answers_the_same(table: Table) {
         assert_eq!(domain.as_str(), row.name, "a row is in its canonical form");
         for name in [row.name.to_owned(), format!("a.{}", row.name)] {
             let Ok(domain) = Domain::parse(&name) else { continue };
-            let (one, two) = (table.lookup(&domain, NOW), compiled.lookup(&domain, NOW));
-            assert_eq!((one.verdict, one.matched_at), (two.verdict, two.matched_at), "{name}");
-            assert_eq!(one.json_tail(), two.json_tail(), "{name}");
-            assert!(one.matched_at.is_none_or(|start| name.is_char_boundary(start)));
-            let body = format!(r#"{{"domain":"{name}{}"#, one.json_tail());
+            let (from_lists, from_file) = (table.lookup(&domain, NOW), compiled.lookup(&domain, NOW));
+            assert_eq!((from_lists.verdict, from_lists.matched_at), (from_file.verdict, from_file.matched_at), "{name}");
+            assert_eq!(from_lists.json_tail(), from_file.json_tail(), "{name}");
+            assert!(from_lists.matched_at.is_none_or(|start| name.is_char_boundary(start)));
+            let body = format!(r#"{{"domain":"{name}{}"#, from_lists.json_tail());
             body.parse::<serde_json::Value>().expect("JSON");
         }
     }

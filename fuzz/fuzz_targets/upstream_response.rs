@@ -30,8 +30,8 @@ fuzz_target!(|input: &[u8]| {
     }
     let (lengths, codings) = (count("content-length"), count("transfer-encoding"));
     assert!(lengths + codings <= 1, "one frame");
-    let has_none = is_head || matches!(read.code, Some(204 | 304));
-    if has_none {
+    let has_no_body = is_head || matches!(read.code, Some(204 | 304));
+    if has_no_body {
         assert!(body.is_empty() && !is_cut);
     } else if codings == 0 {
         let length = read.headers.iter().find(|f| f.name.eq_ignore_ascii_case("content-length"));
@@ -52,25 +52,25 @@ fn forward_in_parts(answer: &[u8], is_head: bool, part: usize) -> ForwardedRespo
     };
     let (mut arrived, mut out) = (BytesMut::new(), Vec::new());
     let mut parts = answer.chunks(part);
-    let begun = loop {
+    let response = loop {
         if let Some(answer) = forward_head(&mut arrived, &context, &mut out)? {
             break answer;
         }
         arrived.extend_from_slice(parts.next().ok_or(MalformedResponse)?);
     };
     let header = std::mem::take(&mut out);
-    let is_chunked = matches!(begun.body, BodyState::UntilClose | BodyState::Chunks(_));
-    let mut body = begun.body;
+    let is_chunked = matches!(response.body, BodyState::UntilClose | BodyState::Chunks(_));
+    let mut body = response.body;
     let mut is_cut = body.forward(&mut arrived, &mut out).is_err();
     for part in parts {
         arrived.extend_from_slice(part);
         is_cut = is_cut || body.forward(&mut arrived, &mut out).is_err();
     }
     is_cut = is_cut || body.finish_at_eof(&mut out).is_err();
-    let passed = if is_chunked { join_chunks(&out, is_cut) } else { out };
+    let forwarded_body = if is_chunked { join_chunks(&out, is_cut) } else { out };
     // After a truncated response, the number of unread bytes means nothing.
-    let left = if is_cut { 0 } else { arrived.len() };
-    Ok((header, passed, is_cut, left))
+    let unread_bytes = if is_cut { 0 } else { arrived.len() };
+    Ok((header, forwarded_body, is_cut, unread_bytes))
 }
 
 /// The joined data of all chunks. A last chunk must follow unless the response was truncated.

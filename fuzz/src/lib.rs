@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A folder in the temporary directory that only this process uses. `scripts/fuzz` sets the
-/// temporary directory to a file system in memory and removes the folder afterwards.
+/// A folder in the temporary directory that only this process uses. `scripts/fuzz` chooses a
+/// temporary directory in memory, and removes it after the run.
 pub struct ScratchFolder {
     path: PathBuf,
 }
@@ -24,7 +24,7 @@ impl ScratchFolder {
         &self.path
     }
 
-    /// Removes all files in the folder.
+    /// Empties the folder, or creates it if it is missing.
     pub fn clear(&self) {
         // The folder need not exist yet.
         let _ = fs::remove_dir_all(&self.path);

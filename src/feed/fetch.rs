@@ -139,14 +139,7 @@ fn read_file(path: &Path, max_bytes: u64) -> Result<Vec<u8>, FeedError> {
     })
 }
 
-fn fetch_web(
-    url: &FeedUrl,
-    text: &str,
-    state: &FeedState,
-    max_bytes: u64,
-) -> Result<FetchOutcome, FeedError> {
-    let failed = |why: String| FeedError::new(url.to_string(), why);
-    let is_https = text.starts_with("https://");
+fn create_agent(is_https: bool) -> ureq::Agent {
     // The server's certificate is verified, and redirects must stay on HTTPS.
     let tls = TlsConfig::builder().root_certs(RootCerts::WebPki).build();
     let mut config = ureq::Agent::config_builder();
@@ -154,15 +147,24 @@ fn fetch_web(
         // Requests to this machine never go through a proxy.
         config = config.proxy(None);
     }
-    let agent: ureq::Agent = config
+    let config = config
         .timeout_global(Some(FETCH_TIMEOUT))
         .https_only(is_https)
         .max_redirects(if is_https { MAX_REDIRECTS } else { 0 })
         .http_status_as_error(false)
         .user_agent(concat!("riskgate/", env!("CARGO_PKG_VERSION")))
-        .tls_config(tls)
-        .build()
-        .into();
+        .tls_config(tls);
+    config.build().into()
+}
+
+fn fetch_web(
+    url: &FeedUrl,
+    text: &str,
+    state: &FeedState,
+    max_bytes: u64,
+) -> Result<FetchOutcome, FeedError> {
+    let failed = |why: String| FeedError::new(url.to_string(), why);
+    let agent = create_agent(text.starts_with("https://"));
     let mut request = agent.get(text);
     if let Some(etag) = &state.etag {
         request = request.header("If-None-Match", etag);

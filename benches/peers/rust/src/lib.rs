@@ -7,21 +7,21 @@ use std::path::Path;
 /// One request and the body that is right for it.
 pub struct ExpectedExchange {
     /// The target.
-    pub path: String,
+    pub target: String,
     /// The key.
     pub key: String,
     /// The browser's origin; empty for a server.
     pub origin: String,
     /// The right body.
-    pub body: String,
+    pub expected_body: String,
 }
 
 impl ExpectedExchange {
     /// The request as bytes.
-    pub fn bytes(&self) -> Vec<u8> {
+    pub fn to_request_bytes(&self) -> Vec<u8> {
         let mut text = format!(
             "GET {} HTTP/1.1\r\nHost: gate.test\r\nAuthorization: Bearer {}\r\n",
-            self.path, self.key
+            self.target, self.key
         );
         if !self.origin.is_empty() {
             text += &format!("Origin: {}\r\n", self.origin);
@@ -34,14 +34,14 @@ impl ExpectedExchange {
 /// Reads a workload: path, key, origin and body, separated by tabs.
 pub fn read_workload(path: &Path) -> Vec<ExpectedExchange> {
     let text = std::fs::read_to_string(path).expect("a file of requests");
-    let mix: Vec<ExpectedExchange> = text
+    let exchanges: Vec<ExpectedExchange> = text
         .lines()
         .map(|line| {
             let mut parts = line.split('\t').map(str::to_owned);
             let mut part = || parts.next().expect("four parts in a line of the workload");
-            ExpectedExchange { path: part(), key: part(), origin: part(), body: part() }
+            ExpectedExchange { target: part(), key: part(), origin: part(), expected_body: part() }
         })
         .collect();
-    assert!(!mix.is_empty(), "expected requests in the workload, but found none");
-    mix
+    assert!(!exchanges.is_empty(), "expected requests in the workload, but found none");
+    exchanges
 }

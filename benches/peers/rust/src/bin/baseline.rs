@@ -19,7 +19,7 @@ use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 
-const EXPOSED: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
+const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open";
 const CONSTANT_FIELDS: [(&str, &str); 8] = [
     ("content-type", "application/json"),
     ("cache-control", "no-store"),
@@ -47,7 +47,7 @@ fn respond(bodies: &HashMap<String, Bytes>, request: &Request<Incoming>) -> Resp
         let allow = HeaderName::from_static("access-control-allow-origin");
         headers.insert(allow, origin.clone());
         let expose = HeaderName::from_static("access-control-expose-headers");
-        headers.insert(expose, HeaderValue::from_static(EXPOSED));
+        headers.insert(expose, HeaderValue::from_static(EXPOSED_HEADERS));
     }
     response
 }
@@ -78,7 +78,7 @@ fn main() {
     let [port, mix] = &arguments[..] else { panic!("usage: baseline PORT MIX") };
     let bodies = riskgate_bench::read_workload(Path::new(mix))
         .into_iter()
-        .map(|exchange| (exchange.path, Bytes::from(exchange.body)))
+        .map(|exchange| (exchange.target, Bytes::from(exchange.expected_body)))
         .collect();
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_io().build().expect("a runtime");

@@ -5,7 +5,7 @@
 //! avoids coordinated omission. The generator polls the clock and does not sleep. It compares every
 //! response body with the right one.
 //!
-//! It also prints the longest time between two polls, in which other processes had its core.
+//! It also prints the longest time between two polls, when other processes may have had its core.
 //! Requests due in the first WARM seconds are sent but not counted.
 //!
 //!     open_loop PORT MIX RATE WARM SECONDS CONNECTIONS
@@ -31,14 +31,14 @@ struct Connection {
 
 #[derive(Default)]
 struct Outcome {
-    microseconds: Vec<u64>,
+    latencies_us: Vec<u64>,
     longest_stall: Duration,
-    wrong: u64,
-    example: String,
+    wrong_responses: u64,
+    wrong_example: String,
 }
 
 /// The lengths of the header and of the whole response, once the header is complete.
-fn response_length(read_buf: &[u8]) -> Option<(usize, usize)> {
+fn response_lengths(read_buf: &[u8]) -> Option<(usize, usize)> {
     let head = read_buf.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let text = std::str::from_utf8(&read_buf[..head]).ok()?;
     let body = text.lines().find_map(|line| {
@@ -57,11 +57,11 @@ impl Connection {
         Connection { stream, read_buf: Vec::with_capacity(4096), pending: None }
     }
 
-    fn send_request(&mut self, which: usize, due: Instant, request: &[u8]) {
+    fn send_request(&mut self, request_index: usize, due: Instant, request: &[u8]) {
         // A request is far smaller than a socket's buffer.
         let written = self.stream.write(request).expect("room for a request");
         assert_eq!(written, request.len(), "room for a whole request");
-        self.pending = Some((which, due));
+        self.pending = Some((request_index, due));
     }
 
     /// Reads the available bytes. Returns true once the response is complete.
@@ -78,20 +78,20 @@ impl Connection {
             Err(error) if error.kind() == ErrorKind::WouldBlock => return false,
             Err(error) => panic!("a connection broke: {error}"),
         }
-        let Some((head, whole)) = response_length(&self.read_buf) else { return false };
+        let Some((head, whole)) = response_lengths(&self.read_buf) else { return false };
         if self.read_buf.len() < whole {
             return false;
         }
         let (which, due) = self.pending.take().expect("no response without a request");
         if due >= from {
-            outcome.microseconds.push(due.elapsed().as_micros() as u64);
+            outcome.latencies_us.push(due.elapsed().as_micros() as u64);
         }
         let is_right = self.read_buf.starts_with(b"HTTP/1.1 200 ")
             && self.read_buf.len() == whole
-            && self.read_buf[head..] == *mix[which].body.as_bytes();
+            && self.read_buf[head..] == *mix[which].expected_body.as_bytes();
         if !is_right {
-            outcome.wrong += 1;
-            outcome.example = String::from_utf8_lossy(&self.read_buf).into_owned();
+            outcome.wrong_responses += 1;
+            outcome.wrong_example = String::from_utf8_lossy(&self.read_buf).into_owned();
         }
         self.read_buf.clear();
         true
@@ -99,16 +99,16 @@ impl Connection {
 }
 
 /// The load to generate.
-struct Plan {
-    rate: f64,
-    warm: f64,
+struct LoadPlan {
+    requests_per_second: f64,
+    warm_up_seconds: f64,
     seconds: f64,
     connections: usize,
 }
 
-fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
-    let Plan { rate, connections, .. } = *plan;
-    let requests: Vec<Vec<u8>> = mix.iter().map(ExpectedExchange::bytes).collect();
+fn generate_load(port: u16, mix: &[ExpectedExchange], plan: &LoadPlan) -> (u64, Outcome) {
+    let LoadPlan { requests_per_second: rate, connections, .. } = *plan;
+    let requests: Vec<Vec<u8>> = mix.iter().map(ExpectedExchange::to_request_bytes).collect();
     let poll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("an epoll");
     let mut all: Vec<Connection> = (0..connections).map(|_| Connection::open(port)).collect();
     for (at, connection) in all.iter().enumerate() {
@@ -118,9 +118,9 @@ fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
     let mut idle: VecDeque<usize> = (0..connections).collect();
     let mut outcome = Outcome::default();
     let mut ready = Vec::with_capacity(connections);
-    let total = (rate * (plan.warm + plan.seconds)) as u64;
+    let total = (rate * (plan.warm_up_seconds + plan.seconds)) as u64;
     let begun = Instant::now();
-    let from = begun + Duration::from_secs_f64(plan.warm);
+    let from = begun + Duration::from_secs_f64(plan.warm_up_seconds);
     let mut last_poll = from;
     let due = |number: u64| begun + Duration::from_secs_f64(number as f64 / rate);
     let mut sent = 0;
@@ -152,7 +152,7 @@ fn run(port: u16, mix: &[ExpectedExchange], plan: &Plan) -> (u64, Outcome) {
     let pending = all.iter().filter_map(|connection| connection.pending.map(|(_, due)| due));
     let late: Vec<Instant> =
         pending.chain((sent..total).map(due)).filter(|at| *at >= from).collect();
-    outcome.microseconds.extend(late.iter().map(|due| due.elapsed().as_micros() as u64));
+    outcome.latencies_us.extend(late.iter().map(|due| due.elapsed().as_micros() as u64));
     (late.len() as u64, outcome)
 }
 
@@ -162,30 +162,30 @@ fn main() {
         panic!("usage: open_loop PORT MIX RATE WARM SECONDS CONNECTIONS")
     };
     let mix = read_workload(Path::new(mix));
-    let plan = Plan {
-        rate: rate.parse().expect("a rate"),
-        warm: warm.parse().expect("seconds to warm up"),
+    let plan = LoadPlan {
+        requests_per_second: rate.parse().expect("a rate"),
+        warm_up_seconds: warm.parse().expect("seconds to warm up"),
         seconds: seconds.parse().expect("seconds"),
         connections: connections.parse().expect("a number of connections"),
     };
-    let (late, mut outcome) = run(port.parse().expect("a port"), &mix, &plan);
-    outcome.microseconds.sort_unstable();
+    let (late, mut outcome) = generate_load(port.parse().expect("a port"), &mix, &plan);
+    outcome.latencies_us.sort_unstable();
     let at = |share: f64| {
-        let times = &outcome.microseconds;
+        let times = &outcome.latencies_us;
         times.get(((times.len() as f64 * share) as usize).min(times.len().saturating_sub(1)))
     };
     let at = |share: f64| at(share).copied().unwrap_or(0);
     println!(
         "{{\"answers\":{},\"late\":{late},\"wrong\":{},\"longest_stall\":{},\"p50\":{},\"p99\":{},\
          \"p999\":{}}}",
-        outcome.microseconds.len(),
-        outcome.wrong,
+        outcome.latencies_us.len(),
+        outcome.wrong_responses,
         outcome.longest_stall.as_micros(),
         at(0.5),
         at(0.99),
         at(0.999),
     );
-    if outcome.wrong > 0 {
-        eprintln!("a wrong answer: {}", outcome.example);
+    if outcome.wrong_responses > 0 {
+        eprintln!("a wrong answer: {}", outcome.wrong_example);
     }
 }
