@@ -1,7 +1,7 @@
 //! riskgate answers "how risky is this e-mail domain?" and guards a signup backend with API keys,
 //! browser origins and monthly quotas. Most people run the binary; the project's README shows how.
-//! This library puts riskgate into a [Pingora](https://github.com/cloudflare/pingora) server of your
-//! own:
+//! This library puts riskgate into a [Pingora](https://github.com/cloudflare/pingora) server of
+//! your own:
 //!
 //! - A [`Mount`] reads riskgate's config file and opens its store.
 //! - Its [`Gate`] runs the checks in a proxy that you write, with a [`RequestContext`] in the
@@ -10,8 +10,8 @@
 //!
 //! # Example
 //!
-//! The smallest proxy with a gate, in front of one server. `examples/mount.rs` is a longer one, with
-//! a context of its own.
+//! The smallest proxy with a gate, in front of one server. `examples/mount.rs` is a longer one,
+//! with a context of its own.
 //!
 //! ```no_run
 //! use async_trait::async_trait;

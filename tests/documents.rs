@@ -119,8 +119,9 @@ fn the_openapi_document_lists_every_response_header() {
     let reply = read("src/message/response.rs");
     // A backslash at the end of a line continues the string in the next line.
     let reply = reply.split("\\\n").map(str::trim_start).collect::<String>();
-    let exposed = between(&reply, "EXPOSED: &str = \"", "\"");
-    let allowed = between(&reply, "PREFLIGHT_HEADERS: &str = \"", "\"");
+    let exposed = between(&reply, "EXPOSED_HEADERS: &str = \"", "\"");
+    let allowed = between(&reply, "ALLOWED_REQUEST_HEADERS: &str = \"", "\"");
+    assert_eq!((exposed.len(), allowed.len()), (1, 1));
     let document: String = OPENAPI.split_whitespace().collect::<Vec<_>>().join(" ");
     for value in exposed.into_iter().chain(allowed) {
         assert!(document.contains(value), "{value}");

@@ -76,7 +76,8 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("xxhash_rust", &["table"]),
 ];
 
-/// Code that reads the environment or a clock, or switches a lint off, and the modules that may do so.
+/// Code that reads the environment or a clock, or switches a lint off, and the modules that may do
+/// so.
 const RESTRICTED: [(&str, &[&str]); 3] = [
     ("std::env::", &["config", "cli", "support/test_fault"]),
     ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),

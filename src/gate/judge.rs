@@ -29,10 +29,10 @@ const FLUSH_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// The gates, to mount in a proxy of your own. [`Mount::gate`] creates one; clones share its state.
 ///
-/// Keep a [`RequestContext`] in your proxy's context. In each of your five filters `request_filter`,
-/// `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`, call the method of
-/// the same name. If you leave one out, API keys reach your upstream server, clients can forge
-/// `X-Riskgate-` fields, or calls that failed stay counted.
+/// Keep a [`RequestContext`] in your proxy's context. In each of your five filters
+/// `request_filter`, `upstream_request_filter`, `response_filter`, `fail_to_proxy` and `logging`,
+/// call the method of the same name. If you leave one out, API keys reach your upstream server,
+/// clients can forge `X-Riskgate-` fields, or calls that failed stay counted.
 ///
 /// [`Mount::gate`]: crate::Mount::gate
 #[derive(Clone)]
@@ -61,9 +61,9 @@ impl Gate {
     }
 
     /// Reports all leases to the store and writes the queued log lines. Call it at the end of the
-    /// process, once no request is in flight. If a process ends without it, it loses as much as in a
-    /// crash: at most 64 calls of each account, and the queued log lines. If the store or a reader of
-    /// the log hangs, `close` gives up after 4 s and logs an error.
+    /// process, once no request is in flight. If a process ends without it, it loses as much as in
+    /// a crash: at most 64 calls of each account, and the queued log lines. If the store or a
+    /// reader of the log hangs, `close` gives up after 4 s and logs an error.
     pub fn close(&self) {
         let state = Arc::clone(&self.state);
         let (done, closed) = channel();
@@ -83,8 +83,8 @@ impl Gate {
 
     /// Judges a request by its route, key, origin, quota and format, in this order. Returns true if
     /// riskgate has answered it, with a result or with a refusal. Returns false if the request may
-    /// be forwarded; a client that waits for 100 Continue has then received it. Call it first in your
-    /// `request_filter`. If it returns true, return true too.
+    /// be forwarded; a client that waits for 100 Continue has then received it. Call it first in
+    /// your `request_filter`. If it returns true, return true too.
     ///
     /// The future waits for the store only if the account has no leased call left, at most
     /// `store.deadline`.

@@ -25,9 +25,10 @@ use crate::quota::Allowance;
 pub(crate) use header_field::HeaderField;
 pub use header_field::{X_FAIL_OPEN, X_REQUEST_ID, X_RISKGATE_SOURCE};
 
-const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
-                       X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
-const PREFLIGHT_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
+const EXPOSED_HEADERS: &str = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, \
+                               X-Fail-Open, X-Table-Version, X-Matched-Domain, \
+                               X-Verdict-Source, X-Did-You-Mean";
+const ALLOWED_REQUEST_HEADERS: &str = "Authorization, Content-Type, Traceparent, X-Request-Id";
 
 /// Whether a browser may let a page of another origin read the response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -194,7 +195,10 @@ impl Reply {
             }
             ExtraHeaders::Preflight(methods) => {
                 put(&header_field::ACCESS_CONTROL_ALLOW_METHODS, methods.as_bytes());
-                put(&header_field::ACCESS_CONTROL_ALLOW_HEADERS, PREFLIGHT_HEADERS.as_bytes());
+                put(
+                    &header_field::ACCESS_CONTROL_ALLOW_HEADERS,
+                    ALLOWED_REQUEST_HEADERS.as_bytes(),
+                );
                 put(&header_field::ACCESS_CONTROL_MAX_AGE, b"600");
             }
         }

@@ -31,8 +31,8 @@ pub struct Mount {
 
 impl Mount {
     /// Reads a config file, and everything that it names: the table, the keys, the store. Variables
-    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. Paths in
-    /// the file are relative to the working directory.
+    /// named `RISKGATE__SECTION__KEY` override settings of the file, as for `riskgate run`. Paths
+    /// in the file are relative to the working directory.
     ///
     /// The call starts the threads that talk to the store and write the access log, so make one
     /// mount for each process. riskgate writes its own messages through the `log` crate.

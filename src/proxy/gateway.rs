@@ -28,9 +28,9 @@ use crate::support::test_fault::{TestFault, is_injected};
 /// of the exchange's remaining time: 1.5 of 2.5 s. Many clients send the body after 1 s anyway.
 const BODY_START_FRACTION: f32 = 0.6;
 
-/// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`] creates
-/// one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a `ProxyHttp` of
-/// your own.
+/// riskgate as a complete proxy: a [`Gate`] in front of upstream servers. [`Mount::gateway`]
+/// creates one from a config file; pass it to Pingora's `http_proxy_service`, or wrap it in a
+/// `ProxyHttp` of your own.
 ///
 /// A gateway chooses the server, retries, and keeps the deadline of the exchange. It does not limit
 /// connections or check the sizes and the grammar of request headers: the listeners of `riskgate

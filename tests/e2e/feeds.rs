@@ -39,7 +39,8 @@ fn feed_problem(gateway: &Gateway) -> String {
     status["feeds"][0]["problem"].as_str().unwrap_or_default().to_owned()
 }
 
-/// Responses that riskgate refuses while it has the list of day 0, and the reported problem of each.
+/// Responses that riskgate refuses while it has the list of day 0, and the reported problem of
+/// each.
 fn bad_responses() -> [(String, &'static str); 10] {
     let day_1 = names_of(1).join("\n");
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());

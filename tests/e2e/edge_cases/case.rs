@@ -83,8 +83,8 @@ impl ForwardedRequest {
     }
 }
 
-/// The body of the upstream server's default response. The server then closes the connection, so that
-/// every case starts with an empty pool.
+/// The body of the upstream server's default response. The server then closes the connection, so
+/// that every case starts with an empty pool.
 pub const UPSTREAM_BODY: &str = r#"{"checked":true}"#;
 
 impl Case {

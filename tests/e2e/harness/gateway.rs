@@ -11,7 +11,8 @@ use super::{
     BINARY, CommandOutput, Connection, ListFolder, Request, Response, Setup, get, wait_for,
 };
 
-/// The number of calls that [`Gateway::create_warm_key`] makes, so that the account holds leased calls.
+/// The number of calls that [`Gateway::create_warm_key`] makes, so that the account holds leased
+/// calls.
 pub const WARM_UP_CALLS: u64 = 30;
 
 /// A running gateway. Dropping this value kills it.
