@@ -140,7 +140,8 @@ fn spawn_server(response: &'static str, connections: Arc<AtomicUsize>) -> Socket
                     let mut response = response;
                     if header.starts_with("POST") {
                         reader.read_exact(&mut [0; 4]).unwrap();
-                        // After the deadline of the exchange before, and before its own.
+                        // The response comes after the deadline of the first exchange, and before
+                        // the deadline of this exchange.
                         std::thread::sleep(DEADLINE / 2);
                         response = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast";
                     }
@@ -205,9 +206,10 @@ fn read_until(stream: &mut TcpStream, end: &str) -> String {
     String::from_utf8(response).unwrap()
 }
 
-/// Sends a first request, and then a POST that Pingora sends on the same upstream connection, so
-/// late that the deadline of the first exchange passes while the server works on the second.
-fn check_next_exchange(method: &str, response: &'static str, end: &str) {
+/// Sends a request, and later a POST that Pingora forwards on the same upstream connection. The
+/// deadline of the first exchange passes while the server works on the POST: the POST must still
+/// get its response.
+fn assert_next_exchange_survives(method: &str, response: &'static str, end: &str) {
     let folder = tempfile::tempdir().unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
     let address = spawn_gateway(folder.path(), spawn_server(response, Arc::clone(&connections)));
@@ -237,7 +239,7 @@ fn a_deadline_never_ends_the_next_exchange_on_its_connection() {
             ("GET", "HTTP/1.1 204 No Content\r\n\r\n", "\r\n\r\n"),
             ("HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", "\r\n\r\n"),
         ] {
-            scope.spawn(move || check_next_exchange(method, response, end));
+            scope.spawn(move || assert_next_exchange_survives(method, response, end));
         }
     });
 }

@@ -1,5 +1,5 @@
-//! Compares the documents with the code: each name in the documents must exist in the code, and the
-//! documents must list each text that riskgate sends to callers.
+//! Compares the documents with the code: each metric, setting and log line in the documents must
+//! exist in the code, and docs/openapi.yaml must list the routes, fields and texts of responses.
 //!
 //! These tests read files only. `scripts/conformance` checks the responses of a running gateway
 //! against the OpenAPI document.
@@ -16,7 +16,7 @@ const OPENAPI: &str = include_str!("../docs/openapi.yaml");
 const SHIPPED_CONFIG: &str = include_str!("../conf/riskgate.toml");
 
 /// The documents for operators and callers, with their paths.
-fn documents() -> Vec<(&'static str, String)> {
+fn read_documents() -> Vec<(&'static str, String)> {
     [
         "README.md",
         "SECURITY.md",
@@ -28,11 +28,11 @@ fn documents() -> Vec<(&'static str, String)> {
         "docs/redis.md",
         "docs/table.md",
     ]
-    .map(|name| (name, read(name)))
+    .map(|name| (name, read_project_file(name)))
     .to_vec()
 }
 
-fn read(name: &str) -> String {
+fn read_project_file(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
 }
@@ -62,23 +62,23 @@ fn code_spans(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The texts between `before` and the next `after`.
-fn between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<&'t str> {
+fn find_texts_between<'t>(text: &'t str, before: &str, after: &str) -> BTreeSet<&'t str> {
     let parts = text.split(before).skip(1);
     parts.filter_map(|part| part.split_once(after)).map(|(found, _)| found).collect()
 }
 
 #[test]
-fn the_openapi_document_lists_exactly_the_errors() {
+fn the_openapi_document_lists_exactly_the_error_codes_and_messages() {
     let refusals = every_refusal();
-    let in_docs = between(OPENAPI, "error: {const: ", "}");
+    let in_docs = find_texts_between(OPENAPI, "error: {const: ", "}");
     assert_eq!(in_docs, refusals.iter().map(Refusal::code).collect());
-    let in_docs = between(OPENAPI, "message: {const: ", "}");
+    let in_docs = find_texts_between(OPENAPI, "message: {const: ", "}");
     assert_eq!(in_docs, refusals.iter().map(Refusal::message).collect());
     for refusal in &refusals {
         let status = format!("        \"{}\":", refusal.status());
         assert!(OPENAPI.contains(&status), "{status}");
     }
-    // The list above holds every refusal that is an outcome in the metrics.
+    // `every_refusal` has each refusal: the outcomes of the metrics are a second list of them.
     let codes: BTreeSet<&str> = refusals.iter().map(Refusal::code).collect();
     let no_refusals = ["ok", "upstream_4xx", "upstream_5xx", "aborted", "other"];
     assert_eq!(codes, OUTCOMES.into_iter().filter(|it| !no_refusals.contains(it)).collect());
@@ -91,21 +91,26 @@ fn the_openapi_document_lists_exactly_the_routes() {
         .filter_map(|line| line.strip_prefix("  /")?.strip_suffix(':'))
         .map(|path| format!("/{}", path.split('{').next().unwrap()))
         .collect();
-    let routes = read("src/gate/route.rs");
-    let mut in_code: BTreeSet<String> =
-        between(&routes, " = b\"/", "\";").into_iter().map(|path| format!("/{path}")).collect();
-    in_code.extend(between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")));
+    let routes = read_project_file("src/gate/route.rs");
+    let mut in_code: BTreeSet<String> = find_texts_between(&routes, " = b\"/", "\";")
+        .into_iter()
+        .map(|path| format!("/{path}"))
+        .collect();
+    in_code.extend(
+        find_texts_between(&routes, ": &str = \"/", "\";").into_iter().map(|it| format!("/{it}")),
+    );
     assert_eq!(in_code.len(), 4, "{in_code:?}");
-    let pages = read("src/process/admin.rs");
+    let pages = read_project_file("src/process/admin.rs");
     let pages =
         pages.split_once("match (path, is_read)").unwrap().1.split_once("\n    }").unwrap().0;
-    in_code.extend(between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
+    in_code
+        .extend(find_texts_between(pages, "\"/", "\"").into_iter().map(|page| format!("/{page}")));
     assert_eq!(in_docs, in_code);
 }
 
 #[test]
 fn the_openapi_document_lists_every_response_header() {
-    let fields = read("src/message/response/header_field.rs");
+    let fields = read_project_file("src/message/response/header_field.rs");
     let of_http = ["content-length", "content-type", "transfer-encoding", "date", "connection"];
     let quoted = fields.split("mod tests").next().unwrap().split('"');
     let field_names =
@@ -116,11 +121,11 @@ fn the_openapi_document_lists_every_response_header() {
     for name in names {
         assert!(document.contains(&format!("        {name}:")), "{name}");
     }
-    let reply = read("src/message/response.rs");
+    let reply = read_project_file("src/message/response.rs");
     // A backslash at the end of a line continues the string in the next line.
     let reply = reply.split("\\\n").map(str::trim_start).collect::<String>();
-    let exposed = between(&reply, "EXPOSED_HEADERS: &str = \"", "\"");
-    let allowed = between(&reply, "ALLOWED_REQUEST_HEADERS: &str = \"", "\"");
+    let exposed = find_texts_between(&reply, "EXPOSED_HEADERS: &str = \"", "\"");
+    let allowed = find_texts_between(&reply, "ALLOWED_REQUEST_HEADERS: &str = \"", "\"");
     assert_eq!((exposed.len(), allowed.len()), (1, 1));
     let document: String = OPENAPI.split_whitespace().collect::<Vec<_>>().join(" ");
     for value in exposed.into_iter().chain(allowed) {
@@ -129,11 +134,11 @@ fn the_openapi_document_lists_every_response_header() {
 }
 
 /// The components that riskgate reports in `/readyz`: the first word of each reason.
-fn reported_parts() -> BTreeSet<String> {
-    let mut reload = read("src/process/reload.rs");
-    collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
-    let noted = between(&reload, "record(\"", "\"").into_iter().map(str::to_owned);
-    let admin = read("src/process/admin.rs");
+fn reported_components() -> BTreeSet<String> {
+    let mut reload = read_project_file("src/process/reload.rs");
+    append_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/process/reload"), &mut reload);
+    let noted = find_texts_between(&reload, "record(\"", "\"").into_iter().map(str::to_owned);
+    let admin = read_project_file("src/process/admin.rs");
     let degraded =
         admin.split_once("fn list_problems(").unwrap().1.split_once("\n    }").unwrap().0;
     let pushed = degraded.split('"').skip(1).step_by(2).filter(|text| !text.starts_with('{'));
@@ -142,22 +147,22 @@ fn reported_parts() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_openapi_document_lists_exactly_the_parts_of_readyz() {
-    let pattern = between(OPENAPI, "pattern: \"^(?:", ")(?:: |$)\"");
+fn the_openapi_document_lists_exactly_the_components_that_readyz_reports() {
+    let pattern = find_texts_between(OPENAPI, "pattern: \"^(?:", ")(?:: |$)\"");
     let [allowed] = pattern.into_iter().collect::<Vec<_>>()[..] else { panic!("one pattern") };
     let allowed: BTreeSet<String> = allowed.split('|').map(str::to_owned).collect();
-    assert_eq!(allowed, reported_parts());
+    assert_eq!(allowed, reported_components());
 }
 
 #[test]
-fn the_openapi_enumerations_equal_those_of_the_code() {
+fn the_enumerations_of_the_openapi_document_equal_those_of_the_code() {
     let list = |words: Vec<String>| words.join(", ");
     let reasons = |all: &mut dyn Iterator<Item = Reason>| {
         list(all.map(|reason| reason.as_str().to_owned()).collect())
     };
-    let admin = read("src/process/admin.rs");
-    let methods = between(&admin, "method_not_allowed(\"", "\", \"");
-    let only = between(&admin, "method_not_allowed(\"", ")").into_iter();
+    let admin = read_project_file("src/process/admin.rs");
+    let methods = find_texts_between(&admin, "method_not_allowed(\"", "\", \"");
+    let only = find_texts_between(&admin, "method_not_allowed(\"", ")").into_iter();
     let texts: BTreeSet<&str> = only.filter_map(|call| call.split('"').nth(2)).collect();
     let quoted = |text: &str| match text.contains([',', '\\']) {
         true => format!("{text:?}").replace("\\\\", "\\"),
@@ -172,19 +177,20 @@ fn the_openapi_enumerations_equal_those_of_the_code() {
     ]
     .into();
     let in_docs: BTreeSet<String> =
-        between(OPENAPI, "enum: [", "]").into_iter().map(str::to_owned).collect();
+        find_texts_between(OPENAPI, "enum: [", "]").into_iter().map(str::to_owned).collect();
     assert_eq!(in_docs, in_code);
 }
 
 #[test]
 fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
     // rustfmt wraps some of the calls.
-    let admin = read("src/process/admin.rs").split_whitespace().collect::<Vec<_>>().join(" ");
+    let admin =
+        read_project_file("src/process/admin.rs").split_whitespace().collect::<Vec<_>>().join(" ");
     let admin = admin.replace("( ", "(").replace(", )", ")");
-    let fixed_texts = between(&admin, "text_response(StatusCode::", "\")");
+    let fixed_texts = find_texts_between(&admin, "text_response(StatusCode::", "\")");
     let fixed_texts: BTreeSet<&str> =
         fixed_texts.iter().filter_map(|call| call.split('"').nth(1)).collect();
-    let in_docs: BTreeSet<&str> = between(OPENAPI, "const: \"", "\"}")
+    let in_docs: BTreeSet<&str> = find_texts_between(OPENAPI, "const: \"", "\"}")
         .into_iter()
         .filter(|text| text.ends_with("\\n"))
         .collect();
@@ -195,16 +201,17 @@ fn the_openapi_document_lists_the_fixed_texts_of_the_admin_pages() {
 }
 
 #[test]
-fn the_openapi_document_has_this_version() {
+fn the_openapi_document_has_the_version_of_the_crate() {
     assert!(OPENAPI.contains(&format!("  version: {}\n", env!("CARGO_PKG_VERSION"))));
 }
 
 #[test]
-fn every_metric_named_exists_and_every_metric_is_explained() {
+fn metrics_in_documents_exist_and_every_metric_is_in_a_document() {
     let metrics = String::from_utf8(Metrics::new().unwrap().render()).unwrap();
     // A metric family without samples is not rendered, so the source text is searched too.
     let groups = ["connections", "dns", "reloads", "requests", "store", "table"];
-    let source = groups.map(|group| read(&format!("src/observe/metrics/{group}.rs"))).concat();
+    let source =
+        groups.map(|group| read_project_file(&format!("src/observe/metrics/{group}.rs"))).concat();
     let word = |text: &str| -> BTreeSet<String> {
         let parts = text.split("riskgate_").skip(1);
         let end = |part: &str| part.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));
@@ -217,7 +224,7 @@ fn every_metric_named_exists_and_every_metric_is_explained() {
         "{in_code:?}"
     );
     let mut in_docs = BTreeSet::new();
-    for (document, text) in documents() {
+    for (document, text) in read_documents() {
         for name in word(&text) {
             let base = ["_bucket", "_sum", "_count"].iter().find_map(|end| name.strip_suffix(end));
             let known = in_code.contains(&name) || base.is_some_and(|base| in_code.contains(base));
@@ -230,7 +237,7 @@ fn every_metric_named_exists_and_every_metric_is_explained() {
 }
 
 /// Every `section.key` of the config, including keys without a default.
-fn settings() -> BTreeSet<String> {
+fn shipped_setting_names() -> BTreeSet<String> {
     let mut section = String::new();
     let mut settings = BTreeSet::new();
     for line in SHIPPED_CONFIG.lines() {
@@ -247,13 +254,13 @@ fn settings() -> BTreeSet<String> {
 }
 
 #[test]
-fn every_setting_named_exists() {
-    let settings = settings();
+fn every_setting_that_a_document_names_exists() {
+    let settings = shipped_setting_names();
     assert!(settings.contains("store.url") && settings.contains("admin.token"), "{settings:?}");
     let sections: BTreeSet<&str> =
         settings.iter().filter_map(|it| it.split_once('.')).map(|(section, _)| section).collect();
     let mut named = 0;
-    for (document, text) in documents() {
+    for (document, text) in read_documents() {
         for word in code_spans(&text) {
             let setting = word.split([' ', '=']).next().unwrap();
             let Some((section, key)) = setting.split_once('.') else { continue };
@@ -269,10 +276,10 @@ fn every_setting_named_exists() {
 }
 
 #[test]
-fn every_log_line_quoted_is_one_that_the_code_writes() {
+fn every_log_line_quoted_in_operations_md_is_in_the_code() {
     let mut sources = String::new();
-    collect_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
-    let operations = read("docs/operations.md");
+    append_sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut sources);
+    let operations = read_project_file("docs/operations.md");
     let lines: BTreeSet<&str> = code_spans(&operations)
         .filter(|text| ["info: ", "warn: ", "error: "].iter().any(|level| text.starts_with(level)))
         .collect();
@@ -290,11 +297,11 @@ fn every_log_line_quoted_is_one_that_the_code_writes() {
     }
 }
 
-fn collect_sources(folder: &Path, into: &mut String) {
+fn append_sources(folder: &Path, into: &mut String) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            collect_sources(&path, into);
+            append_sources(&path, into);
         } else if path.extension().is_some_and(|it| it == "rs") {
             into.push_str(&std::fs::read_to_string(&path).unwrap());
         }

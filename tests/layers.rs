@@ -35,11 +35,11 @@ const FOLDERS: [&str; 17] = [
     "main",
 ];
 
-/// Folders with riskgate's knowledge and counts. They must not use HTTP types.
+/// Folders before `message`. They must use neither HTTP types nor Pingora.
 const WITHOUT_HTTP: [&str; 9] =
     ["model", "support", "store", "quota", "keys", "table", "feed", "dns", "observe"];
 
-/// Crates that only some folders or modules may use, with these folders or modules.
+/// Crates, each with the only folders or modules that may use it.
 const CRATES: [(&str, &[&str]); 33] = [
     ("arc_swap", &["support/snapshot"]),
     ("arrayvec", &["message"]),
@@ -76,12 +76,12 @@ const CRATES: [(&str, &[&str]); 33] = [
     ("xxhash_rust", &["table"]),
 ];
 
-/// Code that reads the environment or a clock, or switches a lint off, and the modules that may do
-/// so.
+/// Code that reads the environment or a clock, or allows unsafe code, each with the only modules
+/// that may contain it.
 const RESTRICTED: [(&str, &[&str]); 3] = [
     ("std::env::", &["config", "cli", "support/test_fault"]),
     ("SystemTime::now", &["quota", "gate/request_context", "downstream/http1"]),
-    // Clippy demands a proof above each unsafe block.
+    // Clippy requires a safety comment above each unsafe block.
     ("unsafe_code", &["support/socket_reset", "main"]),
 ];
 
@@ -90,7 +90,7 @@ const MAX_FUNCTION_LINES: usize = 70;
 
 /// One file of `src/` without its tests and comments.
 struct Source {
-    /// Its module: `gate/route/prefix` for `src/gate/route/prefix.rs`.
+    /// Its path below `src/` without `.rs`: `gate/route/upstream_route`.
     module: String,
     text: String,
 }
@@ -124,9 +124,9 @@ impl Source {
 #[test]
 fn a_folder_imports_only_from_folders_before_it() {
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in read_sources() {
         for imported in source.imported_folders() {
-            if layer_of(imported) > layer_of(source.folder()) {
+            if layer_index(imported) > layer_index(source.folder()) {
                 wrong.push(format!("src/{}.rs imports {imported}", source.module));
             }
         }
@@ -141,7 +141,7 @@ fn a_folder_imports_only_from_folders_before_it() {
 #[test]
 fn crates_are_used_only_where_they_are_allowed() {
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in read_sources() {
         for (name, modules) in CRATES {
             let is_used = source.text.match_indices(&format!("{name}::")).any(|(at, _)| {
                 !source.text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == ':')
@@ -161,7 +161,7 @@ fn crates_are_used_only_where_they_are_allowed() {
 #[test]
 fn clocks_the_environment_and_unsafe_code_are_used_only_where_allowed() {
     let mut wrong = Vec::new();
-    for source in sources() {
+    for source in read_sources() {
         for (code, modules) in RESTRICTED {
             if source.text.contains(code) && !source.is_in(modules) {
                 wrong.push(format!("src/{}.rs uses {code}, allowed in {modules:?}", source.module));
@@ -177,16 +177,16 @@ fn clocks_the_environment_and_unsafe_code_are_used_only_where_allowed() {
 
 #[test]
 fn unsafe_code_is_denied_by_default() {
-    let read = |name: &str| fs::read_to_string(root().join(name)).unwrap();
+    let read = |name: &str| fs::read_to_string(project_root().join(name)).unwrap();
     assert!(read("src/lib.rs").contains("\n#![deny(unsafe_code)]\n"));
     assert!(read("src/main.rs").contains("\n#![forbid(unsafe_code)]\n"));
     assert!(read("Cargo.toml").contains("\nundocumented_unsafe_blocks = \"deny\"\n"));
 }
 
 #[test]
-fn knowledge_and_counts_know_nothing_of_http() {
+fn folders_before_message_use_neither_http_nor_pingora() {
     let mut wrong = Vec::new();
-    for source in sources().iter().filter(|source| WITHOUT_HTTP.contains(&source.folder())) {
+    for source in read_sources().iter().filter(|source| WITHOUT_HTTP.contains(&source.folder())) {
         for code in ["http::", "pingora"] {
             if source.text.contains(code) {
                 wrong.push(format!("src/{}.rs uses {code}", source.module));
@@ -197,9 +197,9 @@ fn knowledge_and_counts_know_nothing_of_http() {
 }
 
 #[test]
-fn the_model_is_values_only() {
+fn the_model_uses_no_io_clock_async_log_or_threads() {
     let mut wrong = Vec::new();
-    for source in sources().iter().filter(|source| source.folder() == "model") {
+    for source in read_sources().iter().filter(|source| source.folder() == "model") {
         for code in ["std::fs", "std::net::Tcp", "std::time", "async ", "log::", "std::thread"] {
             if source.text.contains(code) {
                 wrong.push(format!("src/{}.rs uses {code}", source.module));
@@ -210,10 +210,10 @@ fn the_model_is_values_only() {
 }
 
 #[test]
-fn files_and_functions_are_short() {
+fn files_and_functions_keep_their_line_limits() {
     let mut wrong = Vec::new();
-    for path in rust_files("src").into_iter().chain(rust_files("tests")) {
-        let name = path.strip_prefix(root()).unwrap().to_str().unwrap();
+    for path in find_rust_files("src").into_iter().chain(find_rust_files("tests")) {
+        let name = path.strip_prefix(project_root()).unwrap().to_str().unwrap();
         let text = fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         if lines.len() > MAX_FILE_LINES {
@@ -234,7 +234,7 @@ fn files_and_functions_are_short() {
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
-    let imports = Imports::of(&sources());
+    let imports = Imports::from_sources(&read_sources());
     let circle = imports.find_circle();
     assert!(
         circle.is_empty(),
@@ -245,7 +245,7 @@ fn no_files_import_each_other_in_a_circle() {
 }
 
 #[test]
-fn a_circle_of_three_files_is_found() {
+fn find_circle_finds_a_circle_of_three_files() {
     let imports = [("main", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("d", "b")];
     let one = |(module, imported): (&str, &str)| {
         (module.to_owned(), BTreeSet::from([imported.to_owned()]))
@@ -254,26 +254,26 @@ fn a_circle_of_three_files_is_found() {
     assert_eq!(imports.find_circle(), ["a", "b", "c"]);
 }
 
-fn layer_of(folder: &str) -> usize {
+fn layer_index(folder: &str) -> usize {
     FOLDERS.iter().position(|name| *name == folder).unwrap_or_else(|| {
         panic!("src/{folder} has no layer: give it its place in FOLDERS of tests/layers.rs")
     })
 }
 
-fn root() -> PathBuf {
+fn project_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
 /// Every file of `src/` except `lib.rs` and the tests.
-fn sources() -> Vec<Source> {
-    let src = root().join("src");
+fn read_sources() -> Vec<Source> {
+    let src = project_root().join("src");
     let mut sources = Vec::new();
-    for path in rust_files("src") {
+    for path in find_rust_files("src") {
         let relative = path.strip_prefix(&src).unwrap().with_extension("");
         let module = relative.to_str().unwrap().to_owned();
         let is_test = module.split('/').any(|part| part == "tests");
         if module != "lib" && !is_test {
-            let text = without_tests_and_comments(&fs::read_to_string(&path).unwrap());
+            let text = strip_tests_and_comments(&fs::read_to_string(&path).unwrap());
             sources.push(Source { module, text });
         }
     }
@@ -281,8 +281,8 @@ fn sources() -> Vec<Source> {
     sources
 }
 
-fn rust_files(folder: &str) -> Vec<PathBuf> {
-    let (mut files, mut folders) = (Vec::new(), vec![root().join(folder)]);
+fn find_rust_files(folder: &str) -> Vec<PathBuf> {
+    let (mut files, mut folders) = (Vec::new(), vec![project_root().join(folder)]);
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -296,7 +296,7 @@ fn rust_files(folder: &str) -> Vec<PathBuf> {
     files
 }
 
-fn without_tests_and_comments(text: &str) -> String {
+fn strip_tests_and_comments(text: &str) -> String {
     let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or_default();
     let lines = code.lines().filter(|line| !line.trim_start().starts_with("//"));
     lines.map(|line| format!("{line}\n")).collect()

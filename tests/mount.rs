@@ -1,4 +1,4 @@
-//! Runs the example `mount`, which mounts the gates in another Pingora proxy.
+//! Runs the example `mount`: a Pingora proxy of its own that calls riskgate's gates.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-struct MountedProxy {
+struct MountingProxy {
     process: Child,
     address: SocketAddr,
     key: String,
-    upstream: Receiver<String>,
+    received_headers: Receiver<String>,
     _folder: tempfile::TempDir,
 }
 
-impl Drop for MountedProxy {
+impl Drop for MountingProxy {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();
@@ -61,14 +61,17 @@ fn serve_upstream(listener: TcpListener) -> Receiver<String> {
     receiver
 }
 
-fn mount() -> MountedProxy {
+fn start_mounting_proxy() -> MountingProxy {
     let upstream = TcpListener::bind("127.0.0.1:0").unwrap();
     let upstream_address = upstream.local_addr().unwrap();
-    mount_in_front_of(upstream_address, serve_upstream(upstream))
+    start_mounting_proxy_for(upstream_address, serve_upstream(upstream))
 }
 
 /// Starts the example in front of this upstream address.
-fn mount_in_front_of(upstream_address: SocketAddr, upstream: Receiver<String>) -> MountedProxy {
+fn start_mounting_proxy_for(
+    upstream_address: SocketAddr,
+    upstream: Receiver<String>,
+) -> MountingProxy {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("riskgate.toml");
     let store = folder.path().join("riskgate.db");
@@ -87,16 +90,16 @@ fn mount_in_front_of(upstream_address: SocketAddr, upstream: Receiver<String>) -
         assert!(started.elapsed() < Duration::from_secs(30), "the example does not listen");
         std::thread::yield_now();
     }
-    MountedProxy { process, address, key, upstream, _folder: folder }
+    MountingProxy { process, address, key, received_headers: upstream, _folder: folder }
 }
 
-fn get(mounted: &MountedProxy, path: &str, key: &str) -> (String, String) {
+fn get(mounted: &MountingProxy, path: &str, key: &str) -> (String, String) {
     get_with_fields(mounted, path, key, "")
 }
 
 /// Sends a GET request with additional header fields; each is a line with its CRLF.
 fn get_with_fields(
-    mounted: &MountedProxy,
+    mounted: &MountingProxy,
     path: &str,
     key: &str,
     fields: &str,
@@ -105,7 +108,7 @@ fn get_with_fields(
     send_get(mounted, path, key, &fields)
 }
 
-fn send_get(mounted: &MountedProxy, path: &str, key: &str, fields: &str) -> (String, String) {
+fn send_get(mounted: &MountingProxy, path: &str, key: &str, fields: &str) -> (String, String) {
     let mut stream = TcpStream::connect(mounted.address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let request =
@@ -125,13 +128,13 @@ fn field_values<'h>(header: &'h str, name: &str) -> Vec<&'h str> {
 }
 
 #[test]
-fn a_server_behind_a_mounting_proxy_gets_the_clients_identity_from_the_gate_alone() {
-    let mounted = mount();
+fn behind_a_mounting_proxy_the_upstream_gets_identity_fields_only_from_riskgate() {
+    let mounted = start_mounting_proxy();
     let forged = "X-Riskgate-Account: boss\r\nx-riskgate-plan: boss\r\nX_Riskgate_Key_Id: boss\r\n\
                   X-Forwarded-For: 6.6.6.6\r\nX-Request-Id: mine-1\r\nX-Anything: passes\r\n";
     let (head, body) = get_with_fields(&mounted, "/v1/check/a@b.com", &mounted.key, forged);
     assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{head}");
-    let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
+    let seen = mounted.received_headers.recv_timeout(Duration::from_secs(10)).unwrap();
     assert_eq!(field_values(&seen, "x-riskgate-account"), ["mounted"], "{seen}");
     assert_eq!(field_values(&seen, "x-riskgate-plan"), ["pro"], "{seen}");
     assert_eq!(field_values(&seen, "x-riskgate-key-id").len(), 1, "{seen}");
@@ -152,7 +155,7 @@ fn a_server_behind_a_mounting_proxy_gets_the_clients_identity_from_the_gate_alon
 
 #[test]
 fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
-    let mounted = mount();
+    let mounted = start_mounting_proxy();
     let field_names = (0..12).map(|at| format!("x-{at}, ")).collect::<String>();
     for options in
         ["a@b, close", "close, keep-alive; timeout=5", "close;, close", &(field_names + "close")]
@@ -160,7 +163,7 @@ fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
         let fields = format!("Connection: {options}\r\nX-1: hop-by-hop\r\n");
         let (head, body) = send_get(&mounted, "/v1/check/a@b.com", &mounted.key, &fields);
         assert!(head.starts_with("HTTP/1.1 200 ") && body == "hi", "{options}: {head}");
-        let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
+        let seen = mounted.received_headers.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(
             field_values(&seen, "x-1").is_empty(),
             options.contains("x-1,"),
@@ -170,8 +173,8 @@ fn a_mounting_proxy_serves_a_request_with_any_connection_options() {
 }
 
 #[test]
-fn a_call_that_a_mounting_proxy_fails_to_serve_is_refunded() {
-    let mounted = mount_in_front_of(free_address(), channel().1);
+fn a_mounting_proxy_refunds_a_call_if_the_upstream_is_unreachable() {
+    let mounted = start_mounting_proxy_for(free_address(), channel().1);
     for _ in 0..3 {
         let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
         assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
@@ -183,9 +186,9 @@ fn a_call_that_a_mounting_proxy_fails_to_serve_is_refunded() {
 }
 
 #[test]
-fn a_call_that_a_server_received_and_did_not_answer_in_time_is_counted() {
+fn a_mounting_proxy_counts_a_call_that_the_upstream_did_not_answer_in_time() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mounted = mount_in_front_of(silent.local_addr().unwrap(), channel().1);
+    let mounted = start_mounting_proxy_for(silent.local_addr().unwrap(), channel().1);
     let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 500 "), "{head}");
     assert_eq!(field_values(&head, "x-fail-open"), ["true"], "{head}");
@@ -195,8 +198,8 @@ fn a_call_that_a_server_received_and_did_not_answer_in_time_is_counted() {
 }
 
 #[test]
-fn a_mounting_proxy_answers_refuses_and_forwards() {
-    let mounted = mount();
+fn a_mounting_proxy_answers_verdicts_refuses_unknown_keys_and_forwards_checks() {
+    let mounted = start_mounting_proxy();
 
     let (head, body) = get(&mounted, "/v1/public/domain/yopmail.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -209,12 +212,12 @@ fn a_mounting_proxy_answers_refuses_and_forwards() {
     let (head, body) = get(&mounted, "/v1/check/a@b.com", &mounted.key);
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(body.contains("hi"), "{body}");
-    let seen = mounted.upstream.recv_timeout(Duration::from_secs(10)).unwrap();
+    let seen = mounted.received_headers.recv_timeout(Duration::from_secs(10)).unwrap();
     assert!(seen.starts_with("GET /v1/check/a%40b.com HTTP/1.1\r\n"), "{seen}");
     assert!(seen.to_ascii_lowercase().contains("x-seen: 1\r\n"), "{seen}");
     assert!(!seen.contains(&mounted.key), "{seen}");
     // The refused request never reached the upstream server.
-    assert!(mounted.upstream.try_recv().is_err());
+    assert!(mounted.received_headers.try_recv().is_err());
 
     let (_, body) = get(&mounted, "/v1/usage", &mounted.key);
     assert!(body.starts_with(r#"{"plan":"pro","month_count":2,"monthly_limit":10000,"#), "{body}");

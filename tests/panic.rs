@@ -1,4 +1,5 @@
-//! A panic in a request ends only its connection (in HTTP/2 its stream) and is counted in a metric.
+//! A panic while riskgate serves an HTTP/1.1 request ends only the connection of that request, and
+//! a metric counts it.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -76,7 +77,7 @@ fn connect(address: SocketAddr) -> TcpStream {
 }
 
 #[test]
-fn a_panic_costs_one_connection_and_a_metric() {
+fn a_panic_ends_only_its_connection_and_is_counted_in_a_metric() {
     let folder = tempfile::tempdir().unwrap();
     let store = format!("sqlite:{}", folder.path().join("riskgate.db").display());
     let file = folder.path().join("riskgate.toml");

@@ -1,5 +1,5 @@
-//! One word for one thing: the project does not use words that are private to it where the field
-//! has a term.
+//! One word for one thing: the project uses the terms of the field (Rust, HTTP, Prometheus) and not
+//! its own words for the same things.
 //!
 //! The test splits identifiers into words, so `PurseGuard`, `purse_guard` and "a purse" all fail.
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Words that are not used, and the terms that are used instead.
-const TERMS: [(&str, &str); 36] = [
+const REPLACED_WORDS: [(&str, &str); 36] = [
     ("anew", "again"),
     ("astray", "sync error"),
     ("blind", "unbacked"),
@@ -47,7 +47,7 @@ const TERMS: [(&str, &str); 36] = [
 ];
 
 /// The files and directories with text that people maintain.
-const CHECKED: [&str; 15] = [
+const CHECKED_PATHS: [&str; 15] = [
     ".ci",
     "ARCHITECTURE.md",
     "CHANGELOG.md",
@@ -65,13 +65,13 @@ const CHECKED: [&str; 15] = [
     "tests",
 ];
 
-/// Lists of domains and seeds, which are data, and this file.
-const UNCHECKED: [&str; 6] =
+/// Parts of the paths of files that are not checked: data, build output, lock files, and this file.
+const UNCHECKED_PATH_PARTS: [&str; 6] =
     ["/corpus/", "/seeds/", "/target/", "tests/data/", "tests/vocabulary.rs", ".lock"];
 
 fn collect_files(path: &Path, files: &mut Vec<PathBuf>) {
-    if UNCHECKED.iter().any(|part| format!("{}/", path.display()).contains(part))
-        || UNCHECKED.iter().any(|end| path.display().to_string().ends_with(end))
+    if UNCHECKED_PATH_PARTS.iter().any(|part| format!("{}/", path.display()).contains(part))
+        || UNCHECKED_PATH_PARTS.iter().any(|end| path.display().to_string().ends_with(end))
     {
         return;
     }
@@ -99,12 +99,12 @@ fn split_words(line: &str) -> String {
     words + " "
 }
 
-/// The faults of a text: each line with a word of `TERMS`.
+/// One fault for each line with a word of `REPLACED_WORDS`.
 fn find_faults(path: &str, text: &str) -> Vec<String> {
     let mut faults = Vec::new();
     for (index, line) in text.lines().enumerate() {
         let words = split_words(line);
-        for (word, term) in TERMS {
+        for (word, term) in REPLACED_WORDS {
             if words.contains(&format!(" {word} ")) {
                 faults.push(format!("{path}:{}: expected `{term}`, found `{word}`", index + 1));
             }
@@ -117,7 +117,7 @@ fn find_faults(path: &str, text: &str) -> Vec<String> {
 fn the_project_uses_the_terms_of_its_field() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for name in CHECKED {
+    for name in CHECKED_PATHS {
         let path = root.join(name);
         assert!(path.exists(), "{name}: expected this file or directory");
         collect_files(&path, &mut files);
@@ -134,7 +134,7 @@ fn the_project_uses_the_terms_of_its_field() {
 }
 
 #[test]
-fn a_private_word_is_found_in_text_and_in_identifiers() {
+fn find_faults_finds_replaced_words_in_text_and_in_identifiers() {
     for line in ["the purse is empty", "struct PurseGuard", "let purse_guard = 1;", "Give back!"] {
         assert_eq!(find_faults("file", line).len(), 1, "{line}");
     }

@@ -1,6 +1,6 @@
-"""A checking service that takes what docs/openapi.yaml says of `target`, and nothing else.
+"""A checking service that accepts only targets of the form that docs/openapi.yaml documents.
 
-Prints its port. It stands for a service that validates; riskgate itself passes on more.
+Prints its port. riskgate itself forwards more targets than this service accepts.
 """
 
 import json

@@ -18,7 +18,7 @@ fn localhost_request(method: &str, path: &str) -> Request {
 }
 
 #[test]
-fn slow_clients_of_the_admin_listener_are_closed() {
+fn the_admin_listener_closes_slow_clients_and_every_answered_connection() {
     let gateway = Setup::new().start();
     let mut trickles = std::net::TcpStream::connect(gateway.admin).unwrap();
     trickles.write_all(b"GET /healthz HTTP/1.1\r\n").unwrap();
@@ -32,9 +32,9 @@ fn slow_clients_of_the_admin_listener_are_closed() {
     assert!(kept.is_closed_by_peer());
 }
 
-/// A client that holds connections open and never sends a complete request.
+/// One client holds 80 connections open and never sends a complete request.
 #[test]
-fn health_and_readiness_answer_while_one_address_holds_connections_open() {
+fn healthz_and_readyz_answer_while_one_address_holds_connections_open() {
     let gateway = Setup::new().start();
     for holder in ["127.0.0.2", "127.0.0.1"] {
         let hold = || {
@@ -57,7 +57,7 @@ fn health_and_readiness_answer_while_one_address_holds_connections_open() {
 }
 
 #[test]
-fn every_page_answers_on_loopback() {
+fn every_admin_page_answers_get_and_head_and_refuses_other_methods() {
     let gateway = Setup::new().start();
     assert_eq!(gateway.get_admin_page("/healthz").expect(200).text(), "ok\n");
     let ready = gateway.readyz().expect(200).json();
@@ -88,7 +88,7 @@ fn every_page_answers_on_loopback() {
 }
 
 #[test]
-fn a_post_from_a_browser_is_refused() {
+fn the_admin_listener_refuses_a_post_from_a_browser() {
     let gateway = Setup::new().start();
     let reload = || localhost_request("POST", "/reload");
     send_to_admin(&gateway, reload()).expect(200);
@@ -98,7 +98,7 @@ fn a_post_from_a_browser_is_refused() {
 }
 
 #[test]
-fn a_foreign_host_name_reaches_only_health_and_readiness() {
+fn admin_requests_for_a_foreign_host_reach_only_healthz_and_readyz() {
     let gateway = Setup::new().start();
     for host in
         ["evil.example", "evil.example:9090", "localhost.evil.example", "10.0.0.1", "0.0.0.0"]
@@ -119,7 +119,7 @@ fn a_foreign_host_name_reaches_only_health_and_readiness() {
 }
 
 #[test]
-fn with_a_token_everything_but_health_and_readiness_needs_it() {
+fn with_admin_token_every_page_but_healthz_and_readyz_needs_the_token() {
     let token = "a-token-of-the-operator";
     let gateway = Setup::new().set_text("admin.token", token).start();
     let with = |path: &str, token: &str| {
@@ -146,7 +146,7 @@ fn with_a_token_everything_but_health_and_readiness_needs_it() {
 }
 
 #[test]
-fn a_header_that_nobody_can_read_is_refused_and_its_token_told_to_nobody() {
+fn a_malformed_admin_request_gets_a_400_and_its_token_is_not_shown() {
     let token = "a-token-of-the-operator";
     let mut gateway = Setup::new().set_text("admin.token", token).start();
     let header = format!("GET / HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n");
@@ -163,7 +163,7 @@ fn a_header_that_nobody_can_read_is_refused_and_its_token_told_to_nobody() {
 }
 
 #[test]
-fn connections_that_end_in_the_middle_of_a_header_do_not_fill_the_log() {
+fn admin_connections_that_end_within_a_header_do_not_fill_the_log() {
     let mut gateway = Setup::new().start();
     let before = gateway.stderr();
     for _ in 0..50 {
@@ -180,7 +180,7 @@ fn connections_that_end_in_the_middle_of_a_header_do_not_fill_the_log() {
 }
 
 #[test]
-fn a_reload_is_answered_however_many_connections_come_after_it() {
+fn post_reload_is_answered_even_if_many_admin_connections_follow() {
     let setup = Setup::new();
     // Reading this table takes a while.
     let names: String = (0..150_000).map(|at| format!("name-{at}.test\n")).collect();
@@ -201,7 +201,7 @@ fn a_reload_is_answered_however_many_connections_come_after_it() {
 }
 
 #[test]
-fn metrics_can_be_opened_by_a_setting() {
+fn admin_metrics_public_serves_metrics_without_a_token() {
     let setup = Setup::new().set_text("admin.token", "a-token-of-the-operator");
     let gateway = setup.set("admin.metrics_public", "true").start();
     gateway.get_admin_page("/metrics").expect(200);
@@ -209,8 +209,8 @@ fn metrics_can_be_opened_by_a_setting() {
 }
 
 #[test]
-fn metrics_have_their_names_and_count_what_happened() {
-    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_address()]).start();
+fn requests_are_counted_by_route_and_outcome_and_no_label_names_an_account() {
+    let gateway = Setup::new().set("plans.free", "2").with_upstreams(&[free_address()]).start();
     let key = gateway.create_active_key("acme", &[]);
     let outcome = |route: &str, outcome: &str| {
         let labels = [format!("route=\"{route}\""), format!("outcome=\"{outcome}\"")];
@@ -221,7 +221,7 @@ fn metrics_have_their_names_and_count_what_happened() {
     gateway.get_domain("first.test", &key).expect(429);
     gateway.send_request(&get("/v1/public/top-domains")).expect(401);
     gateway.get("/nowhere", &key).expect(404);
-    wait_until("all of it was counted", || {
+    wait_until("all five requests are counted", || {
         outcome("domain", "ok") == 1.0
             && outcome("domain", "validation_error") == 1.0
             && outcome("domain", "quota_exceeded") == 1.0
@@ -242,9 +242,9 @@ fn metrics_have_their_names_and_count_what_happened() {
 }
 
 #[test]
-fn the_access_log_names_the_key_s_id_and_account_and_never_a_key_or_a_local_part() {
+fn the_access_log_shows_key_id_and_account_but_no_key_and_no_local_part() {
     let upstream = MockUpstream::start();
-    let gateway = Setup::new().upstream(&[upstream.address]).start();
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).start();
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
     let numbered = |at: usize, request: Request| {
         gateway.send_request(&request.with_header("X-Request-Id", &format!("logged-{at}"))).status

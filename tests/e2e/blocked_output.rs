@@ -1,5 +1,5 @@
-//! Nothing reads standard error, standard output or the service manager's socket: the gateway still
-//! serves, reports its state, reloads and stops.
+//! Nothing reads the gateway's standard error or standard output: the gateway still serves, reports
+//! its state, reloads and stops.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -42,19 +42,19 @@ impl FullPipe {
 }
 
 /// Runs a command with the gateway's config; the command's own output is not blocked.
-fn cli(config: &Path, arguments: &[&str]) -> String {
+fn run_cli(config: &Path, arguments: &[&str]) -> String {
     run_command(Command::new(BINARY).args(arguments).arg("-c").arg(config)).expect(0).stdout
 }
 
 fn create_active_key(gateway: &Gateway, account: &str) -> String {
-    let key = cli(&gateway.config, &["keys", "create", "--account", account]);
+    let key = run_cli(&gateway.config, &["keys", "create", "--account", account]);
     let key = key.trim_end().to_owned();
     wait_until("the key is accepted", || gateway.get("/v1/usage", &key).status == 200);
     key
 }
 
 fn spent_calls(gateway: &Gateway) -> u64 {
-    let output = cli(&gateway.config, &["usage", "--json"]);
+    let output = run_cli(&gateway.config, &["usage", "--json"]);
     let rows: serde_json::Value = serde_json::from_str(&output).unwrap();
     rows.as_array().unwrap().iter().map(|row| row["month_count"].as_u64().unwrap()).sum()
 }
@@ -64,7 +64,7 @@ fn post_reload(gateway: &Gateway) -> u16 {
 }
 
 #[track_caller]
-fn assert_ends_in_order(mut gateway: Gateway) {
+fn assert_graceful_exit(mut gateway: Gateway) {
     let begun = Instant::now();
     gateway.send_signal("TERM");
     let status = wait_for("the gateway has ended", || gateway.exit_status());
@@ -73,7 +73,7 @@ fn assert_ends_in_order(mut gateway: Gateway) {
 }
 
 #[test]
-fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+fn if_nothing_reads_stderr_the_gateway_still_serves_reloads_and_stops() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set("plans.free", "1000000");
     let pipe = FullPipe::create_full(setup.path("stderr"));
@@ -88,7 +88,7 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
         wait_until("the store has the spent calls", || spent_calls(&gateway) == asked);
     };
     ask(30);
-    // The ledger's thread logs a lot about this fault.
+    // During this outage, the ledger's thread writes many log lines.
     server.pause();
     wait_until("the store counts as down", || {
         gateway.get("/v1/usage", &key);
@@ -114,11 +114,11 @@ fn a_standard_error_that_nobody_reads_holds_nothing_up() {
     gateway.send_signal("HUP");
     wait_until("SIGHUP reloads", || reloads() > before);
     ask(30);
-    assert_ends_in_order(gateway);
+    assert_graceful_exit(gateway);
 }
 
 #[test]
-fn a_standard_output_that_nobody_reads_costs_lines_alone() {
+fn if_nothing_reads_stdout_the_gateway_still_serves_reloads_and_stops() {
     let setup = Setup::new().unset("log.path");
     let pipe = FullPipe::create_full(setup.path("stdout"));
     let gateway = pipe.redirect_to_pipe(1, setup).start();
@@ -128,11 +128,11 @@ fn a_standard_output_that_nobody_reads_costs_lines_alone() {
     }
     wait_until("the store has the spent calls", || spent_calls(&gateway) == 30);
     assert_eq!(post_reload(&gateway), 200);
-    assert_ends_in_order(gateway);
+    assert_graceful_exit(gateway);
 }
 
 #[test]
-fn every_fault_of_a_start_is_told_to_who_reads_and_nobody_is_waited_for() {
+fn a_failed_start_writes_every_config_fault_but_does_not_wait_for_a_reader() {
     let setup = Setup::new();
     let config = setup.path("broken.toml");
     let faults = 5_000;

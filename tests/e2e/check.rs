@@ -11,10 +11,10 @@ fn path_text(setup: &Setup, name: &str) -> String {
     setup.path(name).display().to_string()
 }
 
-type Change = Box<dyn Fn(Setup) -> Setup>;
+type SetupChange = Box<dyn Fn(Setup) -> Setup>;
 
 /// Faulty setups that both `check` and `run` refuse, each with the reported fault.
-fn faulty_setups() -> [(&'static str, Change); 9] {
+fn faulty_setups() -> [(&'static str, SetupChange); 9] {
     let log = |place: fn(&Setup) -> String| {
         move |setup: Setup| {
             let path = place(&setup);
@@ -79,7 +79,7 @@ fn faulty_setups() -> [(&'static str, Change); 9] {
 }
 
 #[test]
-fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
+fn check_reports_the_same_faults_as_run_and_creates_no_file() {
     for (expected, change) in faulty_setups() {
         // If `run` accepts the config, `timeout` ends it, which gives another exit code.
         let setup = change(Setup::new().run_under(&["timeout", "20"]));
@@ -98,7 +98,7 @@ fn check_refuses_what_run_refuses_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
+fn every_command_refuses_an_empty_config_but_accepts_one_with_only_comments() {
     let setup = Setup::new();
     let config = setup.path("empty.toml");
     for text in ["", "\n \n"] {
@@ -121,7 +121,7 @@ fn an_empty_config_is_refused_at_the_start_as_at_a_reload() {
 }
 
 #[test]
-fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matter() {
+fn an_environment_variable_that_is_not_utf8_is_reported_without_its_value() {
     let setup = Setup::new();
     let config = setup.write_config();
     let secret = OsString::from_vec(b"redis://me:s3cr3t\xff@host".to_vec());
@@ -171,7 +171,7 @@ fn a_variable_that_is_no_text_is_named_without_its_value_and_others_do_not_matte
 }
 
 #[test]
-fn arguments_that_are_no_text_are_refused_without_a_panic() {
+fn an_argument_that_is_not_utf8_is_refused_without_a_panic() {
     let not_utf8 = OsString::from_vec(b"a\xff".to_vec());
     let setup = Setup::new();
     let config = setup.write_config();
@@ -186,7 +186,7 @@ fn arguments_that_are_no_text_are_refused_without_a_panic() {
 }
 
 #[test]
-fn no_fault_of_an_address_shows_its_password() {
+fn no_error_about_a_url_shows_its_password() {
     let setup = Setup::new();
     let config = setup.write_config();
     let gateway = setup.start();
@@ -238,7 +238,7 @@ fn no_fault_of_an_address_shows_its_password() {
 }
 
 #[test]
-fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
+fn riskgate_creates_no_file_that_others_may_read_whatever_the_umask() {
     let setup = Setup::new();
     let store = setup.path("deep/state/riskgate.db");
     let setup = setup.set_text("store.url", &format!("sqlite:{}", store.display()));
@@ -262,8 +262,8 @@ fn what_is_written_is_for_its_owner_whatever_the_umask_says() {
     ] {
         assert_eq!(format!("{:o}", mode(name)), format!("{expected:o}"), "{name}");
     }
-    // riskgate makes a database of its own private; it leaves the mode of a database that others
-    // may write.
+    // riskgate removes the permission of other users to read the database, unless they may also
+    // write it.
     let setup = gateway.shut_down();
     for (before, after) in [(0o644, 0o640), (0o664, 0o660), (0o640, 0o640), (0o666, 0o666)] {
         std::fs::set_permissions(&store, PermissionsExt::from_mode(before)).unwrap();

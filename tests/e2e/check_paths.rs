@@ -12,7 +12,7 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, PermissionsExt::from_mode(mode)).unwrap();
 }
 
-/// A setup with the store in its own folder, and a function that prepares the store's path.
+/// A setup whose store is `name` in a folder of its own. `make` prepares the store's path.
 fn setup_with_store(name: &str, make: impl FnOnce(&Path)) -> Setup {
     let setup = Setup::new().run_under(&["timeout", "20"]);
     let store = setup.path("state").join(name);
@@ -27,8 +27,8 @@ fn setup_with_log(make: impl FnOnce(&Setup) -> PathBuf) -> Setup {
     setup.set_text("log.path", &log)
 }
 
-/// `check` and `run` refuse the same stores, with the same text and the same exit code. Neither
-/// creates a file or prints anything else.
+/// Asserts that `check` and `run` refuse this setup with the same text and exit code 78, and that
+/// `check` creates no file.
 #[track_caller]
 fn assert_check_and_run_refuse(setup: &Setup, expected: &str) {
     setup.write_config();
@@ -109,7 +109,7 @@ fn check_and_run_refuse_unusable_log_paths_alike() {
 }
 
 #[test]
-fn a_log_in_the_stores_file_is_refused_by_check_as_by_run() {
+fn check_and_run_refuse_a_log_path_that_is_a_file_of_the_store() {
     let other = "log.path: expected another file than the store's, but found ";
     assert_check_and_run_refuse(&setup_with_log(|setup| setup.path("riskgate.db")), other);
     assert_check_and_run_refuse(
@@ -163,7 +163,7 @@ fn check_refuses_a_store_that_run_cannot_write_and_changes_no_mode() {
 }
 
 #[test]
-fn a_file_that_an_earlier_check_left_stops_no_check() {
+fn a_file_left_by_a_killed_check_does_not_make_check_fail() {
     let setup = Setup::new();
     // In a container, another process may have the process id of the killed process.
     let words = "touch \"$1/.riskgate-check-$$\"; shift; exec \"$@\"";

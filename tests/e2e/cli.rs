@@ -19,7 +19,7 @@ fn assert_rfc3339(value: &Value) {
 }
 
 #[test]
-fn keys_create_prints_the_key_alone_and_words_beside() {
+fn keys_create_prints_only_the_key_to_stdout_and_a_note_to_stderr() {
     let setup = Setup::new();
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
     assert_eq!(made.stdout.lines().count(), 1);
@@ -30,7 +30,7 @@ fn keys_create_prints_the_key_alone_and_words_beside() {
 }
 
 #[test]
-fn keys_list_as_json_has_the_promised_members() {
+fn keys_list_json_has_the_documented_members() {
     let setup = Setup::new();
     assert_eq!(setup.cli(&["keys", "list", "--json"]).expect(0).json(), json!([]));
     let create = ["keys", "create", "--account", "acme", "--plan", "pro", "--label", "web"];
@@ -70,7 +70,7 @@ fn keys_list_as_json_has_the_promised_members() {
 }
 
 #[test]
-fn accounts_and_usage_have_their_shapes() {
+fn accounts_and_usage_print_plan_limit_and_month_count() {
     let setup = Setup::new();
     let set = setup.cli(&["accounts", "set", "acme", "--plan", "pro", "--limit", "7", "--json"]);
     let set = set.expect(0).json();
@@ -103,7 +103,7 @@ fn accounts_and_usage_have_their_shapes() {
 }
 
 #[test]
-fn wrong_arguments_are_usage_errors_and_change_nothing() {
+fn wrong_arguments_create_no_key_or_account_and_exit_with_code_2() {
     let setup = Setup::new();
     for arguments in [
         &["keys", "create"][..],
@@ -134,7 +134,7 @@ fn wrong_arguments_are_usage_errors_and_change_nothing() {
 }
 
 #[test]
-fn every_command_says_help_and_the_binary_its_version() {
+fn help_and_version_are_printed_to_stdout_with_exit_code_0() {
     for arguments in [
         &["--help"][..],
         &["run", "--help"],
@@ -154,7 +154,7 @@ fn every_command_says_help_and_the_binary_its_version() {
 }
 
 #[test]
-fn run_takes_its_addresses_from_flags() {
+fn run_uses_addresses_from_flags_and_settings_from_the_environment() {
     let upstream = crate::harness::MockUpstream::start();
     let (http, admin) = (crate::harness::free_address(), crate::harness::free_address());
     let setup = Setup::new();
@@ -180,7 +180,7 @@ fn run_takes_its_addresses_from_flags() {
 }
 
 #[test]
-fn a_table_is_built_inspected_looked_up_and_compared() {
+fn table_commands_build_inspect_look_up_and_compare_a_table() {
     let setup = Setup::new();
     let (lists, built) = (setup.path("lists"), setup.path("built.table"));
     let table = |arguments: &[&str]| run_command(Command::new(BINARY).arg("table").args(arguments));

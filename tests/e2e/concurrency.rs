@@ -26,9 +26,9 @@ fn a_pipelined_burst_is_admitted_in_order_up_to_the_limit() {
 }
 
 #[test]
-fn a_gateway_that_ends_under_load_counts_what_it_answered() {
+fn a_gateway_stopped_under_load_counts_exactly_the_answered_calls() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "1000000");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let answered = AtomicU64::new(0);
@@ -57,7 +57,7 @@ fn a_gateway_that_ends_under_load_counts_what_it_answered() {
 }
 
 #[test]
-fn keys_change_under_load_without_a_wrong_answer() {
+fn creating_and_revoking_keys_under_load_causes_no_wrong_response() {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
     let steady = gateway.create_active_key("steady", &[]);
     let done = AtomicBool::new(false);
@@ -88,7 +88,7 @@ fn a_client_that_disconnects_gets_no_refund() {
     let slow = MockUpstream::with_script(|_| {
         vec![Step::Trickle(response_bytes(200, "", "{}"), Duration::from_millis(10))]
     });
-    let gateway = Setup::new().upstream(&[slow.address]).start();
+    let gateway = Setup::new().with_upstreams(&[slow.address]).start();
     let key = gateway.create_active_key("acme", &[]);
     for left in 1..=3 {
         let mut connection = gateway.connect();
@@ -104,12 +104,13 @@ fn a_client_that_disconnects_gets_no_refund() {
 }
 
 #[test]
-fn answers_of_many_clients_are_never_mixed_up() {
+fn each_of_many_clients_gets_only_its_own_responses() {
     let echo = MockUpstream::with_script(|seen| {
         let (key, target) = (seen.header("X-Riskgate-Account"), seen.request_line());
         vec![Step::Send(response_bytes(200, "", &format!("{key} {target}")))]
     });
-    let gateway = Setup::new().upstream(&[echo.address]).set("plans.free", "\"unlimited\"").start();
+    let gateway =
+        Setup::new().with_upstreams(&[echo.address]).set("plans.free", "\"unlimited\"").start();
     let keys: Vec<String> =
         (0..6).map(|at| gateway.create_key(&format!("account-{at}"), &[])).collect();
     wait_until("the last key is accepted", || gateway.get("/v1/usage", &keys[5]).status == 200);
@@ -134,7 +135,7 @@ fn answers_of_many_clients_are_never_mixed_up() {
 }
 
 #[test]
-fn no_bytes_bring_the_gateway_down() {
+fn corrupted_requests_get_known_statuses_and_cause_no_panic() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     // The generator of Numerical Recipes: every run uses the same bytes.
@@ -183,7 +184,7 @@ fn a_response_of_any_valid_framing_is_forwarded() {
         let send = Step::Send(bytes.to_vec());
         if seen.request_line().contains("/end") { vec![send, Step::Close] } else { vec![send] }
     });
-    let gateway = Setup::new().upstream(&[played.address]).start();
+    let gateway = Setup::new().with_upstreams(&[played.address]).start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
     for (name, status, body) in [
@@ -209,9 +210,9 @@ fn a_response_of_any_valid_framing_is_forwarded() {
 }
 
 #[test]
-fn an_address_gets_at_most_its_limit_of_concurrent_exchanges() {
+fn a_client_address_gets_at_most_its_limit_of_concurrent_exchanges() {
     let upstream = MockUpstream::with_script(|_| vec![Step::StaySilent]);
-    let setup = Setup::new().upstream(&[upstream.address]);
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
     let setup = setup.set("listen.trusted_proxies", "[\"127.0.0.9\"]");
     let gateway = setup.set("upstream.max_in_flight_per_address", "2").start();
     let key = gateway.create_active_key("acme", &[]);
@@ -236,7 +237,7 @@ fn an_address_gets_at_most_its_limit_of_concurrent_exchanges() {
 }
 
 #[test]
-fn a_request_is_retried_only_with_its_whole_body() {
+fn a_request_is_retried_only_if_its_whole_body_was_buffered() {
     // The mock resets a kept connection at its next request.
     let upstream =
         MockUpstream::with_script(|seen| match seen.request_line().starts_with("GET ") {
@@ -244,17 +245,17 @@ fn a_request_is_retried_only_with_its_whole_body() {
             false => vec![Step::Reset],
         });
     let route = "[[upstream.route]]\nprefix = \"/v1/form\"\nmethods = [\"GET\", \"PUT\"]\n";
-    let gateway = Setup::new().upstream(&[upstream.address]).append_toml(route).start();
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).append_toml(route).start();
     let key = gateway.create_active_key("acme", &[]);
     for (length, tries) in [(65_536, 2), (102_400, 1)] {
         // With Keep-Alive, the Pingora path serves this request too and keeps the connection.
         let get = get("/v1/form").key(&key).with_header("Keep-Alive", "timeout=5");
         gateway.send_request(&get).expect(200);
-        let (seen, connections) = (upstream.request_count(), upstream.connections());
+        let (seen, connections) = (upstream.request_count(), upstream.connection_count());
         let put = request("PUT", "/v1/form").key(&key).body(&"b".repeat(length));
         let failed = gateway.send_request(&put).expect(500);
         assert_eq!(failed.json()["error"], "upstream_unavailable", "{length}");
-        assert_eq!(upstream.connections() - connections, tries - 1, "{length}");
+        assert_eq!(upstream.connection_count() - connections, tries - 1, "{length}");
         let sent: Vec<usize> =
             upstream.received_requests()[seen..].iter().map(|put| put.body.len()).collect();
         assert_eq!(sent, vec![length; tries]);
@@ -262,10 +263,10 @@ fn a_request_is_retried_only_with_its_whole_body() {
 }
 
 #[test]
-fn an_address_gets_at_most_its_limit_of_buffered_request_bodies() {
+fn a_client_address_gets_at_most_its_limit_of_buffered_request_bodies() {
     let upstream = MockUpstream::start();
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
     let gateway = setup.set("upstream.max_in_flight_per_address", "2").start();
     let key = gateway.create_active_key("acme", &[]);
     let post = request("POST", "/v1/signup").key(&key).body("body");
@@ -294,7 +295,7 @@ fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
     let upstream =
         MockUpstream::with_script(move |_| vec![Step::Send(closing_response()), Step::Close]);
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
     // The time-out for a header does not apply to a body.
     let setup = setup.set_text("listen.header_timeout", "500ms");
     let gateway = setup.set_text("upstream.deadline", "1s").start();
@@ -306,14 +307,14 @@ fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
         connection.send(first);
         (connection, rest.to_vec())
     };
-    for (length, crosses_at_once) in [(2, false), (65_536, false), (65_537, true)] {
-        let before = upstream.connections();
+    for (length, is_streamed) in [(2, false), (65_536, false), (65_537, true)] {
+        let before = upstream.connection_count();
         let (mut connection, rest) = half(length);
-        if crosses_at_once {
-            wait_until("a server was asked", || upstream.connections() > before);
+        if is_streamed {
+            wait_until("a server was asked", || upstream.connection_count() > before);
         } else {
             std::thread::sleep(Duration::from_millis(200));
-            assert_eq!(upstream.connections(), before, "{length}");
+            assert_eq!(upstream.connection_count(), before, "{length}");
         }
         connection.send(&rest);
         assert_eq!(connection.read_response().expect("an answer").status, 200, "{length}");
@@ -328,6 +329,6 @@ fn a_short_request_body_is_buffered_and_a_long_one_is_streamed() {
     assert_eq!(
         gateway.get_month_count(&key),
         4,
-        "it was let in, and was not served by its own doing"
+        "the call of the late client was admitted and stays counted"
     );
 }

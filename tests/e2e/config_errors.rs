@@ -5,9 +5,10 @@ use std::path::Path;
 
 use crate::harness::{Gateway, Setup};
 
-/// The output of `check`. `run` must print the same faults, and both must end with code 78.
+/// Runs `check` and `run`, which must print the same faults and exit with code 78. Returns the
+/// lines.
 #[track_caller]
-fn config_errors(setup: &Setup) -> Vec<String> {
+fn errors_of_check_and_run(setup: &Setup) -> Vec<String> {
     let checked = setup.cli(&["check"]).expect(78);
     assert_eq!(checked.stdout, "");
     let run = setup.cli(&["run"]).expect(78);
@@ -16,7 +17,7 @@ fn config_errors(setup: &Setup) -> Vec<String> {
 }
 
 #[test]
-fn a_good_config_is_said_to_be_good_and_nothing_is_made() {
+fn check_accepts_a_valid_config_and_creates_no_store() {
     let setup = Setup::new();
     let ran = setup.cli(&["check"]).expect(0);
     assert!(ran.stderr.contains("good"), "{}", ran.stderr);
@@ -29,7 +30,7 @@ fn a_good_config_is_said_to_be_good_and_nothing_is_made() {
 }
 
 #[test]
-fn the_shipped_config_is_good() {
+fn check_accepts_the_shipped_config() {
     let folder = tempfile::tempdir().unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let store = format!("sqlite:{}", folder.path().join("store.db").display());
@@ -40,7 +41,7 @@ fn the_shipped_config_is_good() {
 }
 
 #[test]
-fn every_fault_of_a_config_is_told_with_file_line_and_key() {
+fn every_config_fault_is_reported_with_file_line_and_key() {
     let setup = Setup::new();
     let config = setup.path("riskgate.toml");
     let text = "\
@@ -97,7 +98,7 @@ prefix = \"/v1/check\"
 }
 
 #[test]
-fn a_config_that_is_no_toml_or_not_there_is_told_in_one_line() {
+fn an_unreadable_or_malformed_config_is_reported_in_one_line() {
     let setup = Setup::new();
     let config = setup.path("riskgate.toml");
     let check = || {
@@ -118,20 +119,20 @@ fn a_config_that_is_no_toml_or_not_there_is_told_in_one_line() {
 }
 
 #[test]
-fn a_variable_that_is_wrong_is_told_by_its_name() {
+fn a_fault_in_an_environment_variable_is_reported_with_its_name() {
     let setup = Setup::new().env("RISKGATE__LISTEN__HTTP", "nowhere");
-    let errors = config_errors(&setup);
+    let errors = errors_of_check_and_run(&setup);
     assert!(errors[0].starts_with("RISKGATE__LISTEN__HTTP: listen.http: expected"), "{errors:?}");
     let unknown = Setup::new().env("RISKGATE__LISTEN__COLOUR", "red");
-    assert!(config_errors(&unknown)[0].contains("listen.colour: expected"));
+    assert!(errors_of_check_and_run(&unknown)[0].contains("listen.colour: expected"));
 }
 
 #[test]
-fn an_admin_address_beyond_loopback_needs_a_token() {
-    let errors = config_errors(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
+fn an_admin_address_other_than_loopback_needs_a_long_enough_token() {
+    let errors = errors_of_check_and_run(&Setup::new().set_text("listen.admin", "0.0.0.0:0"));
     assert!(errors[0].contains("admin.token: expected"), "{errors:?}");
     let short = Setup::new().set_text("admin.token", "short-secret");
-    let errors = config_errors(&short).join("\n");
+    let errors = errors_of_check_and_run(&short).join("\n");
     assert!(
         errors.contains("admin.token: expected") && !errors.contains("short-secret"),
         "{errors}"
@@ -139,7 +140,7 @@ fn an_admin_address_beyond_loopback_needs_a_token() {
 }
 
 #[test]
-fn a_bad_score_in_line_4127_is_told_with_its_line() {
+fn a_bad_score_in_the_overrides_is_reported_with_its_line() {
     let setup = Setup::new();
     let overrides = setup.lists().file("overrides.csv");
     let mut text = std::fs::read_to_string(&overrides).unwrap();
@@ -148,7 +149,7 @@ fn a_bad_score_in_line_4127_is_told_with_its_line() {
         text += &format!("n{line}.test,subtree,disposable,{score},,,\n");
     }
     std::fs::write(&overrides, text).unwrap();
-    let errors = config_errors(&setup);
+    let errors = errors_of_check_and_run(&setup);
     let place = format!("{}:4127: risk_score: expected ", overrides.display());
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
@@ -158,18 +159,18 @@ fn a_bad_score_in_line_4127_is_told_with_its_line() {
 }
 
 #[test]
-fn a_bad_name_in_a_list_is_told_with_its_line() {
+fn a_bad_name_in_a_list_is_reported_with_its_line() {
     let setup = Setup::new();
     let lists = setup.lists();
     let rows: String = (1..=300).map(|at| format!("n{at}.test\n")).collect();
     lists.write("disposable.txt", &format!("{rows}no_name.test\nfirst.test\nsecond.test\n"));
-    let errors = config_errors(&setup);
+    let errors = errors_of_check_and_run(&setup);
     let place = format!("{}:301: expected ", lists.file("disposable.txt").display());
     assert!(errors[0].starts_with(&place) && errors[0].contains(", but found "), "{errors:?}");
 }
 
 #[test]
-fn a_table_that_cannot_be_read_is_told_with_its_path() {
+fn an_unreadable_table_is_reported_with_its_path() {
     for ruin in [
         (|lists: &Path| std::fs::remove_file(lists.join("manifest.toml")).unwrap()) as fn(&Path),
         |lists| std::fs::remove_dir_all(lists).unwrap(),
@@ -188,7 +189,7 @@ fn a_table_that_cannot_be_read_is_told_with_its_path() {
         let setup = Setup::new();
         let lists = setup.path("lists");
         ruin(&lists);
-        let errors = config_errors(&setup);
+        let errors = errors_of_check_and_run(&setup);
         assert!(errors[0].starts_with(&lists.display().to_string()), "{errors:?}");
     }
 }
@@ -207,14 +208,14 @@ fn a_compiled_table_with_one_wrong_byte_is_refused() {
         let mut bytes = whole.clone();
         bytes[at] ^= 0x10;
         std::fs::write(&built, bytes).unwrap();
-        assert!(config_errors(&setup)[0].starts_with(built.to_str().unwrap()), "{at}");
+        assert!(errors_of_check_and_run(&setup)[0].starts_with(built.to_str().unwrap()), "{at}");
     }
     std::fs::write(&built, &whole[..whole.len() - 1]).unwrap();
-    config_errors(&setup);
+    errors_of_check_and_run(&setup);
 }
 
 #[test]
-fn faults_of_a_key_file_are_told_with_their_lines_and_no_secret() {
+fn key_file_faults_are_reported_with_their_line_and_without_the_secret() {
     let setup = Setup::new().env("SHORT_KEY_OF_TESTS", "s3cret");
     let file = setup.path("keys.toml");
     let setup = setup.set_text("keys.file", file.to_str().unwrap());
@@ -227,17 +228,19 @@ fn faults_of_a_key_file_are_told_with_their_lines_and_no_secret() {
         ("hash = \"sha256:00\"\norigins = [\"x\"]\n", 4, ""),
     ] {
         std::fs::write(&file, format!("{head}{rest}")).unwrap();
-        let errors = config_errors(&setup);
+        let errors = errors_of_check_and_run(&setup);
         let place = format!("{}:{line}: {words}", file.display());
         assert!(errors[0].starts_with(&place), "{place}\n{errors:?}");
         assert!(!errors.join("").contains("s3cret"), "{errors:?}");
     }
     std::fs::remove_file(&file).unwrap();
-    assert!(config_errors(&setup)[0].starts_with(&format!("{}: expected", file.display())));
+    assert!(
+        errors_of_check_and_run(&setup)[0].starts_with(&format!("{}: expected", file.display()))
+    );
 }
 
 #[test]
-fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
+fn check_warns_of_an_account_whose_plan_is_not_configured() {
     let setup = Setup::new().set("plans.free", "5").set("plans.gold", "9");
     setup.cli(&["keys", "create", "--account", "acme", "--plan", "gold"]).expect(0);
     let setup = Setup::new()
@@ -248,7 +251,7 @@ fn a_plan_of_an_account_that_is_not_configured_is_told_and_stops_no_start() {
     assert!(checked.stderr.contains(warning), "{}", checked.stderr);
 }
 
-/// A store of a stopped gateway, with some of its data changed.
+/// The setup of a stopped gateway, whose SQLite store `change` has changed.
 fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup {
     let gateway: Gateway = Setup::new().start();
     gateway.create_active_key("acme", &[]);
@@ -262,12 +265,13 @@ fn setup_with_changed_store(change: impl FnOnce(&rusqlite::Connection)) -> Setup
     setup
 }
 
-/// Every command reports such a store in one line, and leaves the store unchanged.
+/// Asserts that every command refuses this store with code 78 and does not change its file; `check`
+/// and `run` report it in one line that contains `words`.
 #[track_caller]
-fn assert_refused_untouched(setup: &Setup, words: &str) {
+fn assert_store_refused_unchanged(setup: &Setup, words: &str) {
     let path = setup.path("riskgate.db");
     let before = std::fs::read(&path).unwrap();
-    let errors = config_errors(setup);
+    let errors = errors_of_check_and_run(setup);
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(errors[0].starts_with(&format!("{}: expected ", path.display())), "{errors:?}");
     assert!(errors[0].contains(words) && errors[0].contains(", but found "), "{errors:?}");
@@ -283,45 +287,45 @@ fn assert_refused_untouched(setup: &Setup, words: &str) {
 }
 
 #[test]
-fn a_store_of_a_newer_version_is_left_alone() {
+fn commands_refuse_a_store_of_a_newer_version_and_do_not_change_it() {
     let setup =
         setup_with_changed_store(|store| store.execute_batch("PRAGMA user_version = 999").unwrap());
-    assert_refused_untouched(&setup, "version 999");
+    assert_store_refused_unchanged(&setup, "version 999");
 }
 
 #[test]
-fn a_database_of_another_program_is_left_alone() {
+fn commands_refuse_a_database_of_another_program_and_do_not_change_it() {
     let setup = Setup::new();
     let other = rusqlite::Connection::open(setup.path("riskgate.db")).unwrap();
     other.execute_batch("CREATE TABLE notes (text); INSERT INTO notes VALUES ('mine')").unwrap();
     drop(other);
-    assert_refused_untouched(&setup, "riskgate");
+    assert_store_refused_unchanged(&setup, "riskgate");
     let versioned = Setup::new();
     let other = rusqlite::Connection::open(versioned.path("riskgate.db")).unwrap();
     other.execute_batch("PRAGMA user_version = 1; CREATE TABLE account (text)").unwrap();
     drop(other);
-    assert_refused_untouched(&versioned, "riskgate");
+    assert_store_refused_unchanged(&versioned, "riskgate");
 }
 
 #[test]
-fn a_store_that_is_damaged_is_left_alone() {
+fn commands_refuse_a_damaged_store_and_do_not_change_it() {
     let setup = Setup::new();
     std::fs::write(
         setup.path("riskgate.db"),
         "this is no database, but it is somebody's".repeat(99),
     )
     .unwrap();
-    assert_refused_untouched(&setup, "intact");
+    assert_store_refused_unchanged(&setup, "intact");
     let setup = setup_with_changed_store(|_| ());
     let path = setup.path("riskgate.db");
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[100..4096].fill(0x5a);
     std::fs::write(&path, bytes).unwrap();
-    assert_refused_untouched(&setup, "intact");
+    assert_store_refused_unchanged(&setup, "intact");
 }
 
 #[test]
-fn a_store_in_a_place_that_cannot_be_is_told() {
+fn run_refuses_a_store_path_below_a_regular_file() {
     let setup = Setup::new();
     std::fs::write(setup.path("file"), "").unwrap();
     let url = format!("sqlite:{}", setup.path("file").join("store.db").display());

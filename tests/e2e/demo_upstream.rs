@@ -15,7 +15,7 @@ fn check(address: SocketAddr, target: &str) -> Value {
 }
 
 #[test]
-fn the_stand_in_answers_with_ten_fields_from_the_bundled_table() {
+fn the_demo_upstream_answers_with_ten_fields_from_the_bundled_table() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
     assert_eq!(
         check(upstream.address, "jane%40mail.yopmail.com?trace=1"),
@@ -40,7 +40,7 @@ fn the_stand_in_answers_with_ten_fields_from_the_bundled_table() {
 }
 
 #[test]
-fn the_stand_in_refuses_what_is_no_check() {
+fn the_demo_upstream_refuses_malformed_checks_and_other_paths_and_methods() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
     let status = |target: &str| get(target).send(upstream.address).status;
     assert_eq!(status("/healthz"), 200);
@@ -54,7 +54,7 @@ fn the_stand_in_refuses_what_is_no_check() {
 }
 
 #[test]
-fn the_stand_in_closes_the_connection_if_asked_to() {
+fn the_demo_upstream_closes_after_http_1_0_and_after_connection_close() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
     for header in
         ["GET /healthz HTTP/1.0\r\n\r\n", "GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n"]
@@ -68,9 +68,9 @@ fn the_stand_in_closes_the_connection_if_asked_to() {
 }
 
 #[test]
-fn a_gateway_with_http_health_checks_passes_calls_to_the_stand_in() {
+fn a_gateway_with_http_health_checks_forwards_calls_to_the_demo_upstream() {
     let upstream = DemoUpstream::start(&[ANY_PORT]);
-    let setup = Setup::new().upstream(&[upstream.address]);
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
     let gateway = setup
         .set_text("upstream.health_interval", "50ms")
         .set_text("upstream.health_path", "/healthz")
@@ -82,23 +82,23 @@ fn a_gateway_with_http_health_checks_passes_calls_to_the_stand_in() {
 }
 
 #[test]
-fn the_stand_in_ends_with_0_on_both_signals() {
+fn the_demo_upstream_exits_with_0_on_sigint_and_sigterm() {
     for name in ["INT", "TERM"] {
         let mut upstream = DemoUpstream::start(&[ANY_PORT]);
-        upstream.signal(name);
-        assert_eq!(upstream.wait().code(), Some(0), "{name}");
+        upstream.send_signal(name);
+        assert_eq!(upstream.wait_for_exit().code(), Some(0), "{name}");
     }
 }
 
 #[test]
-fn a_second_stand_in_without_an_address_listens_on_a_free_port() {
+fn a_second_demo_upstream_without_an_address_listens_on_a_free_port() {
     let (first, second) = (DemoUpstream::start(&[]), DemoUpstream::start(&[]));
     assert_ne!(first.address, second.address);
     assert_eq!(get("/healthz").send(second.address).status, 200);
 }
 
 #[test]
-fn an_address_that_is_taken_is_an_error_that_says_what_to_do() {
+fn the_demo_upstream_reports_an_address_in_use_and_advises_another() {
     let listener = TcpListener::bind(ANY_PORT).unwrap();
     let taken = listener.local_addr().unwrap().to_string();
     let ran = run_command(Command::new(BINARY).args(["demo", "--upstream-only", &taken])).expect(1);

@@ -11,7 +11,7 @@ use crate::harness::{
 };
 use crate::redis_server::RedisServer;
 
-/// The resolver must know the large providers, or riskgate does not believe it.
+/// riskgate ignores the answers of a resolver that does not know the large providers.
 const PROVIDERS: &str = "gmail MX 5 gmail-smtp-in.l.google.com.\n";
 const RECORDS: &str = "\
 null MX 0 .
@@ -42,7 +42,7 @@ strange MX 10 a\\044b.strange.com.
 underscore MX 10 _dc-mx.mailinator.com.
 ";
 
-pub fn records() -> String {
+pub fn zone_records() -> String {
     let mut records = format!("{PROVIDERS}{RECORDS}");
     // This answer exceeds a datagram: the server truncates it, and riskgate asks again over TCP.
     for number in 0..60 {
@@ -52,13 +52,13 @@ pub fn records() -> String {
     records + "large MX 1 mx.mailinator.com.\n"
 }
 
-pub fn setup(resolver: SocketAddr) -> Setup {
+pub fn learning_setup(resolver: SocketAddr) -> Setup {
     let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     setup.set("dns.learn", "true").set("dns.resolvers", &format!("[\"{resolver}\"]"))
 }
 
 fn start_learning_gateway(resolver: SocketAddr) -> (Gateway, String) {
-    let gateway = setup(resolver).set("dns.rate", "1000").start();
+    let gateway = learning_setup(resolver).set("dns.rate", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
 }
@@ -79,16 +79,16 @@ fn dns_status(gateway: &Gateway) -> Value {
     gateway.get_admin_page("/status").json()["dns"].clone()
 }
 
-/// Waits until no query is pending and this many names were answered or found unknown.
-fn wait_for_queries(gateway: &Gateway, names: u64) {
+/// Waits until riskgate has counted this many resolutions, with whatever outcome.
+fn wait_for_resolutions(gateway: &Gateway, names: u64) {
     wait_until("all names were asked", || {
         gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]) >= names as f64
     });
 }
 
 #[test]
-fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
-    let server = DnsServer::start(&records());
+fn later_verdicts_use_the_dns_facts_that_the_first_request_asked_for() {
+    let server = DnsServer::start(&zone_records());
     let (gateway, key) = start_learning_gateway(server.address);
     let cases = [
         ("null.com", "undeliverable", 95),
@@ -132,13 +132,13 @@ fn the_first_answer_knows_nothing_and_the_next_one_what_the_dns_says() {
 }
 
 #[test]
-fn what_is_not_clear_or_says_nothing_changes_no_answer() {
-    let server = DnsServer::start(&records());
+fn unclear_dns_answers_change_no_verdict() {
+    let server = DnsServer::start(&zone_records());
     let (gateway, key) = start_learning_gateway(server.address);
     let names =
         ["a-only.com", "own.com", "lame.com", "sub.lame.com", "x.broken.net", "strange.com"];
     let before: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
-    wait_for_queries(&gateway, 6);
+    wait_for_resolutions(&gateway, 6);
     let after: Vec<_> = names.iter().map(|name| verdict_of(&gateway, &key, name)).collect();
     assert_eq!(before, after);
     assert!(
@@ -153,8 +153,8 @@ fn what_is_not_clear_or_says_nothing_changes_no_answer() {
 }
 
 #[test]
-fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
-    let server = DnsServer::start(&records());
+fn learned_verdicts_never_override_lists_overrides_or_stronger_rules() {
+    let server = DnsServer::start(&zone_records());
     let (gateway, key) = start_learning_gateway(server.address);
     wait_for("the operator's override outranks the learned verdict", || {
         verdict_of(&gateway, &key, "null.com");
@@ -187,13 +187,13 @@ fn nothing_that_is_learned_overrides_a_list_the_operator_or_a_stronger_rule() {
         assert_eq!((said_reason.as_str(), said_from.as_str()), (reason, from), "{name}");
     }
     verdict_of(&gateway, &key, "own.com");
-    wait_for_queries(&gateway, query_count as u64 + 1);
+    wait_for_resolutions(&gateway, query_count as u64 + 1);
     let known = dns_status(&gateway)["known"].as_u64().unwrap();
     assert!(known <= query_count as u64 + 2, "names of lists are not asked for: {known}");
 }
 
 /// The median latency of 300 new names.
-fn median_latency_sum(gateway: &Gateway, key: &str) -> Duration {
+fn median_latency(gateway: &Gateway, key: &str) -> Duration {
     let mut connection = gateway.connect();
     let mut times: Vec<Duration> = (0..300)
         .map(|number| {
@@ -209,13 +209,13 @@ fn median_latency_sum(gateway: &Gateway, key: &str) -> Duration {
 }
 
 #[test]
-fn a_silent_server_costs_no_request_anything_and_is_told() {
+fn a_silent_dns_server_delays_no_request_and_is_reported() {
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
     let (gateway, key) = start_learning_gateway(silent.address);
-    let other = setup(silent.address).set("dns.learn", "false").start();
+    let other = learning_setup(silent.address).set("dns.learn", "false").start();
     let other_key = other.create_active_key("acme", &[]);
-    let with = median_latency_sum(&gateway, &key);
-    let without = median_latency_sum(&other, &other_key);
+    let with = median_latency(&gateway, &key);
+    let without = median_latency(&other, &other_key);
     // Waiting for the DNS would take seconds.
     assert!(with < 3 * without + Duration::from_millis(2), "{with:?}, without {without:?}");
     wait_until("riskgate reports it", || {
@@ -223,12 +223,12 @@ fn a_silent_server_costs_no_request_anything_and_is_told() {
         problem.contains("expected the mail hosts of") && problem.contains("no answer within 2 s")
     });
     assert!(gateway.readyz().expect(200).text().contains("dns: "));
-    assert_eq!(dns_status(&gateway)["queue"], 300, "they wait for the recovery");
+    assert_eq!(dns_status(&gateway)["queue"], 300, "all names wait for the recovery");
 }
 
 #[test]
-fn a_slow_server_is_learned_from_in_the_end() {
-    let server = DnsServer::start(&records());
+fn riskgate_learns_from_a_slow_dns_server_without_delaying_requests() {
+    let server = DnsServer::start(&zone_records());
     let slow = DelayingDnsProxy::start(Some(server.address), Duration::from_millis(900));
     let (gateway, key) = start_learning_gateway(slow.address);
     let begun = Instant::now();
@@ -242,23 +242,23 @@ fn a_slow_server_is_learned_from_in_the_end() {
 }
 
 #[test]
-fn no_more_is_asked_than_the_rate_allows() {
-    let server = DnsServer::start(&records());
+fn riskgate_sends_no_more_dns_queries_than_dns_rate_allows() {
+    let server = DnsServer::start(&zone_records());
     let proxy = DelayingDnsProxy::start(Some(server.address), Duration::ZERO);
-    let gateway = setup(proxy.address).set("dns.rate", "10").start();
+    let gateway = learning_setup(proxy.address).set("dns.rate", "10").start();
     let key = gateway.create_active_key("acme", &[]);
     let query_count = || proxy.query_count.load(Ordering::Relaxed);
-    wait_until("the resolvers are believed", || query_count() > 0);
+    wait_until("riskgate sends its first query", || query_count() > 0);
     let (begun, before) = (Instant::now(), query_count());
     for number in 0..100 {
         verdict_of(&gateway, &key, &format!("there-is-no-{number}.com"));
     }
-    wait_until("thirty were asked", || query_count() >= before + 30);
+    wait_until("riskgate has sent thirty queries", || query_count() >= before + 30);
     assert!(begun.elapsed() > Duration::from_millis(2_500), "{:?}", begun.elapsed());
 }
 
 #[test]
-fn resolvers_that_deny_large_providers_are_not_believed() {
+fn riskgate_ignores_a_resolver_that_does_not_know_the_large_providers() {
     let mut server = DnsServer::start("x A 192.0.2.1\n");
     let (gateway, key) = start_learning_gateway(server.address);
     wait_until("riskgate reports it", || {
@@ -266,28 +266,28 @@ fn resolvers_that_deny_large_providers_are_not_believed() {
     });
     assert_eq!(verdict_of(&gateway, &key, "there-is-no-such-name.com").2, "none");
     assert_eq!(gateway.sum_of_samples("riskgate_dns_resolutions_total", &[]), 0.0);
-    server.replace_records(&records());
-    wait_until("they are believed again", || {
+    server.replace_records(&zone_records());
+    wait_until("riskgate uses the resolver", || {
         verdict_of(&gateway, &key, "there-is-no-such-name.com").1 == 95
     });
-    wait_until("all is well", || dns_status(&gateway)["problem"].is_null());
+    wait_until("/status reports no problem", || dns_status(&gateway)["problem"].is_null());
 }
 
 #[test]
-fn a_server_that_is_gone_for_a_while_leaves_what_is_known() {
-    let mut server = DnsServer::start(&records());
+fn learned_verdicts_stay_while_the_dns_server_is_down() {
+    let mut server = DnsServer::start(&zone_records());
     let (gateway, key) = start_learning_gateway(server.address);
     wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
     server.stop();
     verdict_of(&gateway, &key, "burner.com");
     assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
-    server.replace_records(&records());
+    server.replace_records(&zone_records());
     assert_eq!(verdict_of(&gateway, &key, "null.com").1, 95);
 }
 
 #[test]
-fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
-    let server = DnsServer::start(&records());
+fn learned_verdicts_survive_a_restart_and_end_if_dns_learn_is_set_to_false() {
+    let server = DnsServer::start(&zone_records());
     let (gateway, key) = start_learning_gateway(server.address);
     wait_until("it is known", || verdict_of(&gateway, &key, "null.com").1 == 95);
     // riskgate writes what it learned within about one second.
@@ -313,26 +313,26 @@ fn what_was_learned_survives_a_restart_and_ends_with_the_switch() {
     wait_until("the table alone answers", || {
         verdict_of(&gateway, &key, "null.com") == ("safe".to_owned(), 10, "none".to_owned())
     });
-    wait_until("it says so", || {
+    wait_until("/status reports that learning is off", || {
         dns_status(&gateway)["learning"] == false && dns_status(&gateway)["known"] == 0
     });
 }
 
 #[test]
-fn nodes_that_share_a_store_tell_each_other() {
-    let (server, redis) = (DnsServer::start(&records()), RedisServer::start());
-    let first = setup(server.address).with_redis(&redis).start();
+fn nodes_with_a_common_store_share_learned_verdicts() {
+    let (server, redis) = (DnsServer::start(&zone_records()), RedisServer::start());
+    let first = learning_setup(server.address).with_redis(&redis).start();
     let key = first.create_active_key("acme", &[]);
     // The second gateway has no resolver.
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
-    let second = setup(silent.address).with_redis(&redis).start();
+    let second = learning_setup(silent.address).with_redis(&redis).start();
     wait_until("the key is accepted", || second.get("/v1/usage", &key).status == 200);
     wait_until("the first one knows", || verdict_of(&first, &key, "burner.com").1 == 85);
     wait_until("the second one knows too", || verdict_of(&second, &key, "burner.com").1 == 85);
 }
 
 #[test]
-fn names_beyond_the_queue_are_dropped_and_counted_and_memory_stays_small() {
+fn names_beyond_the_dns_queue_are_dropped_and_counted() {
     let silent = DelayingDnsProxy::start(None, Duration::ZERO);
     let (gateway, key) = start_learning_gateway(silent.address);
     let mut connection = gateway.connect();

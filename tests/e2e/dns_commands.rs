@@ -1,12 +1,12 @@
 //! Commands that build lists from the DNS: `table resolve` and `table suggest-hosts`.
 
-use crate::dns::{records, setup};
+use crate::dns::{learning_setup, zone_records};
 use crate::harness::{DnsServer, Setup};
 
 #[test]
-fn a_list_of_names_becomes_a_list_of_kind_mx() {
-    let server = DnsServer::start(&records());
-    let setup = setup(server.address).set("dns.rate", "1000");
+fn table_resolve_turns_a_list_of_names_into_a_list_of_kind_mx() {
+    let server = DnsServer::start(&zone_records());
+    let setup = learning_setup(server.address).set("dns.rate", "1000");
     let names = setup.path("names.txt");
     let text = "domain\nnull.com\n# a comment\nBURNER.com,more\nx.broken.net\nno such name.com\n\
                 a-only.com\nself.com\ngone-for-good.com\nlocal.com\nunderscore.com\nstrange.com\n192.0.2.1\nany.invalid\n";
@@ -26,9 +26,9 @@ fn a_list_of_names_becomes_a_list_of_kind_mx() {
 }
 
 #[test]
-fn without_a_resolver_that_can_be_believed_a_list_is_not_made() {
+fn table_resolve_fails_if_the_resolver_does_not_know_the_large_providers() {
     let server = DnsServer::start("x A 192.0.2.1\n");
-    let setup = setup(server.address);
+    let setup = learning_setup(server.address);
     let names = setup.path("names.txt");
     std::fs::write(&names, "null.com\n").unwrap();
     let ran = setup.cli(&["table", "resolve", &names.display().to_string()]).expect(1);
@@ -40,7 +40,7 @@ fn without_a_resolver_that_can_be_believed_a_list_is_not_made() {
 }
 
 #[test]
-fn hosts_of_many_listed_names_and_no_protected_one_are_proposed() {
+fn table_suggest_hosts_proposes_hosts_of_many_listed_and_no_protected_names() {
     let setup = Setup::new();
     let disposable: String = (0..8).map(|number| format!("bad-{number}.com\n")).collect();
     setup.lists().write("disposable.txt", &format!("{disposable}first.test\n"));

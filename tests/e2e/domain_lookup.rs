@@ -91,7 +91,7 @@ const NO_DOMAINS: [&str; 45] = [
 ];
 
 #[test]
-fn every_way_to_write_a_domain_leads_to_one_form() {
+fn every_spelling_of_a_domain_has_the_same_canonical_form() {
     let (gateway, key) = shared_gateway();
     for (written, canonical) in DOMAINS {
         let answer = gateway.get_domain(written, key).expect(200);
@@ -100,7 +100,7 @@ fn every_way_to_write_a_domain_leads_to_one_form() {
 }
 
 #[test]
-fn what_is_no_domain_is_422() {
+fn a_text_that_is_no_domain_gets_a_422() {
     let (gateway, key) = shared_gateway();
     for written in NO_DOMAINS {
         let answer = gateway.get_domain(written, key);
@@ -110,7 +110,7 @@ fn what_is_no_domain_is_422() {
 }
 
 #[test]
-fn raw_bytes_that_are_no_utf_8_are_no_request() {
+fn a_target_with_raw_bytes_that_are_not_utf8_gets_a_400() {
     let (gateway, key) = shared_gateway();
     let answer = gateway.get(b"/v1/public/domain/a\xff\xfe.com", key).expect(400);
     assert_eq!(answer.json()["error"], "bad_request");
@@ -119,7 +119,7 @@ fn raw_bytes_that_are_no_utf_8_are_no_request() {
 }
 
 #[test]
-fn lengths_end_where_the_dns_ends() {
+fn names_and_labels_longer_than_the_dns_allows_get_a_422() {
     let (gateway, key) = shared_gateway();
     let label = "a".repeat(63);
     gateway.get_domain(&format!("{label}.com"), key).expect(200);
@@ -134,7 +134,7 @@ fn lengths_end_where_the_dns_ends() {
 }
 
 #[test]
-fn the_three_spellings_of_an_international_name_get_the_same_bytes() {
+fn three_spellings_of_an_international_name_get_byte_identical_bodies() {
     let (gateway, key) = shared_gateway();
     let bodies: Vec<String> = ["b\u{fc}cher.de", "b%C3%BCcher.de", "xn--bcher-kva.de"]
         .iter()
@@ -145,7 +145,7 @@ fn the_three_spellings_of_an_international_name_get_the_same_bytes() {
 }
 
 #[test]
-fn a_subdomain_is_answered_by_its_parent_and_says_which() {
+fn a_subdomain_gets_its_parents_verdict_and_x_matched_domain_names_the_parent() {
     let (gateway, key) = shared_gateway();
     let answer = gateway.get_domain("foo.mailinator.com", key).expect(200);
     assert_eq!(answer.header("X-Matched-Domain"), Some("mailinator.com"));
@@ -158,7 +158,7 @@ fn a_subdomain_is_answered_by_its_parent_and_says_which() {
 }
 
 #[test]
-fn matching_is_on_whole_labels_only() {
+fn a_row_matches_whole_labels_only() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     // In this table mail.com is disposable.
@@ -171,7 +171,7 @@ fn matching_is_on_whole_labels_only() {
 }
 
 #[test]
-fn a_row_marked_exact_does_not_cover_what_is_below() {
+fn an_exact_row_does_not_match_subdomains() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     assert_eq!(gateway.get_domain("exact.test", &key).json()["reason"], "disposable");
@@ -217,7 +217,7 @@ fn the_most_specific_row_wins_and_an_override_may_name_any_suffix() {
 }
 
 #[test]
-fn a_private_suffix_matches_only_exactly() {
+fn a_listed_private_suffix_does_not_match_its_subdomains() {
     let (gateway, key) = shared_gateway();
     assert_eq!(gateway.get_domain("ddns.net", key).json()["reason"], "disposable");
     let below = gateway.get_domain("nobody-lists-this.ddns.net", key);
@@ -227,7 +227,7 @@ fn a_private_suffix_matches_only_exactly() {
 }
 
 #[test]
-fn every_answer_says_what_it_goes_by() {
+fn x_verdict_source_names_the_source_of_every_verdict() {
     let (gateway, key) = shared_gateway();
     for (name, reason, score, source) in [
         ("mailinator.com", "disposable", 100, "list"),
@@ -252,7 +252,7 @@ fn every_answer_says_what_it_goes_by() {
 }
 
 #[test]
-fn a_near_miss_of_a_large_provider_is_told_whom_it_missed() {
+fn x_did_you_mean_names_the_large_provider_that_a_domain_resembles() {
     let (gateway, key) = shared_gateway();
     for (name, provider) in [
         ("iclopud.com", Some("icloud.com")),
@@ -278,7 +278,7 @@ fn a_registry_suffix_is_never_flagged() {
 }
 
 #[test]
-fn a_list_row_that_is_a_registry_suffix_flags_nothing() {
+fn a_listed_registry_suffix_flags_neither_itself_nor_its_subdomains() {
     let setup = Setup::new();
     setup.lists().write("disposable.txt", "first.test\nsecond.test\nthird.test\nco.uk\ncom.ar\n");
     let gateway = setup.start();
@@ -289,7 +289,7 @@ fn a_list_row_that_is_a_registry_suffix_flags_nothing() {
 }
 
 #[test]
-fn nobody_s_real_mailbox_is_flagged() {
+fn no_well_known_mail_domain_is_flagged() {
     let (gateway, key) = shared_gateway();
     for name in [
         "gmail.com",

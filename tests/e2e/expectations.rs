@@ -1,11 +1,11 @@
-//! `Expect: 100-continue`: a waiting client gets 100 once riskgate wants the body, and waiting
-//! never costs a call.
+//! `Expect: 100-continue`: riskgate sends 100 once it wants the body, and a call whose body never
+//! comes is not counted.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crate::harness::http2_frames::{DATA, END_HEADERS, END_STREAM, Frames, HEADERS, frame};
+use crate::harness::http2_frames::{DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, frame};
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, free_address, get, response_bytes,
 };
@@ -60,7 +60,7 @@ fn expecting_post(target: &str, key: &str, length: usize) -> String {
 const DEADLINE: Duration = Duration::from_secs(6);
 
 fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
-    let setup = Setup::new().append_toml(ROUTES).upstream(&[upstream.address]);
+    let setup = Setup::new().append_toml(ROUTES).with_upstreams(&[upstream.address]);
     let setup = setup.set_text("upstream.deadline", &format!("{}s", DEADLINE.as_secs()));
     let gateway = setup.set("listen.h2c", "true").start();
     let key = gateway.create_active_key("acme", &[]);
@@ -68,7 +68,7 @@ fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
 }
 
 #[test]
-fn a_client_that_waits_for_100_gets_it_before_its_body_whatever_its_length() {
+fn a_client_that_waits_for_100_continue_gets_it_for_every_body_length() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
     for length in [1, 4, 65_536, 65_537, 500_000] {
@@ -83,7 +83,7 @@ fn a_client_that_waits_for_100_gets_it_before_its_body_whatever_its_length() {
             (body.as_str(), upstream.last_request().body.len()),
             (r#"{"checked":true}"#, length)
         );
-        assert!(upstream.last_request().all("Expect").is_empty());
+        assert!(upstream.last_request().header_values("Expect").is_empty());
         // The next request on this connection waits for its own 100.
         client.send(expecting_post("/v1/signup", &key, 4).as_bytes());
         assert_eq!(client.read_header(), CONTINUE, "{length}");
@@ -94,7 +94,7 @@ fn a_client_that_waits_for_100_gets_it_before_its_body_whatever_its_length() {
 }
 
 #[test]
-fn a_body_that_comes_unasked_needs_no_100() {
+fn a_client_that_does_not_wait_gets_no_100_continue() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
     let mut client = RawClient::open(&gateway);
@@ -104,7 +104,7 @@ fn a_body_that_comes_unasked_needs_no_100() {
 }
 
 #[test]
-fn a_refused_request_gets_its_final_answer_and_no_100() {
+fn a_refused_request_gets_its_final_response_and_no_100_continue() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
     for (status, target, key) in [
@@ -126,8 +126,8 @@ fn a_refused_request_gets_its_final_answer_and_no_100() {
 }
 
 #[test]
-fn no_body_is_asked_for_where_no_server_is_there_for_it() {
-    let gateway = Setup::new().append_toml(ROUTES).upstream(&[free_address()]).start();
+fn with_the_upstream_unreachable_the_client_gets_a_500_and_no_100_continue() {
+    let gateway = Setup::new().append_toml(ROUTES).with_upstreams(&[free_address()]).start();
     let key = gateway.create_active_key("acme", &[]);
     let mut client = RawClient::open(&gateway);
     client.send(expecting_post("/v1/signup", &key, 100_000).as_bytes());
@@ -138,7 +138,7 @@ fn no_body_is_asked_for_where_no_server_is_there_for_it() {
 }
 
 #[test]
-fn a_100_of_the_servers_own_is_not_passed_on() {
+fn a_100_continue_of_the_upstream_is_not_forwarded() {
     let both = [CONTINUE.as_bytes().to_vec(), response_bytes(200, "", "done")].concat();
     let upstream = MockUpstream::with_script(move |_| vec![Step::Send(both.clone())]);
     let (gateway, key) = gateway_in_front_of(&upstream);
@@ -153,7 +153,7 @@ fn a_100_of_the_servers_own_is_not_passed_on() {
 }
 
 #[test]
-fn http_1_0_and_requests_without_a_body_get_no_100() {
+fn http_1_0_requests_and_requests_without_a_body_get_no_100_continue() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
     let old = expecting_post("/v1/signup", &key, 4).replace("HTTP/1.1", "HTTP/1.0");
@@ -174,15 +174,15 @@ fn expecting_post_frames(stream: u32, key: &str) -> Vec<u8> {
         HEADERS,
         END_HEADERS,
         stream,
-        &crate::harness::http2_frames::request("POST", "/v1/signup", key, &fields),
+        &crate::harness::http2_frames::header_block("POST", "/v1/signup", key, &fields),
     )
 }
 
 #[test]
-fn over_http2_a_client_that_never_sends_its_body_gets_a_timely_refusal_and_a_refund() {
+fn over_http2_a_client_that_never_sends_its_expected_body_gets_a_417_and_a_refund() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
-    let mut frames = Frames::open(gateway.http);
+    let mut frames = FrameClient::open(gateway.http);
     let begun = Instant::now();
     assert!(frames.send(&expecting_post_frames(1, &key)));
     assert_eq!(frames.status(1), 417);
@@ -200,12 +200,12 @@ fn over_http2_a_client_that_never_sends_its_body_gets_a_timely_refusal_and_a_ref
 fn over_http2_a_refused_request_and_an_unknown_expectation_are_answered_at_once() {
     let upstream = MockUpstream::start();
     let (gateway, key) = gateway_in_front_of(&upstream);
-    let mut frames = Frames::open(gateway.http);
+    let mut frames = FrameClient::open(gateway.http);
     let begun = Instant::now();
     assert!(frames.send(&expecting_post_frames(1, "rg_nobody")));
     assert_eq!(frames.status(1), 401);
     let fields = [("content-length", "4"), ("expect", "miracles")];
-    let block = crate::harness::http2_frames::request("POST", "/v1/signup", &key, &fields);
+    let block = crate::harness::http2_frames::header_block("POST", "/v1/signup", &key, &fields);
     assert!(frames.send(&frame(HEADERS, END_HEADERS, 3, &block)));
     assert_eq!(frames.status(3), 417);
     assert!(begun.elapsed() < DEADLINE / 2, "{:?}", begun.elapsed());

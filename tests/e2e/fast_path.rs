@@ -15,7 +15,7 @@ use crate::harness::{Gateway, MockUpstream, Setup, Step, get, response_bytes, wa
 use compared_gateway::{ComparedGateway, normalized_responses};
 use random_requests::{KEY, random_input};
 
-const CONNECTIONS: u64 = 400;
+const DEFAULT_SEED_COUNT: u64 = 400;
 
 /// Panics with the first difference only.
 #[track_caller]
@@ -27,7 +27,7 @@ fn assert_all_equal(one: &[String], other: &[String]) {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else { return 0..CONNECTIONS };
+    let Ok(told) = std::env::var("RISKGATE_TEST_SEEDS") else { return 0..DEFAULT_SEED_COUNT };
     let (first, end) = told.split_once("..").expect("FIRST..END");
     first.parse().expect("a number")..end.parse().expect("a number")
 }
@@ -39,7 +39,7 @@ fn the_fast_path_and_the_pingora_path_respond_alike() {
     for seed in seeds() {
         let sent = random_input(seed);
         let before = with.fast_path_requests();
-        let (one, other) = (with.ask(&sent), without.ask(&sent));
+        let (one, other) = (with.send_and_read(&sent), without.send_and_read(&sent));
         assert_eq!(
             normalized_responses(&one),
             normalized_responses(&other),
@@ -52,8 +52,10 @@ fn the_fast_path_and_the_pingora_path_respond_alike() {
     assert_eq!(without.fast_path_requests(), 0);
     assert!(plain > 0 && answered * 100 >= plain * 95, "{answered} of {plain} plain requests");
     assert_all_equal(&with.forwarded_requests(), &without.forwarded_requests());
-    wait_until("all is logged", || with.log().len() == without.log().len());
-    assert_all_equal(&with.log(), &without.log());
+    wait_until("both gateways have logged the same number of lines", || {
+        with.sorted_log_lines().len() == without.sorted_log_lines().len()
+    });
+    assert_all_equal(&with.sorted_log_lines(), &without.sorted_log_lines());
     let used = |side: &ComparedGateway| side.gateway.get("/v1/usage", KEY).expect(200).text();
     assert_eq!(used(&with), used(&without));
     for metric in ["domain", "top_domains", "check", "none"] {
@@ -69,7 +71,7 @@ fn the_fast_path_and_the_pingora_path_respond_alike() {
 }
 
 #[test]
-fn a_connection_returns_to_the_fast_path_with_the_keepalive_timeout() {
+fn a_connection_that_returns_to_the_fast_path_has_the_keepalive_timeout() {
     let setup = Setup::new().set("listen.fast_path", "true");
     let setup = setup.set_text("listen.keepalive_timeout", "1s");
     let gateway = setup.set_text("listen.header_timeout", "1h").start();
@@ -97,7 +99,8 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         vec![Step::Send(response_bytes(200, "", seen.request_line())), behind]
     });
     for fast_path in ["true", "false"] {
-        let setup = Setup::new().upstream(&[upstream.address]).set("listen.fast_path", fast_path);
+        let setup =
+            Setup::new().with_upstreams(&[upstream.address]).set("listen.fast_path", fast_path);
         let gateway = setup.set("plans.free", "1000000").start();
         let key = gateway.create_warm_key("acme");
         wait_until("clients are gone", || {
@@ -112,7 +115,9 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
         for number in 0..3 {
             let own = gateway.get(format!("/v1/check/{number}"), &key).expect(200).text();
             assert_eq!(own, format!("GET /v1/check/{number} HTTP/1.1"), "fast_path = {fast_path}");
-            wait_until("it is dropped", || gateway.open_descriptors() <= before);
+            wait_until("the upstream connection is closed", || {
+                gateway.open_descriptors() <= before
+            });
         }
     }
 }
@@ -120,7 +125,7 @@ fn an_upstream_connection_with_unexpected_bytes_is_not_reused() {
 /// An account of a small plan holds one leased call or none, so each connection alternates between
 /// both paths.
 #[test]
-fn every_plan_can_be_spent_exactly_on_both_paths() {
+fn every_plan_admits_exactly_its_limit_with_and_without_the_fast_path() {
     for fast_path in ["true", "false"] {
         let setup = Setup::new().set("listen.fast_path", fast_path);
         let plans = [("free", 1), ("few", 3), ("some", 120), ("more", 1_500)];

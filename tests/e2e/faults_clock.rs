@@ -6,15 +6,15 @@ use crate::redis_server::RedisServer;
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 const LIMIT: u64 = 30;
-/// The time before the end of a month at which a test starts: everything must happen within it.
-const BEFORE_THE_END: &str = "2031-04-30T23:59:45Z";
+/// A test starts 15 s before May: it must spend the limit of April within this time.
+const SHORTLY_BEFORE_MAY: &str = "2031-04-30T23:59:45Z";
 const END_OF_APRIL: &str = "2031-05-01T00:00:00Z";
 const END_OF_MAY: &str = "2031-06-01T00:00:00Z";
 const END_OF_JUNE: &str = "2031-07-01T00:00:00Z";
 const DAY: i64 = 86_400;
 
 fn setup(clock: &FakeClock) -> Setup {
-    Setup::new().set("plans.free", &LIMIT.to_string()).run_by_clock(clock)
+    Setup::new().set("plans.free", &LIMIT.to_string()).with_clock(clock)
 }
 
 /// The end of the current month, and the number of spent calls.
@@ -50,8 +50,8 @@ fn spend_two_months(gateway: &Gateway, key: &str) {
 }
 
 #[test]
-fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
-    let clock = FakeClock::starting_at(BEFORE_THE_END);
+fn on_sqlite_a_month_begins_on_time_and_clock_steps_begin_no_other_month() {
+    let clock = FakeClock::starting_at(SHORTLY_BEFORE_MAY);
     let gateway = setup(&clock).start();
     let key = gateway.create_active_key("acme", &[]);
     spend_two_months(&gateway, &key);
@@ -61,7 +61,7 @@ fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
         assert_spent(&gateway, &key, END_OF_MAY);
         clock.step(back);
     }
-    // One clock steps ahead, and no other clock confirms it.
+    // The machine's clock steps ahead; no second clock confirms the step.
     clock.step(40 * DAY);
     assert_spent(&gateway, &key, END_OF_MAY);
     clock.step(-40 * DAY);
@@ -79,9 +79,9 @@ fn by_the_machine_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
 }
 
 #[test]
-fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
+fn on_redis_a_month_begins_on_time_and_a_step_of_one_clock_begins_no_other() {
     let (gateway_clock, redis_clock) =
-        (FakeClock::starting_at(BEFORE_THE_END), FakeClock::starting_at(BEFORE_THE_END));
+        (FakeClock::starting_at(SHORTLY_BEFORE_MAY), FakeClock::starting_at(SHORTLY_BEFORE_MAY));
     let server = RedisServer::start_with_env(&redis_clock.environment());
     let setup = setup(&gateway_clock).with_redis(&server).set_text("store.deadline", "2s");
     let made = setup.cli(&["keys", "create", "--account", "acme"]).expect(0);
@@ -102,7 +102,7 @@ fn by_a_server_s_clock_a_month_begins_on_time_and_no_step_opens_another() {
     }
     // The nodes report again the counts that Redis expired.
     let counted = || gateway.cli(&["usage", "--json"]).expect(0).json()[0]["month_count"] == LIMIT;
-    wait_until("the server knows it again", counted);
+    wait_until("Redis has the counts again", counted);
     // Both clocks step back: April is over, also for a gateway that starts.
     gateway_clock.step(-DAY);
     redis_clock.step(-DAY);
@@ -126,7 +126,7 @@ fn seconds_left(gateway: &Gateway, key: &str, spent: &str) -> [u64; 2] {
     [left, refused.header("Retry-After").unwrap()].map(|seconds| seconds.parse().unwrap())
 }
 
-/// Steps a clock repeatedly; keys and reported times do not change.
+/// Asserts that steps of a clock change no key and no reported time.
 fn assert_clock_step_has_no_effect(gateway: &Gateway, step: impl Fn(i64)) {
     let good = gateway.create_active_key("good", &["--plan", "large", "--expires", "12h"]);
     let spent = gateway.create_active_key("spent", &["--expires", "2d", "--plan", "free"]);
@@ -155,7 +155,7 @@ fn with_fast_path(setup: Setup, fast_path: bool) -> Setup {
 }
 
 #[test]
-fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
+fn on_sqlite_a_clock_step_neither_revives_nor_ends_a_key() {
     std::thread::scope(|scope| {
         for fast_path in [false, true] {
             scope.spawn(move || {
@@ -168,7 +168,7 @@ fn a_step_of_the_machine_s_clock_opens_no_expired_key_and_closes_no_good_one() {
 }
 
 #[test]
-fn a_step_of_a_server_s_clock_opens_no_expired_key_and_closes_no_good_one() {
+fn a_step_of_the_redis_clock_neither_revives_nor_ends_a_key() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
@@ -188,7 +188,7 @@ fn a_step_of_a_server_s_clock_opens_no_expired_key_and_closes_no_good_one() {
 }
 
 #[test]
-fn where_nodes_go_by_a_server_s_clock_a_step_of_the_machine_s_moves_nothing() {
+fn on_redis_a_step_of_the_machine_clock_changes_no_key_and_no_reset_time() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
@@ -207,7 +207,7 @@ fn is_clock_doubted(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
+fn logged_times_follow_the_machine_clock_and_logged_durations_do_not() {
     let clock = FakeClock::starting_at("2031-04-10T12:00:00Z");
     let gateway = setup(&clock).start();
     let key = gateway.create_active_key("acme", &[]);
@@ -231,7 +231,7 @@ fn the_log_goes_by_the_machine_s_clock_and_latencies_do_not() {
 }
 
 #[test]
-fn a_server_s_clock_far_ahead_at_a_start_is_held_and_told() {
+fn a_redis_clock_far_ahead_at_a_start_is_reported_and_begins_no_month() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
         FakeClock::starting_at("2031-04-10T12:00:00Z"),
@@ -301,7 +301,7 @@ fn repair_month(gateway: Gateway, key: &str, url: &str) {
 }
 
 #[test]
-fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
+fn a_month_that_ran_ahead_in_sqlite_is_reported_and_can_be_repaired() {
     let clock = FakeClock::starting_at("2031-04-20T12:00:00Z");
     let gateway = setup(&clock).start();
     let key = gateway.create_active_key("acme", &[]);
@@ -317,7 +317,7 @@ fn a_file_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
 }
 
 #[test]
-fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
+fn a_month_that_ran_ahead_in_redis_is_reported_and_can_be_repaired() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
@@ -338,7 +338,7 @@ fn a_server_s_month_that_ran_ahead_is_told_and_can_be_repaired() {
 }
 
 #[test]
-fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
+fn a_node_with_a_wrong_clock_does_not_change_the_month_in_redis() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
@@ -360,7 +360,7 @@ fn a_node_whose_clock_is_wrong_leads_no_other_to_its_month() {
 }
 
 #[test]
-fn a_key_lasts_as_long_as_was_said_where_the_clock_of_the_command_is_wrong() {
+fn on_redis_a_wrong_machine_clock_does_not_change_how_long_a_key_lasts() {
     let (gateway_clock, redis_clock) = (
         FakeClock::starting_at("2031-04-20T12:00:00Z"),
         FakeClock::starting_at("2031-04-20T12:00:00Z"),

@@ -34,7 +34,7 @@ fn is_store_down(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn on_a_full_disk_an_open_gateway_serves_and_settles_when_there_is_room_again() {
+fn on_a_full_disk_with_on_failure_open_calls_are_served_and_settled_later() {
     let disk = TestDisk::in_memory("2m");
     let (gateway, key) = start(&disk, "open");
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
@@ -70,7 +70,7 @@ fn on_a_full_disk_an_open_gateway_serves_and_settles_when_there_is_room_again() 
 }
 
 #[test]
-fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed() {
+fn on_a_full_disk_with_on_failure_closed_a_kill_loses_at_most_one_lease() {
     let disk = TestDisk::in_memory("2m");
     let (mut gateway, key) = start(&disk, "closed");
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
@@ -95,7 +95,7 @@ fn on_a_full_disk_a_closed_gateway_refuses_and_forgets_nothing_when_it_is_killed
 }
 
 #[test]
-fn a_log_without_room_costs_its_lines_and_no_request() {
+fn a_full_disk_under_the_access_log_drops_lines_and_fails_no_request() {
     let disk = TestDisk::in_memory("600k");
     let log = disk.path().join("access.log");
     let gateway = setup(&disk).set_text("log.path", &log.display().to_string()).start();

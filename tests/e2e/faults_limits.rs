@@ -22,9 +22,9 @@ fn limit_descriptors(gateway: &Gateway, most: usize) {
 }
 
 #[test]
-fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alone() {
+fn without_free_descriptors_earlier_connections_are_still_served() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "1000000");
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut first = gateway.connect();
@@ -54,7 +54,7 @@ fn more_clients_than_descriptors_leave_the_process_and_those_who_came_first_alon
     gateway.restart().get(DOMAIN, &key).expect(200);
 }
 
-/// What a client can make a gateway buffer for a while.
+/// Kinds of requests that a gateway must buffer for a while.
 #[derive(Clone, Copy, PartialEq)]
 enum Flood {
     /// A header that exceeds the limit.
@@ -100,11 +100,11 @@ impl Flood {
 }
 
 #[test]
-fn a_flood_of_headers_and_bodies_takes_little_memory() {
-    const MEBIBYTE: u64 = 1_024;
+fn a_flood_of_headers_and_bodies_takes_less_than_128_mib() {
+    const KIB_PER_MIB: u64 = 1_024;
     let upstream = MockUpstream::start();
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
     let gateway = setup.set("plans.free", "1000000").set("log.access", "false").start();
     let key = gateway.create_active_key("acme", &[]);
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
@@ -129,9 +129,11 @@ fn a_flood_of_headers_and_bodies_takes_little_memory() {
         clients.counts(),
         clients.latency_p99_and_max()
     );
-    assert!(grown < 128 * MEBIBYTE, "{grown} KiB");
+    assert!(grown < 128 * KIB_PER_MIB, "{grown} KiB");
     assert_eq!((clients.counts().internal_errors, clients.counts().unknown), (0, 0));
-    wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
+    wait_until("the connections of the flood are closed", || {
+        gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0
+    });
     gateway.get(DOMAIN, &key).expect(200);
 }
 
@@ -167,7 +169,7 @@ fn overflow_log_and_shut_down(setup: Setup) -> f64 {
 }
 
 #[test]
-fn a_log_to_a_pipe_that_nobody_reads_holds_nothing_up() {
+fn an_unread_access_log_pipe_delays_no_request_and_no_stop() {
     let setup = Setup::new();
     let (path, _reader) = unread_pipe(&setup);
     let dropped = overflow_log_and_shut_down(setup.set_text("log.path", &path));
@@ -175,7 +177,7 @@ fn a_log_to_a_pipe_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
-fn a_log_to_a_pipe_that_nobody_has_open_stops_the_start() {
+fn run_refuses_an_access_log_pipe_without_a_reader() {
     let setup = Setup::new();
     let (path, reader) = unread_pipe(&setup);
     drop(reader);
@@ -185,7 +187,7 @@ fn a_log_to_a_pipe_that_nobody_has_open_stops_the_start() {
 }
 
 #[test]
-fn a_standard_output_that_nobody_reads_holds_nothing_up() {
+fn an_access_log_to_an_unread_stdout_delays_no_request_and_no_stop() {
     let setup = Setup::new();
     let (path, _reader) = unread_pipe(&setup);
     let script = format!("[ \"$2\" != run ] || exec >>{path}; exec \"$@\"");
@@ -194,7 +196,7 @@ fn a_standard_output_that_nobody_reads_holds_nothing_up() {
 }
 
 #[test]
-fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
+fn run_refuses_a_limit_of_63_descriptors_and_starts_with_64() {
     let expected = "limit of open files: expected at least 64, but found 63";
     let ran = Setup::new().run_under(&["timeout", "20", "prlimit", "--nofile=63:63"]).cli(&["run"]);
     assert!(ran.expect(78).stderr.contains(expected));
@@ -204,12 +206,12 @@ fn a_limit_of_a_few_descriptors_stops_the_start_and_one_of_64_does_not() {
 }
 
 #[test]
-fn descriptors_are_kept_back_for_the_upstream_whoever_else_comes() {
+fn many_clients_leave_descriptors_for_the_upstream_the_store_and_reloads() {
     // The upstream server closes each connection, so every exchange needs a new descriptor.
     let closing = MockUpstream::with_script(|_| {
         vec![Step::Send(response_bytes(200, "Connection: close\r\n", "{}")), Step::Close]
     });
-    let setup = Setup::new().upstream(&[closing.address]).set("plans.free", "1000000");
+    let setup = Setup::new().with_upstreams(&[closing.address]).set("plans.free", "1000000");
     let gateway = setup.run_under(&["prlimit", "--nofile=256:256"]).start();
     assert!(gateway.stderr().contains("the limit of open files leaves"), "{}", gateway.stderr());
     let key = gateway.create_active_key("acme", &[]);

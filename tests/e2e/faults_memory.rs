@@ -1,4 +1,4 @@
-//! A tight but sufficient memory limit: many clients at the connection limits neither end the
+//! With a tight but sufficient memory limit, clients that use all connections neither end the
 //! process nor block others, and riskgate refuses files that are far too large.
 
 use std::collections::VecDeque;
@@ -24,8 +24,9 @@ const DATA_LIMIT_OPTION: &str = "--data=192000000";
 enum Flood {
     /// A header without its end.
     Headers,
-    /// A body without its end, and a body that is short enough to be read completely.
+    /// A body without its end.
     Bodies,
+    /// A body without its last byte, short enough that riskgate buffers it.
     ShortBodies,
     /// Responses that the client does not read.
     Answers,
@@ -72,7 +73,7 @@ impl Flood {
 /// compiled.
 fn start(upstream: &MockUpstream) -> (Gateway, String) {
     let route = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
-    let setup = Setup::new().upstream(&[upstream.address]).append_toml(route);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(route);
     let setup = setup.set("listen.max_connections", &CONNECTIONS.to_string());
     let setup = setup.set("upstream.max_in_flight", &EXCHANGES.to_string());
     let setup = setup.set("plans.free", "10000000").run_under(&["prlimit", DATA_LIMIT_OPTION]);
@@ -88,14 +89,14 @@ fn start(upstream: &MockUpstream) -> (Gateway, String) {
     (gateway, key)
 }
 
-/// A memory value of the process in `/proc`, in KiB.
+/// The line of `/proc/PID/status` that begins with this name, such as `VmData:   1234 kB`.
 fn proc_status_line(gateway: &Gateway, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{}/status", gateway.pid())).unwrap();
     status.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
 }
 
 #[test]
-fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
+fn with_limited_memory_a_flood_at_the_connection_limits_fails_no_other_client() {
     let large = "x".repeat(2 << 20);
     let upstream =
         MockUpstream::with_script(move |seen| match seen.request_line().contains("/v1/check/") {
@@ -133,14 +134,16 @@ fn within_a_bound_of_memory_a_flood_at_the_caps_ends_nothing() {
         "{:?}",
         clients.latency_p99_and_max()
     );
-    wait_until("all of it is gone", || gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0);
+    wait_until("the connections of the flood are closed", || {
+        gateway.sum_of_samples("riskgate_connections", &[]) <= 1.0
+    });
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
     gateway.get_domain("first.test", &key).expect(200);
     gateway.restart().get_domain("first.test", &key).expect(200);
 }
 
 #[test]
-fn within_a_bound_of_memory_files_that_are_far_too_large_are_refused() {
+fn with_limited_memory_a_reload_refuses_far_too_large_files() {
     let (gateway, key) = start(&MockUpstream::start());
     let fails = |part: &str| gateway.sum_of_samples("riskgate_reload_failing", &[part]) == 1.0;
     let table = std::fs::read(gateway.path("built.table")).unwrap();

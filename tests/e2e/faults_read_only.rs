@@ -39,7 +39,7 @@ fn assert_calls_logged_or_dropped(disk: &TestDisk, calls: u64, dropped: u64) {
 }
 
 #[test]
-fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_again() {
+fn on_a_read_only_disk_with_on_failure_open_calls_are_served_and_settled_later() {
     let disk = TestDisk::file_backed("16m");
     let (gateway, key) = start(&disk, "open");
     let dropped = || gateway.sum_of_samples("riskgate_access_log_lines_dropped_total", &[]);
@@ -81,7 +81,7 @@ fn on_a_read_only_disk_an_open_gateway_serves_and_settles_when_it_takes_writes_a
 }
 
 #[test]
-fn on_a_read_only_disk_a_closed_gateway_refuses_and_serves_when_it_takes_writes_again() {
+fn on_a_read_only_disk_with_on_failure_closed_calls_are_refused_meanwhile() {
     let disk = TestDisk::file_backed("16m");
     let (gateway, key) = start(&disk, "closed");
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(2));
@@ -103,7 +103,7 @@ fn on_a_read_only_disk_a_closed_gateway_refuses_and_serves_when_it_takes_writes_
 }
 
 #[test]
-fn a_disk_that_fails_for_good_is_served_without_and_what_it_held_is_there_after_its_repair() {
+fn with_on_failure_open_calls_are_served_after_a_disk_error_and_old_counts_survive() {
     let disk = TestDisk::file_backed("16m");
     let (mut gateway, key) = start(&disk, "open");
     let connection = &mut gateway.connect();

@@ -11,14 +11,15 @@ use crate::redis_server::RedisServer;
 const DOMAIN: &str = "/v1/public/domain/first.test";
 /// How long a call waits for the store.
 const DEADLINE: &str = "100ms";
-/// Far longer than that, for a loaded machine.
+/// Far longer than the deadline, because the machine may be loaded.
 const LATENCY_LIMIT: Duration = Duration::from_secs(3);
-/// The threads that read usage, and further threads of Tokio.
+/// How many more threads than before the fault a gateway may have: threads that read usage, and
+/// further threads of Tokio.
 const EXTRA_THREADS: u64 = 24;
 
-const LARGE: u64 = 1_000_000;
-const MEDIUM: u64 = 600;
-const SMALL: u64 = 50;
+const LARGE_LIMIT: u64 = 1_000_000;
+const MEDIUM_LIMIT: u64 = 600;
+const SMALL_LIMIT: u64 = 50;
 
 /// A gateway behind the proxy, and its resources before the fault.
 struct ProxiedGateway {
@@ -48,7 +49,7 @@ impl ProxiedGateway {
         self.gateway.readyz().json()["degraded"].to_string().contains("store: down")
     }
 
-    fn unsettled(&self) -> f64 {
+    fn unsettled_calls(&self) -> f64 {
         self.gateway.sum_of_samples("riskgate_store_unsettled_calls", &[])
     }
 
@@ -67,7 +68,7 @@ impl ProxiedGateway {
 
     fn assert_recovered(&self) {
         wait_until("the store is back", || !self.is_down() && !self.reports_store_degraded());
-        wait_until("every call is settled", || self.unsettled() == 0.0);
+        wait_until("every call is settled", || self.unsettled_calls() == 0.0);
         wait_until("no connection is left over", || {
             self.gateway.open_descriptors() <= self.descriptors + 2
         });
@@ -76,8 +77,10 @@ impl ProxiedGateway {
 }
 
 fn with_plans(setup: Setup) -> Setup {
-    let setup = setup.set("plans.free", &LARGE.to_string());
-    setup.set("plans.medium", &MEDIUM.to_string()).set("plans.small", &SMALL.to_string())
+    let setup = setup.set("plans.free", &LARGE_LIMIT.to_string());
+    setup
+        .set("plans.medium", &MEDIUM_LIMIT.to_string())
+        .set("plans.small", &SMALL_LIMIT.to_string())
 }
 
 fn create_key(server: &RedisServer, account: &str, plan: &str) -> String {
@@ -100,8 +103,8 @@ fn spend(gateway: &Gateway, key: &str, calls: usize) -> u64 {
     answers.filter(|status| *status == 200).count() as u64
 }
 
-/// Runs two gateways under load, with either policy, through a fault that is an outage, and until
-/// recovery.
+/// Runs two gateways under load, one with each value of `store.on_failure`, through an outage and
+/// until they have recovered. Asserts that every admitted call is counted exactly once.
 fn run_through_fault(begin: fn(&FaultProxy)) {
     let server = RedisServer::start();
     let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
@@ -147,10 +150,10 @@ fn run_through_fault(begin: fn(&FaultProxy)) {
     });
     wait_until("the small limit is reached", || {
         small_admitted += spend(&open.gateway, &small, 1);
-        small_admitted >= SMALL
+        small_admitted >= SMALL_LIMIT
     });
     small_admitted += spend(&open.gateway, &small, 20);
-    assert_eq!((small_admitted, medium_crowd.counts().admitted), (SMALL, MEDIUM));
+    assert_eq!((small_admitted, medium_crowd.counts().admitted), (SMALL_LIMIT, MEDIUM_LIMIT));
     for (clients, behind, account, key) in
         [(&large_crowd, &open, "large", &large), (&medium_crowd, &closed, "medium", &medium)]
     {
@@ -167,28 +170,28 @@ fn run_through_fault(begin: fn(&FaultProxy)) {
         });
         assert_eq!(behind.gateway.get_month_count(key), counts.admitted);
     }
-    assert_eq!(spent_in_redis(&server, "small"), SMALL);
+    assert_eq!(spent_in_redis(&server, "small"), SMALL_LIMIT);
 }
 
 // --- connections ---
 
 #[test]
-fn a_server_that_refuses_connections_costs_no_call() {
+fn calls_are_counted_exactly_while_redis_refuses_connections() {
     run_through_fault(|proxy| proxy.set_accept_mode(AcceptMode::Refuse));
 }
 
 #[test]
-fn a_server_that_takes_connections_and_says_nothing_costs_no_call() {
+fn calls_are_counted_exactly_while_redis_accepts_connections_but_is_silent() {
     run_through_fault(|proxy| proxy.set_accept_mode(AcceptMode::AcceptOnly));
 }
 
 #[test]
-fn a_server_without_room_for_a_connection_costs_no_call() {
+fn calls_are_counted_exactly_while_the_listen_queue_of_redis_is_full() {
     run_through_fault(|proxy| proxy.set_accept_mode(AcceptMode::BacklogFull));
 }
 
 #[test]
-fn a_server_that_vanished_is_noticed_within_the_deadline() {
+fn calls_are_counted_exactly_while_all_bytes_from_and_to_redis_are_lost() {
     run_through_fault(|proxy| {
         proxy.set_request_fault(Fault::Blackhole);
         proxy.set_response_fault(Fault::Blackhole);
@@ -196,7 +199,7 @@ fn a_server_that_vanished_is_noticed_within_the_deadline() {
 }
 
 #[test]
-fn a_connection_without_replies_is_abandoned() {
+fn calls_are_counted_exactly_while_redis_half_closes_its_connections() {
     run_through_fault(|proxy| {
         proxy.set_response_fault(Fault::Cut { after: 0, by: CloseMode::HalfClose })
     });
@@ -205,36 +208,36 @@ fn a_connection_without_replies_is_abandoned() {
 // --- replies ---
 
 #[test]
-fn a_reply_that_is_lost_after_it_was_carried_out_counts_nothing_twice() {
+fn calls_are_counted_exactly_while_connections_reset_before_each_reply() {
     run_through_fault(|proxy| {
         proxy.set_response_fault(Fault::Cut { after: 0, by: CloseMode::Reset })
     });
 }
 
 #[test]
-fn a_reply_that_never_comes_counts_nothing_twice() {
+fn calls_are_counted_exactly_while_all_replies_of_redis_are_lost() {
     run_through_fault(|proxy| proxy.set_response_fault(Fault::Blackhole));
 }
 
 #[test]
-fn a_truncated_reply_is_rejected() {
+fn calls_are_counted_exactly_while_replies_of_redis_are_truncated() {
     run_through_fault(|proxy| {
         proxy.set_response_fault(Fault::Cut { after: 400, by: CloseMode::Close })
     });
 }
 
 #[test]
-fn a_reply_that_comes_too_late_is_not_waited_for() {
+fn calls_are_counted_exactly_while_replies_come_after_the_deadline() {
     run_through_fault(|proxy| proxy.set_response_fault(Fault::Delay(Duration::from_millis(400))));
 }
 
 #[test]
-fn a_reply_that_trickles_is_not_waited_for() {
+fn calls_are_counted_exactly_while_replies_of_redis_trickle() {
     run_through_fault(|proxy| proxy.set_response_fault(Fault::Trickle(Duration::from_millis(20))));
 }
 
 #[test]
-fn a_malformed_reply_is_rejected() {
+fn calls_are_counted_exactly_while_replies_of_redis_are_corrupt() {
     run_through_fault(|proxy| {
         proxy.set_response_fault(Fault::FlipBits { from: 0, every: 3, bits: 0x80 })
     });
@@ -243,14 +246,14 @@ fn a_malformed_reply_is_rejected() {
 // --- lease reports ---
 
 #[test]
-fn a_truncated_lease_report_is_not_executed() {
+fn calls_are_counted_exactly_while_lease_reports_are_truncated() {
     run_through_fault(|proxy| {
         proxy.set_request_fault(Fault::Cut { after: 200, by: CloseMode::Reset })
     });
 }
 
 #[test]
-fn a_corrupt_lease_report_is_not_executed() {
+fn calls_are_counted_exactly_while_lease_reports_are_corrupt() {
     run_through_fault(|proxy| {
         proxy.set_request_fault(Fault::FlipBits { from: 0, every: 3, bits: 0x80 })
     });
@@ -260,7 +263,7 @@ fn a_corrupt_lease_report_is_not_executed() {
 const BIT_FLIPS: Fault = Fault::FlipBits { from: 2_500, every: 61, bits: 0x01 };
 
 #[test]
-fn a_garbled_number_is_never_believed_as_a_grant() {
+fn flipped_bits_in_replies_never_admit_more_calls_than_the_limit() {
     let server = RedisServer::start();
     let proxy = FaultProxy::in_front_of(([127, 0, 0, 1], server.port()).into());
     let setup = with_plans(Setup::new().with_redis(&server));
@@ -286,14 +289,16 @@ fn a_garbled_number_is_never_believed_as_a_grant() {
         proxy.set_response_fault(BIT_FLIPS);
         let failures =
             |gateway: &Gateway| gateway.sum_of_samples("riskgate_store_failures_total", &[]);
-        wait_until("much was garbled", || gateways.iter().all(|gateway| failures(gateway) > 15.0));
+        wait_until("many replies were corrupt", || {
+            gateways.iter().all(|gateway| failures(gateway) > 15.0)
+        });
         proxy.clear_faults();
-        wait_until("the limit is reached", || clients.counts().admitted >= MEDIUM);
+        wait_until("the limit is reached", || clients.counts().admitted >= MEDIUM_LIMIT);
         let refused = clients.counts().quota_exceeded;
         wait_until("all unspent leases are returned", || {
             clients.counts().quota_exceeded > refused + 500
         });
     });
-    assert_eq!(clients.counts().admitted, MEDIUM);
-    assert_eq!(spent_in_redis(&server, "medium"), MEDIUM);
+    assert_eq!(clients.counts().admitted, MEDIUM_LIMIT);
+    assert_eq!(spent_in_redis(&server, "medium"), MEDIUM_LIMIT);
 }

@@ -14,9 +14,9 @@ use crate::harness::{
 const CALLERS: usize = 6;
 /// Far longer than the deadline of an exchange in these tests, which is one second.
 const LATENCY_LIMIT: Duration = Duration::from_secs(4);
-/// The offset of the end of each response header, and of a digit of its length.
-const HEADER: usize = 40;
-const LENGTH_DIGIT: usize = 35;
+/// The offsets, in each response, of the end of the header and of the last digit of Content-Length.
+const HEADER_END: usize = 40;
+const LENGTH_DIGIT_OFFSET: usize = 35;
 
 /// The result of an exchange, as the client saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +72,7 @@ impl Callers<'_> {
             if !is_whole {
                 assert!(
                     connection.is_closed_by_peer(),
-                    "{target}: the rest of it would be the next one's"
+                    "{target}: the rest of this response would be read as the next response"
                 );
             }
             self.record(&target, answer.as_ref());
@@ -126,7 +126,7 @@ fn echo(seen: &ReceivedRequest) -> Vec<Step> {
 
 /// A fault, the results that it must cause, and the results that it may cause.
 struct FaultScenario {
-    begin: Injection,
+    injection: Injection,
     required_outcome: ExchangeOutcome,
     allowed_outcomes: &'static [ExchangeOutcome],
 }
@@ -143,8 +143,8 @@ impl FaultScenario {
         FaultScenario { allowed_outcomes: or, ..self }
     }
 
-    fn begin(&self, proxy: &FaultProxy) {
-        match self.begin {
+    fn inject(&self, proxy: &FaultProxy) {
+        match self.injection {
             Injection::AcceptMode(accept_mode) => proxy.set_accept_mode(accept_mode),
             Injection::Requests(fault) => proxy.set_request_fault(fault),
             Injection::Answers(fault) => proxy.set_response_fault(fault),
@@ -152,11 +152,11 @@ impl FaultScenario {
     }
 
     fn flips_bits(&self) -> bool {
-        matches!(self.begin, Injection::Answers(Fault::FlipBits { .. }))
+        matches!(self.injection, Injection::Answers(Fault::FlipBits { .. }))
     }
 
-    /// The results that this fault explains, among these failures.
-    fn accounts_for(&self, before: Tally, after: Tally) -> usize {
+    /// The number of failures between the two tallies that this fault may cause.
+    fn count_explained_failures(&self, before: Tally, after: Tally) -> usize {
         let failures = self
             .allowed_outcomes
             .iter()
@@ -168,7 +168,7 @@ impl FaultScenario {
 
 fn accept_fault(accept_mode: AcceptMode, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
-        begin: Injection::AcceptMode(accept_mode),
+        injection: Injection::AcceptMode(accept_mode),
         required_outcome: until,
         allowed_outcomes: &[],
     }
@@ -176,7 +176,7 @@ fn accept_fault(accept_mode: AcceptMode, until: ExchangeOutcome) -> FaultScenari
 
 fn request_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
-        begin: Injection::Requests(fault),
+        injection: Injection::Requests(fault),
         required_outcome: until,
         allowed_outcomes: &[],
     }
@@ -184,7 +184,7 @@ fn request_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
 
 fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
     FaultScenario {
-        begin: Injection::Answers(fault),
+        injection: Injection::Answers(fault),
         required_outcome: until,
         allowed_outcomes: &[],
     }
@@ -195,7 +195,7 @@ fn response_fault(fault: Fault, until: ExchangeOutcome) -> FaultScenario {
 fn run_through_faults(scenarios: &[FaultScenario]) {
     let upstream = MockUpstream::with_script(echo);
     let proxy = FaultProxy::in_front_of(upstream.address);
-    let setup = Setup::new().upstream(&[proxy.address]).set_text("upstream.deadline", "1s");
+    let setup = Setup::new().with_upstreams(&[proxy.address]).set_text("upstream.deadline", "1s");
     let setup = setup.set_text("upstream.connect_timeout", "300ms").set("plans.free", "1000000");
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
@@ -217,7 +217,7 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
         for scenario in scenarios {
             let before = callers.tally();
             callers.garbled.store(scenario.flips_bits(), Ordering::SeqCst);
-            scenario.begin(&proxy);
+            scenario.inject(&proxy);
             wait_until("clients notice the fault", || {
                 callers.tally().count_of(scenario.required_outcome)
                     >= before.count_of(scenario.required_outcome) + CALLERS
@@ -226,8 +226,8 @@ fn run_through_faults(scenarios: &[FaultScenario]) {
             assert_recovered(&callers);
             let after = callers.tally();
             let failed = after.failed() - before.failed();
-            let expected = scenario.accounts_for(before, after);
-            assert_eq!(expected, failed, "{:?}: {before:?} {after:?}", scenario.begin);
+            let expected = scenario.count_explained_failures(before, after);
+            assert_eq!(expected, failed, "{:?}: {before:?} {after:?}", scenario.injection);
             wait_until("no connection is left over", || {
                 gateway.open_descriptors() <= descriptors + 2 * CALLERS
                     && proxy.connection_count() <= 2 * CALLERS
@@ -259,12 +259,12 @@ fn assert_recovered(callers: &Callers<'_>) {
     });
     callers.garbled.store(false, Ordering::SeqCst);
     let since = callers.tally();
-    wait_until("all get their own", || {
+    wait_until("all clients get their own responses", || {
         callers.tally().count_of(Complete) >= since.count_of(Complete) + 10 * CALLERS
     });
     // If the machine stalls for a second, an exchange is late, but no response is wrong.
     let broken = |tally: Tally| tally.failed() - tally.count_of(Timeout);
-    assert_eq!(broken(callers.tally()), broken(since), "the exchange was over");
+    assert_eq!(broken(callers.tally()), broken(since), "a call failed after the fault had ended");
 }
 
 #[test]
@@ -310,7 +310,7 @@ fn a_response_cut_within_its_header_is_a_500_and_the_call_is_refunded() {
 fn only_a_request_without_a_response_on_a_reused_connection_is_retried() {
     let upstream = MockUpstream::with_script(echo);
     let proxy = FaultProxy::in_front_of(upstream.address);
-    let gateway = Setup::new().upstream(&[proxy.address]).start();
+    let gateway = Setup::new().with_upstreams(&[proxy.address]).start();
     let key = gateway.create_active_key("acme", &[]);
     for (after, asked) in [(0, 2), (1, 1), (20, 1)] {
         proxy.clear_faults();
@@ -331,10 +331,10 @@ fn only_a_request_without_a_response_on_a_reused_connection_is_retried() {
 fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
     run_through_faults(&[
         // A reset may overtake the header.
-        response_fault(Fault::Cut { after: HEADER + 30, by: CloseMode::Reset }, Truncated)
+        response_fault(Fault::Cut { after: HEADER_END + 30, by: CloseMode::Reset }, Truncated)
             .also_allow(&[Unavailable]),
-        response_fault(Fault::Cut { after: HEADER + 30, by: CloseMode::Close }, Truncated),
-        response_fault(Fault::Cut { after: HEADER + 64, by: CloseMode::HalfClose }, Truncated),
+        response_fault(Fault::Cut { after: HEADER_END + 30, by: CloseMode::Close }, Truncated),
+        response_fault(Fault::Cut { after: HEADER_END + 64, by: CloseMode::HalfClose }, Truncated),
         // The header arrives within the deadline of one second, the body does not.
         response_fault(Fault::Trickle(Duration::from_millis(13)), Truncated).also_allow(&[Timeout]),
     ]);
@@ -342,7 +342,7 @@ fn a_response_cut_within_its_body_never_looks_complete_and_stays_counted() {
 
 #[test]
 fn a_corrupt_response_does_not_affect_the_next_request() {
-    let length = |bits| Fault::FlipBits { from: LENGTH_DIGIT, every: usize::MAX, bits };
+    let length = |bits| Fault::FlipBits { from: LENGTH_DIGIT_OFFSET, every: usize::MAX, bits };
     run_through_faults(&[
         // No header arrives.
         response_fault(Fault::FlipBits { from: 0, every: 7, bits: 0x80 }, Unavailable),
@@ -356,6 +356,6 @@ fn a_corrupt_response_does_not_affect_the_next_request() {
 #[test]
 fn injected_faults_hit_the_intended_part_of_a_response() {
     let bytes = response_bytes(200, "", &body_for("/"));
-    assert_eq!(&bytes[HEADER - 4..HEADER], b"\r\n\r\n");
-    assert_eq!(&bytes[LENGTH_DIGIT - 1..=LENGTH_DIGIT], b"65");
+    assert_eq!(&bytes[HEADER_END - 4..HEADER_END], b"\r\n\r\n");
+    assert_eq!(&bytes[LENGTH_DIGIT_OFFSET - 1..=LENGTH_DIGIT_OFFSET], b"65");
 }

@@ -1,4 +1,5 @@
-//! Feeds: lists that others maintain, fetched from a server that makes every kind of mistake.
+//! Feeds: riskgate fetches lists that others maintain, from a server that makes many kinds of
+//! mistakes.
 
 mod list_server;
 
@@ -9,13 +10,13 @@ use serde_json::Value;
 
 use crate::harness::{Gateway, SetOnDrop, Setup, wait_until};
 
-use list_server::{ListServer, list_response, names_of, response_text, response_until_close};
+use list_server::{ListServer, list_response, names_of_day, response_text, response_until_close};
 
-fn feed(name: &str, url: &str, more: &str) -> String {
+fn feed_toml(name: &str, url: &str, more: &str) -> String {
     format!("\n[[table.feed]]\nname = \"{name}\"\nurl = \"{url}\"\ntier = \"a\"\n{more}\n")
 }
 
-fn setup() -> Setup {
+fn feed_setup() -> Setup {
     let setup = Setup::with_bundled_table().set("plans.free", "\"unlimited\"");
     let folder = setup.path("feeds").display().to_string();
     setup.set_text("table.feed_dir", &folder)
@@ -42,9 +43,9 @@ fn feed_problem(gateway: &Gateway) -> String {
 /// Responses that riskgate refuses while it has the list of day 0, and the reported problem of
 /// each.
 fn bad_responses() -> [(String, &'static str); 10] {
-    let day_1 = names_of(1).join("\n");
+    let day_1 = names_of_day(1).join("\n");
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{day_1}", 2 * day_1.len());
-    let mut with_gmail = names_of(1);
+    let mut with_gmail = names_of_day(1);
     with_gmail.push("gmail.com".to_owned());
     [
         (response_text("500 Oh", "x.com"), "expected status 200, but found 500"),
@@ -54,23 +55,28 @@ fn bad_responses() -> [(String, &'static str); 10] {
         (response_text("200 OK", "not a list\nof any\nnames at all\n"), "lines that are none"),
         (response_until_close(&day_1), "expected the whole list, but found a part"),
         (
-            list_response(&[names_of(1), vec!["<html>502".to_owned()]].concat(), ""),
+            list_response(&[names_of_day(1), vec!["<html>502".to_owned()]].concat(), ""),
             "but found HTML",
         ),
         (list_response(&with_gmail, ""), "expected no protected name, but found gmail.com"),
         (
-            list_response(&names_of(0)[..20], ""),
+            list_response(&names_of_day(0)[..20], ""),
             "expected at most 30 of 60 rows to be added and to be removed",
         ),
-        (list_response(&names_of(40), ""), "60 new and 60 gone"),
+        (list_response(&names_of_day(40), ""), "60 new and 60 gone"),
     ]
 }
 
 #[test]
-fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
+fn a_feed_follows_daily_lists_and_keeps_its_last_good_list_after_bad_ones() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(list_response(&names_of(0), "ETag: \"day-0\"\r\n"));
-    let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"1s\"")).start();
+    server
+        .responses
+        .lock()
+        .unwrap()
+        .push_back(list_response(&names_of_day(0), "ETag: \"day-0\"\r\n"));
+    let gateway =
+        feed_setup().append_toml(&feed_toml("daily", &server.url(), "interval = \"1s\"")).start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the first list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let is_done = AtomicBool::new(false);
@@ -108,11 +114,11 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
             assert!(serves_list_of_day(&gateway, &key, 0), "{expected}");
         }
         for day in [1, 2] {
-            server.respond_with(&list_response(&names_of(day), ""));
+            server.respond_with(&list_response(&names_of_day(day), ""));
             wait_until("the new list is in the table", || serves_list_of_day(&gateway, &key, day));
             wait_until("nothing is wrong", || feed_problem(&gateway).is_empty());
         }
-        let mut old = names_of(1);
+        let mut old = names_of_day(1);
         old.reverse();
         server.respond_with(&list_response(&[vec!["# fresh".to_owned()], old].concat(), ""));
         wait_until("riskgate reports it", || {
@@ -127,12 +133,12 @@ fn a_feed_is_followed_day_by_day_and_keeps_its_last_good_list() {
 }
 
 #[test]
-fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
-    let setup = setup();
+fn table_update_fetches_a_list_from_a_file_and_checks_its_sha256() {
+    let setup = feed_setup();
     let (list, digest) = (setup.path("list.txt"), setup.path("list.txt.sha256"));
     let more = format!("sha256_url = \"{}\"\ninterval = \"7d\"", digest.display());
-    let setup = setup.append_toml(&feed("reviewed", &list.display().to_string(), &more));
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let setup = setup.append_toml(&feed_toml("reviewed", &list.display().to_string(), &more));
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     std::fs::write(&digest, format!("{}  list.txt\n", "0".repeat(64))).unwrap();
     let wrong = setup.cli(&["table", "update"]).expect(1);
     assert!(
@@ -150,7 +156,7 @@ fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     assert!(serves_list_of_day(&gateway, &key, 0));
-    std::fs::write(&list, names_of(40).join("\n")).unwrap();
+    std::fs::write(&list, names_of_day(40).join("\n")).unwrap();
     std::fs::write(&digest, sum(&list)).unwrap();
     let refused = gateway.cli(&["table", "update", "reviewed"]).expect(1);
     assert!(
@@ -168,17 +174,17 @@ fn a_command_fetches_once_from_a_file_and_holds_it_to_its_digest() {
 }
 
 #[test]
-fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
+fn a_feed_with_a_public_key_accepts_only_lists_signed_with_it() {
     // A signature by minisign of the text "test".
     const KEY: &str = "RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3";
     const SIGNATURE: &str = "untrusted comment: signature from minisign secret key\n\
         RUQf6LRCGA9i559r3g7V1qNyJDApGip8MfqcadIgT9CuhV3EMhHoN1mGTkUidF/z7SrlQgXdy8ofjb7bNJJylDOocrC\
         o8KLzZwo=\ntrusted comment: timestamp:1556193335\tfile:test\n\
         y/rUw2y8/hOUYjZU71eHp/Wo1KZ40fGy2VJEDl34XMJM+TX48Ss/17u3IvIfbVR1FkZZSNCisQbuQY+bHwhEBg==\n";
-    let setup = setup();
+    let setup = feed_setup();
     let list = setup.path("list.txt");
     let more = format!("public_key = \"{KEY}\"");
-    let setup = setup.append_toml(&feed("signed", &list.display().to_string(), &more));
+    let setup = setup.append_toml(&feed_toml("signed", &list.display().to_string(), &more));
     std::fs::write(&list, "test").unwrap();
     let wrong = setup.cli(&["table", "update"]).expect(1);
     assert!(wrong.stderr.contains("list.txt.minisig: expected a list"), "{}", wrong.stderr);
@@ -186,36 +192,42 @@ fn a_list_with_a_signature_is_taken_only_if_it_is_the_publisher_s() {
     // The signature is valid, but the text is no list of domains.
     let signed = setup.cli(&["table", "update"]).expect(1);
     assert!(signed.stderr.contains("expected a list of domains"), "{}", signed.stderr);
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     let forged = setup.cli(&["table", "update"]).expect(1);
     assert!(forged.stderr.contains("expected a signature of this list"), "{}", forged.stderr);
 }
 
 #[test]
-fn a_feed_that_makes_no_sense_is_refused_with_its_line() {
+fn check_refuses_malformed_feed_settings_and_names_the_setting() {
     let faults = |text: &str| {
-        let setup = setup().append_toml(text);
+        let setup = feed_setup().append_toml(text);
         setup.cli(&["check"]).expect(78).stderr
     };
     for (text, expected) in [
-        (feed("a", "http://example.com/list", ""), "url: expected https://…, http://… on this"),
-        (feed("a", "ftp://example.com/list", ""), "url: expected https://"),
-        (feed("A b", "https://example.com/list", ""), "name: expected a name of a-z"),
-        (feed("a", "/x", "") + &feed("a", "/y", ""), "table.feed.1.name: expected a name of"),
-        (feed("a", "/x", "public_key = \"x\""), "public_key: expected the base64 line of"),
-        (feed("a", "/x", "kind = \"bad\""), "kind: expected"),
+        (
+            feed_toml("a", "http://example.com/list", ""),
+            "url: expected https://…, http://… on this",
+        ),
+        (feed_toml("a", "ftp://example.com/list", ""), "url: expected https://"),
+        (feed_toml("A b", "https://example.com/list", ""), "name: expected a name of a-z"),
+        (
+            feed_toml("a", "/x", "") + &feed_toml("a", "/y", ""),
+            "table.feed.1.name: expected a name of",
+        ),
+        (feed_toml("a", "/x", "public_key = \"x\""), "public_key: expected the base64 line of"),
+        (feed_toml("a", "/x", "kind = \"bad\""), "kind: expected"),
         ("\n[[table.feed]]\nname = \"a\"\n".to_owned(), "table.feed.0.url: expected"),
     ] {
         let printed = faults(&text);
         assert!(printed.contains(expected), "{printed}");
     }
-    let off = setup().append_toml(&feed("a", "https://127.0.0.1:1/x", "enabled = false"));
+    let off = feed_setup().append_toml(&feed_toml("a", "https://127.0.0.1:1/x", "enabled = false"));
     assert_eq!(off.cli(&["table", "feeds", "--json"]).expect(0).json(), Value::Array(vec![]));
 }
 
 #[test]
-fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() {
-    let setup = setup();
+fn a_feed_list_is_accepted_without_the_names_that_the_lists_protect() {
+    let setup = feed_setup();
     let path = setup.path("castle.txt");
     let days = std::fs::read_to_string("data/castle.tsv").unwrap();
     let names: Vec<&str> = days
@@ -225,7 +237,7 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
         .collect();
     assert!(names.len() > 900 && names.contains(&"cock.li"), "{}", names.len());
     std::fs::write(&path, names.join("\n")).unwrap();
-    let setup = setup.append_toml(&feed("castle", &path.display().to_string(), ""));
+    let setup = setup.append_toml(&feed_toml("castle", &path.display().to_string(), ""));
     setup.cli(&["table", "update"]).expect(0);
     let printed = setup.cli(&["table", "lookup", "cock.li"]).expect(0).stdout;
     assert!(printed.contains("rule     protected"), "{printed}");
@@ -234,12 +246,13 @@ fn the_daily_list_of_castle_is_taken_without_the_names_that_the_lists_protect() 
 }
 
 #[test]
-fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
+fn an_unwritable_feed_dir_is_reported_and_no_list_is_fetched() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(list_response(&names_of(0), ""));
+    server.responses.lock().unwrap().push_back(list_response(&names_of_day(0), ""));
     // riskgate can't create a folder there.
-    let setup = setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
-    let gateway = setup.append_toml(&feed("daily", &server.url(), "interval = \"1h\"")).start();
+    let setup = feed_setup().set_text("table.feed_dir", "/proc/riskgate/feeds");
+    let gateway =
+        setup.append_toml(&feed_toml("daily", &server.url(), "interval = \"1h\"")).start();
     wait_until("riskgate reports it", || gateway.readyz().text().contains("feeds: feed daily"));
     // Each reading of the status comes later than the one before.
     for _ in 0..40 {
@@ -249,11 +262,20 @@ fn a_folder_that_takes_no_file_is_told_and_nothing_is_fetched() {
 }
 
 #[test]
-fn a_feed_from_another_place_is_fetched_whole_and_at_once() {
+fn a_feed_with_a_changed_url_is_fetched_at_once_and_without_its_etag() {
     let (first, second) = (ListServer::start(), ListServer::start());
-    first.answers.lock().unwrap().push_back(list_response(&names_of(0), "ETag: \"same\"\r\n"));
-    second.answers.lock().unwrap().push_back(list_response(&names_of(40), "ETag: \"same\"\r\n"));
-    let gateway = setup().append_toml(&feed("daily", &first.url(), "interval = \"7d\"")).start();
+    first
+        .responses
+        .lock()
+        .unwrap()
+        .push_back(list_response(&names_of_day(0), "ETag: \"same\"\r\n"));
+    second
+        .responses
+        .lock()
+        .unwrap()
+        .push_back(list_response(&names_of_day(40), "ETag: \"same\"\r\n"));
+    let gateway =
+        feed_setup().append_toml(&feed_toml("daily", &first.url(), "interval = \"7d\"")).start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the first list is in the table", || serves_list_of_day(&gateway, &key, 0));
     gateway.edit_config(|config| config.replace(&first.url(), &second.url()));
@@ -262,12 +284,13 @@ fn a_feed_from_another_place_is_fetched_whole_and_at_once() {
 }
 
 #[test]
-fn a_fault_is_told_no_more_once_a_command_has_fetched() {
+fn a_reported_feed_fault_ends_once_table_update_succeeds() {
     let server = ListServer::start();
-    server.answers.lock().unwrap().push_back(response_text("500 Oh", ""));
-    let gateway = setup().append_toml(&feed("daily", &server.url(), "interval = \"7d\"")).start();
+    server.responses.lock().unwrap().push_back(response_text("500 Oh", ""));
+    let gateway =
+        feed_setup().append_toml(&feed_toml("daily", &server.url(), "interval = \"7d\"")).start();
     wait_until("riskgate reports it", || feed_problem(&gateway).contains("found 500"));
-    *server.answers.lock().unwrap() = VecDeque::from([list_response(&names_of(0), "")]);
+    *server.responses.lock().unwrap() = VecDeque::from([list_response(&names_of_day(0), "")]);
     // Times have a resolution of one second, so the next fetch must happen in another second.
     let first = gateway.get_admin_page("/status").json()["feeds"][0]["attempted_at"].clone();
     wait_until("a command fetches later", || {
@@ -279,24 +302,25 @@ fn a_fault_is_told_no_more_once_a_command_has_fetched() {
 }
 
 #[test]
-fn a_list_that_lost_its_state_is_still_compared_with_the_next_one() {
-    let setup = setup();
+fn a_feed_with_a_broken_state_file_still_limits_the_changes_of_its_list() {
+    let setup = feed_setup();
     let list = setup.path("list.txt");
-    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), ""));
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let setup = setup.append_toml(&feed_toml("daily", &list.display().to_string(), ""));
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     setup.cli(&["table", "update"]).expect(0);
     std::fs::write(setup.path("feeds/daily.json"), "{").unwrap();
-    std::fs::write(&list, names_of(40).join("\n")).unwrap();
+    std::fs::write(&list, names_of_day(40).join("\n")).unwrap();
     let refused = setup.cli(&["table", "update"]).expect(1);
     assert!(refused.stderr.contains("60 new and 60 gone"), "{}", refused.stderr);
 }
 
 #[test]
-fn a_list_never_passes_for_one_of_another_kind() {
-    let setup = setup();
+fn a_fetched_list_is_not_used_after_its_feed_gets_another_kind() {
+    let setup = feed_setup();
     let list = setup.path("list.txt");
-    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let setup =
+        setup.append_toml(&feed_toml("daily", &list.display().to_string(), "interval = \"1s\""));
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
@@ -308,12 +332,12 @@ fn a_list_never_passes_for_one_of_another_kind() {
 }
 
 #[test]
-fn a_feed_whose_list_does_not_change_any_more_is_told() {
-    let setup = setup();
+fn a_feed_list_unchanged_for_longer_than_max_age_is_reported() {
+    let setup = feed_setup();
     let list = setup.path("list.txt");
     let more = "interval = \"1s\"\nmax_age = \"1s\"";
-    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), more));
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let setup = setup.append_toml(&feed_toml("daily", &list.display().to_string(), more));
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     let gateway = setup.start();
     wait_until("riskgate reports it", || {
         feed_problem(&gateway).contains("feed daily: unchanged since 2")
@@ -325,11 +349,12 @@ fn a_feed_whose_list_does_not_change_any_more_is_told() {
 }
 
 #[test]
-fn a_damaged_list_stops_nothing_and_is_fetched_again() {
-    let setup = setup();
+fn a_damaged_list_of_a_feed_fails_no_command_and_is_fetched_again() {
+    let setup = feed_setup();
     let (list, kept) = (setup.path("list.txt"), setup.path("feeds/daily.disposable.txt"));
-    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"7d\""));
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    let setup =
+        setup.append_toml(&feed_toml("daily", &list.display().to_string(), "interval = \"7d\""));
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     setup.cli(&["table", "update"]).expect(0);
     let good = std::fs::read(&kept).unwrap();
     let damages = [b"\xff\xfe".to_vec(), good[..good.len() - 30].to_vec(), Vec::new()];
@@ -352,20 +377,21 @@ fn a_damaged_list_stops_nothing_and_is_fetched_again() {
 }
 
 #[test]
-fn a_broken_file_of_overrides_holds_back_no_feed() {
-    let setup = setup();
+fn a_broken_overrides_file_does_not_stop_feed_updates() {
+    let setup = feed_setup();
     let (list, overrides) = (setup.path("list.txt"), setup.path("overrides.csv"));
     let setup = setup.set_text("table.overrides", &overrides.display().to_string());
-    let setup = setup.append_toml(&feed("daily", &list.display().to_string(), "interval = \"1s\""));
+    let setup =
+        setup.append_toml(&feed_toml("daily", &list.display().to_string(), "interval = \"1s\""));
     setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
-    std::fs::write(&list, names_of(0).join("\n")).unwrap();
+    std::fs::write(&list, names_of_day(0).join("\n")).unwrap();
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     wait_until("the list is in the table", || serves_list_of_day(&gateway, &key, 0));
     let good = std::fs::read_to_string(&overrides).unwrap();
     std::fs::write(&overrides, format!("{good}broken,row\n")).unwrap();
     wait_until("riskgate reports it", || gateway.readyz().text().contains("table: "));
-    std::fs::write(&list, names_of(1).join("\n")).unwrap();
+    std::fs::write(&list, names_of_day(1).join("\n")).unwrap();
     wait_until("the next list is in the table", || serves_list_of_day(&gateway, &key, 1));
     assert!(is_flagged(&gateway, &key, "bad.example.com"));
     assert!(gateway.readyz().text().contains("table: "));

@@ -18,11 +18,12 @@ const TRUSTED_PROXY: &str = "127.0.0.1";
 
 /// The address of the client of this request.
 fn client_address(request: usize) -> Ipv4Addr {
-    let [_, _, p99_and_max, low] = ((request / REQUESTS_PER_CONNECTION) as u32).to_be_bytes();
-    Ipv4Addr::new(127, 31, p99_and_max, low + 1)
+    let [_, _, high, low] = ((request / REQUESTS_PER_CONNECTION) as u32).to_be_bytes();
+    Ipv4Addr::new(127, 31, high, low + 1)
 }
 
-/// A request that claims other addresses. Its number decides in how many lines and list members.
+/// A request with forged X-Forwarded fields. Its number decides how many lines and list members
+/// they have.
 fn forged_request(number: usize, key: &str) -> Request {
     const MEMBERS: [&str; 7] =
         ["127.0.0.1", "6.6.6.6", "", " ", "::1", "unknown", "2001:db8::6, 10.0.0.1"];
@@ -48,20 +49,25 @@ fn forged_request(number: usize, key: &str) -> Request {
 }
 
 /// The client's address as a server determines it: the first untrusted address from the right.
-fn address_behind(seen: &ReceivedRequest) -> &str {
+fn first_untrusted_address(seen: &ReceivedRequest) -> &str {
     let mut members = seen.header("X-Forwarded-For").rsplit(',').map(str::trim);
     members.find(|member| *member != TRUSTED_PROXY).expect("an address that is no proxy's")
 }
 
-fn gateway(fast_path: bool, upstream: &MockUpstream, names_client: bool) -> (Gateway, String) {
-    let setup =
-        Setup::new().upstream(&[upstream.address]).set("listen.fast_path", &fast_path.to_string());
+fn start_gateway(
+    fast_path: bool,
+    upstream: &MockUpstream,
+    uses_proxy_protocol: bool,
+) -> (Gateway, String) {
+    let setup = Setup::new()
+        .with_upstreams(&[upstream.address])
+        .set("listen.fast_path", &fast_path.to_string());
     // The deadline is long, because this test is about addresses and not about speed.
     let setup = setup.set_text("upstream.deadline", "15s").set("plans.free", "1000000");
     let setup = setup.set("listen.trusted_proxies", &format!("[{TRUSTED_PROXY:?}]"));
     let gateway = setup.start();
     let key = gateway.create_warm_key("acme");
-    if !names_client {
+    if !uses_proxy_protocol {
         return (gateway, key);
     }
     // From now on each connection must begin with a PROXY header.
@@ -72,7 +78,7 @@ fn gateway(fast_path: bool, upstream: &MockUpstream, names_client: bool) -> (Gat
 fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
     let upstream = MockUpstream::start();
     let names_client = proxies.contains(&ProxyKind::HaProxyProtocol);
-    let (gateway, key) = gateway(fast_path, &upstream, names_client);
+    let (gateway, key) = start_gateway(fast_path, &upstream, names_client);
     let mut fronts = Vec::new();
     for proxy in proxies {
         let behind = fronts.last().map_or(gateway.http, |front: &FrontProxy| front.address);
@@ -96,16 +102,21 @@ fn assert_true_client_is_forwarded(fast_path: bool, proxies: &[ProxyKind]) {
     for seen in &seen {
         let (_, number) = seen.request_line().split_once("?n=").unwrap();
         let number = number.split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(address_behind(seen), client_address(number).to_string(), "{}", seen.head);
+        assert_eq!(
+            first_untrusted_address(seen),
+            client_address(number).to_string(),
+            "{}",
+            seen.head
+        );
         let mut members = seen.header("X-Forwarded-For").split(',').map(str::trim);
         assert!(members.all(|member| !member.is_empty()), "{}", seen.head);
         if names_client {
-            // Now the peer is the client itself, and riskgate drops everything that it claims about
-            // its path.
+            // By the PROXY header the client itself is the peer. riskgate does not trust this
+            // peer, and drops its X-Forwarded fields.
             assert_eq!(seen.header("X-Forwarded-For"), client_address(number).to_string());
             assert_eq!(seen.header("X-Forwarded-Proto"), "http", "{}", seen.head);
             assert_eq!(seen.header("X-Forwarded-Host"), "gate.test", "{}", seen.head);
-            assert!(seen.all("X-Forwarded-Port").is_empty(), "{}", seen.head);
+            assert!(seen.header_values("X-Forwarded-Port").is_empty(), "{}", seen.head);
             continue;
         }
         assert_eq!(seen.header("X-Forwarded-Proto"), "https", "{}", seen.head);
@@ -125,23 +136,23 @@ fn assert_on_both_paths(proxies: &[ProxyKind]) {
 }
 
 #[test]
-fn behind_haproxy_the_server_sees_the_true_client() {
+fn behind_haproxy_the_upstream_sees_the_true_client() {
     assert_on_both_paths(&[ProxyKind::HaProxy]);
     assert_on_both_paths(&[ProxyKind::HaProxyProtocol]);
 }
 
 #[test]
-fn behind_nginx_the_server_sees_the_true_client() {
+fn behind_nginx_the_upstream_sees_the_true_client() {
     assert_on_both_paths(&[ProxyKind::Nginx]);
     assert_on_both_paths(&[ProxyKind::NginxSecondLine]);
 }
 
 #[test]
-fn behind_envoy_the_server_sees_the_true_client() {
+fn behind_envoy_the_upstream_sees_the_true_client() {
     assert_on_both_paths(&[ProxyKind::Envoy]);
 }
 
 #[test]
-fn behind_a_chain_of_proxies_the_server_sees_the_true_client() {
+fn behind_a_chain_of_proxies_the_upstream_sees_the_true_client() {
     assert_on_both_paths(&[ProxyKind::HaProxy, ProxyKind::Nginx, ProxyKind::HaProxy]);
 }

@@ -1,4 +1,5 @@
-//! What all tests use: a gateway process, a client, an upstream server, a folder of lists.
+//! Tools of all end-to-end tests: gateway processes, clients, upstream servers, and servers and
+//! proxies with faults.
 
 mod certificate_authority;
 mod command;

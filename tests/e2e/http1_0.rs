@@ -17,7 +17,8 @@ enum CloseKind {
     Reset,
 }
 
-/// The header and the body of the response to these bytes, and the end of the connection.
+/// Sends an HTTP/1.0 check. Returns the header in lower case, the body, and how the connection
+/// ended.
 #[track_caller]
 fn send_http_1_0(gateway: &Gateway, method: &str, key: &str) -> (String, String, CloseKind) {
     let mut stream = TcpStream::connect(gateway.http).unwrap();
@@ -39,7 +40,7 @@ fn send_http_1_0(gateway: &Gateway, method: &str, key: &str) -> (String, String,
 }
 
 #[test]
-fn an_answer_of_unknown_length_comes_plain_and_ends_with_the_connection() {
+fn an_http_1_0_client_gets_a_body_of_unknown_length_unchunked_until_close() {
     let until_closed = b"HTTP/1.1 200 OK\r\n\r\nabcdefg".to_vec();
     let older = b"HTTP/1.0 200 OK\r\n\r\nabcdefg".to_vec();
     for bytes in [CHUNKED.to_vec(), until_closed, older] {
@@ -58,7 +59,7 @@ fn an_answer_of_unknown_length_comes_plain_and_ends_with_the_connection() {
 }
 
 #[test]
-fn an_answer_with_a_length_keeps_it_and_one_to_head_has_no_body() {
+fn an_http_1_0_client_gets_the_content_length_and_no_body_after_head() {
     let (_stand_in, gateway, key) =
         gateway_with_script(|_| vec![Step::Send(response_bytes(200, "", "abcdefg"))]);
     let (header, body, end) = send_http_1_0(&gateway, "GET", &key);
@@ -73,7 +74,7 @@ fn an_answer_with_a_length_keeps_it_and_one_to_head_has_no_body() {
 }
 
 #[test]
-fn an_answer_that_was_cut_ends_with_a_reset() {
+fn a_truncated_response_to_an_http_1_0_client_ends_with_a_reset() {
     let cut = MockUpstream::with_script(|seen| match seen.request_line().contains("whole") {
         true => vec![Step::Send(CHUNKED.to_vec())],
         false => vec![Step::Send(CHUNKED[..CHUNKED.len() - 8].to_vec()), Step::Close],

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, PING, PREFACE, RST_STREAM,
-    SETTINGS, field, frame, request,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, FrameClient, HEADERS, PING, PREFACE, RST_STREAM,
+    SETTINGS, encode_field, frame, header_block,
 };
 use crate::harness::{
     CertificateAuthority, Gateway, MockUpstream, Setup, get, response_bytes, run_command,
@@ -20,11 +20,11 @@ fn start_h2c_gateway() -> (Gateway, String) {
 }
 
 #[test]
-fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
+fn http2_by_alpn_gets_the_same_responses_as_http_1_1() {
     let upstream = MockUpstream::with_script(|_| {
         vec![crate::harness::Step::Send(response_bytes(200, "", "whole"))]
     });
-    let setup = Setup::new().upstream(&[upstream.address]);
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let certificate = authority.issue_certificate("first", "DNS:gate.test");
     let gateway = setup.with_certificates(&[certificate]).start();
@@ -59,12 +59,12 @@ fn by_alpn_it_answers_as_over_http_1_and_passes_on() {
         upstream.last_request().header("X-Forwarded-Host"),
         format!("gate.test:{}", at.port())
     );
-    let seven = gateway.get_month_count(&key);
-    assert_eq!(seven, 6, "three counted calls, twice each");
+    let month_count = gateway.get_month_count(&key);
+    assert_eq!(month_count, 6, "three counted calls, twice each");
 }
 
 #[test]
-fn without_h2c_a_preface_is_no_request() {
+fn without_listen_h2c_an_http2_preface_gets_a_400() {
     let gateway = Setup::new().start();
     let mut connection = gateway.connect();
     connection.send(PREFACE);
@@ -73,7 +73,7 @@ fn without_h2c_a_preface_is_no_request() {
 }
 
 #[test]
-fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
+fn with_listen_h2c_http2_requests_are_checked_as_strictly_as_http_1_1() {
     let (gateway, key) = start_h2c_gateway();
     gateway.get_domain("first.test", &key).expect(200);
     let long = format!("/v1/public/domain/{}", "a".repeat(3000));
@@ -81,29 +81,29 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
         (0..70).map(|at| (format!("x-{at}"), "1".to_owned())).collect();
     let many: Vec<(&str, &str)> = many.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
     let big = "b".repeat(20_000);
-    let mut frames = Frames::open(gateway.http);
+    let mut frames = FrameClient::open(gateway.http);
     let mut stream = 1;
     for (status, counted, block, body) in [
-        (200, 1, request("GET", DOMAIN, &key, &[]), false),
-        (200, 1, request("HEAD", DOMAIN, &key, &[]), false),
-        (422, 1, request("GET", "/v1/public/domain/no", &key, &[]), false),
-        (401, 0, request("GET", DOMAIN, "rg_nobody", &[]), false),
-        (401, 0, request("GET", DOMAIN, &key, &[("authorization", "Bearer x")]), false),
-        (404, 0, request("GET", "/v1/../v1/usage", &key, &[]), false),
-        (405, 0, request("DELETE", DOMAIN, &key, &[]), false),
-        (405, 0, request("TRACE", DOMAIN, &key, &[]), false),
-        (414, 0, request("GET", &long, &key, &[]), false),
-        (431, 0, request("GET", DOMAIN, &key, &many), false),
-        (431, 0, request("GET", DOMAIN, &key, &[("x-big", &big)]), false),
+        (200, 1, header_block("GET", DOMAIN, &key, &[]), false),
+        (200, 1, header_block("HEAD", DOMAIN, &key, &[]), false),
+        (422, 1, header_block("GET", "/v1/public/domain/no", &key, &[]), false),
+        (401, 0, header_block("GET", DOMAIN, "rg_nobody", &[]), false),
+        (401, 0, header_block("GET", DOMAIN, &key, &[("authorization", "Bearer x")]), false),
+        (404, 0, header_block("GET", "/v1/../v1/usage", &key, &[]), false),
+        (405, 0, header_block("DELETE", DOMAIN, &key, &[]), false),
+        (405, 0, header_block("TRACE", DOMAIN, &key, &[]), false),
+        (414, 0, header_block("GET", &long, &key, &[]), false),
+        (431, 0, header_block("GET", DOMAIN, &key, &many), false),
+        (431, 0, header_block("GET", DOMAIN, &key, &[("x-big", &big)]), false),
         // A method without a body accepts neither an announced nor an unannounced body.
-        (400, 0, request("GET", DOMAIN, &key, &[("content-length", "3")]), true),
-        (400, 0, request("GET", DOMAIN, &key, &[]), true),
-        (400, 0, request("GET", DOMAIN, &key, &[("host", "other.test")]), false),
-        (200, 1, request("GET", DOMAIN, &key, &[("host", "gate.test")]), false),
+        (400, 0, header_block("GET", DOMAIN, &key, &[("content-length", "3")]), true),
+        (400, 0, header_block("GET", DOMAIN, &key, &[]), true),
+        (400, 0, header_block("GET", DOMAIN, &key, &[("host", "other.test")]), false),
+        (200, 1, header_block("GET", DOMAIN, &key, &[("host", "gate.test")]), false),
         // Connection-specific fields are a stream error (RFC 9113 section 8.2.2).
-        (0, 0, request("GET", DOMAIN, &key, &[("connection", "close")]), false),
-        (0, 0, request("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]), false),
-        (200, 1, request("GET", DOMAIN, &key, &[]), false),
+        (0, 0, header_block("GET", DOMAIN, &key, &[("connection", "close")]), false),
+        (0, 0, header_block("GET", DOMAIN, &key, &[("transfer-encoding", "chunked")]), false),
+        (200, 1, header_block("GET", DOMAIN, &key, &[]), false),
     ] {
         let before = gateway.get_month_count(&key);
         let end = if body { 0 } else { END_STREAM };
@@ -122,8 +122,8 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
         stream += 2;
     }
     // An invalid field name closes the connection.
-    let mut frames = Frames::open(gateway.http);
-    let block = request("GET", DOMAIN, &key, &[("Upper", "case")]);
+    let mut frames = FrameClient::open(gateway.http);
+    let block = header_block("GET", DOMAIN, &key, &[("Upper", "case")]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &block)));
     assert!(frames.goaway_error_code().is_some());
 }
@@ -132,12 +132,12 @@ fn with_h2c_both_are_spoken_and_every_request_is_held_to_the_same_grammar() {
 type Flood<'f> = dyn Fn(u32) -> Vec<u8> + Sync + 'f;
 
 #[test]
-fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
+fn http2_frame_floods_are_disconnected_and_other_clients_are_served() {
     let (gateway, key) = start_h2c_gateway();
     let memory = || resident_kb(gateway.pid());
     gateway.get_domain("first.test", &key).expect(200);
     let before = memory();
-    let get = request("GET", DOMAIN, &key, &[]);
+    let get = header_block("GET", DOMAIN, &key, &[]);
     let floods: [(&str, Box<Flood<'_>>); 4] = [
         (
             "rapid reset",
@@ -152,7 +152,7 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
             "continuation",
             Box::new(|at| match at {
                 0 => frame(HEADERS, END_STREAM, 1, &get),
-                _ => frame(CONTINUATION, 0, 1, &field(&format!("x-{at}"), &"y".repeat(200))),
+                _ => frame(CONTINUATION, 0, 1, &encode_field(&format!("x-{at}"), &"y".repeat(200))),
             }),
         ),
         ("settings", Box::new(|_| frame(SETTINGS, 0, 0, &[0, 3, 0, 0, 0, 100]))),
@@ -178,10 +178,10 @@ fn floods_end_in_goaway_with_flat_memory_and_others_are_served() {
     assert_eq!(gateway.sum_of_samples("riskgate_panics_total", &[]), 0.0);
 }
 
-/// Sends a flood until riskgate closes the connection, for two seconds at most: the number of sent
-/// parts, the error code of the GOAWAY frame, and whether the connection was closed.
+/// Sends a flood until riskgate closes the connection, for two seconds at most. Returns the number
+/// of sent parts, the error code of the GOAWAY frame, and whether riskgate closed the connection.
 fn send_flood(address: SocketAddr, flood: &Flood<'_>) -> (u32, Option<u32>, bool) {
-    let mut frames = Frames::open(address);
+    let mut frames = FrameClient::open(address);
     let begun = Instant::now();
     let mut at = 0;
     // This client never reads: riskgate must not buffer its responses without limit.
@@ -212,23 +212,23 @@ fn resident_kb(pid: u32) -> u64 {
 }
 
 #[test]
-fn an_idle_connection_is_closed_and_a_drain_sends_goaway() {
+fn idle_http2_connections_and_a_drain_end_with_goaway() {
     let setup = Setup::new().set("listen.h2c", "true").set_text("listen.keepalive_timeout", "1s");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &request("GET", DOMAIN, &key, &[]));
-    let mut idle = Frames::open(gateway.http);
+    let ask = frame(HEADERS, END_HEADERS | END_STREAM, 1, &header_block("GET", DOMAIN, &key, &[]));
+    let mut idle = FrameClient::open(gateway.http);
     assert!(idle.send(&ask));
     assert_eq!(idle.status(1), 200);
     assert_eq!(idle.goaway_error_code(), Some(0));
     // One client sends only its preface, another a header that never ends.
-    let mut silent = Frames::open(gateway.http);
+    let mut silent = FrameClient::open(gateway.http);
     assert_eq!(silent.goaway_error_code(), Some(0));
-    let mut endless = Frames::open(gateway.http);
-    assert!(endless.send(&frame(HEADERS, END_STREAM, 1, &field(":method", "GET"))));
+    let mut endless = FrameClient::open(gateway.http);
+    assert!(endless.send(&frame(HEADERS, END_STREAM, 1, &encode_field(":method", "GET"))));
     assert!(matches!(endless.goaway_error_code(), Some(0) | None));
 
-    let mut busy = Frames::open(gateway.http);
+    let mut busy = FrameClient::open(gateway.http);
     assert!(busy.send(&ask));
     assert_eq!(busy.status(1), 200);
     gateway.send_signal("TERM");
@@ -238,12 +238,12 @@ fn an_idle_connection_is_closed_and_a_drain_sends_goaway() {
 }
 
 #[test]
-fn more_streams_than_allowed_are_refused_one_by_one() {
+fn http2_streams_beyond_listen_max_streams_are_refused() {
     let silent = MockUpstream::with_script(|_| vec![crate::harness::Step::StaySilent]);
     let setup = Setup::new().set("listen.h2c", "true").set("listen.max_streams", "5");
-    let gateway = setup.upstream(&[silent.address]).start();
+    let gateway = setup.with_upstreams(&[silent.address]).start();
     let key = gateway.create_active_key("acme", &[]);
-    let mut frames = Frames::open(gateway.http);
+    let mut frames = FrameClient::open(gateway.http);
     // The limit applies after the client has acknowledged the settings.
     while let Some((kind, flags, _, _)) = frames.next_frame() {
         if kind == SETTINGS && flags == 0 {
@@ -251,7 +251,7 @@ fn more_streams_than_allowed_are_refused_one_by_one() {
             break;
         }
     }
-    let ask = request("GET", "/v1/check/a@b.com", &key, &[]);
+    let ask = header_block("GET", "/v1/check/a@b.com", &key, &[]);
     for stream in 0..9 {
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &ask)));
     }

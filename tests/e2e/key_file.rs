@@ -43,7 +43,7 @@ fn a_key_file_declares_keys_by_hash_or_variable_beside_those_of_the_store() {
 }
 
 #[test]
-fn revoked_in_either_source_is_revoked() {
+fn a_key_revoked_in_the_store_or_in_the_key_file_is_refused() {
     let gateway = start_with_key_file(&declared_keys());
     let env = "sv_from_the_environment";
     assert!(is_accepted(&gateway, env));
@@ -65,7 +65,7 @@ fn revoked_in_either_source_is_revoked() {
 }
 
 #[test]
-fn a_key_in_the_store_and_in_the_file_is_as_the_stricter_of_both_says() {
+fn a_key_in_store_and_key_file_has_the_restrictions_of_both() {
     let setup = Setup::new();
     let token = |n: u8| format!("sv_in_both_places_{n}");
     let key = |n: u8, more: &str| {
@@ -155,7 +155,7 @@ fn a_rotated_key_that_the_file_declares_too_ends_after_its_overlap() {
 }
 
 #[test]
-fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
+fn a_changed_key_file_takes_effect_and_a_broken_one_keeps_the_last_keys() {
     let gateway = start_with_key_file(&declared_keys());
     let file = gateway.path("keys.toml");
     let env = "sv_from_the_environment";
@@ -181,7 +181,7 @@ fn a_changed_key_file_is_in_effect_and_a_broken_one_changes_nothing() {
 }
 
 #[test]
-fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
+fn a_key_file_with_an_unknown_plan_waits_and_other_key_changes_take_effect() {
     let gateway = start_with_key_file(&declared_keys());
     let (env, gold) = ("sv_from_the_environment", "sv_of_an_unknown_plan");
     let (stored, id) = gateway.create_active_key_with_id("stored", &[]);
@@ -191,21 +191,21 @@ fn a_key_file_that_does_not_go_with_the_rest_waits_and_holds_nothing_back() {
             "[[key]]\nid = \"g\"\naccount = \"{account}\"\nplan = \"gold\"\nhash = \"sha256:{hash}\"\n"
         )
     };
-    let content = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
+    let is_healthy = || gateway.readyz().json()["degraded"].as_array().unwrap().is_empty();
     std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("golden")).unwrap();
     wait_until("/readyz reports the plan", || gateway.readyz().text().contains("gold"));
     gateway.cli(&["keys", "revoke", &id]).expect(0);
     wait_until("the stored key is refused", || !is_accepted(&gateway, &stored));
-    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !content());
+    assert!(is_accepted(&gateway, env) && !is_accepted(&gateway, gold) && !is_healthy());
     // The file becomes valid when the store gets the plan.
     gateway.cli(&["accounts", "set", "golden", "--plan", "pro"]).expect(0);
     wait_until("the key of the file is accepted", || is_accepted(&gateway, gold));
-    assert!(content());
+    assert!(is_healthy());
     // The file becomes valid when the config gets the plan.
     std::fs::write(gateway.path("keys.toml"), declared_keys() + &key("other")).unwrap();
     wait_until("/readyz reports the plan again", || gateway.readyz().text().contains("gold"));
     assert!(is_accepted(&gateway, gold), "the last good file serves");
     gateway.edit_config(|text| text + "[plans]\nfree = 100\npro = 10000\ngold = 7\n");
-    wait_until("all is well", content);
+    wait_until("all is well", is_healthy);
     assert_eq!(gateway.get(USAGE, gold).json()["monthly_limit"], 7);
 }

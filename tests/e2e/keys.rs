@@ -96,7 +96,7 @@ fn a_rotated_key_works_beside_its_successor_until_the_overlap_ends() {
 }
 
 #[test]
-fn a_key_ends_when_it_expires_without_anybody_doing_anything() {
+fn a_key_is_refused_once_it_has_expired() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &["--expires", "2s"]);
     assert!(is_accepted(&gateway, &key));
@@ -107,7 +107,7 @@ fn a_key_ends_when_it_expires_without_anybody_doing_anything() {
 }
 
 #[test]
-fn keys_made_elsewhere_can_be_imported_all_or_none() {
+fn keys_import_imports_all_keys_of_a_file_or_none() {
     let gateway = Setup::new().start();
     let (first, second) = ("sv_live_0123456789abcdef", "any-token+of/visible=ASCII~16");
     let file = gateway.path("import.toml");
@@ -133,7 +133,7 @@ fn keys_made_elsewhere_can_be_imported_all_or_none() {
 }
 
 #[test]
-fn tokens_of_16_to_256_visible_characters_work_and_others_do_not() {
+fn keys_of_16_to_256_visible_characters_work_and_shorter_ones_do_not() {
     let gateway = Setup::new();
     let tokens = ["t".repeat(16), "t".repeat(256), "!#$%&'()*+-./:;<=>?@[]^_`{|}~".to_owned()];
     let short = "t".repeat(15);
@@ -161,7 +161,7 @@ fn tokens_of_16_to_256_visible_characters_work_and_others_do_not() {
 }
 
 #[test]
-fn no_key_is_ever_stored_or_listed() {
+fn the_text_of_a_key_is_never_stored_or_listed() {
     let gateway = Setup::new().start();
     let (key, id) = gateway.create_active_key_with_id("acme", &["--label", "web"]);
     gateway.get_domain("first.test", &key).expect(200);

@@ -24,12 +24,12 @@ fn keys_reload_failing(gateway: &Gateway) -> f64 {
 }
 
 fn wait_until_healthy(gateway: &Gateway) {
-    wait_until("all is well", || {
+    wait_until("/readyz and the metric report no fault", || {
         degraded(gateway).is_empty() && keys_reload_failing(gateway) == 0.0
     });
 }
 
-fn limit(gateway: &Gateway, key: &str) -> u64 {
+fn monthly_limit(gateway: &Gateway, key: &str) -> u64 {
     gateway.get(USAGE, key).expect(200).json()["monthly_limit"].as_u64().unwrap()
 }
 
@@ -53,7 +53,7 @@ impl RestorableStore {
                 let path = first.path("riskgate.db").display().to_string();
                 Setup::new().set_text("store.url", &format!("sqlite:{path}"))
             }
-            // No call may fail because the machine is loaded.
+            // With a long deadline no call fails because the machine is loaded.
             RestorableStore::Server(server) => {
                 Setup::new().with_redis(server).set_text("store.deadline", "5s")
             }
@@ -143,7 +143,7 @@ fn a_revocation_that_the_store_lost_stays_in_force_and_is_written_back() {
 }
 
 #[test]
-fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
+fn a_key_that_the_store_lost_is_still_accepted_and_is_written_back() {
     on_both_stores(|store| {
         store.setup().cli(&["store", "init"]).expect(0);
         let gateway = store.setup().start();
@@ -158,23 +158,26 @@ fn a_key_that_the_store_lost_still_opens_and_is_written_back() {
             status(&other, &lost) == 200
         });
         assert_eq!((status(&gateway, &lost), status(&gateway, &old)), (200, 200));
-        assert_eq!((limit(&other, &lost), limit(&gateway, &lost)), (10_000, 10_000));
+        assert_eq!(
+            (monthly_limit(&other, &lost), monthly_limit(&gateway, &lost)),
+            (10_000, 10_000)
+        );
         assert_eq!(listed_key(gateway.setup(), &lost_id), row);
         wait_until_healthy(&gateway);
     });
 }
 
 #[test]
-fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
+fn a_lost_limit_is_reported_and_the_limit_in_the_store_applies() {
     on_both_stores(|store| {
         store.setup().cli(&["store", "init"]).expect(0);
         let gateway = store.setup().start();
         let key = gateway.create_active_key("acme", &[]);
         store.save();
         gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
-        wait_until("the limit is in force", || limit(&gateway, &key) == 7);
+        wait_until("the limit is in force", || monthly_limit(&gateway, &key) == 7);
         store.restore();
-        wait_until("the store's limit is followed", || limit(&gateway, &key) == 100);
+        wait_until("the store's limit is followed", || monthly_limit(&gateway, &key) == 100);
         let reported = "account acme: the store lost the limit 7";
         wait_until("/readyz reports it", || degraded(&gateway).contains(reported));
         assert!(
@@ -184,17 +187,17 @@ fn a_limit_that_the_store_lost_is_as_the_store_says_and_told_until_it_is_set() {
         );
         // The new key of the account sets no limit.
         let other = gateway.create_active_key("acme", &[]);
-        assert_eq!((limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
+        assert_eq!((monthly_limit(&gateway, &other), keys_reload_failing(&gateway)), (100, 1.0));
         assert!(degraded(&gateway).contains(reported), "{}", degraded(&gateway));
         // The node also follows a lowered limit whose change has the number of the lost change.
         gateway.cli(&["accounts", "set", "acme", "--limit", "5"]).expect(0);
-        wait_until("the new limit is in force", || limit(&gateway, &key) == 5);
+        wait_until("the new limit is in force", || monthly_limit(&gateway, &key) == 5);
         wait_until_healthy(&gateway);
     });
 }
 
 #[test]
-fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
+fn a_node_without_write_rights_keeps_a_lost_revocation_and_reports_the_command() {
     let server = RedisServer::start();
     let store = RestorableStore::Server(server);
     let RestorableStore::Server(server) = &store else { unreachable!() };
@@ -226,7 +229,7 @@ fn a_node_that_may_not_write_keeps_what_was_lost_and_tells_the_command() {
 }
 
 #[test]
-fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
+fn a_node_follows_a_store_without_change_ids_from_an_older_riskgate() {
     on_both_stores(|store| {
         store.setup().cli(&["store", "init"]).expect(0);
         let gateway = store.setup().start();
@@ -251,7 +254,7 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
         gateway.cli(&["keys", "revoke", &id]).expect(0);
         wait_until("the first key is refused", || status(&gateway, &first) == 401);
         gateway.cli(&["accounts", "set", "acme", "--limit", "7"]).expect(0);
-        wait_until("the limit is in force", || limit(&gateway, &second) == 7);
+        wait_until("the limit is in force", || monthly_limit(&gateway, &second) == 7);
         forget();
         let fresh = store.setup().start();
         fresh.cli(&["keys", "revoke", &second_id]).expect(0);
@@ -263,15 +266,20 @@ fn a_store_that_was_written_by_an_older_riskgate_is_followed() {
 }
 
 /// A key file with one key, whose token is in the variable.
-fn key_file(setup: &Setup, id: &str, variable: &str) -> String {
+fn write_key_file(setup: &Setup, id: &str, variable: &str) -> String {
     let path = setup.path(&format!("{id}-{variable}.toml"));
     let key = format!("[[key]]\nid = \"{id}\"\naccount = \"acme\"\nenv = \"{variable}\"\n");
     std::fs::write(&path, key).unwrap();
     path.display().to_string()
 }
 
-/// What another history of the store contains when the gateway looks again.
-fn restore_while_stopped(gateway: &Gateway, store: &RestorableStore, change: impl FnOnce()) {
+/// Restores the store and changes it while the gateway's process is stopped by SIGSTOP, so that the
+/// gateway sees both changes at once.
+fn restore_while_gateway_is_stopped(
+    gateway: &Gateway,
+    store: &RestorableStore,
+    change: impl FnOnce(),
+) {
     gateway.send_signal("STOP");
     store.restore();
     change();
@@ -279,7 +287,7 @@ fn restore_while_stopped(gateway: &Gateway, store: &RestorableStore, change: imp
 }
 
 #[test]
-fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
+fn a_revoked_key_stays_refused_if_the_restored_store_has_it_under_another_id() {
     on_both_stores(|store| {
         let token = "sv_of_an_imported_key";
         let setup = || store.setup().env("KEY", token);
@@ -287,12 +295,12 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
         let gateway = setup().start();
         gateway.create_active_key("acme", &[]);
         store.save();
-        let [old, new] = ["old", "new"].map(|id| key_file(gateway.setup(), id, "KEY"));
+        let [old, new] = ["old", "new"].map(|id| write_key_file(gateway.setup(), id, "KEY"));
         gateway.cli(&["keys", "import", &old]).expect(0);
         wait_until("the key is accepted", || status(&gateway, token) == 200);
         gateway.cli(&["keys", "revoke", "old"]).expect(0);
         wait_until("the key is refused", || status(&gateway, token) == 401);
-        restore_while_stopped(&gateway, store, || {
+        restore_while_gateway_is_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &new]).expect(0);
         });
         wait_until("the revocation is written back", || {
@@ -307,7 +315,7 @@ fn a_revoked_key_stays_out_where_the_other_history_has_it_under_another_id() {
 }
 
 #[test]
-fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
+fn a_key_whose_id_the_restored_store_gave_to_another_key_still_works() {
     on_both_stores(|store| {
         let (first, second) = ("sv_of_the_first_key", "sv_of_the_second_key");
         let setup = || store.setup().env("FIRST", first).env("SECOND", second);
@@ -315,10 +323,10 @@ fn a_key_whose_id_the_other_history_gave_to_another_key_serves_on() {
         let gateway = setup().start();
         gateway.create_active_key("acme", &[]);
         store.save();
-        let files = ["FIRST", "SECOND"].map(|token| key_file(gateway.setup(), "web", token));
+        let files = ["FIRST", "SECOND"].map(|token| write_key_file(gateway.setup(), "web", token));
         gateway.cli(&["keys", "import", &files[0]]).expect(0);
         wait_until("the first key is accepted", || status(&gateway, first) == 200);
-        restore_while_stopped(&gateway, store, || {
+        restore_while_gateway_is_stopped(&gateway, store, || {
             setup().cli(&["keys", "import", &files[1]]).expect(0);
         });
         wait_until("the second key is accepted", || status(&gateway, second) == 200);

@@ -1,7 +1,6 @@
 //! End-to-end tests: every test drives the real binary over TCP, with its store on disk.
 //!
-//! All tests are one binary, so that it is linked once. The modules follow the sections of the
-//! contract.
+//! All tests are one binary, so that it is linked once.
 
 mod harness;
 #[path = "../support/redis_server.rs"]
@@ -20,12 +19,12 @@ mod dns_commands;
 mod domain_lookup;
 mod edge_cases;
 mod expectations;
-mod failure_isolation;
 mod fast_path;
 mod faults_clock;
 mod faults_disk;
 mod faults_limits;
 mod faults_memory;
+mod faults_one_account;
 mod faults_read_only;
 mod faults_redis;
 mod faults_upstream;

@@ -10,7 +10,7 @@ fn request_from(origin: &str) -> Request {
 }
 
 #[track_caller]
-fn assert_readable(answer: &Response, origin: &str) {
+fn assert_browser_can_read(answer: &Response, origin: &str) {
     assert_eq!(answer.header("Access-Control-Allow-Origin"), Some(origin), "{}", answer.status);
     let exposed = answer.header("Access-Control-Expose-Headers").unwrap().to_lowercase();
     for name in ["ratelimit", "ratelimit-policy", "retry-after", "x-request-id", "x-fail-open"] {
@@ -21,14 +21,14 @@ fn assert_readable(answer: &Response, origin: &str) {
 }
 
 #[track_caller]
-fn assert_unreadable(answer: &Response) {
+fn assert_browser_cannot_read(answer: &Response) {
     let cors = |(name, _): &&(String, String)| name.to_lowercase().starts_with("access-control-");
     assert_eq!(answer.headers.iter().find(cors), None, "{}", answer.status);
     assert_eq!(answer.header("Vary"), Some("Origin"), "{}", answer.status);
 }
 
 fn start_with_restricted_key() -> (Gateway, String) {
-    let gateway = Setup::new().set("plans.free", "1000").upstream(&[free_address()]).start();
+    let gateway = Setup::new().set("plans.free", "1000").with_upstreams(&[free_address()]).start();
     let key = gateway.create_active_key(
         "acme",
         &[
@@ -44,7 +44,7 @@ fn start_with_restricted_key() -> (Gateway, String) {
 }
 
 #[test]
-fn an_origin_opens_however_its_host_was_written() {
+fn an_origin_matches_however_its_host_is_written() {
     let gateway = Setup::new().set("plans.free", "1000").start();
     for (account, written, sent) in [
         ("six", "http://[0:0:0:0:0:0:0:1]:3001", "http://[::1]:3001"),
@@ -52,11 +52,14 @@ fn an_origin_opens_however_its_host_was_written() {
         ("names", "https://b\u{fc}cher.example", "https://xn--bcher-kva.example"),
     ] {
         let key = gateway.create_active_key(account, &["--origin", written]);
-        assert_readable(&gateway.send_request(&request_from(sent).key(&key)).expect(200), sent);
+        assert_browser_can_read(
+            &gateway.send_request(&request_from(sent).key(&key)).expect(200),
+            sent,
+        );
         gateway.send_request(&request_from("http://[::2]:3001").key(&key)).expect(403);
         let preflight = request("OPTIONS", DOMAIN).with_header("Origin", sent);
         let preflight = preflight.with_header("Access-Control-Request-Method", "GET");
-        assert_readable(&gateway.send_request(&preflight).expect(204), sent);
+        assert_browser_can_read(&gateway.send_request(&preflight).expect(204), sent);
     }
     for never in ["http://127.1", "http://256.0.0.1", "http://*.127.0.0.1"] {
         let made = gateway.cli(&["keys", "create", "--account", "other", "--origin", never]);
@@ -65,7 +68,7 @@ fn an_origin_opens_however_its_host_was_written() {
 }
 
 #[test]
-fn a_preflight_is_allowed_for_an_origin_of_some_key() {
+fn a_preflight_is_allowed_if_any_key_allows_its_origin() {
     let (gateway, _) = start_with_restricted_key();
     let paths = [DOMAIN, "/v1/public/top-domains", "/v1/usage", "/v1/check/user@example.com"];
     for path in paths {
@@ -92,7 +95,7 @@ fn a_preflight_is_allowed_for_an_origin_of_some_key() {
             );
         }
         for origin in ["https://evil.example", "https://example.org", "null", "nonsense"] {
-            assert_unreadable(&preflight(origin).expect(403));
+            assert_browser_cannot_read(&preflight(origin).expect(403));
         }
     }
 }
@@ -112,7 +115,7 @@ fn one_unrestricted_key_allows_every_preflight_until_it_is_revoked() {
 }
 
 #[test]
-fn another_options_request_says_the_methods() {
+fn an_options_request_that_is_no_preflight_gets_the_methods_in_allow() {
     let (gateway, _) = start_with_restricted_key();
     let allow = Some("GET, HEAD, OPTIONS");
     for path in [DOMAIN, "/v1/usage", "/v1/check/a@b.com", "/v1/public/top-domains"] {
@@ -129,22 +132,24 @@ fn another_options_request_says_the_methods() {
 }
 
 #[test]
-fn errors_can_be_read_by_the_browser_that_should_fail_open() {
-    let gateway = Setup::new().set("plans.free", "2").upstream(&[free_address()]).start();
+fn a_browser_of_an_allowed_origin_can_read_every_error() {
+    let gateway = Setup::new().set("plans.free", "2").with_upstreams(&[free_address()]).start();
     let key = gateway.create_active_key("acme", &["--origin", APP]);
     let ask = |request: Request| gateway.send_request(&request.with_header("Origin", APP));
-    assert_readable(&ask(get(DOMAIN)).expect(401), APP);
-    assert_readable(&ask(get(DOMAIN).key("rg_wrong_wrong_wrong")).expect(401), APP);
-    assert_readable(&ask(get("/nowhere")).expect(404), APP);
-    assert_readable(&ask(request("PUT", DOMAIN)).expect(405), APP);
-    assert_readable(&ask(get("/v1/check/a@b.com").key(&key)).expect(500), APP);
-    assert_readable(&ask(get("/v1/public/domain/a..b").key(&key)).expect(422), APP);
+    assert_browser_can_read(&ask(get(DOMAIN)).expect(401), APP);
+    assert_browser_can_read(&ask(get(DOMAIN).key("rg_wrong_wrong_wrong")).expect(401), APP);
+    assert_browser_can_read(&ask(get("/nowhere")).expect(404), APP);
+    assert_browser_can_read(&ask(request("PUT", DOMAIN)).expect(405), APP);
+    assert_browser_can_read(&ask(get("/v1/check/a@b.com").key(&key)).expect(500), APP);
+    assert_browser_can_read(&ask(get("/v1/public/domain/a..b").key(&key)).expect(422), APP);
     ask(get(DOMAIN).key(&key)).expect(200);
     let spent = ask(get(DOMAIN).key(&key)).expect(429);
-    assert_readable(&spent, APP);
+    assert_browser_can_read(&spent, APP);
     assert_eq!(spent.header("X-Fail-Open"), Some("true"));
-    assert_unreadable(&gateway.send_request(&request_from("https://evil.example")).expect(401));
-    assert_unreadable(
+    assert_browser_cannot_read(
+        &gateway.send_request(&request_from("https://evil.example")).expect(401),
+    );
+    assert_browser_cannot_read(
         &gateway.send_request(&request_from("https://evil.example").key(&key)).expect(403),
     );
 }

@@ -14,7 +14,7 @@ fn has_verdict(gateway: &Gateway, key: &str, name: &str, reason: &str, score: u6
 }
 
 #[test]
-fn a_command_allows_and_denies_domains_while_the_gateway_runs() {
+fn table_allow_and_table_deny_change_verdicts_of_a_running_gateway() {
     let plain = Setup::new().set("plans.free", "\"unlimited\"");
     let compiled = Setup::new().set("plans.free", "\"unlimited\"");
     let file = compiled.path("table.riskgate");
@@ -50,7 +50,7 @@ fn a_command_allows_and_denies_domains_while_the_gateway_runs() {
 }
 
 #[test]
-fn a_protected_name_is_denied_only_by_force() {
+fn table_deny_needs_force_for_a_protected_name() {
     let gateway = Setup::with_bundled_table().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     let refused = gateway.cli(&["table", "deny", "gmail.com"]).expect(1);
@@ -67,7 +67,7 @@ fn a_protected_name_is_denied_only_by_force() {
 }
 
 #[test]
-fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
+fn a_broken_overrides_file_is_reported_and_the_last_good_table_serves() {
     let gateway = Setup::new().set("plans.free", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.cli(&["table", "deny", "good.com"]).expect(0);
@@ -86,7 +86,7 @@ fn a_broken_file_of_overrides_keeps_the_last_good_table_and_is_told() {
 }
 
 #[test]
-fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
+fn override_commands_print_the_rows_they_replace_and_accept_a_suffix() {
     let setup = Setup::with_bundled_table();
     setup.cli(&["table", "deny", "bad.example.com"]).expect(0);
     let exact = setup.cli(&["table", "allow", "bad.example.com", "--exact"]).expect(0);
@@ -107,7 +107,7 @@ fn a_command_says_which_rows_it_took_out_and_takes_a_suffix_too() {
 }
 
 #[test]
-fn a_lookup_by_command_knows_the_score_of_unknown_names() {
+fn table_lookup_shows_table_unknown_score_for_an_unlisted_name() {
     let setup = Setup::with_bundled_table().set("table.unknown_score", "44");
     let printed = setup.cli(&["table", "lookup", "nobody-lists-this.com"]).expect(0).stdout;
     assert!(printed.contains("\"risk_score\":44"), "{printed}");

@@ -14,7 +14,7 @@ use crate::harness::{
 const IMMEDIATE_LIMIT: Duration = Duration::from_secs(5);
 
 #[test]
-fn sigterm_ends_an_idle_gateway_at_once_with_0() {
+fn sigterm_ends_an_idle_gateway_at_once_with_exit_code_0() {
     let mut gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.get_domain("first.test", &key).expect(200);
@@ -33,7 +33,9 @@ fn silent_connections_do_not_delay_the_shutdown() {
     let setups = [Setup::new(), Setup::new().set("listen.h2c", "true")];
     for mut gateway in setups.map(Setup::start) {
         let mut silent = gateway.connect();
-        wait_until("it is there", || gateway.sum_of_samples("riskgate_connections", &[]) >= 1.0);
+        wait_until("riskgate has accepted the connection", || {
+            gateway.sum_of_samples("riskgate_connections", &[]) >= 1.0
+        });
         let begun = Instant::now();
         gateway.send_signal("TERM");
         assert_eq!(gateway.wait_for_exit().code(), Some(0), "{}", gateway.stderr());
@@ -98,14 +100,15 @@ fn sigint_ends_the_gateway_and_keeps_its_counts() {
 }
 
 #[test]
-fn sigterm_lets_what_is_in_flight_finish() {
+fn after_sigterm_a_request_in_flight_is_completed_and_counted() {
     let slow = MockUpstream::with_script(|_| {
         vec![Step::Trickle(
             response_bytes(200, "", "the response arrives late but complete"),
             Duration::from_millis(15),
         )]
     });
-    let mut gateway = Setup::new().upstream(&[slow.address]).set("plans.free", "1000000").start();
+    let mut gateway =
+        Setup::new().with_upstreams(&[slow.address]).set("plans.free", "1000000").start();
     let key = gateway.create_warm_key("acme");
     let mut connection = gateway.connect();
     connection.send(&get("/v1/check/a@b.com").key(&key).to_bytes());
@@ -129,7 +132,7 @@ fn a_keepalive_connection_gets_one_more_response_during_a_drain() {
             Duration::from_millis(15),
         )]
     });
-    let setup = Setup::new().upstream(&[slow.address]).set_text("drain.delay", "3s");
+    let setup = Setup::new().with_upstreams(&[slow.address]).set_text("drain.delay", "3s");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
@@ -147,7 +150,7 @@ fn a_keepalive_connection_gets_one_more_response_during_a_drain() {
 }
 
 #[test]
-fn a_drain_says_so_and_accepts_for_its_delay() {
+fn during_drain_delay_readyz_says_503_and_new_connections_are_served() {
     let mut gateway = Setup::new().set_text("drain.delay", "3s").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut kept = gateway.connect();
@@ -165,9 +168,9 @@ fn a_drain_says_so_and_accepts_for_its_delay() {
 }
 
 #[test]
-fn a_drain_ends_after_its_grace_whatever_is_in_flight() {
+fn a_drain_ends_after_drain_grace_even_with_a_request_in_flight() {
     let silent = MockUpstream::with_script(|_| vec![Step::StaySilent]);
-    let setup = Setup::new().upstream(&[silent.address]).set_text("drain.grace", "1s");
+    let setup = Setup::new().with_upstreams(&[silent.address]).set_text("drain.grace", "1s");
     let mut gateway = setup.set_text("upstream.deadline", "15s").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
@@ -195,7 +198,7 @@ fn sigquit_without_a_successor_is_refused_and_sighup_reloads() {
 }
 
 #[test]
-fn two_gateways_do_not_share_a_port() {
+fn run_fails_if_another_gateway_has_its_port() {
     let gateway = Setup::new().start();
     let setup = Setup::new().set_text("listen.http", &gateway.http.to_string());
     let setup = setup.set_text("listen.admin", "127.0.0.1:0");
@@ -209,7 +212,7 @@ fn two_gateways_do_not_share_a_port() {
 }
 
 #[test]
-fn calls_go_on_while_the_command_line_writes_to_the_store() {
+fn calls_are_served_and_counted_while_commands_write_to_the_store() {
     let gateway = Setup::new().set("plans.free", "1000000000").start();
     let key = gateway.create_active_key("acme", &[]);
     std::thread::scope(|scope| {
@@ -240,7 +243,7 @@ impl Drop for KillOnDrop {
 }
 
 #[test]
-fn the_three_lines_of_the_demo_work_as_pasted_and_it_leaves_nothing_behind() {
+fn the_three_curl_lines_of_the_demo_work_and_the_demo_removes_its_files() {
     let folder = tempfile::tempdir().unwrap();
     let mut demo = KillOnDrop(
         Command::new(BINARY)

@@ -1,5 +1,5 @@
-//! Proxies in front of riskgate: whose addresses riskgate believes, and how many connections one
-//! address may have.
+//! Proxies in front of riskgate: which PROXY headers it accepts, and how many connections one
+//! client address may have.
 
 use crate::harness::{Connection, MockUpstream, Setup, get, wait_until};
 
@@ -8,9 +8,10 @@ fn assert_check_passes(connection: &mut Connection, key: &str) {
 }
 
 #[test]
-fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
+fn both_proxy_protocol_versions_give_the_clients_address() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().upstream(&[upstream.address]).set("listen.proxy_protocol", "true");
+    let setup =
+        Setup::new().with_upstreams(&[upstream.address]).set("listen.proxy_protocol", "true");
     let gateway = setup.set("listen.trusted_proxies", r#"["127.0.0.0/30"]"#).start();
     let key = gateway.create_key("acme", &[]);
     let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
@@ -20,8 +21,8 @@ fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
     for (header, client) in [
         (b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\n".to_vec(), "192.0.2.7"),
         (b"PROXY TCP6 2001:db8::7 ::1 4000 80\r\n".to_vec(), "2001:db8::7"),
-        // UNKNOWN and LOCAL connections have no client address, and riskgate does not trust them as
-        // proxies.
+        // UNKNOWN and LOCAL connections have no client address: riskgate forwards no
+        // X-Forwarded-For, and drops the one that the client sent.
         (b"PROXY UNKNOWN\r\n".to_vec(), ""),
         (binary, "192.0.2.9"),
         (local, ""),
@@ -33,7 +34,7 @@ fn a_trusted_proxy_says_who_the_client_is_in_both_versions() {
             connection.send(&[&header[..], &request.to_bytes()].concat());
             connection.read_response().expect("an answer").status == 200
         });
-        assert_eq!(upstream.last_request().all("X-Forwarded-For").concat(), client);
+        assert_eq!(upstream.last_request().header_values("X-Forwarded-For").concat(), client);
         // The PROXY header may arrive in parts, before the first byte of a request.
         let mut connection = gateway.connect();
         for byte in &header {
@@ -67,7 +68,7 @@ fn a_connection_without_a_trusted_proxy_header_is_closed() {
 }
 
 #[test]
-fn without_the_setting_a_proxy_header_is_no_request() {
+fn without_listen_proxy_protocol_a_proxy_header_gets_a_400() {
     let gateway = Setup::new().set("listen.trusted_proxies", r#"["127.0.0.1"]"#).start();
     let mut connection = gateway.connect();
     connection.send(b"PROXY TCP4 192.0.2.7 127.0.0.1 4000 80\r\nGET / HTTP/1.1\r\n\r\n");
@@ -76,7 +77,7 @@ fn without_the_setting_a_proxy_header_is_no_request() {
 }
 
 #[test]
-fn one_address_has_its_cap_and_others_are_served() {
+fn a_client_address_has_a_connection_limit_and_a_trusted_proxy_has_none() {
     let gateway = Setup::new().set("listen.max_connections_per_address", "20").start();
     let key = gateway.create_active_key("acme", &[]);
     let ask = get("/v1/usage").key(&key);
@@ -107,7 +108,7 @@ fn one_address_has_its_cap_and_others_are_served() {
 }
 
 #[test]
-fn beyond_all_connections_the_next_is_closed_and_later_ones_are_served() {
+fn connections_beyond_listen_max_connections_are_closed_until_others_end() {
     let gateway = Setup::new().set("listen.max_connections", "10").start();
     let key = gateway.create_active_key("acme", &[]);
     let ask = get("/v1/usage").key(&key);

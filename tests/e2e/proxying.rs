@@ -6,21 +6,21 @@ use crate::harness::{
 
 /// A gateway in front of this mock upstream server, and a key.
 pub fn gateway_in_front_of(upstream: &MockUpstream) -> (Gateway, String) {
-    let gateway = Setup::new().upstream(&[upstream.address]).start();
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).start();
     let key = gateway.create_active_key("acme", &["--plan", "pro"]);
     (gateway, key)
 }
 
 pub fn gateway_with_script(
-    play: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
+    script: impl Fn(&ReceivedRequest) -> Vec<Step> + Send + Sync + 'static,
 ) -> (MockUpstream, Gateway, String) {
-    let upstream = MockUpstream::with_script(play);
+    let upstream = MockUpstream::with_script(script);
     let (gateway, key) = gateway_in_front_of(&upstream);
     (upstream, gateway, key)
 }
 
 #[test]
-fn the_upstream_s_answer_comes_back_as_it_was() {
+fn the_client_gets_the_upstreams_status_body_and_allowed_fields() {
     let body = r#"{"email":"user@example.com","ok":true}"#;
     let (_stand_in, gateway, key) = gateway_with_script(move |_| {
         let headers = "Content-Type: application/json; charset=utf-8\r\nETag: \"7\"\r\n\
@@ -44,7 +44,7 @@ fn the_upstream_s_answer_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_chunked_answer_comes_back_whole() {
+fn the_client_gets_a_chunked_upstream_response_complete() {
     let (_stand_in, gateway, key) = gateway_with_script(|_| {
         vec![Step::Send(
             b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n".to_vec(),
@@ -73,7 +73,7 @@ fn a_head_request_is_forwarded_as_head() {
 #[test]
 fn a_refused_request_never_reaches_the_upstream() {
     let upstream = MockUpstream::start();
-    let gateway = Setup::new().upstream(&[upstream.address]).set("plans.free", "1").start();
+    let gateway = Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "1").start();
     let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     let check = || get("/v1/check/a@b.com");
     gateway.send_request(&check()).expect(401);
@@ -87,5 +87,5 @@ fn a_refused_request_never_reaches_the_upstream() {
     gateway.get_domain("first.test", &key).expect(200);
     gateway.send_request(&check().key(&key)).expect(429);
     assert_eq!(upstream.request_count(), 0);
-    assert_eq!(upstream.connections(), 0);
+    assert_eq!(upstream.connection_count(), 0);
 }

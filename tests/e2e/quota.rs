@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::{Connection, Gateway, Setup, get, request, wait_until};
-use crate::responses::{next_month, seconds_to};
+use crate::responses::{seconds_until, start_of_next_month};
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
@@ -30,7 +30,7 @@ fn count_admitted(gateways: &[SocketAddr], key: &str, calls: usize) -> usize {
     admitted.into_inner()
 }
 
-/// The most calls that a crash may lose: the lease of one process.
+/// The most calls that one process may hold as its lease, which a crash may lose.
 fn max_lease(limit: u64) -> u64 {
     (limit / 100).clamp(1, 64)
 }
@@ -43,7 +43,7 @@ fn spend_calls(gateway: &Gateway, key: &str, calls: u64) {
 }
 
 #[test]
-fn exactly_the_limit_of_four_times_as_many_parallel_calls_is_admitted() {
+fn of_400_parallel_calls_exactly_the_limit_of_100_is_admitted() {
     let gateway = Setup::new().set("plans.free", "100").start();
     let key = gateway.create_active_key("acme", &[]);
     assert_eq!(count_admitted(&[gateway.http], &key, 400), 100);
@@ -52,7 +52,7 @@ fn exactly_the_limit_of_four_times_as_many_parallel_calls_is_admitted() {
 }
 
 #[test]
-fn an_account_s_own_limit_is_met_exactly() {
+fn exactly_the_limit_of_an_account_with_its_own_limit_is_admitted() {
     let gateway = Setup::new().start();
     for limit in [1, 7, 333] {
         let account = format!("own-{limit}");
@@ -86,7 +86,7 @@ fn two_processes_on_one_store_never_admit_more_than_the_limit() {
 }
 
 #[test]
-fn a_store_is_not_overdrawn_when_one_of_two_processes_is_killed() {
+fn killing_one_of_two_processes_loses_at_most_a_lease_and_never_exceeds_the_limit() {
     let first = Setup::new().set("plans.free", "300").start();
     let store = format!("sqlite:{}", first.path("riskgate.db").display());
     let second = Setup::new().set("plans.free", "300").set_text("store.url", &store).start();
@@ -115,7 +115,7 @@ fn the_rate_limit_headers_are_exact_and_fall_by_one() {
         let value = response.header("RateLimit").unwrap().to_owned();
         let left: i64 = value.rsplit_once(";t=").unwrap().1.parse().unwrap();
         assert_eq!(value, format!("\"monthly\";r={};t={left}", 100 - call));
-        assert!((left - seconds_to(&next_month())).abs() <= 60, "{value}");
+        assert!((left - seconds_until(&start_of_next_month())).abs() <= 60, "{value}");
     }
     connection.ask(&get(DOMAIN).key(&key)).expect(429);
 }
@@ -139,7 +139,7 @@ fn every_counted_answer_carries_the_rate_limit_headers() {
 }
 
 #[test]
-fn only_calls_that_were_answered_or_invalid_count() {
+fn only_answered_calls_and_422s_are_counted() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     let calls = [
@@ -218,7 +218,7 @@ fn counts_are_exact_after_an_orderly_restart() {
 }
 
 #[test]
-fn a_kill_loses_at_most_one_lease_and_never_forgets_a_call() {
+fn a_kill_loses_at_most_one_lease_of_counts_and_of_calls() {
     let gateway = Setup::new().set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
     spend_calls(&gateway, &key, 500);
@@ -231,7 +231,7 @@ fn a_kill_loses_at_most_one_lease_and_never_forgets_a_call() {
 }
 
 #[test]
-fn counts_survive_many_kills_without_a_call_too_much() {
+fn repeated_kills_never_admit_more_calls_than_the_limit() {
     let mut gateway = Setup::new().set("plans.free", "200").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut sum = 0;
@@ -244,7 +244,7 @@ fn counts_survive_many_kills_without_a_call_too_much() {
 }
 
 #[test]
-fn a_changed_limit_is_in_effect_on_a_kept_connection() {
+fn a_changed_limit_takes_effect_on_a_kept_connection() {
     let gateway = Setup::new().set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
@@ -287,7 +287,7 @@ fn an_unlimited_account_is_counted_and_has_no_rate_limit_headers() {
 }
 
 #[test]
-fn an_account_without_a_plan_has_the_free_one_and_plans_are_as_shipped() {
+fn the_shipped_plans_have_their_limits_and_a_new_account_gets_the_free_plan() {
     let gateway = Setup::new().start();
     for (plan, limit) in [("free", 100), ("starter", 1_000), ("pro", 10_000), ("business", 100_000)]
     {

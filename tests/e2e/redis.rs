@@ -15,7 +15,7 @@ pub const DEFAULT_DEADLINE: &str = "50ms";
 const LONG_DEADLINE: &str = "5s";
 
 /// Gateways on one server, and a key of an account with this limit.
-pub fn start(
+pub fn start_gateways(
     [url, account, on_failure, deadline]: [&str; 4],
     limit: u64,
     gateways: usize,
@@ -77,7 +77,7 @@ fn assert_gateways_share_a_limit(gateways: usize, kills: usize) {
     const CLIENTS: usize = 4;
     let server = RedisServer::start();
     let (mut gateways, key) =
-        start([&server.url(), "acme", "closed", LONG_DEADLINE], LIMIT, gateways);
+        start_gateways([&server.url(), "acme", "closed", LONG_DEADLINE], LIMIT, gateways);
     let begun = Instant::now();
     let clients = LoadGenerator::new(DOMAIN, &key);
     std::thread::scope(|scope| {
@@ -122,7 +122,7 @@ fn four_gateways_share_ten_thousand_calls_exactly() {
 }
 
 #[test]
-fn gateways_that_are_killed_cost_a_lease_each_and_never_a_call_too_many() {
+fn killed_gateways_lose_at_most_a_lease_each_and_never_exceed_the_limit() {
     assert_gateways_share_a_limit(4, 2);
 }
 
@@ -145,8 +145,8 @@ enum FaultDuration {
     UntilEnded,
 }
 
-/// Runs two gateways under steady load, with either policy and an account each. The server writes
-/// to disk, so that every call must be counted in the end.
+/// Runs two gateways under steady load, one with each value of `store.on_failure`, each with
+/// its own account. The server writes to disk, so that every call must be counted in the end.
 fn run_through_fault(scenario: &FaultScenario) {
     let mut server = RedisServer::start_on_disk();
     let deadline = if scenario.duration == FaultDuration::Unnoticed {
@@ -155,8 +155,8 @@ fn run_through_fault(scenario: &FaultScenario) {
         DEFAULT_DEADLINE
     };
     let (url, limit) = (server.url(), 1_000_000);
-    let (open, open_key) = start([&url, "one", "open", deadline], limit, 1);
-    let (closed, closed_key) = start([&url, "other", "closed", deadline], limit, 1);
+    let (open, open_key) = start_gateways([&url, "one", "open", deadline], limit, 1);
+    let (closed, closed_key) = start_gateways([&url, "other", "closed", deadline], limit, 1);
     let (open, closed) = (&open[0], &closed[0]);
     wait_until("all know both keys", || open.get("/v1/usage", &closed_key).status == 200);
     let pause = Duration::from_millis(2);
@@ -211,7 +211,8 @@ fn run_through_fault(scenario: &FaultScenario) {
     }
 }
 
-/// During an outage the first gateway serves its clients, and the second refuses its clients.
+/// Asserts that during the outage the first gateway serves its clients, and the second gateway
+/// refuses its clients, and that both report the outage.
 fn assert_outage_is_handled(
     [open, closed]: [&Gateway; 2],
     [open_clients, closed_clients]: [&LoadGenerator; 2],
@@ -240,7 +241,7 @@ fn assert_outage_is_handled(
 }
 
 #[test]
-fn a_server_that_is_killed_under_load_keeps_no_request_waiting_and_counts_on_when_it_is_back() {
+fn killing_redis_under_load_delays_no_request_and_loses_no_count() {
     run_through_fault(&FaultScenario {
         begin: RedisServer::kill,
         end: RedisServer::restart,
@@ -249,7 +250,7 @@ fn a_server_that_is_killed_under_load_keeps_no_request_waiting_and_counts_on_whe
 }
 
 #[test]
-fn a_stopped_server_delays_no_request() {
+fn pausing_redis_under_load_delays_no_request_and_loses_no_count() {
     run_through_fault(&FaultScenario {
         begin: |server| server.pause(),
         end: |server| server.resume(),
@@ -258,7 +259,7 @@ fn a_stopped_server_delays_no_request() {
 }
 
 #[test]
-fn a_server_that_only_reads_is_an_outage() {
+fn a_read_only_redis_is_handled_as_an_outage() {
     run_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["REPLICAOF", "127.0.0.1", "1"])),
         end: |server| drop(server.run(&["REPLICAOF", "NO", "ONE"])),
@@ -267,7 +268,7 @@ fn a_server_that_only_reads_is_an_outage() {
 }
 
 #[test]
-fn a_server_whose_memory_is_full_is_an_outage() {
+fn a_redis_with_full_memory_is_handled_as_an_outage() {
     run_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "1"])),
         end: |server| drop(server.run(&["CONFIG", "SET", "maxmemory", "0"])),
@@ -276,7 +277,7 @@ fn a_server_whose_memory_is_full_is_an_outage() {
 }
 
 #[test]
-fn scripts_that_are_flushed_under_load_cost_no_call() {
+fn flushing_redis_scripts_under_load_fails_no_call() {
     run_through_fault(&FaultScenario {
         begin: |server| {
             for _ in 0..20 {
@@ -289,17 +290,17 @@ fn scripts_that_are_flushed_under_load_cost_no_call() {
 }
 
 #[test]
-fn a_server_that_pauses_for_a_moment_keeps_no_request_waiting() {
+fn a_redis_pause_of_300_ms_delays_no_request_and_loses_no_count() {
     run_through_fault(&FaultScenario {
         begin: |server| drop(server.run(&["CLIENT", "PAUSE", "300", "ALL"])),
-        // The lost account gets no lease either until the quarantine is over.
+        // Redis answers this PING once its pause is over.
         end: |server| drop(server.run(&["PING"])),
         duration: FaultDuration::Brief,
     });
 }
 
 #[test]
-fn unsettled_calls_are_capped() {
+fn store_max_unsettled_limits_the_unsettled_calls() {
     let mut server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set("store.max_unsettled", "50");
     let setup = setup.set("plans.free", "100000");

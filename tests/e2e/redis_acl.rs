@@ -7,11 +7,11 @@ use crate::redis_server::RedisServer;
 /// The base rules in docs/redis.md, and the additional rules below them, in order.
 fn documented_acl() -> (Vec<String>, Vec<Vec<String>>) {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/redis.md");
-    let readme = std::fs::read_to_string(path).unwrap();
+    let document = std::fs::read_to_string(path).unwrap();
     let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
-    let line = readme.lines().find_map(|line| line.strip_prefix("    ACL SETUSER "));
+    let line = document.lines().find_map(|line| line.strip_prefix("    ACL SETUSER "));
     let section =
-        readme.split_once("uses need further").unwrap().1.split_once("ACL SETUSER").unwrap().0;
+        document.split_once("uses need further").unwrap().1.split_once("ACL SETUSER").unwrap().0;
     let further = section.split('`').skip(1).step_by(2).filter(|code| code.starts_with('+'));
     (words(line.expect("the ACL line")), further.map(words).collect())
 }
@@ -53,7 +53,7 @@ fn use_every_feature(gateway: &Gateway, key: &str) {
 }
 
 #[test]
-fn the_rights_in_readme_are_enough_for_a_gateway_and_for_commands() {
+fn the_acl_rules_in_redis_md_suffice_for_a_gateway_and_for_commands() {
     let (line, further) = documented_acl();
     let [changes, imports, repair, copies, waits, learns] = &further[..] else {
         panic!("{further:?}")

@@ -5,18 +5,19 @@ use std::time::Duration;
 use crate::harness::{Gateway, LoadGenerator, TcpForwarder, wait_until};
 use crate::redis::{
     DEFAULT_DEADLINE, DOMAIN, MAX_LEASE, is_store_down, reports_store_degraded, spend_the_rest,
-    start,
+    start_gateways,
 };
 use crate::redis_server::RedisServer;
 
 const LIMIT: u64 = 6_400;
-/// For each of two gateways: the calls of the other that the server lost.
+/// The most calls that the limit may lack in the end: for each of two gateways, the lease of the
+/// other gateway that the server lost.
 const MAX_STALE_CALLS: u64 = 2 * MAX_LEASE;
 
-/// Two gateways of the closed policy spend 6,400 calls while the server loses its data. Returns the
-/// number of admitted calls.
+/// Two gateways with `store.on_failure = "closed"` spend the limit while the server loses its data.
+/// Returns the number of admitted calls, and asserts that it does not exceed the limit.
 fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u64 {
-    let (gateways, key) = start([url, "acme", "closed", DEFAULT_DEADLINE], LIMIT, 2);
+    let (gateways, key) = start_gateways([url, "acme", "closed", DEFAULT_DEADLINE], LIMIT, 2);
     let clients = LoadGenerator::new(DOMAIN, &key).with_pause(Duration::from_millis(1));
     std::thread::scope(|scope| {
         let _stop_guard = clients.stop_on_drop();
@@ -30,7 +31,7 @@ fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u
     for gateway in &gateways {
         // The gateways keep known keys, whatever data the store lost.
         assert_eq!(gateway.get("/v1/usage", &key).status, 200);
-        wait_until("the store is well", || {
+        wait_until("the store is back", || {
             !is_store_down(gateway) && !reports_store_degraded(gateway)
         });
     }
@@ -49,14 +50,14 @@ fn spend_while_state_is_lost(url: &str, at_least: u64, lose: impl FnOnce()) -> u
 }
 
 #[test]
-fn a_server_restarted_with_its_disk_leaves_the_count_exact() {
+fn a_redis_restarted_with_its_data_admits_exactly_the_limit() {
     let mut server = RedisServer::start_on_disk();
     let url = server.url();
     assert_eq!(spend_while_state_is_lost(&url, LIMIT, || server.restart()), LIMIT);
 }
 
 #[test]
-fn a_server_emptied_while_all_gateways_live_leads_to_no_call_too_many() {
+fn an_emptied_redis_never_leads_to_more_calls_than_the_limit() {
     let server = RedisServer::start();
     spend_while_state_is_lost(&server.url(), LIMIT - MAX_STALE_CALLS, || {
         drop(server.run(&["FLUSHALL"]))
@@ -64,14 +65,14 @@ fn a_server_emptied_while_all_gateways_live_leads_to_no_call_too_many() {
 }
 
 #[test]
-fn a_server_restarted_without_a_disk_leads_to_no_call_too_many() {
+fn a_redis_restarted_without_its_data_never_leads_to_more_calls_than_the_limit() {
     let mut server = RedisServer::start();
     let url = server.url();
     spend_while_state_is_lost(&url, LIMIT - MAX_STALE_CALLS, || server.restart());
 }
 
 #[test]
-fn a_replica_that_takes_over_leads_to_no_call_too_many_while_all_gateways_live() {
+fn a_failover_to_a_stale_replica_never_leads_to_more_calls_than_the_limit() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
     wait_until("the replica follows", || {

@@ -19,7 +19,7 @@ fn reports_degraded(gateway: &Gateway, words: &str) -> bool {
 }
 
 #[test]
-fn a_server_that_closes_idle_connections_costs_no_answer() {
+fn a_redis_that_closes_idle_connections_fails_no_request() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server).set_text("store.deadline", "2s");
     // A node loads an account only when a request needs the account.
@@ -49,7 +49,7 @@ fn a_server_that_closes_idle_connections_costs_no_answer() {
 }
 
 #[test]
-fn usage_is_answered_all_through_a_failover() {
+fn v1_usage_is_answered_throughout_a_redis_failover() {
     let mut primary = RedisServer::start();
     let replica = RedisServer::replica_of(&primary);
     wait_until_replicating(&replica);
@@ -70,9 +70,9 @@ fn usage_is_answered_all_through_a_failover() {
     primary.kill();
     replica.run(&["REPLICAOF", "NO", "ONE"]);
     forwarder.switch_to(&replica);
-    // Meanwhile the new server has no replica, so no node can report leases.
+    // The new primary has no replica, and `store.wait_replicas` is 1: no lease report succeeds.
     let begun = Instant::now();
-    wait_until("some seconds are over", || {
+    wait_until("four seconds are over", || {
         for key in [&caller, &reader] {
             let usage = gateway.get("/v1/usage", key);
             assert_eq!(usage.status, 200, "after {:?}: {}", begun.elapsed(), usage.text());
@@ -126,7 +126,7 @@ fn spend_while_the_replica_is_lost(
 }
 
 #[test]
-fn without_its_replica_on_failure_open_serves_by_the_primary_alone_within_the_limit() {
+fn with_on_failure_open_a_lost_replica_still_admits_exactly_the_limit() {
     let (gateways, primary, mut replica, key, admitted) = spend_while_the_replica_is_lost("open");
     assert_eq!(admitted, LIMIT);
     for gateway in &gateways {
@@ -145,7 +145,7 @@ fn without_its_replica_on_failure_open_serves_by_the_primary_alone_within_the_li
 }
 
 #[test]
-fn without_its_replica_on_failure_closed_refuses_until_it_is_back() {
+fn with_on_failure_closed_a_lost_replica_refuses_calls_until_it_is_back() {
     let (gateways, primary, mut replica, key, mut admitted) =
         spend_while_the_replica_is_lost("closed");
     assert!(admitted < LIMIT, "{admitted}");

@@ -34,7 +34,7 @@ fn assert_fails_open(gateway: &Gateway) {
 }
 
 #[test]
-fn a_gateway_starts_without_its_server_and_serves_once_it_is_there() {
+fn a_gateway_starts_without_redis_and_serves_once_redis_answers() {
     let mut server = RedisServer::start();
     server.kill();
     let gateway = setup_on(&server).start();
@@ -53,7 +53,7 @@ fn a_gateway_starts_without_its_server_and_serves_once_it_is_there() {
 }
 
 #[test]
-fn preflights_without_a_key_set_are_our_failure_and_other_questions_are_not() {
+fn before_the_store_is_initialised_a_preflight_gets_a_500_and_other_options_a_204() {
     let server = RedisServer::start();
     let gateway = setup_on(&server).start();
     let options = || request("OPTIONS", USAGE);
@@ -69,7 +69,7 @@ fn preflights_without_a_key_set_are_our_failure_and_other_questions_are_not() {
 }
 
 #[test]
-fn a_server_that_was_wiped_takes_no_key_away() {
+fn a_wiped_redis_removes_no_known_key_before_a_restart() {
     let server = RedisServer::start();
     let gateway = setup_on(&server).start();
     let key = gateway.create_active_key("acme", &[]);
@@ -93,7 +93,7 @@ fn a_server_that_was_wiped_takes_no_key_away() {
 }
 
 #[test]
-fn a_server_that_lost_rows_takes_no_key_away() {
+fn a_redis_that_lost_key_rows_removes_no_known_key() {
     let server = RedisServer::start();
     let gateway = setup_on(&server).start();
     let key = gateway.create_active_key("acme", &[]);
@@ -112,7 +112,7 @@ fn a_server_that_lost_rows_takes_no_key_away() {
 }
 
 #[test]
-fn keys_serve_on_while_the_server_is_away() {
+fn known_keys_are_accepted_while_redis_is_down() {
     let mut server = RedisServer::start_on_disk();
     let gateway = setup_on(&server).start();
     let (key, id) = gateway.create_active_key_with_id("acme", &[]);
@@ -128,7 +128,7 @@ fn keys_serve_on_while_the_server_is_away() {
 }
 
 #[test]
-fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later() {
+fn a_redis_with_an_eviction_policy_is_refused_at_the_start_and_reported_later() {
     let server = RedisServer::start_with(&["--maxmemory-policy", "allkeys-lru"]);
     let setup = setup_on(&server);
     for subcommand in ["run", "check"] {
@@ -146,7 +146,7 @@ fn a_server_that_may_throw_keys_away_is_refused_at_the_start_and_told_of_later()
 }
 
 #[test]
-fn check_says_how_the_server_is() {
+fn check_reports_whether_redis_is_empty_filled_or_down() {
     let mut server = RedisServer::start();
     let setup = setup_on(&server);
     let printed = setup.cli(&["check"]).expect(0).stderr;
@@ -166,7 +166,7 @@ fn check_says_how_the_server_is() {
 }
 
 #[test]
-fn no_password_is_shown() {
+fn no_output_shows_the_redis_password() {
     let server = RedisServer::start();
     server.run(&["ACL", "SETUSER", "me", "on", ">other", "~*", "+@all"]);
     let setup = Setup::new().set_text("store.url", &server.url_as("me", "s3cr3t"));
@@ -243,7 +243,7 @@ fn every_command_about_keys_and_accounts_works_on_both_stores() {
 }
 
 #[test]
-fn a_store_moves_to_a_server_and_back_with_its_keys_and_numbers() {
+fn store_copy_moves_keys_and_counts_from_sqlite_to_redis_and_back() {
     let gateway = Setup::new().start();
     let (key, id) = gateway.create_active_key_with_id("acme", &["--plan", "pro"]);
     let (old, ended) = gateway.create_active_key_with_id("acme", &[]);
@@ -276,7 +276,7 @@ fn a_store_moves_to_a_server_and_back_with_its_keys_and_numbers() {
 }
 
 #[test]
-fn a_copy_takes_a_store_that_is_there_to_one_that_is_empty() {
+fn store_copy_needs_an_existing_source_and_an_empty_target() {
     let setup = Setup::new();
     let server = RedisServer::start();
     let absent = setup.path("absent.db");
@@ -300,7 +300,7 @@ fn a_copy_takes_a_store_that_is_there_to_one_that_is_empty() {
 }
 
 #[test]
-fn keys_that_can_not_be_followed_are_told_as_keys_until_they_can() {
+fn while_redis_is_down_readyz_and_metrics_report_the_keys_as_failing() {
     let mut server = RedisServer::start_on_disk();
     let gateway = setup_on(&server).start();
     let key = gateway.create_active_key("acme", &[]);

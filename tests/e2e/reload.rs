@@ -51,7 +51,7 @@ fn a_list_renamed_over_the_old_one_is_picked_up() {
 }
 
 #[test]
-fn a_swapped_link_as_kubernetes_makes_it_is_picked_up() {
+fn a_kubernetes_style_symlink_swap_is_picked_up() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     let mount = setup.path("mount");
     let versioned = |name: &str| mount.join(name);
@@ -93,7 +93,7 @@ fn a_compiled_table_replaced_by_another_is_picked_up() {
 }
 
 #[test]
-fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
+fn a_broken_list_is_reported_with_its_line_and_the_old_table_serves() {
     let (gateway, key) = start();
     gateway.lists().write("disposable.txt", "first.test\nnew.test\nnot a name\n");
     wait_until("/readyz reports the fault", || {
@@ -114,7 +114,7 @@ fn a_broken_list_keeps_the_old_table_and_says_where_it_is_broken() {
 }
 
 #[test]
-fn a_table_that_vanishes_keeps_the_old_one() {
+fn if_the_table_folder_vanishes_the_old_table_serves() {
     let (gateway, key) = start();
     let lists = gateway.lists().path;
     std::fs::rename(&lists, gateway.path("away")).unwrap();
@@ -125,7 +125,7 @@ fn a_table_that_vanishes_keeps_the_old_one() {
 }
 
 #[test]
-fn a_protected_name_that_would_be_flagged_refuses_the_table() {
+fn a_table_that_flags_a_protected_name_is_refused() {
     let (gateway, key) = start();
     let header = std::fs::read_to_string(gateway.lists().file("overrides.csv")).unwrap();
     gateway
@@ -155,7 +155,7 @@ fn a_table_that_lost_most_of_its_rows_is_refused() {
 }
 
 #[test]
-fn a_changed_plan_is_in_effect_without_a_restart() {
+fn a_changed_plan_takes_effect_without_a_restart() {
     let gateway = Setup::new().set("plans.free", "3").start();
     let key = gateway.create_active_key("acme", &[]);
     for _ in 0..3 {
@@ -170,7 +170,7 @@ fn a_changed_plan_is_in_effect_without_a_restart() {
 }
 
 #[test]
-fn a_broken_config_keeps_the_old_one_and_is_told() {
+fn a_broken_config_is_reported_and_the_old_config_stays() {
     let gateway = Setup::new().set("plans.free", "50").set("plans.all", "\"unlimited\"").start();
     let key = gateway.create_active_key("acme", &[]);
     let asker = gateway.create_active_key("asker", &["--plan", "all"]);
@@ -192,7 +192,7 @@ fn a_broken_config_keeps_the_old_one_and_is_told() {
 }
 
 #[test]
-fn files_that_were_emptied_keep_the_last_good_state() {
+fn an_emptied_key_file_or_config_is_reported_and_the_last_good_one_stays() {
     let setup = Setup::new().set("plans.free", "50");
     let keys = setup.path("keys.toml");
     let hash = riskgate::keys::format_key_hash("a_key_that_a_file_declares");
@@ -226,7 +226,7 @@ fn files_that_were_emptied_keep_the_last_good_state() {
 }
 
 #[test]
-fn a_config_at_the_usual_place_that_goes_away_is_missed() {
+fn a_missing_config_in_the_default_place_is_reported_and_the_old_one_stays() {
     let setup = Setup::new().set("plans.free", "50");
     let (keys, usual) = (setup.path("keys.toml"), setup.path("conf").join("riskgate.toml"));
     let token = "a_key_that_a_file_declares";
@@ -260,7 +260,7 @@ fn a_config_at_the_usual_place_that_goes_away_is_missed() {
 }
 
 #[test]
-fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
+fn a_changed_setting_that_needs_a_restart_is_reported_and_not_applied() {
     let gateway = Setup::new().set("plans.free", "50").start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.edit_config(|text| text.replace("[listen]", "[listen]\nmax_target_bytes = 64"));
@@ -272,7 +272,7 @@ fn a_change_that_takes_a_restart_is_told_and_not_half_done() {
 }
 
 #[test]
-fn sighup_and_post_reload_read_everything_again() {
+fn sighup_and_post_reload_reload_config_table_and_keys() {
     let (gateway, key) = start();
     gateway.send_signal("HUP");
     wait_until("everything was read again", || {

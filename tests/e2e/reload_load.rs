@@ -6,7 +6,7 @@ use crate::harness::{CertificateAuthority, SetOnDrop, Setup, get, request, wait_
 use crate::reload::start;
 
 #[test]
-fn no_answer_is_torn_or_wrong_while_tables_change() {
+fn every_response_comes_from_one_table_while_tables_change() {
     let (gateway, key) = start();
     let lists = gateway.lists();
     // Between the two tables, reason, score and label of swap.test differ together.
@@ -92,7 +92,7 @@ fn a_key_is_revoked_while_a_large_table_is_read() {
 
 /// Repeated changes of routes, keys, certificates and tables must not leak resources.
 #[test]
-fn reloads_take_no_descriptors_threads_or_memory() {
+fn reloads_leak_no_descriptors_threads_or_memory() {
     let method = "M".repeat(40);
     let routes = |round: usize| -> String {
         let route = |at| {

@@ -72,13 +72,13 @@ fn a_head_request_that_is_refused_has_no_body_either() {
 }
 
 #[test]
-fn usage_says_plan_count_limit_and_reset() {
+fn usage_has_plan_count_limit_and_reset_time() {
     let gateway = Setup::new().set("plans.free", "100").set("plans.pro", "10000").start();
     let key = gateway.create_active_key("acme", &["--plan", "pro"]);
     for _ in 0..12 {
         gateway.get_domain("first.test", &key).expect(200);
     }
-    let reset_at = next_month();
+    let reset_at = start_of_next_month();
     let answer = gateway.get("/v1/usage", &key).expect(200);
     assert_eq!(
         answer.text(),
@@ -93,7 +93,7 @@ fn usage_says_plan_count_limit_and_reset() {
 }
 
 #[test]
-fn the_top_list_says_names_scores_reasons_and_its_length() {
+fn the_top_list_has_names_scores_reasons_and_its_length() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let answer = gateway.get("/v1/public/top-domains", &key).expect(200);
@@ -111,7 +111,7 @@ fn the_top_list_says_names_scores_reasons_and_its_length() {
 }
 
 #[test]
-fn a_query_is_ignored_where_we_answer_ourselves() {
+fn routes_that_riskgate_answers_itself_ignore_the_query() {
     let (gateway, key) = shared_gateway();
     let plain = gateway.get_domain("yopmail.com", key).expect(200);
     for query in ["?", "?a=b", "?x=/../../usage", "?key=%zz"] {
@@ -123,7 +123,7 @@ fn a_query_is_ignored_where_we_answer_ourselves() {
 }
 
 #[test]
-fn a_missing_malformed_unknown_revoked_or_expired_key_look_the_same() {
+fn a_missing_malformed_unknown_revoked_or_expired_key_gets_the_same_401() {
     let gateway = Setup::new().start();
     let (revoked, id) = gateway.create_active_key_with_id("acme", &[]);
     gateway.cli(&["keys", "revoke", &id]).expect(0);
@@ -170,7 +170,7 @@ fn a_missing_malformed_unknown_revoked_or_expired_key_look_the_same() {
 }
 
 #[test]
-fn a_domain_that_is_none_says_what_was_expected() {
+fn a_422_explains_what_was_expected_without_repeating_the_input() {
     let (gateway, key) = shared_gateway();
     let answer = gateway.get_domain("user%40example.com", key).expect(422);
     let body = answer.json();
@@ -185,7 +185,7 @@ fn a_domain_that_is_none_says_what_was_expected() {
 }
 
 #[test]
-fn a_refused_origin_is_told_in_the_detail() {
+fn a_403_names_the_refused_origin_in_its_detail() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &["--origin", "https://app.example.com"]);
     let answer = gateway
@@ -203,13 +203,13 @@ fn a_refused_origin_is_told_in_the_detail() {
 }
 
 #[test]
-fn a_spent_quota_says_when_it_resets() {
+fn a_429_for_a_spent_quota_has_the_reset_time() {
     let gateway = Setup::new().set("plans.free", "2").start();
     let key = gateway.create_active_key("acme", &[]);
     gateway.get_domain("first.test", &key).expect(200);
     gateway.get_domain("first.test", &key).expect(200);
     let answer = gateway.get_domain("first.test", &key).expect(429);
-    let reset_at = next_month();
+    let reset_at = start_of_next_month();
     assert_eq!(
         answer.text(),
         format!(
@@ -219,7 +219,7 @@ fn a_spent_quota_says_when_it_resets() {
     assert_eq!(answer.header("X-Fail-Open"), Some("true"));
     let wait: i64 = answer.header("Retry-After").unwrap().parse().unwrap();
     assert!(wait >= 1);
-    let expected = seconds_to(&reset_at);
+    let expected = seconds_until(&reset_at);
     assert!((wait - expected).abs() <= 60, "{wait} is not {expected}");
 }
 
@@ -252,7 +252,7 @@ fn the_connection_stays_open_after_a_refusal() {
 }
 
 #[test]
-fn a_request_id_comes_back_or_is_made() {
+fn a_valid_request_id_is_returned_and_an_invalid_one_is_replaced() {
     let (gateway, key) = shared_gateway();
     let ask = |id: &str| {
         let answer =
@@ -318,7 +318,7 @@ fn a_client_that_has_finished_sending_still_gets_its_answer() {
 }
 
 /// The first second of the next month in RFC 3339 form.
-pub fn next_month() -> String {
+pub fn start_of_next_month() -> String {
     let now = jiff::Timestamp::now().to_zoned(jiff::tz::TimeZone::UTC);
     let (year, month) = match now.month() {
         12 => (now.year() + 1, 1),
@@ -328,7 +328,7 @@ pub fn next_month() -> String {
 }
 
 /// The seconds from now to this time.
-pub fn seconds_to(time: &str) -> i64 {
+pub fn seconds_until(time: &str) -> i64 {
     time.parse::<jiff::Timestamp>().unwrap().as_second() - jiff::Timestamp::now().as_second()
 }
 

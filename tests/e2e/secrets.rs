@@ -22,16 +22,16 @@ const JANE: &str = "jane.doe@example.com";
 const ENCODED: &str = "jane.doe%40example.com";
 
 #[test]
-fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
+fn no_output_shows_a_secret_after_bad_requests_upstream_faults_and_broken_files() {
     let server = RedisServer::start();
     let password = format!(">{PASSWORD}");
     server.run(&["ACL", "SETUSER", "me", "on", &password, "~*", "&*", "+@all"]);
     let upstream = MockUpstream::with_script(|seen| leaky_response(seen.request_line()));
-    let setup = Setup::new().upstream(&[upstream.address]).set_text("admin.token", TOKEN);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set_text("admin.token", TOKEN);
     let setup = setup.set_text("store.url", &server.url_as("me", PASSWORD));
     let setup = setup.set_text("upstream.deadline", "400ms");
     let keys = setup.path("keys.toml");
-    std::fs::write(&keys, key_file(&hash_of(IMPORTED))).unwrap();
+    std::fs::write(&keys, key_file_toml(&hash_line(IMPORTED))).unwrap();
     let setup = setup.set_text("keys.file", keys.to_str().unwrap());
     setup.cli(&["store", "init"]).expect(0);
     let gateway = setup.start();
@@ -53,14 +53,14 @@ fn no_secret_comes_out_of_a_run_in_which_all_goes_wrong() {
         secrets.assert_no_secret_in(path, &page.text());
     }
     gateway.send_request(&get("/v1/usage").with_header("X-Request-Id", "the-last-one"));
-    wait_until("all is logged", || log_of(&gateway).contains("the-last-one"));
-    secrets.assert_no_secret_in("the access log", &log_of(&gateway));
+    wait_until("all is logged", || read_access_log_text(&gateway).contains("the-last-one"));
+    secrets.assert_no_secret_in("the access log", &read_access_log_text(&gateway));
     secrets.assert_no_secret_in("stderr", &gateway.stderr());
-    let (log, stderr) = (log_of(&gateway), gateway.stderr());
+    let (log, stderr) = (read_access_log_text(&gateway), gateway.stderr());
     assert!(log.lines().count() > 50 && log.contains("…@example.com"), "too few lines were logged");
     assert!(
         stderr.contains("keys.toml") && stderr.contains("redis://"),
-        "little was said: {stderr}"
+        "standard error lacks the expected faults: {stderr}"
     );
 }
 
@@ -190,8 +190,8 @@ fn break_reloaded_files(gateway: &Gateway, key: &str, secrets: &Secrets) {
         secrets.assert_no_secret_in("check", &check.stderr);
     };
     for text in [
-        key_file(&format!("env = {key:?}")),
-        key_file(&format!("hash = {key:?}")),
+        key_file_toml(&format!("env = {key:?}")),
+        key_file_toml(&format!("hash = {key:?}")),
         format!("key = {key:?}\n"),
         format!("{good}{key} = 1\n"),
         format!("{good}require_origin = {key:?}\n"),
@@ -240,14 +240,14 @@ fn send_admin_request(gateway: &Gateway, method: &str, path: &str, token: &str) 
     asked.with_header("Authorization", &format!("Bearer {token}")).send(gateway.admin)
 }
 
-fn log_of(gateway: &Gateway) -> String {
+fn read_access_log_text(gateway: &Gateway) -> String {
     std::fs::read_to_string(gateway.path("access.log")).unwrap_or_default()
 }
 
-fn key_file(rest: &str) -> String {
+fn key_file_toml(rest: &str) -> String {
     format!("[[key]]\nid = \"imported\"\naccount = \"elsewhere\"\n{rest}\n")
 }
 
-fn hash_of(key: &str) -> String {
+fn hash_line(key: &str) -> String {
     format!("hash = {:?}", riskgate::keys::format_key_hash(key))
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::harness::{Connection, Setup, TEST_TIMEOUT, get};
 
 #[test]
-fn a_slow_header_is_cut_as_a_whole() {
+fn a_connection_closes_if_its_whole_header_takes_longer_than_header_timeout() {
     let gateway = Setup::new().set_text("listen.header_timeout", "1s").start();
     let key = gateway.create_active_key("acme", &[]);
     let bytes = get("/v1/usage").key(&key).to_bytes();
@@ -15,7 +15,7 @@ fn a_slow_header_is_cut_as_a_whole() {
         if !first {
             connection.ask(&get("/v1/usage").key(&key)).expect(200);
         }
-        // Each byte arrives in time; the whole header does not.
+        // Each byte comes soon after the last, but the whole header takes longer than the time-out.
         let begun = Instant::now();
         let cut = std::thread::scope(|scope| {
             let slow = scope.spawn(|| is_closed_during_trickle(&mut connection, &bytes));
@@ -41,7 +41,7 @@ fn is_closed_during_trickle(connection: &mut Connection, bytes: &[u8]) -> bool {
 }
 
 #[test]
-fn an_idle_connection_is_closed_after_its_time() {
+fn an_idle_connection_is_closed_after_keepalive_timeout() {
     let gateway = Setup::new().set_text("listen.keepalive_timeout", "1s").start();
     let key = gateway.create_active_key("acme", &[]);
     let mut connection = gateway.connect();
@@ -50,7 +50,7 @@ fn an_idle_connection_is_closed_after_its_time() {
 }
 
 #[test]
-fn beyond_the_limit_connections_are_closed_until_others_end() {
+fn beyond_max_connections_a_new_connection_is_closed_until_another_ends() {
     let gateway = Setup::new().set("listen.max_connections", "4").start();
     let key = gateway.create_active_key("acme", &[]);
     let usage = get("/v1/usage").key(&key);

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    END_HEADERS, END_STREAM, Frames, HEADERS, RST_STREAM, SETTINGS, frame,
+    END_HEADERS, END_STREAM, FrameClient, HEADERS, RST_STREAM, SETTINGS, frame,
 };
 use crate::harness::{
     Gateway, MockUpstream, Setup, Step, TEST_TIMEOUT, WARM_UP_CALLS, get, response_bytes,
@@ -14,15 +14,15 @@ use crate::harness::{
 };
 
 const DOMAIN: &str = "/v1/public/domain/first.test";
-const LARGE: usize = 8 << 20;
+const LARGE_BODY_BYTES: usize = 8 << 20;
 
 /// A gateway with a deadline of one second for exchanges, and far longer write time-outs than any
 /// test takes. The upstream server's responses exceed every buffer.
 fn gateway_with_large_responses() -> (MockUpstream, Gateway, String) {
     let upstream = MockUpstream::with_script(|_| {
-        vec![Step::Send(response_bytes(200, "", &"x".repeat(LARGE)))]
+        vec![Step::Send(response_bytes(200, "", &"x".repeat(LARGE_BODY_BYTES)))]
     });
-    let setup = Setup::new().upstream(&[upstream.address]).set("listen.h2c", "true");
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("listen.h2c", "true");
     let setup = setup.set_text("upstream.deadline", "1s").set_text("listen.write_timeout", "10m");
     let setup = setup.set("upstream.max_in_flight", "30").set("plans.free", "1000000");
     let gateway = setup.set("upstream.max_in_flight_per_address", "30").start();
@@ -35,7 +35,7 @@ fn request(method: &str, target: &str, key: &str) -> Vec<u8> {
     format!("{line}Authorization: Bearer {key}\r\n\r\n").into_bytes()
 }
 
-fn open(address: SocketAddr) -> TcpStream {
+fn connect_with_timeouts(address: SocketAddr) -> TcpStream {
     let stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     stream.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
@@ -50,9 +50,10 @@ fn read_length_until_end(mut stream: TcpStream) -> usize {
 }
 
 #[test]
-fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
+fn a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted() {
     let (_stand_in, gateway, key) = gateway_with_large_responses();
-    let mut readers: Vec<TcpStream> = (0..30).map(|_| open(gateway.http)).collect();
+    let mut readers: Vec<TcpStream> =
+        (0..30).map(|_| connect_with_timeouts(gateway.http)).collect();
     for reader in &mut readers {
         reader.write_all(&request("GET", "/v1/check/a@b.com", &key)).unwrap();
     }
@@ -70,7 +71,7 @@ fn a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was() {
         assert!(rest < 1 << 20, "the kernel held {rest} bytes");
     }
     let response = get("/v1/check/a@b.com").key(&key).send(gateway.http).expect(200);
-    assert!(response.is_complete, "their exchange permits are free");
+    assert!(response.is_complete, "the permits of the ended exchanges are free");
     assert_eq!(
         gateway.get_month_count(&key),
         WARM_UP_CALLS + 31,
@@ -84,7 +85,7 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     for method in ["HEAD", "GET"] {
-        let mut client = open(gateway.http);
+        let mut client = connect_with_timeouts(gateway.http);
         let many = request(method, DOMAIN, &key).repeat(100);
         // Fills the buffers until no more bytes fit.
         while client.write_all(&many).is_ok() {}
@@ -96,8 +97,8 @@ fn a_client_that_reads_nothing_is_closed_and_gets_no_refund() {
 }
 
 /// Requests streams, and never enlarges their windows.
-fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) -> Frames {
-    let mut frames = Frames::open(gateway.http);
+fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) -> FrameClient {
+    let mut frames = FrameClient::open(gateway.http);
     // 4 is SETTINGS_INITIAL_WINDOW_SIZE.
     assert!(frames.send(&frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0])));
     for stream in 0..streams {
@@ -107,7 +108,7 @@ fn open_streams_without_window(gateway: &Gateway, block: &[u8], streams: u32) ->
 }
 
 /// Reads until this many streams were reset; no stream may end as if it were complete.
-fn assert_all_reset(frames: &mut Frames, streams: u32) {
+fn assert_all_reset(frames: &mut FrameClient, streams: u32) {
     let mut reset = 0;
     while reset < streams {
         let (kind, flags, stream, _) = frames.next_frame().expect("a frame");
@@ -120,7 +121,7 @@ fn assert_all_reset(frames: &mut Frames, streams: u32) {
 #[test]
 fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
     let (_stand_in, gateway, key) = gateway_with_large_responses();
-    let block = crate::harness::http2_frames::request("GET", "/v1/check/a@b.com", &key, &[]);
+    let block = crate::harness::http2_frames::header_block("GET", "/v1/check/a@b.com", &key, &[]);
     let mut peaks = vec![];
     for _ in 0..8 {
         let begun = Instant::now();
@@ -131,7 +132,7 @@ fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
             "the streams stayed open until the deadline"
         );
         // The connection itself still works.
-        let head = crate::harness::http2_frames::request("HEAD", DOMAIN, &key, &[]);
+        let head = crate::harness::http2_frames::header_block("HEAD", DOMAIN, &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 201, &head)));
         assert_eq!(frames.status(201), 200);
         peaks.push(gateway.peak_memory_kib());
@@ -144,11 +145,11 @@ fn a_stream_whose_window_stays_closed_is_reset_at_the_deadline() {
 }
 
 #[test]
-fn an_answer_of_ours_for_which_no_window_opens_is_reset_in_time() {
+fn riskgates_own_response_without_a_stream_window_is_reset_after_write_timeout() {
     let setup = Setup::new().set_text("listen.write_timeout", "500ms").set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::harness::http2_frames::request("GET", DOMAIN, &key, &[]);
+    let block = crate::harness::http2_frames::header_block("GET", DOMAIN, &key, &[]);
     let mut frames = open_streams_without_window(&gateway, &block, 50);
     assert_all_reset(&mut frames, 50);
     assert_eq!(gateway.get_month_count(&key), 50);
@@ -159,8 +160,8 @@ fn an_answer_of_ours_for_which_no_window_opens_is_reset_in_time() {
 fn a_stream_reset_by_its_client_gets_no_refund() {
     let gateway = Setup::new().set("listen.h2c", "true").set("plans.free", "1000").start();
     let key = gateway.create_active_key("acme", &[]);
-    let block = crate::harness::http2_frames::request("GET", DOMAIN, &key, &[]);
-    let mut frames = Frames::open(gateway.http);
+    let block = crate::harness::http2_frames::header_block("GET", DOMAIN, &key, &[]);
+    let mut frames = FrameClient::open(gateway.http);
     let mut bytes = vec![];
     for stream in 0..10 {
         bytes.extend(frame(HEADERS, END_HEADERS | END_STREAM, stream * 2 + 1, &block));

@@ -59,7 +59,7 @@ fn fifty_kills_under_load_cost_at_most_fifty_leases_and_never_a_call_too_many() 
 }
 
 #[test]
-fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
+fn an_unwritable_store_is_reported_and_not_changed() {
     let setup = Setup::new();
     let (folder, file) = (setup.path("state"), setup.path("state/store.db"));
     let setup = setup.set_text("store.url", &format!("sqlite:{}", file.display()));
@@ -88,7 +88,7 @@ fn a_store_that_cannot_be_written_is_told_and_stays_as_it_is() {
 }
 
 #[test]
-fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
+fn a_backup_restored_under_a_running_gateway_is_reported_with_the_remedy() {
     for in_place in [true, false] {
         let gateway = Setup::new().start();
         let (key, other) =
@@ -117,7 +117,7 @@ fn a_file_that_was_restored_under_a_gateway_is_told_with_what_to_do() {
         let degraded = || gateway.readyz().json()["degraded"].to_string();
         wait_until("/readyz says what to do", || {
             gateway.get_domain("first.test", &key);
-            degraded().contains("restart to ")
+            degraded().contains("restart riskgate to ")
         });
         assert!(degraded().contains("riskgate.db: expected "), "{}", degraded());
         assert_eq!(gateway.restart().readyz().json()["degraded"].to_string(), "[]");

@@ -17,7 +17,7 @@ fn start(on_failure: &str, limit: u64) -> (Gateway, String) {
 }
 
 /// While this value lives, no other process can write to the store.
-fn lock(gateway: &Gateway) -> Connection {
+fn lock_store(gateway: &Gateway) -> Connection {
     let store = Connection::open(gateway.path("riskgate.db")).unwrap();
     store.busy_timeout(crate::harness::TEST_TIMEOUT).unwrap();
     store.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -34,9 +34,9 @@ fn reports_store_degraded(gateway: &Gateway) -> bool {
 }
 
 #[test]
-fn open_on_failure_serves_says_so_and_settles_every_call() {
+fn with_on_failure_open_an_outage_shows_in_readyz_and_every_served_call_is_counted() {
     let (gateway, key) = start("open", 10_000);
-    let locked = lock(&gateway);
+    let locked = lock_store(&gateway);
     let mut connection = gateway.connect();
     let mut served = 1;
     let mut ask = || {
@@ -70,9 +70,9 @@ fn open_on_failure_serves_says_so_and_settles_every_call() {
 }
 
 #[test]
-fn closed_on_failure_refuses_with_our_500_and_counts_nothing_for_it() {
+fn with_on_failure_closed_an_outage_gets_a_500_and_refused_calls_are_not_counted() {
     let (gateway, key) = start("closed", 500);
-    let locked = lock(&gateway);
+    let locked = lock_store(&gateway);
     let mut served = 1;
     wait_until("the leased calls are spent", || {
         let status = gateway.get(DOMAIN, &key).status;
@@ -98,9 +98,9 @@ fn closed_on_failure_refuses_with_our_500_and_counts_nothing_for_it() {
 }
 
 #[test]
-fn an_outage_does_not_open_a_limit_that_this_node_knows_to_be_spent() {
+fn with_on_failure_open_an_outage_admits_no_call_beyond_a_limit_known_to_be_spent() {
     let (gateway, key) = start("open", 40);
-    let locked = lock(&gateway);
+    let locked = lock_store(&gateway);
     let mut served = 1;
     wait_until("the store counts as down", || {
         served += u64::from(gateway.get(DOMAIN, &key).status == 200);
@@ -117,7 +117,7 @@ fn an_outage_does_not_open_a_limit_that_this_node_knows_to_be_spent() {
 }
 
 #[test]
-fn a_store_that_vanishes_or_breaks_under_way_never_looks_like_a_wrong_key() {
+fn if_the_store_files_vanish_a_known_key_never_gets_a_401() {
     let (gateway, key) = start("open", 10_000);
     for file in ["riskgate.db", "riskgate.db-wal", "riskgate.db-shm"] {
         let path = gateway.path(file);

@@ -36,7 +36,7 @@ impl NotifySocket {
     }
 }
 
-fn start_under(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway, NotifySocket) {
+fn start_under_systemd(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway, NotifySocket) {
     let setup = Setup::new();
     let manager = manager(&setup);
     let socket = setup.path("notify.sock").display().to_string();
@@ -45,8 +45,8 @@ fn start_under(manager: impl FnOnce(&Setup) -> NotifySocket) -> (Gateway, Notify
 }
 
 #[test]
-fn systemd_gets_ready_reloading_and_stopping() {
-    let (mut gateway, manager) = start_under(NotifySocket::new);
+fn riskgate_notifies_systemd_of_ready_reloading_and_stopping() {
+    let (mut gateway, manager) = start_under_systemd(NotifySocket::new);
     let ready = format!("READY=1\nMAINPID={}", gateway.pid());
     assert_eq!(manager.next_notification(), ready);
     gateway.send_signal("HUP");
@@ -59,8 +59,8 @@ fn systemd_gets_ready_reloading_and_stopping() {
 }
 
 #[test]
-fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
-    let (gateway, manager) = start_under(NotifySocket::new);
+fn watchdog_messages_are_sent_only_while_the_process_runs() {
+    let (gateway, manager) = start_under_systemd(NotifySocket::new);
     for _ in 0..5 {
         wait_until("a WATCHDOG=1 message", || manager.next_message() == "WATCHDOG=1");
     }
@@ -77,7 +77,7 @@ fn the_watchdog_is_fed_while_connections_are_accepted_and_no_longer() {
 
 #[test]
 fn a_successor_sends_mainpid_after_the_upgrade() {
-    let (mut gateway, manager) = start_under(NotifySocket::new);
+    let (mut gateway, manager) = start_under_systemd(NotifySocket::new);
     assert!(manager.next_notification().starts_with("READY=1"));
     let successor = gateway.spawn_successor();
     successor.wait_until_ready();
@@ -89,8 +89,8 @@ fn a_successor_sends_mainpid_after_the_upgrade() {
 }
 
 #[test]
-fn a_full_notify_socket_blocks_nothing() {
-    let (mut gateway, _manager) = start_under(|setup| {
+fn a_full_notify_socket_blocks_neither_a_reload_nor_the_stop() {
+    let (mut gateway, _manager) = start_under_systemd(|setup| {
         let manager = NotifySocket::new(setup);
         let sender = UnixDatagram::unbound().unwrap();
         sender.set_nonblocking(true).unwrap();

@@ -1,4 +1,4 @@
-//! The PyPI package `syvel` with only its base URL and its key changed.
+//! The PyPI package `syvel` works with riskgate if only its base URL and its key are changed.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -73,14 +73,14 @@ fn outcomes_of(client: &str, gateway: SocketAddr, key: &str, calls: &[&str]) -> 
     printed[1].as_array().unwrap().clone()
 }
 
-fn gateway_before(upstream: SocketAddr) -> Gateway {
-    Setup::new().upstream(&[upstream]).start()
+fn start_gateway_for(upstream: SocketAddr) -> Gateway {
+    Setup::new().with_upstreams(&[upstream]).start()
 }
 
 #[test]
 fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
-    let gateway = gateway_before(upstream.address);
+    let gateway = start_gateway_for(upstream.address);
     for client in CLIENTS {
         let key = gateway.create_active_key(client, &["--plan", "pro"]);
         let calls = ["check mail.yopmail.com", "check_email jane+news@gmial.com", "usage"];
@@ -113,7 +113,7 @@ fn checks_and_usage_arrive_as_the_results_of_the_sdk() {
 fn an_imported_key_of_syvel_keeps_working() {
     const KEY: &str = "sv_0123456789abcdef0123456789abcdef";
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
-    let setup = Setup::new().upstream(&[upstream.address]).env("SYVEL_API_KEY", KEY);
+    let setup = Setup::new().with_upstreams(&[upstream.address]).env("SYVEL_API_KEY", KEY);
     let gateway = setup.start();
     let file = gateway.path("import.toml");
     let text = "[[key]]\nid = \"web\"\naccount = \"acme\"\nenv = \"SYVEL_API_KEY\"\n";
@@ -127,7 +127,7 @@ fn an_imported_key_of_syvel_keeps_working() {
 #[test]
 fn refusals_arrive_as_the_exceptions_of_the_sdk() {
     let upstream = DemoUpstream::start(&["127.0.0.1:0"]);
-    let gateway = gateway_before(upstream.address);
+    let gateway = start_gateway_for(upstream.address);
     let raised = |client: &str, key: &str, call: &str| {
         let outcome = outcomes_of(client, gateway.http, key, &[call]).remove(0);
         assert!(outcome.get("raised").is_some(), "{call}: {outcome}");
@@ -170,8 +170,8 @@ fn refusals_arrive_as_the_exceptions_of_the_sdk() {
 }
 
 #[test]
-fn an_upstream_that_is_down_is_an_error_and_no_timeout() {
-    let gateway = gateway_before(free_address());
+fn with_the_upstream_down_the_sdk_raises_an_error_with_status_500() {
+    let gateway = start_gateway_for(free_address());
     let key = gateway.create_active_key("acme", &[]);
     let outcome = outcomes_of("Syvel", gateway.http, &key, &["check a.com"]).remove(0);
     assert_eq!((&outcome["raised"], &outcome["status_code"]), (&json!("SyvelError"), &json!(500)));

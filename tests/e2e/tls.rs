@@ -21,8 +21,8 @@ fn start_with_certificates() -> (Gateway, CertificateAuthority, String) {
     (gateway, authority, key)
 }
 
-/// The name in the certificate of a handshake, or the error of a failed handshake.
-fn certificate_name_shown(
+/// Performs a handshake for this server name. Returns the error of a failed handshake.
+fn try_handshake(
     gateway: &Gateway,
     authority: &CertificateAuthority,
     name: &str,
@@ -34,7 +34,7 @@ fn certificate_name_shown(
 }
 
 #[test]
-fn each_name_gets_its_certificate_and_unknown_ones_the_first() {
+fn each_server_name_gets_its_certificate_and_unknown_names_get_the_first() {
     let (gateway, authority, key) = start_with_certificates();
     for name in ["gate.test", "other.test", "any.other.test", "ANY.other.test", "127.0.0.1"] {
         let mut connection = authority.connect(gateway.https_address(), name);
@@ -43,17 +43,16 @@ fn each_name_gets_its_certificate_and_unknown_ones_the_first() {
     }
     // riskgate presents the first certificate, which the client refuses for these names.
     for name in ["nobody.test", "two.labels.other.test"] {
-        let error =
-            certificate_name_shown(&gateway, &authority, name, rustls::ALL_VERSIONS).unwrap_err();
+        let error = try_handshake(&gateway, &authority, name, rustls::ALL_VERSIONS).unwrap_err();
         assert!(error.contains("not valid for name"), "{name}: {error}");
     }
 }
 
 #[test]
-fn only_tls_1_2_and_1_3_are_spoken_and_plain_http_is_not() {
+fn the_tls_listener_accepts_tls_1_2_and_1_3_but_no_older_tls_and_no_plain_http() {
     let (gateway, authority, _) = start_with_certificates();
     for version in [&rustls::version::TLS12, &rustls::version::TLS13] {
-        certificate_name_shown(&gateway, &authority, "gate.test", &[version]).unwrap();
+        try_handshake(&gateway, &authority, "gate.test", &[version]).unwrap();
     }
     // A ClientHello of TLS 1.1 gets an alert, and nothing else.
     let mut hello = b"\x16\x03\x01\x00\x2d\x01\x00\x00\x29\x03\x02".to_vec();
@@ -72,14 +71,14 @@ fn only_tls_1_2_and_1_3_are_spoken_and_plain_http_is_not() {
 }
 
 #[test]
-fn a_renewed_certificate_serves_at_once_and_open_connections_go_on() {
+fn a_renewed_certificate_is_used_without_closing_open_connections() {
     let (gateway, authority, key) = start_with_certificates();
     let ask = get(DOMAIN).key(&key);
     let mut open = authority.connect(gateway.https_address(), "gate.test");
     open.ask(&ask).expect(200);
     authority.issue_certificate("first", "DNS:renewed.test,IP:127.0.0.1");
-    wait_until("the new one is shown", || {
-        certificate_name_shown(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).is_ok()
+    wait_until("the renewed certificate is presented", || {
+        try_handshake(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).is_ok()
     });
     open.ask(&ask).expect(200);
 
@@ -93,21 +92,23 @@ fn a_renewed_certificate_serves_at_once_and_open_connections_go_on() {
         text.contains("certificates").then_some(text)
     });
     assert!(problem.contains("expected the key of the certificate"), "{problem}");
-    certificate_name_shown(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
+    try_handshake(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
     std::fs::write(gateway.path("first.pem"), "no certificate").unwrap();
     wait_until("riskgate reports it too", || gateway.readyz().text().contains("in PEM form"));
-    certificate_name_shown(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
+    try_handshake(&gateway, &authority, "renewed.test", rustls::ALL_VERSIONS).unwrap();
     std::fs::write(&key_file, good).unwrap();
     authority.issue_certificate("first", "DNS:third.test,IP:127.0.0.1");
-    wait_until("the third one is shown", || {
-        certificate_name_shown(&gateway, &authority, "third.test", rustls::ALL_VERSIONS).is_ok()
+    wait_until("the third certificate is presented", || {
+        try_handshake(&gateway, &authority, "third.test", rustls::ALL_VERSIONS).is_ok()
     });
-    wait_until("all is well", || !gateway.readyz().text().contains("certificates"));
+    wait_until("/readyz reports no fault of the certificates", || {
+        !gateway.readyz().text().contains("certificates")
+    });
     open.ask(&ask).expect(200);
 }
 
 #[test]
-fn a_broken_certificate_stops_the_start_and_says_where() {
+fn check_refuses_a_broken_certificate_and_names_its_file() {
     let setup = Setup::new();
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let (chain, key) = authority.issue_certificate("first", "DNS:gate.test");
@@ -131,9 +132,9 @@ fn a_broken_certificate_stops_the_start_and_says_where() {
 }
 
 #[test]
-fn the_upstream_learns_how_the_client_came() {
+fn x_forwarded_proto_tells_the_upstream_whether_the_client_used_tls() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().upstream(&[upstream.address]);
+    let setup = Setup::new().with_upstreams(&[upstream.address]);
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let certificate = authority.issue_certificate("first", "DNS:gate.test");
     let gateway = setup.with_certificates(&[certificate]).start();
@@ -146,12 +147,12 @@ fn the_upstream_learns_how_the_client_came() {
 }
 
 #[test]
-fn what_has_come_of_an_answer_is_not_kept_back() {
+fn the_first_bytes_of_a_slow_response_are_forwarded_at_once() {
     let late = MockUpstream::with_script(|_| {
         let begun = b"HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n0123456789".to_vec();
         vec![Step::Send(begun), Step::Trickle(b"abcd".to_vec(), Duration::from_millis(400))]
     });
-    let setup = Setup::new().upstream(&[late.address]);
+    let setup = Setup::new().with_upstreams(&[late.address]);
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let gateway =
         setup.with_certificates(&[authority.issue_certificate("first", "DNS:gate.test")]).start();
@@ -169,12 +170,13 @@ fn what_has_come_of_an_answer_is_not_kept_back() {
 }
 
 #[test]
-fn an_upstream_is_spoken_to_by_tls_and_must_be_who_it_says() {
+fn riskgate_verifies_the_certificate_of_a_tls_upstream() {
     // A second gateway is the upstream server: it answers below /v1/public.
     let (upstream, authority, its_key) = start_with_certificates();
     let route = "[[upstream.route]]\nprefix = \"/v1/behind\"\nkey = false\n";
     let setup = |name: &str| {
-        let setup = Setup::new().upstream(&[upstream.https_address()]).set("upstream.tls", "true");
+        let setup =
+            Setup::new().with_upstreams(&[upstream.https_address()]).set("upstream.tls", "true");
         setup.set_text("upstream.tls_name", name).append_toml(route)
     };
     let authorities = authority.certificate_path().display().to_string();

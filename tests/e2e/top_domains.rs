@@ -43,14 +43,14 @@ fn write_many_flagged(setup: &Setup) {
 }
 
 #[test]
-fn the_list_is_as_long_as_it_is_configured() {
+fn top_limit_sets_the_length_of_the_list() {
     let gateway = Setup::new().set("top.limit", "2").start();
     let key = gateway.create_active_key("acme", &[]);
     assert_eq!(top_names(&gateway, &key), ["first.test", "second.test"]);
 }
 
 #[test]
-fn a_look_up_is_credited_to_its_row_once_for_each_account_and_day() {
+fn a_lookup_counts_for_its_row_once_per_account_and_day() {
     // The seed has one row, so that one count is enough to enter the list below it.
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     write_many_flagged(&setup);
@@ -84,7 +84,7 @@ fn a_look_up_is_credited_to_its_row_once_for_each_account_and_day() {
 }
 
 #[test]
-fn a_row_that_many_accounts_ask_for_passes_the_seed() {
+fn a_row_that_many_accounts_request_outranks_a_row_of_the_seed() {
     let setup = Setup::new().set("plans.free", "\"unlimited\"");
     write_many_flagged(&setup);
     let gateway = setup.start();
@@ -103,7 +103,7 @@ fn a_row_that_many_accounts_ask_for_passes_the_seed() {
 }
 
 #[test]
-fn a_row_needs_as_many_accounts_as_configured() {
+fn a_row_enters_the_list_only_after_top_min_accounts_accounts() {
     let setup = Setup::new().set("top.min_accounts", "2").set("plans.free", "\"unlimited\"");
     write_many_flagged(&setup);
     let gateway = setup.start();

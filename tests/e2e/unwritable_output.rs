@@ -50,7 +50,7 @@ fn list_keys(setup: &Setup) -> Vec<Value> {
     setup.cli(&["keys", "list", "--json"]).expect(0).json().as_array().unwrap().clone()
 }
 
-fn assert_no_unseen_key_stays(setup: &Setup) {
+fn assert_unprinted_keys_are_revoked(setup: &Setup) {
     let config = setup.write_config();
     let in_use = |setup: &Setup| -> Vec<String> {
         let used = list_keys(setup).into_iter().filter(|key| key["revoked_at"].is_null());
@@ -89,18 +89,18 @@ fn assert_no_unseen_key_stays(setup: &Setup) {
 }
 
 #[test]
-fn a_key_that_could_not_be_shown_is_revoked_and_its_rotation_taken_back() {
-    assert_no_unseen_key_stays(&Setup::new());
+fn on_sqlite_a_key_that_could_not_be_printed_is_revoked_and_a_rotation_undone() {
+    assert_unprinted_keys_are_revoked(&Setup::new());
 }
 
 #[test]
-fn on_a_server_too_a_key_that_could_not_be_shown_is_revoked() {
+fn on_redis_a_key_that_could_not_be_printed_is_revoked_and_a_rotation_undone() {
     let server = RedisServer::start();
-    assert_no_unseen_key_stays(&Setup::new().with_redis(&server));
+    assert_unprinted_keys_are_revoked(&Setup::new().with_redis(&server));
 }
 
 #[test]
-fn a_rotation_is_one_change_of_the_keys() {
+fn keys_rotate_is_one_change_of_the_store() {
     let setup = Setup::new();
     let version = || {
         let created = setup.cli(&["store", "init", "--json"]).expect(0).json();
@@ -113,7 +113,7 @@ fn a_rotation_is_one_change_of_the_keys() {
 }
 
 #[test]
-fn a_command_that_too_few_replicas_heard_leaves_no_key_that_nobody_saw() {
+fn with_too_few_replicas_a_new_key_is_revoked_and_a_rotation_undone() {
     let server = RedisServer::start();
     let setup = Setup::new().with_redis(&server);
     let waits = Setup::new().with_redis(&server).set("store.wait_replicas", "1");
@@ -185,7 +185,7 @@ fn every_command_fails_in_one_line_when_its_output_cannot_be_written() {
 }
 
 #[test]
-fn a_command_that_can_say_nothing_does_its_work_all_the_same() {
+fn a_command_works_even_if_its_stderr_cannot_be_written() {
     let setup = Setup::new();
     let config = setup.write_config();
     for arguments in [

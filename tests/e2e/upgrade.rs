@@ -9,9 +9,9 @@ use crate::harness::{Connection, MockUpstream, SetOnDrop, Setup, get, wait_until
 const DOMAIN: &str = "/v1/public/domain/first.test";
 
 #[test]
-fn an_upgrade_under_load_refuses_nobody_and_counts_each_call_once() {
+fn an_upgrade_under_load_fails_no_call_and_counts_each_call_once() {
     let upstream = MockUpstream::start();
-    let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
+    let setup = Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "1000000");
     let mut gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
     let address = gateway.http;
@@ -56,7 +56,7 @@ fn an_upgrade_under_load_refuses_nobody_and_counts_each_call_once() {
 }
 
 #[test]
-fn a_successor_that_fails_changes_nothing() {
+fn if_the_successor_fails_the_old_process_keeps_serving() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let mut successor = gateway.spawn_successor();
@@ -95,7 +95,7 @@ fn a_reload_does_not_end_a_waiting_successor() {
 }
 
 #[test]
-fn a_successor_with_a_broken_config_ends_and_the_old_one_serves() {
+fn a_successor_with_a_broken_config_ends_and_the_old_process_serves() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let good = std::fs::read_to_string(&gateway.config).unwrap();
@@ -107,7 +107,7 @@ fn a_successor_with_a_broken_config_ends_and_the_old_one_serves() {
 }
 
 #[test]
-fn without_a_predecessor_it_starts_normally_and_the_runtime_dir_is_private() {
+fn run_upgrade_starts_without_a_predecessor_and_the_runtime_dir_is_private() {
     let gateway = Setup::new().start();
     let key = gateway.create_active_key("acme", &[]);
     let folder = gateway.path("run");

@@ -1,5 +1,5 @@
-//! Refused uploads: the client can read its response whatever it still sends, and no client holds a
-//! connection by sending on.
+//! Refused uploads: the client can read its response even if it still sends, and no client holds a
+//! connection open by continuing to send.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -14,8 +14,9 @@ const MEGABYTE: usize = 1_000_000;
 const ROUTES: &str = "[[upstream.route]]\nprefix = \"/v1/signup\"\nmethods = [\"POST\"]\n";
 
 /// A gateway that accepts uploads with a key, without an upstream server.
-pub fn start(setup: Setup) -> (Gateway, String) {
-    let setup = setup.append_toml(ROUTES).upstream(&[free_address()]).set("listen.h2c", "true");
+pub fn start_without_upstream(setup: Setup) -> (Gateway, String) {
+    let setup =
+        setup.append_toml(ROUTES).with_upstreams(&[free_address()]).set("listen.h2c", "true");
     let gateway = setup.set("plans.free", "1000000").start();
     let key = gateway.create_active_key("acme", &[]);
     (gateway, key)
@@ -49,7 +50,7 @@ fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Returns true if this is one complete response with this status and `Connection: close`.
+/// Asserts that this is one complete response with this status and `Connection: close`.
 fn assert_whole(response: &Result<String, String>, status: u16, what: &str) {
     let response = response.as_ref().unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(response.starts_with(&format!("HTTP/1.1 {status} ")), "{what}: {response:?}");
@@ -61,8 +62,8 @@ fn assert_whole(response: &Result<String, String>, status: u16, what: &str) {
 }
 
 #[test]
-fn forty_clients_at_once_that_write_a_megabyte_first_all_read_their_404() {
-    let (gateway, _) = start(Setup::new());
+fn forty_clients_that_send_a_megabyte_before_reading_all_get_their_404() {
+    let (gateway, _) = start_without_upstream(Setup::new());
     let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     let begin = std::sync::Barrier::new(40);
@@ -87,7 +88,7 @@ fn forty_clients_at_once_that_write_a_megabyte_first_all_read_their_404() {
 
 #[test]
 fn every_refusal_of_an_upload_reaches_a_client_that_writes_first() {
-    let (gateway, key) = start(Setup::new());
+    let (gateway, key) = start_without_upstream(Setup::new());
     let bound = gateway.create_active_key("bound", &["--origin", "https://app.example.com"]);
     let spent = gateway.create_active_key("spent", &[]);
     gateway.cli(&["accounts", "set", "spent", "--limit", "0"]).expect(0);
@@ -135,7 +136,7 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
     let setup = Setup::new();
     let authority = CertificateAuthority::new(setup.path("").as_path());
     let certificate = authority.issue_certificate("first", "DNS:gate.test");
-    let (gateway, _) = start(setup.with_certificates(&[certificate]));
+    let (gateway, _) = start_without_upstream(setup.with_certificates(&[certificate]));
     let mut bytes = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n").into_bytes();
     bytes.resize(bytes.len() + MEGABYTE, b'b');
     std::thread::scope(|scope| {
@@ -152,7 +153,7 @@ fn a_refusal_reaches_a_client_over_tls_that_writes_first() {
 
 #[test]
 fn bytes_pipelined_after_connection_close_do_not_lose_the_response() {
-    let (gateway, key) = start(Setup::new());
+    let (gateway, key) = start_without_upstream(Setup::new());
     let fields = format!("Authorization: Bearer {key}\r\nConnection: close\r\nAccept: a\r\n");
     for more in ["", "Keep-Alive: timeout=5\r\n"] {
         let first =
@@ -164,9 +165,9 @@ fn bytes_pipelined_after_connection_close_do_not_lose_the_response() {
 }
 
 #[test]
-fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
+fn a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection() {
     // The answer must not come only because riskgate gives up on the body.
-    let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "1h"));
+    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "1h"));
     let mut connection = gateway.connect();
     for length in [1, 1_000, 65_536] {
         let bytes = request("POST", "/nowhere").body(&"b".repeat(length)).to_bytes();
@@ -187,7 +188,7 @@ fn the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection() {
 
 #[test]
 fn a_client_cannot_hold_a_connection_by_sending_after_a_refusal() {
-    let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "1s"));
+    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "1s"));
     let header = upload_header("/nowhere", "1.1", "Content-Length: 1000000\r\n");
     // One client stops sending, one trickles, and one sends a body without an end.
     let mut silent = connect(gateway.http);
@@ -233,20 +234,20 @@ fn connect_and_get_refused(gateway: &Gateway) -> TcpStream {
     client
 }
 
-/// How long a client can send byte by byte until riskgate disconnects it.
-fn time_until_closed(mut client: TcpStream, mut is_out: impl FnMut() -> bool) -> Duration {
+/// Sends byte by byte until riskgate closes the connection, or the process ends. Returns the time.
+fn time_until_closed(mut client: TcpStream, mut is_closed: impl FnMut() -> bool) -> Duration {
     let begun = Instant::now();
     wait_until("riskgate closes the connection", || {
         let _ = client.write_all(b"b");
         std::thread::sleep(Duration::from_millis(50));
-        is_out()
+        is_closed()
     });
     begun.elapsed()
 }
 
 #[test]
-fn a_trickled_short_body_holds_its_connection_for_the_time_of_one_header() {
-    let (gateway, _) = start(Setup::new().set_text("listen.header_timeout", "4s"));
+fn after_a_refusal_a_trickled_body_holds_its_connection_only_for_header_timeout() {
+    let (gateway, _) = start_without_upstream(Setup::new().set_text("listen.header_timeout", "4s"));
     let client = connect_and_get_refused(&gateway);
     let took =
         time_until_closed(client, || gateway.sum_of_samples("riskgate_connections", &[]) == 0.0);
@@ -254,8 +255,9 @@ fn a_trickled_short_body_holds_its_connection_for_the_time_of_one_header() {
 }
 
 #[test]
-fn a_trickled_short_body_does_not_hold_up_the_end_of_the_process() {
-    let (mut gateway, _) = start(Setup::new().set_text("listen.header_timeout", "15s"));
+fn after_a_refusal_a_trickled_body_does_not_delay_the_shutdown() {
+    let (mut gateway, _) =
+        start_without_upstream(Setup::new().set_text("listen.header_timeout", "15s"));
     let client = connect_and_get_refused(&gateway);
     gateway.send_signal("TERM");
     let took = time_until_closed(client, || gateway.exit_status().is_some());
@@ -263,8 +265,8 @@ fn a_trickled_short_body_does_not_hold_up_the_end_of_the_process() {
 }
 
 #[test]
-fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
-    let (gateway, _) = start(Setup::new());
+fn a_client_that_closes_its_sending_side_within_a_refused_body_gets_the_response() {
+    let (gateway, _) = start_without_upstream(Setup::new());
     let mut stream = connect(gateway.http);
     let bytes = request("POST", "/nowhere").body(&"b".repeat(100_000)).to_bytes();
     stream.write_all(&bytes[..50_000]).unwrap();
@@ -275,8 +277,8 @@ fn a_client_that_ends_its_sending_side_behind_a_refusal_reads_the_answer() {
 }
 
 #[test]
-fn curl_reads_the_answer_to_a_refused_upload_over_both() {
-    let (gateway, _) = start(Setup::new());
+fn curl_reads_the_response_to_a_refused_upload_over_http_1_1_and_http_2() {
+    let (gateway, _) = start_without_upstream(Setup::new());
     let file = gateway.path("upload");
     std::fs::write(&file, vec![b'b'; MEGABYTE]).unwrap();
     for version in ["--http1.1", "--http2-prior-knowledge"] {
@@ -291,12 +293,13 @@ fn curl_reads_the_answer_to_a_refused_upload_over_both() {
 }
 
 #[test]
-fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
+fn the_client_gets_the_upstreams_early_refusal_of_an_upload() {
     let early = MockUpstream::answering_early(413, "too large for me");
-    let setup = Setup::new().append_toml(ROUTES).upstream(&[early.address]);
+    let setup = Setup::new().append_toml(ROUTES).with_upstreams(&[early.address]);
     let gateway = setup.start();
     let key = gateway.create_active_key("acme", &[]);
-    // By then riskgate keeps the connection of a client that has sent everything.
+    // With `Connection: close` the response ends the connection, also if the client has sent its
+    // whole body by then.
     let fields =
         format!("Authorization: Bearer {key}\r\nContent-Length: 1000000\r\nConnection: close\r\n");
     let mut bytes = upload_header("/v1/signup", "1.1", &fields).into_bytes();
@@ -312,8 +315,8 @@ fn an_upload_that_a_server_refuses_early_gets_the_servers_answer() {
 }
 
 #[test]
-fn a_connection_that_was_kept_is_answered_again() {
-    let (gateway, _) = start(Setup::new());
+fn a_connection_stays_usable_after_refused_short_uploads() {
+    let (gateway, _) = start_without_upstream(Setup::new());
     let mut connection: Connection = gateway.connect();
     for _ in 0..3 {
         let answer = connection.ask(&request("POST", "/nowhere").body("short")).expect(404);

@@ -4,10 +4,10 @@
 use std::time::{Duration, Instant};
 
 use crate::harness::http2_frames::{
-    DATA, END_HEADERS, END_STREAM, Frames, GOAWAY, HEADERS, RST_STREAM, frame,
+    DATA, END_HEADERS, END_STREAM, FrameClient, GOAWAY, HEADERS, RST_STREAM, frame,
 };
 use crate::harness::{Setup, wait_until};
-use crate::uploads::start;
+use crate::uploads::start_without_upstream;
 
 const WINDOW_UPDATE: u8 = 8;
 
@@ -18,14 +18,14 @@ fn upload_over_http2(stream: u32, path: &str, key: &str) -> Vec<u8> {
         HEADERS,
         END_HEADERS,
         stream,
-        &crate::harness::http2_frames::request("POST", path, key, &fields),
+        &crate::harness::http2_frames::header_block("POST", path, key, &fields),
     )
 }
 
 /// The initial windows of a stream and of a connection (RFC 9113 section 6.9.2).
 const WINDOW: usize = 65_535;
 
-/// A part of a body: the client may have sent up to the size of the windows before the response.
+/// DATA frames with this many bytes of a body, which does not end.
 fn data_frames(stream: u32, length: usize) -> Vec<u8> {
     let bytes = vec![b'b'; length];
     bytes.chunks(16_384).flat_map(|part| frame(DATA, 0, stream, part)).collect()
@@ -33,13 +33,13 @@ fn data_frames(stream: u32, length: usize) -> Vec<u8> {
 
 /// Reads until a stream has ended or was reset: its status, and the error code of the reset. Panics
 /// if the connection is closed.
-fn read_stream_outcome(frames: &mut Frames, wanted: u32) -> (u16, Option<u32>) {
+fn read_stream_outcome(frames: &mut FrameClient, wanted: u32) -> (u16, Option<u32>) {
     read_stream_outcome_and_window(frames, wanted, &mut 0)
 }
 
 /// The same, and adds up the window updates of the connection.
 fn read_stream_outcome_and_window(
-    frames: &mut Frames,
+    frames: &mut FrameClient,
     wanted: u32,
     window: &mut usize,
 ) -> (u16, Option<u32>) {
@@ -67,8 +67,8 @@ fn read_stream_outcome_and_window(
 
 #[test]
 fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
+    let (gateway, key) = start_without_upstream(Setup::new());
+    let mut frames = FrameClient::open(gateway.http);
     let (mut next, mut window) = (1, WINDOW);
     for round in 0..40 {
         let refusals =
@@ -81,7 +81,7 @@ fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
         assert!(frames.send(&data_frames(next, length)));
         window -= length;
         let block =
-            crate::harness::http2_frames::request("GET", "/v1/public/top-domains", &key, &[]);
+            crate::harness::http2_frames::header_block("GET", "/v1/public/top-domains", &key, &[]);
         assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, next + 2, &block)));
         let answer = read_stream_outcome_and_window(&mut frames, next + 2, &mut window);
         assert_eq!(answer, (200, None), "round {round}");
@@ -90,9 +90,9 @@ fn over_http2_data_in_flight_after_a_refusal_affects_no_other_stream() {
 }
 
 #[test]
-fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
+fn over_http2_many_refused_uploads_affect_no_other_stream() {
+    let (gateway, key) = start_without_upstream(Setup::new());
+    let mut frames = FrameClient::open(gateway.http);
     let streams: Vec<u32> = (0..80).map(|at| at * 2 + 1).collect();
     for stream in &streams {
         assert!(frames.send(&upload_over_http2(*stream, "/nowhere", &key)));
@@ -110,15 +110,16 @@ fn over_http2_many_refused_uploads_at_once_cost_no_other_stream() {
     for stream in &streams {
         assert!(frames.send(&frame(DATA, 0, *stream, &[b'b'; 800])));
     }
-    let block = crate::harness::http2_frames::request("GET", "/v1/public/top-domains", &key, &[]);
+    let block =
+        crate::harness::http2_frames::header_block("GET", "/v1/public/top-domains", &key, &[]);
     assert!(frames.send(&frame(HEADERS, END_HEADERS | END_STREAM, 1_001, &block)));
     assert_eq!(read_stream_outcome(&mut frames, 1_001), (200, None));
 }
 
 #[test]
-fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
-    let (gateway, key) = start(Setup::new());
-    let mut frames = Frames::open(gateway.http);
+fn over_http2_a_stream_that_sends_on_after_a_refusal_is_reset_with_no_error() {
+    let (gateway, key) = start_without_upstream(Setup::new());
+    let mut frames = FrameClient::open(gateway.http);
     assert!(frames.send(&upload_over_http2(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut frames, 1), (404, None));
     assert!(frames.send(&data_frames(1, WINDOW)));
@@ -133,21 +134,22 @@ fn over_http2_a_stream_that_goes_on_sending_is_reset_without_an_error() {
 }
 
 /// Frames of an unknown type, which a receiver must ignore (RFC 9113 section 4.1).
-fn send_unknown_frames(frames: &mut Frames) -> bool {
+fn send_unknown_frames(frames: &mut FrameClient) -> bool {
     const UNKNOWN: u8 = 0xee;
     frames.send(&frame(UNKNOWN, 0, 0, &[0; 16_384]))
 }
 
 #[test]
 fn a_client_cannot_hold_a_connection_after_goaway() {
-    let (mut gateway, key) = start(Setup::new().set_text("listen.header_timeout", "500ms"));
-    let mut silent = Frames::open(gateway.http);
-    let mut refused = Frames::open(gateway.http);
+    let (mut gateway, key) =
+        start_without_upstream(Setup::new().set_text("listen.header_timeout", "500ms"));
+    let mut silent = FrameClient::open(gateway.http);
+    let mut refused = FrameClient::open(gateway.http);
     assert!(refused.send(&upload_over_http2(1, "/nowhere", &key)));
     assert_eq!(read_stream_outcome(&mut refused, 1), (404, None));
     // One connection closes because no request came in time, the other because the process stops.
     let wait_for_goaway =
-        |frames: &mut Frames| while frames.next_frame().expect("a frame").0 != GOAWAY {};
+        |frames: &mut FrameClient| while frames.next_frame().expect("a frame").0 != GOAWAY {};
     wait_for_goaway(&mut silent);
     gateway.send_signal("TERM");
     wait_for_goaway(&mut refused);

@@ -10,8 +10,8 @@ from collections import defaultdict
 from . import calls
 from .servers import MAX_UNSETTLED, now
 
-# A change must be in effect within one second. The second one is for a machine that has other work;
-# the delays of the script itself are added.
+# A change must be in effect within one second. One more second is for a loaded machine; the delays
+# of the script itself are added.
 DIRECT_SECONDS = 2.0
 # A lost change that only one node knows is first written back, and then read by the others.
 RELAYED_SECONDS = 3.0
@@ -38,7 +38,8 @@ def find_violations(record):
 
 
 def _term_at(record, node, moment):
-    """Returns the number of the term, and since when the node is in contact; None if it is not."""
+    """Returns the number of the term, and since when the node is in contact; None if the node
+    is not in contact with the primary."""
     for number in range(len(record.terms) - 1, -1, -1):
         term = record.terms[number]
         if term.since <= moment:

@@ -11,7 +11,7 @@ pub struct Imports {
 }
 
 impl Imports {
-    pub fn of(sources: &[Source]) -> Imports {
+    pub fn from_sources(sources: &[Source]) -> Imports {
         let modules: BTreeSet<&str> = sources.iter().map(|source| source.module.as_str()).collect();
         // The paths behind the names that `use` brings into a module: child modules may import
         // these names from there.
@@ -21,15 +21,16 @@ impl Imports {
                 let used = source.used_paths().into_iter();
                 used.map(|path| {
                     let name = path.rsplit("::").next().unwrap_or_default().to_owned();
-                    ((source.module.as_str(), name), source.absolute(&path))
+                    ((source.module.as_str(), name), source.absolute_module_path(&path))
                 })
             })
             .collect();
         let by_module = sources.iter().map(|source| {
-            let used = if source.is_pure() { Vec::new() } else { source.paths() };
+            let used =
+                if source.has_only_mod_and_use() { Vec::new() } else { source.all_module_paths() };
             let targets = used.iter().filter_map(|path| {
-                let mut path = source.absolute(path);
-                // A chain of re-exports is at most as long as the folders are deep.
+                let mut path = source.absolute_module_path(path);
+                // Each re-export leads one folder deeper, so that four steps reach every definition.
                 for _ in 0..4 {
                     let (module, name) = split_at_module(&path, &modules)?;
                     match names.get(&(module, name.to_owned())) {
@@ -49,7 +50,7 @@ impl Imports {
     /// none.
     pub fn find_circle(&self) -> Vec<&str> {
         let mut left: BTreeSet<&str> = self.by_module.keys().map(String::as_str).collect();
-        // A module that imports nothing that is left belongs to no circle.
+        // A module that imports none of the modules in `left` belongs to no circle.
         while let Some(done) = left.iter().find(|module| self.find_import(module, &left).is_none())
         {
             let done = *done;
@@ -71,7 +72,8 @@ impl Imports {
     }
 }
 
-/// Splits a path such as `gate/route/find` into the longest module at its start and the next name.
+/// Splits a path such as `gate/route/Route` into the longest module at its start, and the name
+/// after it; None if the path begins with no module.
 fn split_at_module<'p>(path: &'p str, modules: &BTreeSet<&str>) -> Option<(&'p str, &'p str)> {
     let ends = path.match_indices('/').map(|(at, _)| at).chain([path.len()]);
     let module = ends.rev().map(|end| &path[..end]).find(|module| modules.contains(module))?;
@@ -81,7 +83,7 @@ fn split_at_module<'p>(path: &'p str, modules: &BTreeSet<&str>) -> Option<(&'p s
 
 impl Source {
     /// Returns true if this file only declares modules and imports or re-exports their items.
-    fn is_pure(&self) -> bool {
+    fn has_only_mod_and_use(&self) -> bool {
         let statements = self.text.split_inclusive(';').map(str::trim);
         statements.filter(|text| !text.is_empty()).all(|text| {
             let public = ["pub ", "pub(crate) ", "pub(super) "];
@@ -103,13 +105,13 @@ impl Source {
             while !used.ends_with(';') {
                 used.push_str(lines.next().unwrap_or(";"));
             }
-            expand("", used.trim_end_matches(';'), &mut paths);
+            expand_use_group("", used.trim_end_matches(';'), &mut paths);
         }
         paths
     }
 
     /// All paths to other modules: those of `use` statements, and those within the code.
-    fn paths(&self) -> Vec<String> {
+    fn all_module_paths(&self) -> Vec<String> {
         let is_path = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
         let words = self.text.split(|c: char| !is_path(c)).filter(|word| word.contains("::"));
         let words = words.map(|word| word.trim_end_matches(':').to_owned());
@@ -117,7 +119,7 @@ impl Source {
     }
 
     /// The path from the root of the crate, with `/` for `::`: `gate/route/find`.
-    fn absolute(&self, path: &str) -> String {
+    fn absolute_module_path(&self, path: &str) -> String {
         let mut base: Vec<&str> = self.module.split('/').collect();
         let mut parts = path.split("::").peekable();
         match parts.peek().copied() {
@@ -137,7 +139,7 @@ impl Source {
 }
 
 /// Expands the groups of a `use`: `a::{b, c::d as e}` is `a::b` and `a::c::d`.
-fn expand(before: &str, text: &str, paths: &mut Vec<String>) {
+fn expand_use_group(before: &str, text: &str, paths: &mut Vec<String>) {
     let text = text.trim();
     let Some((head, group)) = text.split_once('{') else {
         let name = text.split(" as ").next().unwrap_or_default().trim_end_matches("::self");
@@ -153,7 +155,7 @@ fn expand(before: &str, text: &str, paths: &mut Vec<String>) {
             '}' => depth -= 1,
             ',' if depth == 0 => {
                 if !group[start..at].trim().is_empty() {
-                    expand(&format!("{before}{head}"), &group[start..at], paths);
+                    expand_use_group(&format!("{before}{head}"), &group[start..at], paths);
                 }
                 start = at + 1;
             }

@@ -1,6 +1,7 @@
 //! Measures the lengths of functions.
 
-/// The first line and the number of lines of each function, found by rustfmt's indentation.
+/// The index of the first line and the number of lines of each function. The text must be
+/// formatted by rustfmt, because the indentation shows where a function ends.
 pub fn function_lengths(lines: &[&str]) -> Vec<(usize, usize)> {
     let is_function = |line: &str| {
         let words = line.split(' ').take_while(|word| !word.contains(['"', '/', '=']));

@@ -27,7 +27,7 @@ class AccountTotals:
             setattr(self, field, getattr(self, field) + 1)
 
     def lease(self):
-        """The most leased calls that one process holds."""
+        """The most leased calls that one process may hold of this account."""
         return max(1, min(self.limit // 100, 64))
 
     def is_within_limit(self, slack):

@@ -3,7 +3,7 @@
 //!
 //! The unit tests in `src/` and the tests in `tests/e2e` include this file by its path. Without an
 //! installed `redis-server` these tests fail; `scripts/setup --tests` installs it.
-#![allow(dead_code, reason = "who takes this in uses a part of it")]
+#![allow(dead_code, reason = "each test program that includes this file uses only a part of it")]
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ impl RedisServer {
         RedisServer::start_process(&[], false, owned.collect())
     }
 
-    /// Starts a server that also accepts TLS, with a certificate of [`RedisServer::authority`].
+    /// Starts a server that also accepts TLS, with a certificate signed by the authority whose
+    /// certificate is [`RedisServer::ca_path`].
     #[track_caller]
     pub fn start_with_tls() -> RedisServer {
         RedisServer::start_process(&["--tls-auth-clients", "no"], true, Vec::new())
@@ -107,7 +108,7 @@ impl RedisServer {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
-    /// The URL of this server for a user that [`RedisServer::tell`] created with `ACL SETUSER`.
+    /// The URL of this server for a user that [`RedisServer::run`] created with `ACL SETUSER`.
     pub fn url_as(&self, user: &str, password: &str) -> String {
         format!("redis://{user}:{password}@127.0.0.1:{}", self.port)
     }
@@ -121,7 +122,7 @@ impl RedisServer {
         self.folder.path().join("ca.pem")
     }
 
-    /// The server's reply to a command, or its error.
+    /// Runs a Redis command. Returns the reply, or the text of the error.
     pub fn command(&self, words: &[&str]) -> Result<Value, String> {
         let client = redis::Client::open(self.url()).map_err(|e| e.to_string())?;
         let connection = client.get_connection_with_timeout(Duration::from_secs(2));
@@ -132,7 +133,8 @@ impl RedisServer {
         command.query(&mut connection).map_err(|error| error.to_string())
     }
 
-    /// The server's reply to a command as text; each list element is on a line of its own.
+    /// Runs a Redis command that must succeed. Returns the reply as text, with each list element on
+    /// its own line.
     #[track_caller]
     pub fn run(&self, words: &[&str]) -> String {
         match self.command(words) {

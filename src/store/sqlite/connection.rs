@@ -101,7 +101,7 @@ impl Sqlite {
         Err(StoreError::Unusable {
             location: self.path.display().to_string(),
             expected: "the file that was opened",
-            found: "another one, or none; put it back, or restart to use the present one"
+            found: "another one, or none; put it back, or restart riskgate to use the present one"
                 .to_owned(),
         })
     }

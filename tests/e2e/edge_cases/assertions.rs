@@ -6,7 +6,7 @@ use crate::harness::{ReceivedRequest, Response};
 /// The upstream server's response to the next client.
 pub const NEXT_CLIENT_BODY: &str = "honest";
 
-/// The values of the names in braces.
+/// The values of the placeholders in a case's texts, such as `{key}`.
 pub struct Placeholders(Vec<(&'static str, String)>);
 
 impl Placeholders {
@@ -80,9 +80,9 @@ fn check_refusal(answer: &Response, status: u16, wrong: &mut impl FnMut(String))
     if !known || body["detail"].is_string() != detailed {
         wrong(format!("said {:?}", String::from_utf8_lossy(&answer.body)));
     }
-    let placeholders = body["detail"].as_str().unwrap_or_default();
-    if status == 422 && !placeholders.starts_with("expected ") {
-        wrong(format!("explained: {placeholders:?}"));
+    let detail = body["detail"].as_str().unwrap_or_default();
+    if status == 422 && !detail.starts_with("expected ") {
+        wrong(format!("explained: {detail:?}"));
     }
     let value_of = |name: &str| answer.header_values(name).first().copied();
     let length = answer.body.len().to_string();

@@ -42,6 +42,7 @@ pub struct ExpectedResponse {
     pub body: Option<String>,
     pub headers: Vec<(&'static str, String)>,
     pub absent_headers: Vec<&'static str>,
+    /// The request is a HEAD, so that the response has no body.
     pub is_head: bool,
     /// The response was truncated, and the client must notice it.
     pub is_truncated: bool,
@@ -171,11 +172,11 @@ impl Case {
         Case { connection_outcome: ConnectionOutcome::Closed, ..self }
     }
 
-    pub fn counts(self, own: u64, other: u64) -> Case {
+    pub fn expect_counts(self, own: u64, other: u64) -> Case {
         Case { counts: [own, other], ..self }
     }
 
-    pub fn logs(self, logs: &[(u16, &'static str, Option<&'static str>)]) -> Case {
+    pub fn expect_logs(self, logs: &[(u16, &'static str, Option<&'static str>)]) -> Case {
         Case { logs: logs.to_vec(), ..self }
     }
 
@@ -188,34 +189,34 @@ impl Case {
         Case { checks_next_client: true, ..self }
     }
 
-    /// Applies to the last response.
-    pub fn has(mut self, name: &'static str, value: &str) -> Case {
-        self.last().headers.push((name, value.to_owned()));
+    /// Expects this header in the last response. The methods below apply to that response too.
+    pub fn expect_header(mut self, name: &'static str, value: &str) -> Case {
+        self.last_response().headers.push((name, value.to_owned()));
         self
     }
 
-    pub fn lacks(mut self, names: &[&'static str]) -> Case {
-        self.last().absent_headers.extend(names);
+    pub fn expect_no_headers(mut self, names: &[&'static str]) -> Case {
+        self.last_response().absent_headers.extend(names);
         self
     }
 
     pub fn body(mut self, body: &str) -> Case {
-        self.last().body = Some(body.to_owned());
+        self.last_response().body = Some(body.to_owned());
         self
     }
 
-    pub fn without_body(mut self) -> Case {
-        self.last().is_head = true;
-        self.last().body = None;
+    pub fn expect_head_response(mut self) -> Case {
+        self.last_response().is_head = true;
+        self.last_response().body = None;
         self
     }
 
-    pub fn truncated(mut self) -> Case {
-        self.last().is_truncated = true;
+    pub fn expect_truncated(mut self) -> Case {
+        self.last_response().is_truncated = true;
         self
     }
 
-    fn last(&mut self) -> &mut ExpectedResponse {
+    fn last_response(&mut self) -> &mut ExpectedResponse {
         self.responses.last_mut().expect("an expected response before")
     }
 }

@@ -21,14 +21,15 @@ fn forwarded_check(target: &str) -> ForwardedRequest {
     ForwardedRequest::line(&format!("GET /v1/check/{target} HTTP/1.1"))
 }
 
-fn packet(requests: &[Request]) -> Vec<u8> {
+fn join_requests(requests: &[Request]) -> Vec<u8> {
     requests.iter().flat_map(Request::to_bytes).collect()
 }
 
-fn case(name: &str, status: u16, bytes: Vec<u8>) -> Case {
+fn answered_case(name: &str, status: u16, bytes: Vec<u8>) -> Case {
     Case::answered_by_gateway(name, status, bytes)
 }
 
+/// A case whose upstream server answers each request with the target of that request.
 fn echoing_case(name: &str, bytes: Vec<u8>) -> Case {
     Case::with_upstream_script(name, bytes, |seen| {
         let body = seen.request_line().split(' ').nth(1).unwrap_or_default().to_owned();
@@ -38,7 +39,7 @@ fn echoing_case(name: &str, bytes: Vec<u8>) -> Case {
 }
 
 #[test]
-fn pipelined_requests_are_checked_one_by_one() {
+fn pipelined_requests_are_authorized_counted_and_answered_one_by_one() {
     Group::new("pipelining", 7).run(
         [
             order_cases(),
@@ -52,9 +53,9 @@ fn pipelined_requests_are_checked_one_by_one() {
 }
 
 fn order_cases() -> Vec<Case> {
-    let three = packet(&[check("one"), check("two"), check("three")]);
-    let mixed = packet(&[check("one"), verdict(), get("/nowhere"), check("two")]);
-    let many = packet(&vec![verdict(); 40]);
+    let three = join_requests(&[check("one"), check("two"), check("three")]);
+    let mixed = join_requests(&[check("one"), verdict(), get("/nowhere"), check("two")]);
+    let many = join_requests(&vec![verdict(); 40]);
     let passed = |case: Case, target: &str| {
         case.then_forwarded(forwarded_check(target)).body(&format!("/v1/check/{target}"))
     };
@@ -75,41 +76,41 @@ fn isolation_cases() -> Vec<Case> {
     vec![
         echoing_case(
             "each request has its own key",
-            packet(&[verdict(), other(), verdict(), other(), other()]),
+            join_requests(&[verdict(), other(), verdict(), other(), other()]),
         )
         .then_verdict()
         .then_verdict()
         .then_verdict()
         .then_verdict()
         .then_verdict()
-        .counts(2, 3),
+        .expect_counts(2, 3),
         echoing_case(
             "a key does not authorize the next request",
-            packet(&[verdict(), get("/v1/check/a"), verdict()]),
+            join_requests(&[verdict(), get("/v1/check/a"), verdict()]),
         )
         .then_verdict()
         .then_status(401)
         .then_verdict(),
         echoing_case(
             "a refused key does not affect the next request",
-            packet(&[get("/v1/check/a"), verdict()]),
+            join_requests(&[get("/v1/check/a"), verdict()]),
         )
         .then_status(401)
         .then_verdict(),
         echoing_case(
             "each request has its own origin",
-            packet(&[
+            join_requests(&[
                 verdict().with_header("Origin", APP),
                 verdict(),
                 get("/nowhere").with_header("Origin", "null"),
             ]),
         )
         .then_verdict()
-        .has(ALLOW_ORIGIN, APP)
+        .expect_header(ALLOW_ORIGIN, APP)
         .then_verdict()
-        .lacks(&[ALLOW_ORIGIN])
+        .expect_no_headers(&[ALLOW_ORIGIN])
         .then_status(404)
-        .lacks(&[ALLOW_ORIGIN]),
+        .expect_no_headers(&[ALLOW_ORIGIN]),
     ]
 }
 
@@ -117,31 +118,34 @@ fn framing_isolation_cases() -> Vec<Case> {
     vec![
         echoing_case(
             "each request has its own id",
-            packet(&[
+            join_requests(&[
                 verdict().with_header("X-Request-Id", "one"),
                 verdict().with_header("X-Request-Id", "two"),
             ]),
         )
         .then_verdict()
-        .has("X-Request-Id", "one")
+        .expect_header("X-Request-Id", "one")
         .then_verdict()
-        .has("X-Request-Id", "two"),
+        .expect_header("X-Request-Id", "two"),
         echoing_case(
             "a HEAD response has no body before the next response",
-            packet(&[request("HEAD", "/v1/public/domain/first.test").key("{key}"), verdict()]),
+            join_requests(&[
+                request("HEAD", "/v1/public/domain/first.test").key("{key}"),
+                verdict(),
+            ]),
         )
         .then_verdict()
-        .without_body()
+        .expect_head_response()
         .then_verdict(),
         echoing_case(
             "a preflight response has no body before the next response",
-            packet(&[request("OPTIONS", "/v1/usage"), verdict()]),
+            join_requests(&[request("OPTIONS", "/v1/usage"), verdict()]),
         )
         .then_status(204)
         .then_verdict(),
         echoing_case(
             "requests after Connection: close are not read",
-            packet(&[verdict().with_header("Connection", "close"), verdict()]),
+            join_requests(&[verdict().with_header("Connection", "close"), verdict()]),
         )
         .then_verdict()
         .then_closed(),
@@ -183,7 +187,7 @@ fn smuggling_cases() -> Vec<Case> {
         .body("/v1/signup")
         .then_forwarded(forwarded_check("two"))
         .body("/v1/check/two"),
-        case(
+        answered_case(
             "a request after an unwanted body is not read",
             400,
             [

@@ -27,9 +27,9 @@ pub struct Group {
     /// Separates the client addresses of this group from those of other groups.
     address_octet: u8,
     settings: fn(Setup) -> Setup,
-    /// Settings of the key of every case.
-    key: &'static str,
-    open: Box<Connector>,
+    /// TOML lines that the key file adds to the key of every case.
+    key_settings: &'static str,
+    connector: Box<Connector>,
 }
 
 /// Prefixes that every group has besides the built-in routes.
@@ -49,17 +49,17 @@ impl Group {
             name,
             address_octet,
             settings: |setup| setup,
-            key: "",
-            open: Box::new(Connection::open_from),
+            key_settings: "",
+            connector: Box::new(Connection::open_from),
         }
     }
 
-    pub fn settings(self, settings: fn(Setup) -> Setup) -> Group {
+    pub fn with_settings(self, settings: fn(Setup) -> Setup) -> Group {
         Group { settings, ..self }
     }
 
-    pub fn key(self, key: &'static str) -> Group {
-        Group { key, ..self }
+    pub fn with_key_settings(self, key: &'static str) -> Group {
+        Group { key_settings: key, ..self }
     }
 
     /// Sends the bytes in another way than over plain TCP.
@@ -67,7 +67,7 @@ impl Group {
         self,
         open: impl Fn(IpAddr, SocketAddr) -> Connection + 'static,
     ) -> Group {
-        Group { open: Box::new(open), ..self }
+        Group { connector: Box::new(open), ..self }
     }
 
     /// Runs all cases and panics if any failed.
@@ -91,11 +91,12 @@ impl Group {
         let current: Arc<Mutex<Option<usize>>> = Arc::default();
         let cases = Arc::new(cases);
         let upstream = self.start_upstream(&current, &cases);
-        let gateway = self.start(&upstream, cases.len());
+        let gateway = self.start_gateway(&upstream, cases.len());
         let (mut passed, mut failed) = (Vec::new(), Vec::new());
         for (at, case) in cases.iter().enumerate() {
             *current.lock().unwrap() = Some(at);
-            let running = RunningCase { group: self, gateway: &gateway, upstream: &upstream, at };
+            let running =
+                RunningCase { group: self, gateway: &gateway, upstream: &upstream, case_index: at };
             let mut faults = Vec::new();
             let checked = AssertUnwindSafe(|| running.check_case(case, &mut faults));
             if catch_unwind(checked).is_err() {
@@ -130,18 +131,18 @@ impl Group {
         })
     }
 
-    fn start(&self, upstream: &MockUpstream, cases: usize) -> Gateway {
-        let setup = Setup::new().upstream(&[upstream.address]).append_toml(ROUTES);
+    fn start_gateway(&self, upstream: &MockUpstream, cases: usize) -> Gateway {
+        let setup = Setup::new().with_upstreams(&[upstream.address]).append_toml(ROUTES);
         let setup =
             setup.set_text("upstream.deadline", "15s").set_text("listen.header_timeout", "5s");
         let setup = (self.settings)(setup);
         let mut keys = String::new();
         for at in 0..cases {
-            let placeholders = self.words(at, upstream.address);
+            let placeholders = self.placeholders(at, upstream.address);
             for (token, account, more) in [
-                ("{key}", "{account}", self.key),
-                ("{other}", "{other-account}", self.key),
-                ("{long}", "{account}", self.key),
+                ("{key}", "{account}", self.key_settings),
+                ("{other}", "{other-account}", self.key_settings),
+                ("{long}", "{account}", self.key_settings),
                 ("{strict}", "{account}", ORIGIN_REQUIRED),
                 ("{revoked}", "{account}", "revoked = \"2026-01-01T00:00:00Z\"\n"),
                 ("{expired}", "{account}", "expires = \"2026-01-01T00:00:00Z\"\n"),
@@ -162,7 +163,7 @@ impl Group {
         setup.set_text("keys.file", &path).start()
     }
 
-    fn words(&self, at: usize, server: SocketAddr) -> Placeholders {
+    fn placeholders(&self, at: usize, server: SocketAddr) -> Placeholders {
         let (group, name) = (self.address_octet, self.name);
         let address = IpAddr::V4(Ipv4Addr::new(127, group, (at / 200) as u8, (at % 200) as u8 + 1));
         let token = |kind: &str| format!("edge.{kind}.{name}.{at:04}");
@@ -196,6 +197,7 @@ fn sha256(text: &str) -> String {
     hex::encode(Sha256::digest(text.as_bytes()))
 }
 
+/// Returns true for a request of the runner itself, which belongs to no case.
 fn is_probe(seen: &ReceivedRequest) -> bool {
     seen.head.contains("probe-")
 }
@@ -205,13 +207,13 @@ struct RunningCase<'g> {
     group: &'g Group,
     gateway: &'g Gateway,
     upstream: &'g MockUpstream,
-    at: usize,
+    case_index: usize,
 }
 
 impl RunningCase<'_> {
     /// Checks everything that the case expects, and adds each difference to `faults`.
     fn check_case(&self, case: &Case, faults: &mut Vec<String>) {
-        let placeholders = self.group.words(self.at, self.upstream.address);
+        let placeholders = self.group.placeholders(self.case_index, self.upstream.address);
         let counted_before = ["{key}", "{other}"].map(|key| self.warm_up(&placeholders, key));
         let before = self.upstream.request_count();
         let mut connection = self.open(&placeholders);
@@ -250,8 +252,8 @@ impl RunningCase<'_> {
         self.check_log(case, &placeholders, faults);
     }
 
-    /// Makes calls until the account holds leased calls, without which the fast path falls back.
-    /// Returns the number of calls.
+    /// Makes [`WARM_UP_CALLS`] calls, after which the account holds leased calls: the fast path
+    /// serves only such accounts. Returns the number of counted calls; 0 without the fast path.
     fn warm_up(&self, placeholders: &Placeholders, key: &str) -> u64 {
         if !is_fast_path_enabled() {
             return 0;
@@ -268,11 +270,11 @@ impl RunningCase<'_> {
 
     fn open(&self, placeholders: &Placeholders) -> Connection {
         let address = placeholders.fill("{address}").parse().unwrap();
-        (self.group.open)(address, self.gateway.http)
+        (self.group.connector)(address, self.gateway.http)
     }
 
     fn probe_id(&self, what: &str) -> String {
-        format!("probe-{what}-{}", self.at)
+        format!("probe-{what}-{}", self.case_index)
     }
 
     /// The count of a key, requested on this connection; `None` if the connection is closed.
@@ -292,7 +294,8 @@ impl RunningCase<'_> {
         answer.json()["month_count"].as_u64()
     }
 
-    /// Sends the request of another client, after a case whose upstream server misbehaved.
+    /// Sends the request of another client after the case. Returns the fault if that client gets no
+    /// response, another one than its own, or one over an earlier upstream connection.
     fn check_next_client(&self, placeholders: &Placeholders) -> Option<String> {
         let id = self.probe_id("next");
         let request = get("/v1/check/next")

@@ -20,7 +20,7 @@ fn verdict(name: &str) -> Case {
 }
 
 #[test]
-fn a_failing_case_is_reported_with_its_reason() {
+fn the_runner_reports_each_failing_case_with_its_difference() {
     let keep_connection =
         |_: &crate::harness::ReceivedRequest| vec![Step::Send(response_bytes(200, "", "{}"))];
     let kept = Case::with_upstream_script("reuse", check_request(), keep_connection)
@@ -37,17 +37,17 @@ fn a_failing_case_is_reported_with_its_reason() {
             verdict("right"),
             Case::answered_by_gateway("status", 404, check_request()),
             verdict("body").body("{}"),
-            verdict("header").has("Vary", "Accept"),
-            verdict("absence").lacks(&["Vary"]),
+            verdict("header").expect_header("Vary", "Accept"),
+            verdict("absence").expect_no_headers(&["Vary"]),
             verdict("an answer too many").then_verdict(),
             verdict("connection").then_closed(),
             Case::refused_and_closed("kept", 400, get("nowhere").key("{key}")),
             verdict("upstream").then_upstream_gets(forwarded_check()),
             Case::forwarded("bytes", check_request(), forwarded_check().field("X-Extra: 1")),
-            verdict("count").counts(2, 0),
-            verdict("another's count").counts(1, 1),
-            verdict("log").logs(&[(200, "ok", None)]),
-            verdict("no log").logs(&[]),
+            verdict("count").expect_counts(2, 0),
+            verdict("another's count").expect_counts(1, 1),
+            verdict("log").expect_logs(&[(200, "ok", None)]),
+            verdict("no log").expect_logs(&[]),
             kept.clone(),
             kept.checks_next_client(),
         ]);

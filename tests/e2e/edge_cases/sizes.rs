@@ -4,12 +4,12 @@ use super::{Case, ForwardedRequest, Group};
 use crate::harness::{Request, get};
 
 #[test]
-fn a_size_at_its_limit_is_accepted_and_one_more_is_refused() {
+fn targets_and_headers_at_the_size_limit_pass_and_larger_ones_are_refused() {
     Group::new("sizes", 3).run([target_cases(), header_cases()].concat());
 }
 
 /// A target of this many bytes, with a query that fills the length.
-fn target(length: usize) -> String {
+fn target_of_length(length: usize) -> String {
     let path = "/v1/check/a?";
     format!("{path}{}", "q".repeat(length - path.len()))
 }
@@ -20,43 +20,43 @@ fn target_cases() -> Vec<Case> {
     vec![
         Case::forwarded(
             "a target of 2,048 bytes fits",
-            keyed(target(2048)),
-            ForwardedRequest::line(&format!("GET {} HTTP/1.1", target(2048))),
+            keyed(target_of_length(2048)),
+            ForwardedRequest::line(&format!("GET {} HTTP/1.1", target_of_length(2048))),
         ),
         Case::answered_by_gateway(
             "a path of 2,048 bytes fits, and is no domain",
             422,
             keyed(path(2048)),
         ),
-        Case::refused_and_closed("a target of 2,049 bytes", 414, keyed(target(2049))),
+        Case::refused_and_closed("a target of 2,049 bytes", 414, keyed(target_of_length(2049))),
         Case::refused_and_closed("a path of 2,049 bytes", 414, keyed(path(2049))),
-        Case::refused_and_closed("a target of 12,000 bytes", 414, keyed(target(12_000))),
+        Case::refused_and_closed("a target of 12,000 bytes", 414, keyed(target_of_length(12_000))),
         Case::refused_and_closed(
             "a target over every size is still one",
             414,
-            keyed(target(40_000)),
+            keyed(target_of_length(40_000)),
         ),
         Case::refused_and_closed(
             "a target that never ends",
             414,
-            format!("GET {}", target(40_000)),
+            format!("GET {}", target_of_length(40_000)),
         ),
         Case::refused_and_closed(
             "a target that is too long before there is an end",
             414,
-            format!("GET {}", target(3_000)),
+            format!("GET {}", target_of_length(3_000)),
         ),
         Case::refused_and_closed("a method that is too long", 414, "M".repeat(3_000)),
         Case::refused_and_closed(
             "a long target on a method that is refused early",
             414,
-            format!("TRACE {} HTTP/1.1\r\nHost: gate.test\r\n\r\n", target(2049)),
+            format!("TRACE {} HTTP/1.1\r\nHost: gate.test\r\n\r\n", target_of_length(2049)),
         ),
     ]
 }
 
 /// A request whose header has this many bytes.
-fn header(length: usize) -> Request {
+fn request_with_header_bytes(length: usize) -> Request {
     let filled = |size: usize| {
         get("/v1/check/a")
             .with_header("Host", "gate.test")
@@ -70,7 +70,7 @@ fn header(length: usize) -> Request {
 }
 
 /// A request with this many fields.
-fn fields(count: usize) -> Request {
+fn request_with_field_count(count: usize) -> Request {
     let first = get("/v1/check/a").key("{key}");
     (2..count).fold(first, |request, at| request.with_header(&format!("X-Forwarded-{at}"), "v"))
 }
@@ -81,9 +81,17 @@ fn header_cases() -> Vec<Case> {
             .field("X-Riskgate-Key-Id: {account}-long")
     };
     vec![
-        Case::forwarded("a header of 16,384 bytes fits", header(16_384), long()),
-        Case::refused_and_closed("a header of 16,385 bytes", 431, header(16_385)),
-        Case::refused_and_closed("a header of 200,000 bytes", 431, header(200_000)),
+        Case::forwarded("a header of 16,384 bytes fits", request_with_header_bytes(16_384), long()),
+        Case::refused_and_closed(
+            "a header of 16,385 bytes",
+            431,
+            request_with_header_bytes(16_385),
+        ),
+        Case::refused_and_closed(
+            "a header of 200,000 bytes",
+            431,
+            request_with_header_bytes(200_000),
+        ),
         Case::refused_and_closed(
             "a header that never ends",
             431,
@@ -91,11 +99,11 @@ fn header_cases() -> Vec<Case> {
         ),
         Case::forwarded(
             "64 fields fit",
-            fields(64),
+            request_with_field_count(64),
             ForwardedRequest::line("GET /v1/check/a HTTP/1.1"),
         ),
-        Case::refused_and_closed("65 fields", 431, fields(65)),
-        Case::refused_and_closed("500 fields", 431, fields(500)),
+        Case::refused_and_closed("65 fields", 431, request_with_field_count(65)),
+        Case::refused_and_closed("500 fields", 431, request_with_field_count(500)),
         Case::refused_and_closed(
             "65 fields that all are the key",
             431,
@@ -104,10 +112,10 @@ fn header_cases() -> Vec<Case> {
         Case::refused_and_closed(
             "a long target in a large header",
             414,
-            get(target(3_000)).key("{key}").with_header("X-Big", &"b".repeat(16_000)),
+            get(target_of_length(3_000)).key("{key}").with_header("X-Big", &"b".repeat(16_000)),
         ),
         Case::refused_and_closed(
-            "a field of 4,000 bytes in a name",
+            "a field name of 17,000 bytes",
             431,
             get("/v1/check/a").key("{key}").with_header(&"n".repeat(17_000), "v"),
         ),

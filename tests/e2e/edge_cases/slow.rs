@@ -13,20 +13,20 @@ fn upstream_case(name: &str, steps: Vec<Step>) -> Case {
 
 /// riskgate answers 500 at the deadline. The upstream server has received the call, so it stays
 /// counted.
-fn timed_out(case: Case) -> Case {
+fn expect_timeout(case: Case) -> Case {
     Case {
         logs: vec![(500, "upstream_timeout", None)],
-        ..case.then_status(500).counts(1, 0).then_closed()
+        ..case.then_status(500).expect_counts(1, 0).then_closed()
     }
     .checks_next_client()
 }
 
-fn truncated(case: Case) -> Case {
+fn expect_truncation(case: Case) -> Case {
     case.then_status(200)
-        .truncated()
-        .counts(1, 0)
+        .expect_truncated()
+        .expect_counts(1, 0)
         .then_closed()
-        .logs(&[(200, "aborted", None)])
+        .expect_logs(&[(200, "aborted", None)])
         .checks_next_client()
 }
 
@@ -48,27 +48,27 @@ fn an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive() {
     let silent_post =
         Case::with_upstream_script("it is silent to a POST", post, |_| vec![Step::StaySilent])
             .then_upstream_gets(ForwardedRequest::line("POST /v1/signup HTTP/1.1").body("hello"));
-    Group::new("slow", 12).settings(settings).run(vec![
-        timed_out(upstream_case("it sends nothing", vec![Step::StaySilent])),
-        timed_out(silent_post),
-        timed_out(upstream_case("its header trickles", trickled_header)),
-        timed_out(upstream_case(
+    Group::new("slow", 12).with_settings(settings).run(vec![
+        expect_timeout(upstream_case("it sends nothing", vec![Step::StaySilent])),
+        expect_timeout(silent_post),
+        expect_timeout(upstream_case("its header trickles", trickled_header)),
+        expect_timeout(upstream_case(
             "it sends 103 without end",
             vec![Step::Trickle(hints.into_bytes(), Duration::from_millis(20))],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "its body of known length trickles",
             trickle_steps("Content-Length: 30\r\n", "a".repeat(30)),
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "its chunks trickle",
             trickle_steps("Transfer-Encoding: chunked\r\n", "1\r\na\r\n".repeat(6) + "0\r\n\r\n"),
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "its body without a length trickles",
             trickle_steps("", "a".repeat(30)),
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it stops within its body",
             vec![
                 Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc".to_vec()),

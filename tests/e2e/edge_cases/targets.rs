@@ -139,8 +139,8 @@ fn check_target_cases() -> Vec<Case> {
             200,
             keyed_request("/v1/public/domain/%66irst%2etest"),
         )
-        .logs(&[(200, "ok", Some("disposable"))])
-        .counts(1, 0)
+        .expect_logs(&[(200, "ok", Some("disposable"))])
+        .expect_counts(1, 0)
         .body(FIRST_TEST_BODY),
     ]
 }
@@ -208,8 +208,8 @@ fn query_cases() -> Vec<Case> {
             200,
             keyed_request(format!("/v1/public/domain/first.test{query}")),
         )
-        .logs(&[(200, "ok", Some("disposable"))])
-        .counts(1, 0)
+        .expect_logs(&[(200, "ok", Some("disposable"))])
+        .expect_counts(1, 0)
         .body(FIRST_TEST_BODY)
     };
     vec![

@@ -1,5 +1,5 @@
-//! Each named fault of a gateway makes the cases and tests that it should make fail: so these
-//! cases and tests check the rule that the fault breaks.
+//! Tests of tests: a gateway with a named fault breaks one rule, and the tests and cases listed in
+//! `ROWS` must then fail. This shows that they check the rule.
 //!
 //! Runs other tests of this program again, each in its own process, with a fault and without.
 //! `scripts/test --all` builds it with `--cfg riskgate_test_faults`.
@@ -27,7 +27,7 @@ struct Row {
     /// The cases of the test that fail, by their full names. Empty if the test is no table of
     /// cases: then the whole test fails.
     failing_cases: &'static [&'static str],
-    /// A case before them that passes in spite of the fault.
+    /// A case of the same test that passes in spite of the fault.
     passing_case: Option<&'static str>,
 }
 
@@ -36,11 +36,11 @@ impl Row {
         Row { fault, uses_fast_path: false, test, failing_cases: &[], passing_case: None }
     }
 
-    const fn cases(self, failing_cases: &'static [&'static str]) -> Row {
+    const fn failing_in_cases(self, failing_cases: &'static [&'static str]) -> Row {
         Row { failing_cases, ..self }
     }
 
-    const fn but_not(self, case: &'static str) -> Row {
+    const fn but_passes(self, case: &'static str) -> Row {
         Row { passing_case: Some(case), ..self }
     }
 
@@ -49,46 +49,49 @@ impl Row {
     }
 }
 
-const AUTHORIZATION: &str =
-    "edge_cases::authorization::only_one_valid_token_is_accepted_and_all_else_is_the_same_401";
-const FRAMING: &str = "edge_cases::framing::what_two_readers_could_read_differently_is_refused";
-const PIPELINING: &str = "edge_cases::pipelining::pipelined_requests_are_checked_one_by_one";
+const AUTHORIZATION: &str = "edge_cases::authorization::only_one_valid_bearer_token_is_accepted_and_all_else_gets_the_same_401";
+const FRAMING: &str =
+    "edge_cases::framing::requests_that_two_parsers_could_read_differently_are_refused";
+const PIPELINING: &str =
+    "edge_cases::pipelining::pipelined_requests_are_authorized_counted_and_answered_one_by_one";
 const SLOW: &str = "edge_cases::slow::an_exchange_ends_at_its_deadline_however_slowly_bytes_arrive";
 const TARGETS: &str = "edge_cases::targets::only_an_unambiguous_target_matches_a_route";
-const UPSTREAMS: &str =
-    "edge_cases::upstreams::a_malformed_upstream_response_never_reaches_a_client";
+const UPSTREAMS: &str = "edge_cases::upstreams::a_broken_upstream_response_never_looks_complete_or_reaches_another_client";
 const EXCHANGE_LIMIT: &str =
-    "concurrency::an_address_gets_at_most_its_limit_of_concurrent_exchanges";
+    "concurrency::a_client_address_gets_at_most_its_limit_of_concurrent_exchanges";
 const BODY_LIMIT: &str =
-    "concurrency::an_address_gets_at_most_its_limit_of_buffered_request_bodies";
+    "concurrency::a_client_address_gets_at_most_its_limit_of_buffered_request_bodies";
 
 /// The slowest rows come first, so that the others run beside them.
 const ROWS: [Row; 18] = [
     Row::fails(ForwardInformational, UPSTREAMS)
-        .cases(&[
+        .failing_in_cases(&[
             "upstreams: an early hint is not passed on",
             "upstreams: several of them are not passed on",
         ])
-        .but_not("upstreams: chunks come whole"),
+        .but_passes("upstreams: chunks come whole"),
     Row::fails(
         ReadBodyBeforeRefusal,
-        "uploads::the_answer_comes_before_the_body_and_a_short_body_keeps_the_connection",
+        "uploads::a_refusal_comes_before_the_body_and_a_short_body_keeps_the_connection",
     ),
-    Row::fails(NoDeadline, "admin::slow_clients_of_the_admin_listener_are_closed"),
     Row::fails(
         NoDeadline,
-        "slow_readers::a_slow_reader_is_cut_at_the_deadline_and_sees_that_it_was",
+        "admin::the_admin_listener_closes_slow_clients_and_every_answered_connection",
+    ),
+    Row::fails(
+        NoDeadline,
+        "slow_readers::a_slow_reader_is_disconnected_at_the_deadline_and_its_call_stays_counted",
     )
     .on_fast_path(),
-    Row::fails(NoDeadline, SLOW).cases(&DEADLINE_CASES),
-    Row::fails(NoDeadline, SLOW).cases(&DEADLINE_CASES).on_fast_path(),
+    Row::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES),
+    Row::fails(NoDeadline, SLOW).failing_in_cases(&DEADLINE_CASES).on_fast_path(),
     Row::fails(IgnoreDrainWhileIdle, "process::silent_connections_do_not_delay_the_shutdown"),
     Row::fails(InstallSignalsLate, "process::signals_are_handled_once_the_process_reports_ready"),
     Row::fails(IgnoreClientLimit, BODY_LIMIT),
     Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT),
     Row::fails(IgnoreClientLimit, EXCHANGE_LIMIT).on_fast_path(),
     Row::fails(AcceptAnyKey, AUTHORIZATION)
-        .cases(&[
+        .failing_in_cases(&[
             "authorization: no header",
             "authorization: an empty header",
             "authorization: a scheme alone",
@@ -111,27 +114,27 @@ const ROWS: [Row; 18] = [
             "authorization: a key in Author_ization",
             "authorization: an unauthorised request gets no format error",
         ])
-        .but_not("authorization: a token after Bearer"),
+        .but_passes("authorization: a token after Bearer"),
     Row::fails(ReuseFirstKey, PIPELINING)
-        .cases(&[
+        .failing_in_cases(&[
             "pipelining: each request has its own key",
             "pipelining: a key does not authorize the next request",
             "pipelining: a refused key does not affect the next request",
         ])
-        .but_not("pipelining: responses keep the order of the requests"),
-    Row::fails(PassWholeReadBuffer, PIPELINING).cases(&[
+        .but_passes("pipelining: responses keep the order of the requests"),
+    Row::fails(PassWholeReadBuffer, PIPELINING).failing_in_cases(&[
         "pipelining: responses keep the order of the requests",
         "pipelining: forty requests in one packet",
         "pipelining: each request has its own key",
     ]),
-    Row::fails(AlterResponseBody, UPSTREAMS).cases(&[
+    Row::fails(AlterResponseBody, UPSTREAMS).failing_in_cases(&[
         "upstreams: more bytes than its length",
         "upstreams: bytes after its last chunk",
         "upstreams: chunks come whole",
         "upstreams: a body without a length comes whole",
     ]),
     Row::fails(ParseConnectionInPingora, FRAMING)
-        .cases(&[
+        .failing_in_cases(&[
             "framing: a connection option with a parameter",
             "framing: a close with a semicolon is no close",
             "framing: a connection option that is no token",
@@ -142,12 +145,12 @@ const ROWS: [Row; 18] = [
             "framing: a POST with an option that is no token",
             "framing: a POST with ten options",
         ])
-        .but_not("framing: an address as a host passes"),
+        .but_passes("framing: an address as a host passes"),
     Row::fails(CountOnFallback, TARGETS)
-        .cases(&["targets: a query on riskgate's own response is ignored"])
+        .failing_in_cases(&["targets: a query on riskgate's own response is ignored"])
         .on_fast_path(),
     Row::fails(ForwardRawTarget, TARGETS)
-        .cases(&[
+        .failing_in_cases(&[
             "targets: an address as people write it",
             "targets: letters that are encoded",
             "targets: upper case stays",
@@ -158,10 +161,10 @@ const ROWS: [Row; 18] = [
             "targets: a raw backslash",
             "targets: a target below the prefix is forwarded unchanged",
         ])
-        .but_not("targets: a target of 1,024 bytes passes"),
+        .but_passes("targets: a target of 1,024 bytes passes"),
 ];
 
-/// Their bytes arrive one by one, until after the deadline.
+/// The cases in which the upstream server's bytes arrive one by one, until after the deadline.
 const DEADLINE_CASES: [&str; 3] = [
     "slow: its header trickles",
     "slow: its body of known length trickles",
@@ -220,7 +223,7 @@ struct TestRun {
 }
 
 impl TestRun {
-    /// Runs the test. Returns what it reported otherwise than expected.
+    /// Runs the test. Returns its output if the result differs from the expected one; else None.
     fn find_difference(&self) -> Option<String> {
         let begun = Instant::now();
         let output = self.run();

@@ -21,33 +21,33 @@ fn upstream_text_case(name: &str, text: &str) -> Case {
 }
 
 /// riskgate answers with a complete 500 and closes the connection.
-fn upstream_failure(case: Case) -> Case {
+fn expect_upstream_failure(case: Case) -> Case {
     Case { logs: vec![(500, "upstream_unavailable", None)], ..case.then_status(500).then_closed() }
         .checks_next_client()
 }
 
 /// The upstream server's response was truncated, and the client must notice it.
-fn truncated(case: Case) -> Case {
+fn expect_truncation(case: Case) -> Case {
     case.then_status(200)
-        .truncated()
-        .counts(1, 0)
+        .expect_truncated()
+        .expect_counts(1, 0)
         .then_closed()
-        .logs(&[(200, "aborted", None)])
+        .expect_logs(&[(200, "aborted", None)])
         .checks_next_client()
 }
 
 /// The client receives the upstream server's response completely.
-fn forwarded_response(case: Case, status: u16, body: &str) -> Case {
+fn expect_forwarded_response(case: Case, status: u16, body: &str) -> Case {
     let outcome = match status {
         400..=499 => "upstream_4xx",
         500..=599 => "upstream_5xx",
         _ => "ok",
     };
-    case.then_status(status).body(body).counts(1, 0).logs(&[(status, outcome, None)])
+    case.then_status(status).body(body).expect_counts(1, 0).expect_logs(&[(status, outcome, None)])
 }
 
 #[test]
-fn a_malformed_upstream_response_never_reaches_a_client() {
+fn a_broken_upstream_response_never_looks_complete_or_reaches_another_client() {
     Group::new("upstreams", 10).run(
         [early_close_cases(), malformed_response_cases(), length_cases(), informational_cases()]
             .concat(),
@@ -57,23 +57,24 @@ fn a_malformed_upstream_response_never_reaches_a_client() {
 #[test]
 fn response_fields_reserved_to_riskgate_are_dropped() {
     let header = |name: &str, field: &'static str, value: &str| {
-        let case = upstream_text_case(name, &header_of(&format!("{field}: {value}\r\n")));
-        forwarded_response(case, 200, "{}").lacks(&[field])
+        let case =
+            upstream_text_case(name, &ok_response_with_fields(&format!("{field}: {value}\r\n")));
+        expect_forwarded_response(case, 200, "{}").expect_no_headers(&[field])
     };
     let stays = |name: &str, field: &'static str, value: &str| {
-        let case = upstream_text_case(name, &header_of(&format!("{field}: {value}\r\n")));
-        forwarded_response(case, 200, "{}").has(field, value)
+        let case =
+            upstream_text_case(name, &ok_response_with_fields(&format!("{field}: {value}\r\n")));
+        expect_forwarded_response(case, 200, "{}").expect_header(field, value)
     };
     let overwritten = |name: &str, fields: &str, field: &'static str, value: &str| {
-        forwarded_response(upstream_text_case(name, &header_of(fields)), 200, "{}")
-            .has(field, value)
+        expect_forwarded_response(
+            upstream_text_case(name, &ok_response_with_fields(fields)),
+            200,
+            "{}",
+        )
+        .expect_header(field, value)
     };
-    let status = |status: u16, fails_open: bool| {
-        let case = upstream_text_case(&format!("a status of {status} passes"), &status_of(status));
-        let case = forwarded_response(case, status, "{}").has("X-Riskgate-Source", "upstream");
-        if fails_open { case.has("X-Fail-Open", "true") } else { case.lacks(&["X-Fail-Open"]) }
-    };
-    Group::new("said", 11).run(vec![
+    Group::new("fields", 11).run(vec![
         header("a cookie", "Set-Cookie", "a=b"),
         header("the server's name", "Server", "secret/1.0"),
         header("Access-Control-Allow-Origin", "Access-Control-Allow-Origin", "*"),
@@ -86,15 +87,15 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
         header("Keep-Alive", "Keep-Alive", "timeout=5"),
         header("Proxy-Authenticate", "Proxy-Authenticate", "Basic"),
         header("an upgrade", "Upgrade", "h2c"),
-        forwarded_response(
+        expect_forwarded_response(
             upstream_text_case(
                 "a field nominated by Connection",
-                &header_of("Connection: X-Hop\r\nX-Hop: 1\r\n"),
+                &ok_response_with_fields("Connection: X-Hop\r\nX-Hop: 1\r\n"),
             ),
             200,
             "{}",
         )
-        .lacks(&["X-Hop"]),
+        .expect_no_headers(&["X-Hop"]),
         overwritten("the source", "X-Riskgate-Source: me\r\n", "X-Riskgate-Source", "upstream"),
         overwritten(
             "another limit",
@@ -109,6 +110,25 @@ fn response_fields_reserved_to_riskgate_are_dropped() {
         stays("its tag stays", "ETag", "\"7\""),
         stays("its language stays", "Content-Language", "en"),
         stays("an unknown header stays", "X-Other", "stays"),
+    ]);
+}
+
+#[test]
+fn an_upstream_status_passes_and_failures_fail_open() {
+    let status = |status: u16, fails_open: bool| {
+        let case = upstream_text_case(
+            &format!("a status of {status} passes"),
+            &response_with_status(status),
+        );
+        let case = expect_forwarded_response(case, status, "{}")
+            .expect_header("X-Riskgate-Source", "upstream");
+        if fails_open {
+            case.expect_header("X-Fail-Open", "true")
+        } else {
+            case.expect_no_headers(&["X-Fail-Open"])
+        }
+    };
+    Group::new("statuses", 14).run(vec![
         status(201, false),
         status(301, false),
         status(400, false),
@@ -135,55 +155,55 @@ fn cors_case() -> Case {
     );
     let exposed = "RateLimit, RateLimit-Policy, Retry-After, X-Request-Id, X-Fail-Open, \
                    X-Table-Version, X-Matched-Domain, X-Verdict-Source, X-Did-You-Mean";
-    forwarded_response(
+    expect_forwarded_response(
         case.then_upstream_gets(forwarded_check().field(&format!("Origin: {app}"))),
         200,
         "{}",
     )
-    .has("Access-Control-Allow-Origin", app)
-    .has("Access-Control-Expose-Headers", exposed)
-    .has("Vary", "Origin")
+    .expect_header("Access-Control-Allow-Origin", app)
+    .expect_header("Access-Control-Expose-Headers", exposed)
+    .expect_header("Vary", "Origin")
 }
 
-fn header_of(fields: &str) -> String {
+fn ok_response_with_fields(fields: &str) -> String {
     String::from_utf8(response_bytes(200, fields, "{}")).unwrap()
 }
 
-fn status_of(status: u16) -> String {
+fn response_with_status(status: u16) -> String {
     String::from_utf8(response_bytes(status, "Content-Type: text/plain\r\n", "{}")).unwrap()
 }
 
 fn early_close_cases() -> Vec<Case> {
     vec![
-        upstream_failure(upstream_case("it closes before its answer", vec![Step::Close])),
-        upstream_failure(upstream_case("it resets before its answer", vec![Step::Reset])),
-        upstream_failure(upstream_case(
+        expect_upstream_failure(upstream_case("it closes before its answer", vec![Step::Close])),
+        expect_upstream_failure(upstream_case("it resets before its answer", vec![Step::Reset])),
+        expect_upstream_failure(upstream_case(
             "it closes within its header",
             vec![Step::Send(b"HTTP/1.1 200 OK\r\nContent-Le".to_vec()), Step::Close],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it closes after its header",
             vec![
                 Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n".to_vec()),
                 Step::Close,
             ],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it closes within a body of known length",
             vec![
                 Step::Send(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc".to_vec()),
                 Step::Close,
             ],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it closes between two chunks",
             vec![Step::Send(chunked("3\r\nabc\r\n")), Step::Close],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it closes within a chunk",
             vec![Step::Send(chunked("9\r\nabc")), Step::Close],
         )),
-        truncated(upstream_case(
+        expect_truncation(upstream_case(
             "it closes before the last line of the last chunk",
             vec![Step::Send(chunked("3\r\nabc\r\n0\r\n")), Step::Close],
         )),
@@ -196,7 +216,7 @@ fn chunked(body: &str) -> Vec<u8> {
 
 fn malformed_response_cases() -> Vec<Case> {
     let garbage = |name, text: &str| {
-        upstream_failure(upstream_case(
+        expect_upstream_failure(upstream_case(
             name,
             vec![Step::Send(text.as_bytes().to_vec()), Step::Close],
         ))
@@ -221,18 +241,22 @@ fn length_cases() -> Vec<Case> {
     let forged = "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nforged";
     let long = format!("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{{}}{forged}");
     let chunks = String::from_utf8(chunked("3\r\nabc\r\n4\r\ndefg\r\n0\r\n\r\n")).unwrap();
-    let failing = |name, text: &str| upstream_failure(upstream_text_case(name, text));
+    let failing = |name, text: &str| expect_upstream_failure(upstream_text_case(name, text));
     vec![
-        forwarded_response(upstream_text_case("more bytes than its length", &long), 200, "{}")
-            .checks_next_client(),
-        forwarded_response(
+        expect_forwarded_response(
+            upstream_text_case("more bytes than its length", &long),
+            200,
+            "{}",
+        )
+        .checks_next_client(),
+        expect_forwarded_response(
             upstream_text_case("bytes after its last chunk", &format!("{chunks}{forged}")),
             200,
             "abcdefg",
         )
         .checks_next_client(),
-        forwarded_response(upstream_text_case("chunks come whole", &chunks), 200, "abcdefg"),
-        forwarded_response(
+        expect_forwarded_response(upstream_text_case("chunks come whole", &chunks), 200, "abcdefg"),
+        expect_forwarded_response(
             upstream_case(
                 "a body without a length comes whole",
                 vec![Step::Send(b"HTTP/1.1 200 OK\r\n\r\nabc".to_vec()), Step::Close],
@@ -247,7 +271,7 @@ fn length_cases() -> Vec<Case> {
         ),
         failing("a length that is no number", "HTTP/1.1 200 OK\r\nContent-Length: two\r\n\r\n{}"),
         failing("a negative length", "HTTP/1.1 200 OK\r\nContent-Length: -2\r\n\r\n{}"),
-        forwarded_response(
+        expect_forwarded_response(
             upstream_text_case(
                 "a body after 204",
                 "HTTP/1.1 204 No Content\r\nContent-Length: 6\r\n\r\nforged",
@@ -256,7 +280,7 @@ fn length_cases() -> Vec<Case> {
             "",
         )
         .checks_next_client(),
-        forwarded_response(
+        expect_forwarded_response(
             upstream_text_case(
                 "a body after 304",
                 &format!("HTTP/1.1 304 Not Modified\r\nETag: \"7\"\r\n\r\n{forged}"),
@@ -265,11 +289,11 @@ fn length_cases() -> Vec<Case> {
             "",
         )
         .checks_next_client(),
-        truncated(upstream_text_case(
+        expect_truncation(upstream_text_case(
             "a chunk whose size is no number",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\nabc\r\n0\r\n\r\n",
         )),
-        truncated(upstream_text_case(
+        expect_truncation(upstream_text_case(
             "a chunk that is longer than its size",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n",
         )),
@@ -279,11 +303,11 @@ fn length_cases() -> Vec<Case> {
 fn informational_cases() -> Vec<Case> {
     let then = |first: &str| format!("{first}HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{{}}");
     vec![
-        upstream_failure(upstream_text_case(
+        expect_upstream_failure(upstream_text_case(
             "an unrequested upgrade",
             &then("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: Upgrade\r\n\r\n"),
         )),
-        forwarded_response(
+        expect_forwarded_response(
             upstream_text_case(
                 "an early hint is not passed on",
                 &then("HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n"),
@@ -291,8 +315,8 @@ fn informational_cases() -> Vec<Case> {
             200,
             "{}",
         )
-        .lacks(&["Link"]),
-        forwarded_response(
+        .expect_no_headers(&["Link"]),
+        expect_forwarded_response(
             upstream_text_case(
                 "a continue is not passed on",
                 &then("HTTP/1.1 100 Continue\r\n\r\n"),
@@ -300,7 +324,7 @@ fn informational_cases() -> Vec<Case> {
             200,
             "{}",
         ),
-        forwarded_response(
+        expect_forwarded_response(
             upstream_text_case(
                 "several of them are not passed on",
                 &then(&"HTTP/1.1 102 Processing\r\n\r\n".repeat(5)),

@@ -18,7 +18,7 @@ pub struct ComparedGateway {
 impl ComparedGateway {
     pub fn start(fast_path: bool) -> ComparedGateway {
         let upstream = MockUpstream::with_script(respond_by_target);
-        let setup = Setup::new().upstream(&[upstream.address]).set("plans.free", "1000000");
+        let setup = Setup::new().with_upstreams(&[upstream.address]).set("plans.free", "1000000");
         let setup = setup.set("listen.fast_path", if fast_path { "true" } else { "false" });
         // The top list is ranked once a second, so two gateways could show different lists.
         let setup = setup.set("top.min_accounts", "16");
@@ -32,15 +32,15 @@ impl ComparedGateway {
         let file = setup.path("keys.toml");
         std::fs::write(&file, keys).unwrap();
         let gateway = setup.set_text("keys.file", &file.display().to_string()).start();
-        // Makes calls until the account holds enough leased calls for one burst after the other.
+        // After these calls the account holds enough leased calls for several bursts of requests.
         for _ in 0..300 {
             gateway.get_domain("first.test", KEY).expect(200);
         }
         ComparedGateway { gateway, upstream }
     }
 
-    /// Reads all bytes until the connection ends; the client does not close its side first.
-    pub fn ask(&self, sent: &ClientInput) -> Vec<u8> {
+    /// Sends the bytes with pauses at `cuts`, closes the sending side, and reads all responses.
+    pub fn send_and_read(&self, sent: &ClientInput) -> Vec<u8> {
         let mut stream = TcpStream::connect(self.gateway.http).unwrap();
         stream.set_nodelay(true).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -65,7 +65,7 @@ impl ComparedGateway {
 
     /// The log lines without times and durations. A client may be gone before its line is written,
     /// so lines of later clients may precede it.
-    pub fn log(&self) -> Vec<String> {
+    pub fn sorted_log_lines(&self) -> Vec<String> {
         let without_times = |mut line: serde_json::Value| {
             for name in ["time", "duration_us", "request_id"] {
                 line[name] = serde_json::Value::Null;

@@ -8,7 +8,7 @@ pub const REVOKED_KEY: &str = "rg_differences0000000000000000000003";
 struct Random(u64);
 
 impl Random {
-    fn number(&mut self, below: usize) -> usize {
+    fn number_below(&mut self, below: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,12 +17,12 @@ impl Random {
     }
 
     fn pick<'t>(&mut self, of: &[&'t str]) -> &'t str {
-        of[self.number(of.len())]
+        of[self.number_below(of.len())]
     }
 
     /// Returns true once in `of` calls on average.
     fn one_in(&mut self, of: usize) -> bool {
-        self.number(of) == 0
+        self.number_below(of) == 0
     }
 }
 
@@ -31,7 +31,7 @@ pub struct ClientInput {
     pub bytes: Vec<u8>,
     /// The offsets at which the client pauses.
     pub cuts: Vec<usize>,
-    /// The number of plain requests at the beginning.
+    /// The number of requests at the beginning that the fast path can serve.
     pub plain: u64,
 }
 
@@ -39,7 +39,7 @@ pub fn random_input(seed: u64) -> ClientInput {
     let mut random = Random(seed);
     let mut sent = ClientInput { bytes: Vec::new(), cuts: Vec::new(), plain: 0 };
     let mut all_plain = true;
-    for _ in 0..=random.number(5) {
+    for _ in 0..=random.number_below(5) {
         let (request, is_plain) = if random.one_in(3) {
             non_plain_request(&mut random)
         } else {
@@ -56,8 +56,8 @@ pub fn random_input(seed: u64) -> ClientInput {
         corrupt_bytes(&mut random, &mut sent.bytes);
         sent.plain = 0;
     }
-    for _ in 0..random.number(4) * usize::from(random.one_in(4)) {
-        sent.cuts.push(random.number(sent.bytes.len() + 1));
+    for _ in 0..random.number_below(4) * usize::from(random.one_in(4)) {
+        sent.cuts.push(random.number_below(sent.bytes.len() + 1));
         sent.plain = 0;
     }
     sent.cuts.sort_unstable();
@@ -114,13 +114,13 @@ const CHECKS: [&str; 28] = [
 /// A request that the fast path can serve.
 fn plain_request(random: &mut Random) -> (String, bool) {
     let method = random.pick(&["GET", "GET", "GET", "HEAD"]);
-    let path = match random.number(8) {
+    let path = match random.number_below(8) {
         0 => "/v1/public/top-domains".to_owned(),
         1 | 2 => format!("/v1/check/{}", random.pick(&CHECKS)),
         _ => format!("/v1/public/domain/{}", random.pick(&DOMAINS)),
     };
     let mut request = format!("{method} {path} HTTP/1.1\r\nHost: gate.test\r\n");
-    request += &match random.number(12) {
+    request += &match random.number_below(12) {
         0 => String::new(),
         1 => "Authorization: Bearer nobody-knows-this-key\r\n".to_owned(),
         2 => format!("authorization: bearer  {KEY} \r\n"),
@@ -151,7 +151,7 @@ fn plain_request(random: &mut Random) -> (String, bool) {
 fn non_plain_request(random: &mut Random) -> (String, bool) {
     let (request, _) = plain_request(random);
     let more = |line: &str| request.replacen("\r\n\r\n", &format!("\r\n{line}\r\n\r\n"), 1);
-    let request = match random.number(22) {
+    let request = match random.number_below(22) {
         0 => more("Expect: 100-continue"),
         1 => more("Upgrade: h2c"),
         2 => more("Content-Length: 0"),
@@ -191,16 +191,16 @@ fn non_plain_request(random: &mut Random) -> (String, bool) {
 
 /// Changes, drops or repeats a few bytes.
 fn corrupt_bytes(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..=random.number(3) {
+    for _ in 0..=random.number_below(3) {
         if bytes.is_empty() {
             return;
         }
-        let at = random.number(bytes.len());
-        match random.number(4) {
-            0 => bytes[at] = random.number(256) as u8,
+        let at = random.number_below(bytes.len());
+        match random.number_below(4) {
+            0 => bytes[at] = random.number_below(256) as u8,
             1 => drop(bytes.remove(at)),
             2 => bytes.truncate(at.max(1)),
-            _ => bytes.insert(at, b"\r\n :\0/%"[random.number(7)]),
+            _ => bytes.insert(at, b"\r\n :\0/%"[random.number_below(7)]),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::harness::wait_until;
 /// A server of one list. It sends its responses one after the other, and repeats the last.
 pub struct ListServer {
     pub address: SocketAddr,
-    pub answers: Arc<Mutex<VecDeque<String>>>,
+    pub responses: Arc<Mutex<VecDeque<String>>>,
     /// The header of each request.
     pub request_headers: Arc<Mutex<Vec<String>>>,
     pub response_count: Arc<AtomicUsize>,
@@ -22,11 +22,11 @@ impl ListServer {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let server = ListServer {
             address: listener.local_addr().unwrap(),
-            answers: Arc::default(),
+            responses: Arc::default(),
             request_headers: Arc::default(),
             response_count: Arc::default(),
         };
-        let (answers, asked) = (Arc::clone(&server.answers), Arc::clone(&server.request_headers));
+        let (answers, asked) = (Arc::clone(&server.responses), Arc::clone(&server.request_headers));
         let response_count = Arc::clone(&server.response_count);
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -51,11 +51,11 @@ impl ListServer {
         format!("http://{}/list.txt", self.address)
     }
 
-    /// Sends this response from now on, and waits until it was sent.
+    /// Sends this response from now on, and waits until the server has sent it.
     pub fn respond_with(&self, answer: &str) {
-        *self.answers.lock().unwrap() = VecDeque::from([answer.to_owned()]);
+        *self.responses.lock().unwrap() = VecDeque::from([answer.to_owned()]);
         let before = self.response_count.load(Ordering::SeqCst);
-        // A fetch in progress may still have received the response before.
+        // A fetch in progress may still get the earlier response, so two fetches must end.
         wait_until("the feed is fetched", || {
             self.response_count.load(Ordering::SeqCst) >= before + 2
         });
@@ -79,7 +79,7 @@ pub fn response_text(status: &str, body: &str) -> String {
 }
 
 /// The names of a day: each day five names go and five come.
-pub fn names_of(day: usize) -> Vec<String> {
+pub fn names_of_day(day: usize) -> Vec<String> {
     (5 * day..5 * day + 60).map(|n| format!("abused-{n}.test-feed.com")).collect()
 }
 

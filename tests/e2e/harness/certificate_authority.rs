@@ -106,6 +106,6 @@ fn openssl(folder: &Path, words: &str) {
         .args(words.split_whitespace())
         .current_dir(folder)
         .output()
-        .unwrap_or_else(|e| panic!("openssl: {e}: scripts/setup --tests brings it"));
+        .unwrap_or_else(|e| panic!("openssl: {e}: scripts/setup --tests installs it"));
     assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
 }

@@ -34,13 +34,13 @@ impl DemoUpstream {
     }
 
     #[track_caller]
-    pub fn signal(&self, name: &str) {
+    pub fn send_signal(&self, name: &str) {
         run_command(Command::new("kill").arg(format!("-{name}")).arg(self.child.id().to_string()))
             .expect(0);
     }
 
     #[track_caller]
-    pub fn wait(&mut self) -> ExitStatus {
+    pub fn wait_for_exit(&mut self) -> ExitStatus {
         wait_for("the demo upstream has ended", || self.child.try_wait().unwrap())
     }
 }

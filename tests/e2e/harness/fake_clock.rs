@@ -17,7 +17,7 @@ pub struct FakeClock {
 }
 
 impl FakeClock {
-    /// Sets the clock to this Unix second; the clock continues from there.
+    /// A clock that shows this time, such as `2031-04-30T23:59:45Z`, and continues from there.
     pub fn starting_at(moment: &str) -> FakeClock {
         let clock =
             FakeClock { folder: tempfile::tempdir().unwrap(), offset_seconds: AtomicI64::new(0) };
@@ -37,7 +37,7 @@ impl FakeClock {
         // time.
         let new = self.folder.path().join("new");
         std::fs::write(&new, format!("{ahead:+}\n")).unwrap();
-        std::fs::rename(new, self.file()).unwrap();
+        std::fs::rename(new, self.offset_file()).unwrap();
     }
 
     /// The Unix second that the clock shows.
@@ -53,21 +53,21 @@ impl FakeClock {
             // The C library's allocator comes first: other libraries ask for the time before
             // libfaketime is ready.
             ("LD_PRELOAD", format!("{} libc.so.6", libfaketime_path().display())),
-            ("FAKETIME_TIMESTAMP_FILE", self.file().display().to_string()),
+            ("FAKETIME_TIMESTAMP_FILE", self.offset_file().display().to_string()),
             ("FAKETIME_NO_CACHE", switch()),
             ("DONT_FAKE_MONOTONIC", switch()),
             ("NO_FAKE_STAT", switch()),
         ]
     }
 
-    fn file(&self) -> PathBuf {
+    fn offset_file(&self) -> PathBuf {
         self.folder.path().join("ahead")
     }
 }
 
 impl Setup {
     /// Makes the gateway and its commands use this clock.
-    pub fn run_by_clock(self, clock: &FakeClock) -> Setup {
+    pub fn with_clock(self, clock: &FakeClock) -> Setup {
         let environment = clock.environment();
         environment.into_iter().fold(self, |setup, (name, value)| setup.env(name, &value))
     }

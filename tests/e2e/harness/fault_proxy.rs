@@ -16,9 +16,9 @@ use super::{free_address, wait_for};
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fault {
     None,
-    /// Each part arrives this much later.
+    /// Each block of bytes that the proxy has read arrives this much later.
     Delay(Duration),
-    /// Each part arrives as one byte and the rest.
+    /// The bytes arrive one by one, with this pause before each.
     Trickle(Duration),
     /// The proxy reads the bytes and drops them. When this fault ends, the proxy resets the
     /// connection, like a peer that vanished and came back.
@@ -77,7 +77,7 @@ struct SharedState {
     target: SocketAddr,
     plan: Mutex<FaultPlan>,
     pairs: Mutex<Vec<Weak<ConnectionPair>>>,
-    ended: AtomicBool,
+    is_done: AtomicBool,
 }
 
 /// Both sockets of one connection.
@@ -101,7 +101,7 @@ impl FaultProxy {
             target,
             plan: Mutex::new(plan),
             pairs: Mutex::default(),
-            ended: AtomicBool::new(false),
+            is_done: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
         let listener = bind_listener(address);
@@ -119,7 +119,7 @@ impl FaultProxy {
         self.update_plan(|plan| plan.faults[Direction::Responses as usize] = fault);
     }
 
-    /// Ends all connections, and treats new connections as `accept` says.
+    /// Ends all connections, and treats new connections as `accept_mode` says.
     pub fn set_accept_mode(&self, accept_mode: AcceptMode) {
         self.update_plan(|plan| plan.accept_mode = accept_mode);
         if matches!(accept_mode, AcceptMode::Refuse | AcceptMode::BacklogFull) {
@@ -143,7 +143,7 @@ impl FaultProxy {
     pub fn close_all(&self, by: CloseMode) {
         let open: Vec<Arc<ConnectionPair>> =
             self.pairs().iter().filter_map(Weak::upgrade).collect();
-        open.iter().for_each(|pair| pair.end(Direction::Responses, by));
+        open.iter().for_each(|pair| pair.close(Direction::Responses, by));
     }
 
     /// The number of open connections.
@@ -166,7 +166,7 @@ impl FaultProxy {
 
 impl Drop for FaultProxy {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
+        self.shared.is_done.store(true, Ordering::SeqCst);
         self.close_all(CloseMode::Reset);
     }
 }
@@ -182,7 +182,7 @@ fn run_accept_loop(address: SocketAddr, listener: TcpListener, shared: &Arc<Shar
     const POLL_INTERVAL: Duration = Duration::from_millis(2);
     let mut listening = Some(listener);
     let (mut unread_connections, mut backlog) = (Vec::new(), Vec::new());
-    while !shared.ended.load(Ordering::SeqCst) {
+    while !shared.is_done.load(Ordering::SeqCst) {
         let accept_mode = shared.plan.lock().unwrap().accept_mode;
         if accept_mode != AcceptMode::AcceptOnly {
             unread_connections.drain(..).for_each(|stream| reset_connection(&stream));
@@ -248,19 +248,19 @@ impl ConnectionPair {
         let mut buffer = [0; 16 * 1024];
         let (mut version, mut passed, mut has_swallowed) = (0, 0, false);
         while let Ok(read @ 1..) = from.read(&mut buffer) {
-            let (now, fault) = shared.fault(way);
+            let (now, fault) = shared.current_fault(way);
             if now != version {
                 (version, passed) = (now, 0);
             }
             if has_swallowed && fault != Fault::Blackhole {
-                return self.end(way, CloseMode::Reset);
+                return self.close(way, CloseMode::Reset);
             }
             has_swallowed = fault == Fault::Blackhole;
             if let Fault::Cut { after, by } = fault
                 && passed + read > after
             {
                 write(to, &buffer[..after - passed]);
-                self.end(way, by);
+                self.close(way, by);
                 // The connection is half closed: the proxy drops what the receiver still sends.
                 while by == CloseMode::HalfClose && matches!(from.read(&mut buffer), Ok(1..)) {}
                 break;
@@ -282,7 +282,7 @@ impl ConnectionPair {
         }
     }
 
-    fn end(&self, way: Direction, by: CloseMode) {
+    fn close(&self, way: Direction, by: CloseMode) {
         for stream in [&self.client, &self.server] {
             match by {
                 CloseMode::Close => drop(stream.shutdown(Shutdown::Both)),
@@ -297,7 +297,7 @@ impl ConnectionPair {
 }
 
 impl SharedState {
-    fn fault(&self, way: Direction) -> (u64, Fault) {
+    fn current_fault(&self, way: Direction) -> (u64, Fault) {
         let plan = self.plan.lock().unwrap();
         (plan.version, plan.faults[way as usize])
     }
@@ -338,7 +338,7 @@ fn reset_connection(stream: &TcpStream) {
         sa_data: Default::default(),
     };
     // SAFETY: the descriptor is open for as long as `stream` is borrowed, and the address is a
-    // whole `sockaddr` whose size is given with it. A failure means that it has ended already.
+    // whole `sockaddr` whose size is given with it. The call fails if the connection has ended.
     unsafe {
         let size = size_of::<libc::sockaddr>() as libc::socklen_t;
         libc::connect(stream.as_raw_fd(), &raw const unspecified, size);

@@ -47,13 +47,13 @@ impl FrontProxy {
     fn try_start(proxy: ProxyKind, server: SocketAddr) -> Option<FrontProxy> {
         let (folder, address) = (TempDir::new().unwrap(), free_address());
         let text = match proxy {
-            ProxyKind::HaProxy => haproxy(address, server, ""),
-            ProxyKind::HaProxyProtocol => haproxy(address, server, "send-proxy-v2"),
-            ProxyKind::Nginx => nginx(address, server, "$proxy_add_x_forwarded_for", None),
+            ProxyKind::HaProxy => haproxy_config(address, server, ""),
+            ProxyKind::HaProxyProtocol => haproxy_config(address, server, "send-proxy-v2"),
+            ProxyKind::Nginx => nginx_config(address, server, "$proxy_add_x_forwarded_for", None),
             ProxyKind::NginxSecondLine => {
-                nginx(address, server, "$http_x_forwarded_for", Some("$remote_addr"))
+                nginx_config(address, server, "$http_x_forwarded_for", Some("$remote_addr"))
             }
-            ProxyKind::Envoy => envoy(address, server),
+            ProxyKind::Envoy => envoy_config(address, server),
         };
         let config = folder.path().join("proxy.yaml");
         std::fs::write(&config, text).unwrap();
@@ -107,7 +107,7 @@ fn find_program(name: &str, tool: &str) -> PathBuf {
     })
 }
 
-fn haproxy(address: SocketAddr, server: SocketAddr, how: &str) -> String {
+fn haproxy_config(address: SocketAddr, server: SocketAddr, how: &str) -> String {
     format!(
         "defaults
     mode http
@@ -127,7 +127,12 @@ backend gateway
     )
 }
 
-fn nginx(address: SocketAddr, server: SocketAddr, list: &str, second: Option<&str>) -> String {
+fn nginx_config(
+    address: SocketAddr,
+    server: SocketAddr,
+    list: &str,
+    second: Option<&str>,
+) -> String {
     let second = second.map(|line| format!("proxy_set_header X-Forwarded-For {line};"));
     let second = second.unwrap_or_default();
     format!(
@@ -165,7 +170,7 @@ http {{
     )
 }
 
-fn envoy(address: SocketAddr, server: SocketAddr) -> String {
+fn envoy_config(address: SocketAddr, server: SocketAddr) -> String {
     let type_of = |name: &str| format!("\"@type\": type.googleapis.com/envoy.extensions.{name}");
     let manager = type_of("filters.network.http_connection_manager.v3.HttpConnectionManager");
     let router = type_of("filters.http.router.v3.Router");

@@ -79,7 +79,7 @@ impl Gateway {
         self.setup().lists()
     }
 
-    /// Writes the config file again, with one setting changed.
+    /// Replaces the text of the config file with the result of `change`.
     pub fn edit_config(&self, change: impl FnOnce(String) -> String) {
         let text = std::fs::read_to_string(&self.config).unwrap();
         std::fs::write(&self.config, change(text)).unwrap();
@@ -133,7 +133,7 @@ impl Gateway {
         self.send_request(&get(target).key(key))
     }
 
-    /// The table's response for a domain, on a connection of its own.
+    /// Requests the verdict on a domain, on a new connection.
     #[track_caller]
     pub fn get_domain(&self, name: &str, key: &str) -> Response {
         self.get(format!("/v1/public/domain/{name}"), key)
@@ -210,7 +210,7 @@ impl Gateway {
         !matches!(self.get("/v1/usage", key).status, 401 | 500)
     }
 
-    /// Creates a key and returns it with its id.
+    /// As [`Gateway::create_active_key`]; returns the key and its id.
     #[track_caller]
     pub fn create_active_key_with_id(&self, account: &str, more: &[&str]) -> (String, String) {
         let made = self.cli(&[&["keys", "create", "--json", "--account", account], more].concat());
@@ -271,7 +271,7 @@ impl Gateway {
         self.into_setup().start()
     }
 
-    /// The lines of the access log.
+    /// The complete lines of the access log, parsed as JSON.
     pub fn read_access_log(&self) -> Vec<Value> {
         let text = std::fs::read_to_string(self.path("access.log")).unwrap_or_default();
         let whole = text.rsplit_once('\n').map_or("", |(lines, _)| lines);

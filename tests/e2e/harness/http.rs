@@ -208,7 +208,7 @@ impl Connection {
         self.read_response_to(&request.method).expect("an answer, but the connection was closed")
     }
 
-    /// Sends a request on a connection that the gateway may already have closed.
+    /// As [`Connection::ask`]; None if the gateway has closed the connection.
     pub fn try_send_request(&mut self, request: &Request) -> Option<Response> {
         self.reader.get_mut().write_all(&request.to_bytes()).ok()?;
         self.read_response_to(&request.method)
@@ -219,9 +219,10 @@ impl Connection {
         self.read_response_to("GET")
     }
 
+    /// The next final response to this method; skips `100 Continue`.
     pub fn read_response_to(&mut self, method: &str) -> Option<Response> {
         loop {
-            let (status, headers) = self.parse_request_head()?;
+            let (status, headers) = self.read_response_head()?;
             if status == 100 {
                 continue;
             }
@@ -239,7 +240,7 @@ impl Connection {
         Some(line.strip_suffix("\r\n")?.to_owned())
     }
 
-    fn parse_request_head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
+    fn read_response_head(&mut self) -> Option<(u16, Vec<(String, String)>)> {
         let first = self.read_line()?;
         let status = first.strip_prefix("HTTP/1.1 ").unwrap_or_else(|| panic!("{first:?}"));
         let status = status[..3].parse().unwrap();

@@ -26,7 +26,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A field in HPACK's simplest form: a literal that is never indexed, without Huffman coding.
-pub fn field(name: &str, value: &str) -> Vec<u8> {
+pub fn encode_field(name: &str, value: &str) -> Vec<u8> {
     let mut bytes = vec![0x10];
     for text in [name, value] {
         // Lengths of 127 and more continue in further bytes (RFC 7541 section 5.1).
@@ -47,39 +47,40 @@ pub fn field(name: &str, value: &str) -> Vec<u8> {
     bytes
 }
 
-fn fields(all: &[(&str, &str)]) -> Vec<u8> {
-    all.iter().flat_map(|(name, value)| field(name, value)).collect()
+fn encode_fields(all: &[(&str, &str)]) -> Vec<u8> {
+    all.iter().flat_map(|(name, value)| encode_field(name, value)).collect()
 }
 
-pub fn request(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
+pub fn header_block(method: &str, path: &str, key: &str, more: &[(&str, &str)]) -> Vec<u8> {
     let key = format!("Bearer {key}");
-    let mut all = fields(&[
+    let mut all = encode_fields(&[
         (":method", method),
         (":scheme", "http"),
         (":authority", "gate.test"),
         (":path", path),
         ("authorization", &key),
     ]);
-    all.extend(fields(more));
+    all.extend(encode_fields(more));
     all
 }
 
 /// A client that sends raw frames, over a connection without TLS.
-pub struct Frames {
+pub struct FrameClient {
     pub stream: TcpStream,
 }
 
-impl Frames {
-    pub fn open(address: SocketAddr) -> Frames {
+impl FrameClient {
+    pub fn open(address: SocketAddr) -> FrameClient {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.set_write_timeout(Some(TEST_TIMEOUT)).unwrap();
         stream.write_all(PREFACE).unwrap();
         // Without a dynamic table, each response's fields can be decoded alone.
         stream.write_all(&frame(SETTINGS, 0, 0, &[0, 1, 0, 0, 0, 0])).unwrap();
-        Frames { stream }
+        FrameClient { stream }
     }
 
+    /// Returns false if the bytes could not be sent.
     pub fn send(&mut self, bytes: &[u8]) -> bool {
         self.stream.write_all(bytes).is_ok()
     }

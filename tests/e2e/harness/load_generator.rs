@@ -52,8 +52,8 @@ impl LoadGenerator {
         LoadGenerator { pause, ..self }
     }
 
-    /// Starts this many clients, which send calls until [`LoadGenerator::done`] or until the
-    /// gateway is gone.
+    /// Starts this many clients, which send calls until the guard of
+    /// [`LoadGenerator::stop_on_drop`] is dropped or the gateway is gone.
     pub fn spawn_clients<'s>(
         &'s self,
         scope: &'s Scope<'s, '_>,
@@ -65,7 +65,7 @@ impl LoadGenerator {
 
     fn send_until_done(&self, gateway: SocketAddr) {
         let request = get(&self.target).key(&self.key);
-        while let Some(mut connection) = self.connection(gateway) {
+        while let Some(mut connection) = self.open_connection(gateway) {
             while !self.is_done() {
                 let begun = Instant::now();
                 let Some(answer) = connection.try_send_request(&request).filter(|a| a.is_complete)
@@ -94,7 +94,7 @@ impl LoadGenerator {
         }
     }
 
-    fn connection(&self, gateway: SocketAddr) -> Option<Connection> {
+    fn open_connection(&self, gateway: SocketAddr) -> Option<Connection> {
         if self.is_done() { None } else { Connection::try_open(gateway) }
     }
 
@@ -106,8 +106,8 @@ impl LoadGenerator {
         self.latencies.lock().unwrap()
     }
 
-    /// Lets the clients finish their current calls and stops them. Dropping this value does the
-    /// same.
+    /// Returns a guard. Dropping the guard lets the clients finish their current calls and stops
+    /// them.
     pub fn stop_on_drop(&self) -> super::SetOnDrop<'_> {
         super::SetOnDrop(&self.done)
     }

@@ -21,7 +21,7 @@ impl ReceivedRequest {
         self.head.lines().next().unwrap_or_default()
     }
 
-    pub fn all(&self, name: &str) -> Vec<&str> {
+    pub fn header_values(&self, name: &str) -> Vec<&str> {
         let fields = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
         let matching = fields.filter(|(n, _)| n.eq_ignore_ascii_case(name));
         matching.map(|(_, value)| value.trim()).collect()
@@ -29,7 +29,7 @@ impl ReceivedRequest {
 
     #[track_caller]
     pub fn header(&self, name: &str) -> &str {
-        let all = self.all(name);
+        let all = self.header_values(name);
         assert_eq!(all.len(), 1, "{name} stands there {} times: {}", all.len(), self.head);
         all[0]
     }
@@ -87,7 +87,8 @@ impl MockUpstream {
         upstream
     }
 
-    /// Answers as soon as the request header has arrived, and then reads until the end.
+    /// Answers as soon as the request header has arrived, and then reads the body until the client
+    /// closes. Records no request.
     pub fn answering_early(status: u16, body: &'static str) -> MockUpstream {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -119,7 +120,7 @@ impl MockUpstream {
         self.seen.lock().unwrap().len()
     }
 
-    pub fn connections(&self) -> usize {
+    pub fn connection_count(&self) -> usize {
         self.connections.load(Ordering::SeqCst)
     }
 
@@ -165,6 +166,7 @@ fn serve_connection(stream: TcpStream, seen: &Mutex<Vec<ReceivedRequest>>, scrip
     }
 }
 
+/// Returns None if the connection has ended.
 fn perform_step(reader: &mut BufReader<TcpStream>, step: Step) -> Option<()> {
     match step {
         Step::Send(bytes) => reader.get_mut().write_all(&bytes).ok(),

@@ -95,7 +95,7 @@ impl Setup {
         self.set(key, &format!("{value:?}"))
     }
 
-    pub fn upstream(self, servers: &[SocketAddr]) -> Setup {
+    pub fn with_upstreams(self, servers: &[SocketAddr]) -> Setup {
         let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
         self.set("upstream.servers", &format!("{servers:?}"))
     }

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use super::run_command;
 
-const MOUNT_FILE: &str = "mount -o loop,errors=remount-ro \"$2/image\" \"$2/disk\"";
+const MOUNT_IMAGE: &str = "mount -o loop,errors=remount-ro \"$2/image\" \"$2/disk\"";
 
 pub struct TestDisk {
     namespace_process: Child,
@@ -32,7 +32,7 @@ impl TestDisk {
     #[track_caller]
     pub fn file_backed(size: &str) -> TestDisk {
         let make = "truncate -s \"$1\" \"$2/image\" && mkfs.ext4 -q -F \"$2/image\"";
-        TestDisk::mount(size, &format!("{make} && {MOUNT_FILE}"))
+        TestDisk::mount(size, &format!("{make} && {MOUNT_IMAGE}"))
     }
 
     #[track_caller]
@@ -52,7 +52,7 @@ impl TestDisk {
         BufReader::new(namespace_process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(
             line, "there\n",
-            "expected leave to mount a disk: be root, or allow namespaces for one in memory"
+            "expected permission to mount a disk: run as root, or allow user namespaces (tmpfs)"
         );
         TestDisk { namespace_process, folder, is_root }
     }
@@ -120,7 +120,7 @@ impl TestDisk {
     /// Repairs the file system afterwards. No process may have a file open on the disk.
     pub fn repair(&self) {
         let script = format!(
-            "umount \"$2/disk\" && {{ e2fsck -fp \"$2/image\" || [ $? = 1 ]; }} && {MOUNT_FILE}"
+            "umount \"$2/disk\" && {{ e2fsck -fp \"$2/image\" || [ $? = 1 ]; }} && {MOUNT_IMAGE}"
         );
         let words = self.nsenter_prefix();
         let mut command = Command::new(&words[0]);

@@ -1,4 +1,4 @@
-//! Models of the lease in memory, in which loom runs every interleaving of its threads.
+//! Models of the lease in memory. loom runs each model with every interleaving of its threads.
 //!
 //! The lease word and the lease accounting are the shipped files. Three kinds of threads run
 //! against each other: a worker that sends reports and applies grants, callers that spend and
@@ -39,22 +39,25 @@ use store::{Grant, LeaseReport};
 fn main() {
     let models: [(&str, fn()); 5] = [
         (
-            "a call is spent once, whichever thread comes first",
-            a_call_is_spent_once_whoever_comes_first,
+            "two threads never spend the same call",
+            two_threads_never_spend_the_same_call,
         ),
         (
             "calls reported as returned are not spent meanwhile",
             calls_reported_as_returned_are_not_spent_meanwhile,
         ),
         (
-            "a refund races with charges and with the worker",
-            a_refund_races_with_charges_and_with_the_worker,
+            "refunds beside charges and reports keep the accounting exact",
+            refunds_beside_charges_and_reports_keep_the_accounting_exact,
         ),
         (
             "a changed limit voids the lease for charges and refunds",
             a_changed_limit_voids_the_lease_for_charges_and_refunds,
         ),
-        ("a month that begins takes nothing along", a_month_that_begins_takes_nothing_along),
+        (
+            "a new month keeps no leased call of the old month",
+            a_new_month_keeps_no_leased_call_of_the_old_month,
+        ),
     ];
     for (name, model) in models {
         println!("model {name} ...");
@@ -66,8 +69,8 @@ fn main() {
 struct Lease {
     atomic_lease: AtomicLease,
     accounting: Mutex<LeaseAccounting>,
-    /// This node's row in the store.
-    row: Mutex<u64>,
+    /// How many calls this node's row in the store counts as leased.
+    leased_in_store: Mutex<u64>,
 }
 
 fn month() -> Month {
@@ -75,12 +78,12 @@ fn month() -> Month {
 }
 
 impl Lease {
-    /// A lease that holds `held` calls.
-    fn with_held(held: u64, limit: u64) -> Arc<Lease> {
+    /// A lease that holds `held` calls, granted for an account with this limit.
+    fn with_held_calls(held: u64, limit: u64) -> Arc<Lease> {
         let lease = Arc::new(Lease {
             atomic_lease: AtomicLease::new(),
             accounting: Mutex::new(LeaseAccounting::new(Some(limit))),
-            row: Mutex::new(0),
+            leased_in_store: Mutex::new(0),
         });
         lease.accounting.lock().unwrap().record_requested_month(month());
         lease.exchange_reports(ReportReason::CallsNeeded);
@@ -111,10 +114,10 @@ impl Lease {
         accounting.apply_grant(&self.atomic_lease, report.sequence, grant, publish_unleased);
     }
 
-    /// Applies a report to the node's row.
+    /// Applies a report to the node's row. Returns the calls that the row then counts as leased.
     fn apply_report(&self, report: &LeaseReport) -> u64 {
         let own_leased = Grant::decide_leased(report, 0);
-        *self.row.lock().unwrap() = own_leased;
+        *self.leased_in_store.lock().unwrap() = own_leased;
         own_leased
     }
 
@@ -126,20 +129,23 @@ impl Lease {
         self.accounting.lock().unwrap().refund(&self.atomic_lease, month(), epoch)
     }
 
-    /// Asserts that `spent` calls are admitted and not refunded: the accounting says so, and the
-    /// row covers them and all held calls.
+    /// Asserts that the accounting has `spent` spent calls, and that the row counts at least these
+    /// calls and the held calls as leased.
     fn assert_accounted(&self, spent: u64) {
         let accounting = self.accounting.lock().unwrap();
         assert_eq!(accounting.own_spent(&self.atomic_lease), spent);
-        let row = *self.row.lock().unwrap();
+        let leased_in_store = *self.leased_in_store.lock().unwrap();
         let held = self.atomic_lease.load().held();
-        assert!(spent + held <= row, "{spent} spent and {held} held of {row}");
+        assert!(
+            spent + held <= leased_in_store,
+            "{spent} spent and {held} held of {leased_in_store}"
+        );
     }
 }
 
-fn a_call_is_spent_once_whoever_comes_first() {
+fn two_threads_never_spend_the_same_call() {
     loom::model(|| {
-        let lease = Lease::with_held(2, 200);
+        let lease = Lease::with_held_calls(2, 200);
         let callers: Vec<_> = (0..2)
             .map(|_| {
                 let lease = Arc::clone(&lease);
@@ -155,7 +161,7 @@ fn a_call_is_spent_once_whoever_comes_first() {
 
 fn calls_reported_as_returned_are_not_spent_meanwhile() {
     loom::model(|| {
-        let lease = Lease::with_held(2, 200);
+        let lease = Lease::with_held_calls(2, 200);
         let other_caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || (0..2).filter(|_| lease.try_spend().is_some()).count() as u64)
@@ -166,9 +172,9 @@ fn calls_reported_as_returned_are_not_spent_meanwhile() {
     });
 }
 
-fn a_refund_races_with_charges_and_with_the_worker() {
+fn refunds_beside_charges_and_reports_keep_the_accounting_exact() {
     loom::model(|| {
-        let lease = Lease::with_held(2, 200);
+        let lease = Lease::with_held_calls(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.try_spend() {
@@ -189,7 +195,7 @@ fn a_refund_races_with_charges_and_with_the_worker() {
 
 fn a_changed_limit_voids_the_lease_for_charges_and_refunds() {
     loom::model(|| {
-        let lease = Lease::with_held(2, 200);
+        let lease = Lease::with_held_calls(2, 200);
         let caller = {
             let lease = Arc::clone(&lease);
             thread::spawn(move || match lease.try_spend() {
@@ -198,16 +204,16 @@ fn a_changed_limit_voids_the_lease_for_charges_and_refunds() {
             })
         };
         lease.accounting.lock().unwrap().set_limit(&lease.atomic_lease, Some(150));
-        assert_eq!(lease.atomic_lease.load().held(), 0, "nothing of the old lease is left");
+        assert_eq!(lease.atomic_lease.load().held(), 0, "no call of the old lease is left");
         let spent = caller.join().unwrap();
         lease.exchange_reports(ReportReason::Tick);
         lease.assert_accounted(spent);
     });
 }
 
-fn a_month_that_begins_takes_nothing_along() {
+fn a_new_month_keeps_no_leased_call_of_the_old_month() {
     loom::model(|| {
-        let lease = Lease::with_held(2, 200);
+        let lease = Lease::with_held_calls(2, 200);
         let next = Month::from_number(323).unwrap();
         let caller = {
             let lease = Arc::clone(&lease);
