@@ -149,6 +149,7 @@ impl LeaseAccounting {
             atomic_lease.refund_one();
             return RefundOutcome::Reusable;
         }
+        atomic_lease.return_one_spent();
         self.returning += 1;
         RefundOutcome::ToStore
     }

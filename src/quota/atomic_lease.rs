@@ -74,6 +74,14 @@ impl AtomicLease {
         self.0.fetch_add(PackedLease::ONE_HELD_CALL, Ordering::AcqRel);
     }
 
+    /// Returns one spent call to the store: it counts as unleased and can't be spent here.
+    pub(super) fn return_one_spent(&self) {
+        self.update(|packed| {
+            let unleased = packed.unleased_low() + 1;
+            PackedLease::new(packed.month(), packed.epoch(), packed.held(), unleased)
+        });
+    }
+
     /// Starts a month and an epoch with no calls held. Returns how many calls of the month before
     /// were still held.
     pub(super) fn start_month(&self, month: u64, unleased: u64) -> u64 {

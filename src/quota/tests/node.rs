@@ -76,6 +76,35 @@ fn a_refill_is_urgent_only_when_held_calls_may_run_out() {
 }
 
 #[test]
+fn a_call_refunded_to_the_store_counts_as_remaining_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = open_store(&folder.path().join("store.db"));
+    let node = Node::new([7; 16], Calendar::new(None, NOVEMBER_END, 0), FailurePolicy::Open, 0);
+    // At this limit a node holds one call at most.
+    let lease = node.lease_at_limit("acme", MonthlyLimit::Calls(100));
+    let month = Month::containing(NOVEMBER_END);
+    lease.record_requested_month(month);
+    let mut request_calls = || {
+        let batch = node.collect_reports(std::slice::from_ref(&lease), ReportReason::CallsNeeded);
+        let context = crate::store::BatchContext {
+            node_id: &node.id,
+            month,
+            recovery_left: Duration::ZERO,
+            needs_replicas: true,
+        };
+        let grants = store.report_leases(context, &batch.reports).unwrap();
+        node.deliver_grants(batch, Some(grants), 1);
+    };
+    request_calls();
+    let charge = node.try_charge(&lease, month).unwrap();
+    assert_eq!(charge.remaining, Some(99));
+    // The node holds another call when the first one is refunded.
+    request_calls();
+    assert!(node.refund(&lease, charge));
+    assert_eq!(node.try_charge(&lease, month).unwrap().remaining, Some(99));
+}
+
+#[test]
 fn a_grant_that_breaks_a_rule_is_an_outage_for_its_account_alone() {
     let folder = tempfile::tempdir().unwrap();
     let mut store = open_store(&folder.path().join("store.db"));
